@@ -1,0 +1,110 @@
+"""Access descriptors: 128 bytes that tell a unit where its entries live.
+
+    address (in sticks) = base + arg_base(arg) + table[core_table][core] + corelet * corelet_step
+        + sum over levels of level_step[l] * counter[l]
+        + ((sum of counter[l] over rotate_levels) mod buffers) * rotate_step
+        + sum over inner dims of index[d] * stride[d]
+
+Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick for f16, two adjacent sticks for f32. All
+address quantities are sticks, so alignment holds by construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+NONE16 = 0xFFFF
+LEVELS = 8
+MAX_RANK = 4
+PADS = ("zero", "-inf", "+inf")
+DESCRIPTOR_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Clips a descriptor: a position is live iff `level_step*counter[level] + dim_step*index[dim] + corelet*corelet_step (+ lane) < limit`.
+
+    `table` names a core table of limits; then `limit` is 0. `lanes` adds the lane number, for tails inside a stick.
+    """
+
+    limit: int = 0
+    table: int | None = None
+    dim: int | None = None
+    dim_step: int = 1
+    level: int | None = None
+    level_step: int = 0
+    corelet_step: int = 0
+    lanes: bool = False
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """One access pattern; see the module's formula. `space` is `ddr` (needs `arg`) or `lx`."""
+
+    space: Literal["ddr", "lx"]
+    element_bytes: Literal[2, 4]
+    extent: tuple[int, ...]
+    stride: tuple[int, ...]
+    base: int = 0
+    arg: int | None = None
+    core_table: int | None = None
+    level_step: tuple[int, ...] = (0,) * LEVELS
+    buffers: int = 1
+    rotate_levels: int = 0
+    """Bit mask of the loop levels whose counters choose the buffer."""
+    rotate_step: int = 0
+    corelet_step: int = 0
+    splat: bool = False
+    pad: Literal["zero", "-inf", "+inf"] = "zero"
+    bounds: tuple[Bound, ...] = field(default=())
+
+    @property
+    def entries(self) -> int:
+        """Entries of 64 lanes that one walk visits."""
+        n = 1
+        for e in self.extent:
+            n *= e
+        return n
+
+    @property
+    def sticks_per_entry(self) -> int:
+        """1 for f16, 2 for f32."""
+        return self.element_bytes // 2
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one walk visits (redundant field of the encoding, verified)."""
+        return self.entries * self.sticks_per_entry * 128
+
+
+# Encoding, little-endian, 128 bytes; NumPy dtype fields (name, format, shape). Absent = 0xFFFF (u16) or 0xFF (u8).
+BOUND_LAYOUT = (
+    ("dim", "u1"),
+    ("level", "u1"),
+    ("table", "<u2"),
+    ("flags", "<u2"),  # bit 0: used, bit 1: lanes
+    ("corelet_step", "<u2"),
+    ("dim_step", "<u2"),
+    ("level_step", "<u2"),
+    ("limit", "<u4"),
+)
+DESCRIPTOR_LAYOUT = (
+    ("base", "<u8"),
+    ("arg", "<u2"),
+    ("core_table", "<u2"),
+    ("space", "u1"),  # 0 ddr, 1 lx
+    ("log2_element_bytes", "u1"),
+    ("rank", "u1"),
+    ("flags", "u1"),  # bit 0: splat, bits 4-5: pad
+    ("extent", "<u4", 4),
+    ("stride", "<i4", 4),
+    ("level_step", "<i4", 8),
+    ("buffers", "u1"),
+    ("rotate_levels", "u1"),
+    ("reserved", "<u2"),  # index descriptor of gathers
+    ("rotate_step", "<u4"),
+    ("bytes", "<u4"),
+    ("corelet_step", "<i4"),
+    ("bounds", BOUND_LAYOUT, 2),
+)

@@ -1,0 +1,277 @@
+"""The table of instructions: name, code, units, named fields of the 32-byte word, meaning.
+
+Word layout (little-endian): op u8, flags u8, dsc u16, dtype u8, sub u8, src u8, dst u8, i0 i32, i1 i32, i2 i32, i3 i32, imm u64. `i3` is the
+id of the source op in every word (index into `Program.sources`), 0 = none. Fields that an instruction does not name are zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .units import Unit
+
+Kind = Literal["int", "descriptor", "fifo", "unit", "register", "enum", "flag", "group", "f32"]
+
+SLOTS = ("op", "flags", "dsc", "dtype", "sub", "src", "dst", "i0", "i1", "i2", "i3", "imm")
+"""Slots of a word in order; `SLOT_FORMATS` gives their NumPy types."""
+SLOT_FORMATS = ("u1", "u1", "<u2", "u1", "u1", "u1", "u1", "<i4", "<i4", "<i4", "<i4", "<u8")
+WORD_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named operand of an instruction.
+
+    `slot` is where it is encoded; `shift` and `bits` select part of the slot (only `flags` is shared). `values` lists an enum's names in
+    code order. `f32` fields hold the bits of an f32 in `imm`.
+    """
+
+    name: str
+    slot: str
+    kind: Kind
+    doc: str
+    values: tuple[str, ...] = ()
+    shift: int = 0
+    bits: int = 0
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """An instruction: `name` is its mnemonic, `units` those that may execute it."""
+
+    name: str
+    code: int
+    units: tuple[Unit, ...]
+    fields: tuple[Field, ...]
+    doc: str
+    body_only: bool = False
+    """Legal only inside the body of a REP."""
+
+
+ALL = tuple(Unit)
+CORELET_UNITS = tuple(u for u in Unit if u.per_corelet)
+
+UNARY = ("mov", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "floor")
+BINARY = ("add", "sub", "mul", "div", "max", "min")
+REDUCTIONS = ("add", "max", "min")
+PHASES = ("stick", "start", "end")
+"""When an op of a REP body runs: at every stick, once at the start of a group, once at its end."""
+
+_ROUND = Field("round", "flags", "flag", "round the result to the f16 grid, to nearest even", shift=0, bits=1)
+_PHASE = Field("phase", "flags", "enum", "when the op runs within a group", PHASES, shift=1, bits=2)
+_DST = Field("dst", "dst", "register", "destination register")
+_SRC = Field("src", "src", "register", "source register")
+_SRC2 = Field("src2", "i0", "register", "second source register")
+_COUNT = Field("count", "i1", "int", "entries of 64 lanes per corelet; equals the descriptor's entries")
+
+
+def _dsc(slot: str, name: str, doc: str) -> Field:
+    return Field(name, slot, "descriptor", doc)
+
+
+OPCODES: dict[str, Opcode] = {
+    o.name: o
+    for o in (
+        Opcode("halt", 0x01, ALL, (), "End of the unit's program of this kernel."),
+        Opcode(
+            "loop",
+            0x02,
+            ALL,
+            (
+                Field("trips", "i0", "int", "trip count, 0 is legal"),
+                Field("level", "i1", "int", "loop counter, 0 to 7"),
+                Field("region", "i2", "int", "loops of different units with one region id (> 0) are one iteration space"),
+            ),
+            "Counted loop up to the matching `endl`.",
+        ),
+        Opcode("endl", 0x03, ALL, (Field("level", "i1", "int", "level of the loop that ends"),), "End of a loop."),
+        Opcode(
+            "wait",
+            0x04,
+            ALL,
+            (
+                Field("token", "i0", "int", "channel id"),
+                Field("sender", "src", "unit", "unit that posts on this channel"),
+                Field("count", "i2", "int", "tokens to take"),
+            ),
+            "Take tokens of the channel (sender, this unit, token); blocks. A core unit takes from both corelets of a corelet unit.",
+        ),
+        Opcode(
+            "sig",
+            0x05,
+            ALL,
+            (
+                Field("token", "i0", "int", "channel id"),
+                Field("receiver", "dst", "unit", "unit that waits on this channel"),
+                Field("count", "i2", "int", "tokens to post"),
+            ),
+            "Post tokens, after this unit's asynchronous transfers. A core unit posts to both corelets of a corelet unit.",
+        ),
+        Opcode(
+            "par",
+            0x4E,
+            (Unit.LXLU, Unit.LXSU),
+            (Field("streams", "i0", "int", "words that follow and run concurrently"),),
+            "The next PUSH or PULL words stream concurrently and complete together.",
+        ),
+        Opcode(
+            "xld",
+            0x10,
+            (Unit.MNIL,),
+            (_dsc("dsc", "ddr", "source in memory"), _dsc("i0", "lx", "contiguous destination in LX")),
+            "Memory to LX. Positions clipped by a bound are written with the pad value.",
+        ),
+        Opcode(
+            "xldm",
+            0x11,
+            (Unit.MNIL,),
+            (
+                _dsc("dsc", "ddr", "source in memory"),
+                _dsc("i0", "lx", "contiguous destination in LX"),
+                Field("group", "i1", "group", "per core: the leader whose read it receives"),
+            ),
+            "As XLD, but one memory read per leader, delivered to all its members over the ring.",
+        ),
+        Opcode(
+            "fill",
+            0x14,
+            (Unit.MNIL,),
+            (_dsc("dsc", "lx", "destination in LX"), Field("value", "imm", "f32", "value of every lane")),
+            "Fill LX with a constant.",
+        ),
+        Opcode(
+            "xst",
+            0x18,
+            (Unit.MNIS,),
+            (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX")),
+            "LX to memory. Positions clipped by a bound of the memory descriptor are dropped.",
+        ),
+        Opcode(
+            "push",
+            0x20,
+            (Unit.LXLU,),
+            (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W, A, I0, I1 or I2"), _COUNT),
+            "Stream entries from LX into a FIFO; a splat descriptor repeats lane 0 over all lanes.",
+        ),
+        Opcode(
+            "pusht",
+            0x23,
+            (Unit.LXLU,),
+            (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W"), _COUNT),
+            "As PUSH, but each block of 64 entries is transposed (entry <-> lane).",
+        ),
+        Opcode(
+            "pull",
+            0x28,
+            (Unit.LXSU,),
+            (_dsc("dsc", "lx", "destination in LX"), Field("fifo", "src", "fifo", "O or Q"), _COUNT),
+            "Stream entries from a FIFO into LX.",
+        ),
+        Opcode(
+            "ldw",
+            0x30,
+            (Unit.PT,),
+            (Field("count", "i1", "int", "entries, always 64"),),
+            "Pop 64 weight entries W[k][n] (one entry per k, lanes n) and make them the stationary block.",
+        ),
+        Opcode(
+            "mm",
+            0x31,
+            (Unit.PT,),
+            (Field("rows", "i1", "int", "activation rows"),),
+            "Pop rows A[m][k]; accumulator[m][n] += f32(sum over the 64 k of A*W, as in f64). Starts from zero after a PTO.",
+        ),
+        Opcode(
+            "pto",
+            0x33,
+            (Unit.PT,),
+            (Field("rows", "i1", "int", "rows, as many as every MM since the last PTO had"),),
+            "Push the f32 accumulator rows to FIFO P and clear them.",
+        ),
+        Opcode(
+            "rep",
+            0x4F,
+            (Unit.SFP,),
+            (
+                Field("groups", "i0", "int", "groups per corelet"),
+                Field("body", "i1", "int", "words of the body that follows"),
+                Field("sticks", "i2", "int", "sticks per group"),
+            ),
+            "Vector loop: the body runs for groups x sticks entries.",
+        ),
+        Opcode(
+            "vin",
+            0x40,
+            (Unit.SFP,),
+            (_DST, Field("fifo", "src", "fifo", "I0, I1, I2 or P"), _PHASE),
+            "Pop an entry; phase `stick` each stick, `start` once per group.",
+            body_only=True,
+        ),
+        Opcode(
+            "vout",
+            0x41,
+            (Unit.SFP,),
+            (_SRC, Field("fifo", "dst", "fifo", "O or Q"), _PHASE),
+            "Push an entry; phase `stick` each stick, `end` once per group.",
+            body_only=True,
+        ),
+        Opcode(
+            "v1",
+            0x42,
+            (Unit.SFP,),
+            (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND, _PHASE),
+            "dst = kind(src) in f32.",
+            body_only=True,
+        ),
+        Opcode(
+            "v2",
+            0x43,
+            (Unit.SFP,),
+            (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND, _PHASE),
+            "dst = kind(src, src2) in f32.",
+            body_only=True,
+        ),
+        Opcode(
+            "vred",
+            0x45,
+            (Unit.SFP,),
+            (Field("kind", "sub", "enum", "combiner", REDUCTIONS), _DST, _SRC, _PHASE),
+            "dst = all lanes hold the reduction of src's 64 lanes by a halving tree (32+32, 16+16, ...).",
+            body_only=True,
+        ),
+        Opcode(
+            "vacc",
+            0x46,
+            (Unit.SFP,),
+            (Field("kind", "sub", "enum", "combiner", REDUCTIONS), Field("dst", "dst", "register", "accumulator"), _SRC),
+            "accumulator = kind(accumulator, src) per lane, stick after stick; starts from the identity at each group.",
+            body_only=True,
+        ),
+        Opcode(
+            "vmask",
+            0x47,
+            (Unit.SFP,),
+            (
+                _DST,
+                _SRC,
+                Field("lanes", "i0", "int", "live lanes of a group's sticks * 64 lanes"),
+                Field("fill", "imm", "f32", "value of the other lanes"),
+            ),
+            "dst = src where 64*stick + lane < lanes, else fill; stick counts within the group.",
+            body_only=True,
+        ),
+        Opcode(
+            "vconst",
+            0x49,
+            (Unit.SFP,),
+            (_DST, Field("value", "imm", "f32", "value of every lane")),
+            "dst = a constant; available in every phase.",
+            body_only=True,
+        ),
+    )
+}
+OPCODE_BY_CODE = {o.code: o for o in OPCODES.values()}
+
+FIRST_ACCUMULATOR = 16
+"""Registers 0 to 15 are vector registers, 16 to 23 the accumulators of VACC (and a source of later ops)."""
