@@ -1,0 +1,513 @@
+"""Numerics of the Spyre machine on NumPy arrays: f16 rounding, scalar functions, reductions and matmul in machine order.
+
+Both executors (KTIR and instruction stream) compute with these functions, so equal programs give equal bits. Conventions:
+
+* Every value is `float32`. A value of type f16 is a float32 that lies on the f16 grid; it is rounded once per operation with
+  `round_f16`. Nothing here computes in `np.float16`: NumPy's f16 loops are scalar, 15 to 100 times slower, and they round some
+  operations twice.
+* Functions accept any memory layout. Results are new arrays unless `out` is given; `out` may be an input.
+* No NumPy floating-point warning leaks: overflow, division by zero and NaN follow IEEE silently.
+
+*Machine order* (docs/design.md, section 3) is the meaning of reductions: sticks of 64 in sequence per lane, then a halving tree
+over the lanes; matmuls add blocks of 64 along K in order.
+
+This module imports only NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "BINARY",
+    "COMBINE",
+    "IDENTITY",
+    "STICK",
+    "UNARY",
+    "erf",
+    "f16_to_f32",
+    "f32_to_f16",
+    "lane_tree",
+    "matmul_block",
+    "matmul_machine",
+    "maximum",
+    "minimum",
+    "reduce_machine",
+    "reduce_sticks",
+    "round_f16",
+    "sum_in_order",
+]
+
+F32 = NDArray[np.float32]
+F16 = NDArray[np.float16]
+
+STICK = 64
+"""Lanes of an entry: elements of a stick of f16, or of two adjacent sticks of f32."""
+
+_CHUNK = 16384
+"""Elements per pass of a multi-pass function: operand, result and scratch stay in the first two cache levels."""
+
+# Bit patterns of float32.
+_EXPONENT = np.uint32(0x7F800000)
+_SIGN = np.uint32(0x80000000)
+_BIG = np.uint32((15 + 127) << 23)  # 2^15; from here on rounding may overflow, or the value is inf or NaN
+_SMALLEST_NORMAL = np.uint32((-14 + 127) << 23)  # 2^-14, the smallest normal f16: below it the grid spacing is constant
+_MAGIC = np.uint32((13 << 23) | 0x400000)  # added to the bits of 2^e: 1.5 * 2^(e+13), whose f32 spacing is f16's at 2^e
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Memory order
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _dense_order(x: NDArray[Any]) -> tuple[int, ...] | None:
+    """The axis permutation that makes `x` C-contiguous without a copy, or None if its memory has gaps or overlaps."""
+    if x.flags.c_contiguous:
+        return tuple(range(x.ndim))
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]) if x.shape[axis] > 1 else 0)
+    return tuple(order) if x.transpose(order).flags.c_contiguous else None
+
+
+def _flat_pair(
+    x: NDArray[Any], out: NDArray[Any] | None, dtype: type
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Flat views of the same elements of `x` and of the result, for passes in chunks.
+
+    Returns (flat input, flat result, result in the shape of `x`). Memory order is kept where `x` is dense, so transposed
+    operands cost no copy. If `out` cannot be seen flat, the result is separate and the caller copies it into `out`.
+    """
+    order = _dense_order(x)
+    if order is None:
+        x = np.ascontiguousarray(x)
+        order = tuple(range(x.ndim))
+    dense = x.transpose(order)
+    if out is not None and out.dtype == dtype and out.shape == x.shape:
+        target = out.transpose(order)
+        if target.flags.c_contiguous:
+            return dense.reshape(-1), target.reshape(-1), out
+    target = np.empty(dense.shape, dtype)
+    return dense.reshape(-1), target.reshape(-1), target.transpose(np.argsort(order) if order else ())
+
+
+def _as_f32(x: Any) -> F32:
+    return np.asarray(x, dtype=np.float32)
+
+
+def _deliver(result: Any, out: NDArray[Any] | None) -> Any:
+    if out is None or result is out:
+        return result
+    np.copyto(out, result)
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# f16
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def round_f16(x: F32, out: F32 | None = None) -> F32:
+    """Round to the f16 grid: nearest, ties to even, as `x.astype(float16).astype(float32)` but 5 times as fast.
+
+    x: float32, any shape. out: float32 array of the same shape, may be `x`. Subnormals are exact, overflow gives inf, NaN
+    stays NaN, the sign of zero is kept. Returns `out`, or a new array in the memory order of `x`.
+    """
+    x = _as_f32(x)
+    source, target, result = _flat_pair(x, out, np.float32)
+    scratch = np.empty(min(_CHUNK, source.size), np.float32)
+    for start in range(0, source.size, _CHUNK):
+        a = source[start : start + _CHUNK]
+        r = target[start : start + _CHUNK]
+        m = scratch[: a.size]
+        bits, m_bits, r_bits = a.view(np.uint32), m.view(np.uint32), r.view(np.uint32)
+        np.bitwise_and(bits, _EXPONENT, out=m_bits)
+        if m_bits.max() >= _BIG:
+            with np.errstate(over="ignore", invalid="ignore"):
+                r[...] = a.astype(np.float16)
+            continue
+        # Adding and subtracting a number whose spacing is the grid's rounds to the grid, in the FPU's own RNE.
+        np.maximum(m_bits, _SMALLEST_NORMAL, out=m_bits)
+        np.add(m_bits, _MAGIC, out=m_bits)
+        if r is not a and not np.may_share_memory(r, a):
+            np.add(a, m, out=r)
+            np.subtract(r, m, out=r)
+            np.bitwise_and(bits, _SIGN, out=m_bits)
+        else:  # in place: the signs must be saved before the sum overwrites them
+            sign = np.bitwise_and(bits, _SIGN)
+            np.add(a, m, out=r)
+            np.subtract(r, m, out=r)
+            m_bits = sign
+        np.bitwise_or(r_bits, m_bits, out=r_bits)
+    return _deliver(result, out)
+
+
+def f16_to_f32(a: F16, out: F32 | None = None) -> F32:
+    """Convert float16 (or its bits as uint16) to float32 exactly. out: float32 of the same shape. NaN stays NaN."""
+    a = np.asarray(a)
+    if a.dtype not in (np.float16, np.uint16):
+        raise TypeError(f"f16_to_f32 expects a float16 array, but got {a.dtype}")
+    source, target, result = _flat_pair(a.view(np.int16), out, np.float32)
+    for start in range(0, source.size, _CHUNK):
+        h = source[start : start + _CHUNK]
+        r = target[start : start + _CHUNK]
+        bits = r.view(np.int32)
+        # Sign-extended and shifted, the exponent and fraction stand in place and the sign is copied into the bits between
+        # them and bit 31; the exponent then lacks the difference of the biases, 112. The product also normalises subnormals.
+        np.left_shift(h, np.int32(13), out=bits, dtype=np.int32)
+        np.bitwise_and(bits, np.int32(-0x70000001), out=bits)
+        np.multiply(r, np.float32(2.0**112), out=r)
+        if r.max() >= 65536.0 or r.min() <= -65536.0:  # exponent 31: inf or NaN
+            with np.errstate(invalid="ignore"):
+                r[...] = h.view(np.float16)
+    return _deliver(result, out)
+
+
+def f32_to_f16(a: F32, out: F16 | None = None, *, on_grid: bool = False) -> F16:
+    """Convert float32 to float16, rounding as `round_f16`. out: float16 of the same shape.
+
+    on_grid: the caller guarantees that every value lies on the f16 grid (or is inf or NaN); saves the rounding.
+    """
+    a = _as_f32(a)
+    source, target, result = _flat_pair(a, out, np.float16)
+    size = min(_CHUNK, source.size)
+    grid, magnitude, sign = np.empty(size, np.float32), np.empty(size, np.uint32), np.empty(size, np.uint32)
+    for start in range(0, source.size, _CHUNK):
+        x = source[start : start + _CHUNK]
+        r = target[start : start + _CHUNK]
+        if not on_grid:
+            x = round_f16(x, grid[: x.size])
+        bits, m, s = x.view(np.uint32), magnitude[: x.size], sign[: x.size]
+        np.bitwise_and(bits, np.uint32(0x7FFFFFFF), out=m)
+        if m.max() >= _EXPONENT:
+            with np.errstate(over="ignore", invalid="ignore"):
+                r[...] = x
+            continue
+        # The product moves the exponent to f16's bias and denormalises f16 subnormals; exact on the grid.
+        np.multiply(m.view(np.float32), np.float32(2.0**-112), out=m.view(np.float32))
+        np.right_shift(m, np.uint32(13), out=m)
+        np.right_shift(bits, np.uint32(16), out=s)
+        np.bitwise_and(s, np.uint32(0x8000), out=s)
+        np.bitwise_or(m, s, out=r.view(np.uint16), casting="unsafe")
+    return _deliver(result, out)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scalar functions
+# ---------------------------------------------------------------------------------------------------------------------
+
+# erf(x) = x P(x^2) / Q(x^2) on [0, 3.93], coefficients from a weighted least-squares fit of the relative error (2e-8).
+# Beyond 3.93 the result rounds to 1.
+_ERF_P = (
+    1.1283791457200565,
+    0.1907511362455285,
+    0.052785969269704636,
+    0.0037782250804141207,
+    0.0002847802953563784,
+    2.04224491164288e-06,
+)
+_ERF_Q = (
+    1.0,
+    0.5023815180753746,
+    0.11424401830826725,
+    0.01499464292489345,
+    0.0011648837523530167,
+    3.800547109598876e-05,
+)
+_ERF_CHUNK = 4096
+
+
+def _horner(coefficients: tuple[float, ...], t: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    np.multiply(t, coefficients[-1], out=out)
+    for c in coefficients[-2:0:-1]:
+        np.add(out, c, out=out)
+        np.multiply(out, t, out=out)
+    np.add(out, coefficients[0], out=out)
+
+
+def erf(x: F32, out: F32 | None = None) -> F32:
+    """The error function within 1 ulp of float32. Evaluated in f64 with IEEE basic operations only: equal bits on every host."""
+    x = _as_f32(x)
+    source, target, result = _flat_pair(x, out, np.float32)
+    scratch = np.empty((4, min(_ERF_CHUNK, source.size)), np.float64)
+    with np.errstate(all="ignore"):
+        for start in range(0, source.size, _ERF_CHUNK):
+            a = source[start : start + _ERF_CHUNK]
+            y, t, p, q = scratch[:, : a.size]
+            np.copyto(y, a)
+            np.maximum(y, -3.93, out=y)
+            np.minimum(y, 3.93, out=y)
+            np.multiply(y, y, out=t)
+            _horner(_ERF_P, t, p)
+            _horner(_ERF_Q, t, q)
+            np.multiply(y, p, out=p)
+            np.divide(p, q, out=target[start : start + _ERF_CHUNK], casting="same_kind")
+    return _deliver(result, out)
+
+
+def _ufunc1(function: np.ufunc) -> Callable[..., F32]:
+    @functools.wraps(function, updated=())
+    def apply(x: F32, out: F32 | None = None) -> F32:
+        with np.errstate(all="ignore"):
+            return function(_as_f32(x), out=out)
+
+    return apply
+
+
+def _rec(x: F32, out: F32 | None = None) -> F32:
+    with np.errstate(all="ignore"):
+        return np.divide(np.float32(1), _as_f32(x), out=out)
+
+
+def _rsqrt(x: F32, out: F32 | None = None) -> F32:
+    with np.errstate(all="ignore"):
+        root = np.sqrt(_as_f32(x), out=out)
+        return np.divide(np.float32(1), root, out=out)
+
+
+def _mov(x: F32, out: F32 | None = None) -> F32:
+    x = _as_f32(x)
+    if out is None:
+        return x.copy(order="K")
+    np.copyto(out, x)
+    return out
+
+
+UNARY: dict[str, Callable[..., F32]] = {
+    "neg": _ufunc1(np.negative),
+    "abs": _ufunc1(np.absolute),
+    "exp": _ufunc1(np.exp),
+    "log": _ufunc1(np.log),
+    "sqrt": _ufunc1(np.sqrt),
+    "rsqrt": _rsqrt,
+    "rec": _rec,
+    "tanh": _ufunc1(np.tanh),
+    "erf": erf,
+    "floor": _ufunc1(np.floor),
+    "mov": _mov,
+}
+"""Name -> function(x, out=None), float32 -> float32, elementwise, unrounded. rsqrt is sqrt followed by 1/x, both in f32."""
+
+
+def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
+    """max or min with a defined sign of zero: -0 < +0, as IEEE 754-2019 maximum and minimum.
+
+    NumPy returns either zero, depending on the vector width and on the position of the element. Computing with swapped operands
+    too gives both zeros, and the AND (max) or OR (min) of their bits is the right one. Equal results are unchanged; NaN stays NaN.
+    """
+
+    def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
+        a, b = _as_f32(a), _as_f32(b)
+        with np.errstate(all="ignore"):
+            swapped = np.asarray(function(b, a))
+            result = np.asarray(function(a, b, out=out))
+            merge(result.view(np.uint32), swapped.view(np.uint32), out=result.view(np.uint32))
+        return result
+
+    return apply
+
+
+maximum = _both_ways(np.maximum, np.bitwise_and)
+"""maximum(a, b, out=None): propagates NaN; maximum(-0, +0) = +0."""
+minimum = _both_ways(np.minimum, np.bitwise_or)
+"""minimum(a, b, out=None): propagates NaN; minimum(-0, +0) = -0."""
+
+
+def _ufunc2(function: np.ufunc) -> Callable[..., F32]:
+    @functools.wraps(function, updated=())
+    def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
+        with np.errstate(all="ignore"):
+            return function(_as_f32(a), _as_f32(b), out=out)
+
+    return apply
+
+
+BINARY: dict[str, Callable[..., F32]] = {
+    "add": _ufunc2(np.add),
+    "sub": _ufunc2(np.subtract),
+    "mul": _ufunc2(np.multiply),
+    "div": _ufunc2(np.divide),
+    "max": maximum,
+    "min": minimum,
+}
+"""Name -> function(a, b, out=None), float32 x float32 -> float32, elementwise with broadcasting, unrounded."""
+
+COMBINE: dict[str, Callable[..., F32]] = {kind: BINARY[kind] for kind in ("add", "max", "min")}
+"""Reduction kind -> function(accumulator, value, out=None)."""
+
+IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf}
+"""Reduction kind -> the value that fills a last partial stick."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reductions
+# ---------------------------------------------------------------------------------------------------------------------
+
+_EXTREME: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
+
+
+def _extreme(kind: str, x: F32, axis: int) -> F32:
+    """max or min along `axis` (dropped), in any order; the sign of a zero result as in `maximum` and `minimum`."""
+    with np.errstate(all="ignore"):
+        result = np.asarray(_EXTREME[kind].reduce(x, axis=axis))
+    zero = result == 0
+    if zero.any():
+        # Rare: a zero wins. It is +0 for max if any +0 took part, -0 for min if any -0 did.
+        bits = np.ascontiguousarray(x).view(np.uint32)
+        wanted = np.any(bits == (0 if kind == "max" else _SIGN), axis=axis)
+        positive = wanted if kind == "max" else ~wanted
+        result = np.where(zero, np.where(positive, np.float32(0), np.float32(-0.0)), result)
+    return result
+
+
+_NEUTRAL = np.float32(-0.0)
+"""The start of a sum that leaves its first term as it is, -0 too; NumPy's own start is +0."""
+
+
+def sum_in_order(x: F32, axis: int, out: F32 | None = None) -> F32:
+    """Sum along `axis` (dropped) in f32, strictly one after the other: ((x0 + x1) + x2) + ...; length 0 gives 0."""
+    x = _as_f32(x)
+    axis = axis % x.ndim
+    length = x.shape[axis]
+    if length == 1:
+        return _deliver(x.take(0, axis), out)
+    if x.size == 0:
+        return _deliver(np.zeros(x.shape[:axis] + x.shape[axis + 1 :], np.float32), out)
+    # NumPy's add.reduce sums pairwise along the axis with the smallest stride, which becomes its inner loop, and adds whole
+    # slices in sequence along any other. So some other axis of more than one element must have a smaller stride.
+    stride = abs(x.strides[axis])
+    inner = [abs(s) for i, (s, n) in enumerate(zip(x.strides, x.shape, strict=True)) if i != axis and n > 1]
+    with np.errstate(all="ignore"):
+        if any(0 < s < stride for s in inner):
+            return _deliver(np.add.reduce(x, axis=axis, initial=_NEUTRAL), out)
+        if x.size > 4 * length:
+            moved = np.ascontiguousarray(np.moveaxis(x, axis, 0))
+            return _deliver(np.add.reduce(moved, axis=0, initial=_NEUTRAL), out)
+        return _deliver(np.add.accumulate(x, axis=axis).take(-1, axis), out)
+
+
+def reduce_sticks(kind: str, x: F32, stick_axis: int) -> F32:
+    """Combine the sticks of an accumulator lane by lane, in sequence: drops `stick_axis`. kind: "add", "max" or "min"."""
+    x = _as_f32(x)
+    if kind == "add":
+        return sum_in_order(x, stick_axis)
+    return _extreme(kind, x, stick_axis)
+
+
+def lane_tree(kind: str, x: F32) -> F32:
+    """Reduce the last axis by a halving tree (32+32, 16+16, ...), keeping it with length 1. Its length is a power of two."""
+    x = _as_f32(x)
+    lanes = x.shape[-1]
+    if lanes & (lanes - 1) or not lanes:
+        raise ValueError(f"lane_tree expects a power of two of lanes, but got {lanes}")
+    if kind != "add":
+        return _extreme(kind, x, -1)[..., None]
+    with np.errstate(all="ignore"):
+        while lanes > 1:
+            lanes //= 2
+            x = np.add(x[..., :lanes], x[..., lanes:])
+    return x
+
+
+def reduce_machine(kind: str, x: F32) -> F32:
+    """Reduce a host-shaped last axis in machine order; drops it.
+
+    As if the axis were filled with the identity to a multiple of 64, its sticks combined in sequence, then the lanes by a tree.
+    Without elements the result is the identity. The accumulator (`outs`) is not part of it: the caller combines it last.
+    """
+    x = _as_f32(x)
+    length = x.shape[-1]
+    full, tail = divmod(length, STICK)
+    if length == 0:
+        return np.full(x.shape[:-1], IDENTITY[kind], np.float32)
+    if kind != "add":
+        return _extreme(kind, x, -1)
+    if full:
+        sticks = x[..., : full * STICK].reshape(*x.shape[:-1], full, STICK)
+        lanes = sum_in_order(sticks, -2)
+        if tail:
+            if full == 1:  # still a view of the input
+                lanes = lanes.copy()
+            with np.errstate(all="ignore"):
+                lanes[..., :tail] += x[..., full * STICK :]
+                lanes[..., tail:] += np.float32(0)  # the fill: turns -0 into +0
+    else:
+        lanes = np.zeros((*x.shape[:-1], STICK), np.float32)
+        lanes[..., :tail] = x
+    return lane_tree(kind, lanes)[..., 0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Matmul
+# ---------------------------------------------------------------------------------------------------------------------
+
+_PRODUCTS = 1 << 18
+"""Elements of the f64 products that are held at once: 2 MiB."""
+
+
+def matmul_block(a: F32, b: F32) -> F32:
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: summed in f64, rounded once to f32.
+
+    Products of f16 values are exact in f64 and so are nearly all their sums, hence the order of summation does not matter.
+    """
+    with np.errstate(all="ignore"):
+        return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+
+
+def matmul_machine(a: F32, b: F32, acc: F32) -> F32:
+    """acc + a x b in machine order: blocks of 64 along K, each as `matmul_block`, added in sequence to the accumulator.
+
+    a: float32 [.., M, K], b: float32 [.., K, N], acc: float32 [.., M, N]; leading axes broadcast. Returns a new array.
+    A last partial block counts as filled with zeros. Raises ValueError if the two K differ.
+    """
+    k, m, n = a.shape[-1], a.shape[-2], b.shape[-1]
+    if b.shape[-2] != k:
+        raise ValueError(f"matmul_machine expects operands with the same K, but got {a.shape} and {b.shape}")
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], acc.shape[:-2])
+    result = np.array(np.broadcast_to(acc, (*lead, m, n)), dtype=np.float32, order="C")
+    if not result.size or not k:
+        return result
+    total = result
+    if np.prod(b.shape[:-2]) == 1 and a.shape[:-2] == lead:
+        # One right matrix for all leading positions: a single product with the rows of all of them.
+        m = result.size // n
+        a, b, total = a.reshape(m, k), b.reshape(k, n), result.reshape(m, n)
+    with np.errstate(all="ignore"):
+        _add_blocks(a, b.astype(np.float64), total)
+    return result
+
+
+def _add_blocks(a: F32, b: NDArray[np.float64], acc: F32) -> None:
+    """Add the blocks of a [.., M, K] x b [.., K, N] to acc [.., M, N] in place, in pieces whose f64 products stay in cache."""
+    k, m, n = a.shape[-1], acc.shape[-2], acc.shape[-1]
+    lead = acc.size // (m * n)
+    blocks = max(1, _PRODUCTS // acc.size)
+    full = k // STICK
+    if blocks > 1 and full > 1:
+        wide = a.astype(np.float64)
+        for first in range(0, full, blocks):
+            count = min(blocks, full - first)
+            span = slice(first * STICK, (first + count) * STICK)
+            left = wide[..., span].reshape(*a.shape[:-1], count, STICK).swapaxes(-2, -3)
+            right = b[..., span, :].reshape(*b.shape[:-2], count, STICK, n)
+            terms = np.empty((*acc.shape[:-2], count + 1, m, n), np.float32)
+            terms[..., 0, :, :] = acc
+            terms[..., 1:, :, :] = np.matmul(left, right)
+            acc[...] = sum_in_order(terms, -3)
+        done = full * STICK
+    else:
+        done = 0
+    if done == k:
+        return
+    rows = max(1, _PRODUCTS // (lead * n))
+    for top in range(0, m, rows):
+        part = acc[..., top : top + rows, :]
+        wide = a[..., top : top + rows, :].astype(np.float64)
+        for start in range(done, k, STICK):
+            span = slice(start, start + STICK)
+            product = np.matmul(wide[..., span], b[..., span, :])
+            # dtype float32 rounds the product before it is added.
+            np.add(part, product, out=part, dtype=np.float32, casting="same_kind")

@@ -1,0 +1,286 @@
+"""Numerics: bit equality of the f16 conversions, order of the reductions, accuracy of erf."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ktir import numerics as num
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def bits(x):
+    return np.ascontiguousarray(x).view({2: np.uint16, 4: np.uint32}[x.dtype.itemsize])
+
+
+def same_bits(a, b):
+    """Equal bits, any NaN equal to any NaN."""
+    assert a.dtype == b.dtype and a.shape == b.shape
+    nan = np.isnan(a)
+    np.testing.assert_array_equal(nan, np.isnan(b))
+    np.testing.assert_array_equal(np.where(nan, 0, bits(a)), np.where(nan, 0, bits(b)))
+
+
+def oracle_round(x):
+    with np.errstate(all="ignore"):
+        return x.astype(np.float16).astype(np.float32)
+
+
+ALL_F16 = np.arange(65536, dtype=np.uint16).view(np.float16)
+
+
+def interesting_f32():
+    grid = oracle_round(ALL_F16.astype(np.float32))
+    finite = grid[np.isfinite(grid)]
+    with np.errstate(over="ignore"):
+        middle = (finite[:-1].astype(np.float64) + finite[1:].astype(np.float64)) / 2
+    middle = middle.astype(np.float32)
+    parts = [grid, middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))]
+    rng = np.random.default_rng(0)
+    parts.append(rng.integers(0, 2**32, 300_000, dtype=np.uint32).view(np.float32))
+    parts.append((rng.standard_normal(200_000) * 2.0 ** rng.integers(-40, 18, 200_000)).astype(np.float32))
+    parts.append(
+        np.array([0.0, -0.0, 65519.99, 65520, -65520, 65504, 1e-45, -1e-45, 2.0**-25, 2.0**-24, 3e38], np.float32)
+    )
+    return np.concatenate(parts)
+
+
+def test_round_f16_equals_astype():
+    x = interesting_f32()
+    same_bits(num.round_f16(x), oracle_round(x))
+    for chunk in np.array_split(x, 977):  # other chunk positions, mixtures with and without large values
+        same_bits(num.round_f16(chunk), oracle_round(chunk))
+
+
+def test_round_f16_in_place_and_layouts():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((7, 300, 65)).astype(np.float32) * 1e-4
+    want = oracle_round(x)
+    y = x.copy()
+    assert num.round_f16(y, out=y) is y
+    same_bits(y, want)
+    same_bits(num.round_f16(x.transpose(2, 0, 1)), want.transpose(2, 0, 1))
+    same_bits(num.round_f16(x[:, ::3, 5:]), want[:, ::3, 5:])
+    same_bits(num.round_f16(np.broadcast_to(x[:1], x.shape)), np.broadcast_to(want[:1], x.shape))
+    out = np.zeros((7, 300, 130), np.float32)[..., ::2]
+    assert num.round_f16(x, out=out) is out
+    same_bits(out, want)
+    same_bits(num.round_f16(np.float32(0.1).reshape(())), oracle_round(np.float32(0.1).reshape(())))
+    assert num.round_f16(np.zeros((3, 0), np.float32)).shape == (3, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=40), elements=st.floats(width=32)))
+def test_round_f16_random(x):
+    same_bits(num.round_f16(x), oracle_round(x))
+    same_bits(num.f32_to_f16(x), oracle_round(x).astype(np.float16))
+
+
+def test_f16_conversions():
+    with np.errstate(invalid="ignore"):
+        wide = ALL_F16.astype(np.float32)
+    same_bits(num.f16_to_f32(ALL_F16), wide)
+    for part in np.array_split(ALL_F16, 91):
+        with np.errstate(invalid="ignore"):
+            same_bits(num.f16_to_f32(part), part.astype(np.float32))
+        same_bits(num.f32_to_f16(num.f16_to_f32(part), on_grid=True), part)
+    x = interesting_f32()
+    with np.errstate(all="ignore"):
+        same_bits(num.f32_to_f16(x), x.astype(np.float16))
+    h = ALL_F16.reshape(16, 64, 64)[:, ::2].transpose(1, 0, 2)
+    with np.errstate(invalid="ignore"):
+        same_bits(num.f16_to_f32(h), h.astype(np.float32))
+    same_bits(num.f32_to_f16(num.f16_to_f32(h)), h)
+    with pytest.raises(TypeError, match="float16"):
+        num.f16_to_f32(np.zeros(3, np.float32))
+
+
+def test_erf():
+    x = np.concatenate([np.linspace(-6, 6, 200_001), np.geomspace(1e-38, 4, 20_000)]).astype(np.float32)
+    want = np.array([math.erf(float(v)) for v in x])
+    got = num.erf(x)
+    ulp = np.spacing(np.abs(want).astype(np.float32))
+    assert (np.abs(got - want) / ulp).max() <= 1.0
+    assert np.abs(got).max() == 1
+    special = num.erf(np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32))
+    same_bits(special, np.array([0.0, -0.0, 1.0, -1.0, np.nan], np.float32))
+
+
+@pytest.mark.parametrize("name", sorted(num.UNARY))
+def test_unary(name):
+    function = {
+        "neg": np.negative,
+        "abs": np.abs,
+        "rsqrt": lambda v: 1 / np.sqrt(v),
+        "rec": lambda v: 1 / v,
+        "erf": np.vectorize(math.erf),
+        "mov": lambda v: v,
+    }.get(name) or getattr(np, name)
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((13, 67)).astype(np.float32) * 3
+    x[0, :7] = [0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 1e38]
+    with np.errstate(all="ignore"):
+        want = function(x.astype(np.float64)).astype(np.float32)
+    got = num.UNARY[name](x)
+    np.testing.assert_allclose(got, want, rtol=6e-7, atol=1e-44)
+    # The bits must not depend on position, strides or destination: executors cut arrays differently.
+    same_bits(num.UNARY[name](x[:, 3:40]), got[:, 3:40])
+    same_bits(num.UNARY[name](x[::2, ::3]), got[::2, ::3])
+    same_bits(num.UNARY[name](x.T), got.T)
+    out = np.empty_like(x)
+    assert num.UNARY[name](x, out=out) is out
+    same_bits(out, got)
+    y = x.copy()
+    num.UNARY[name](y, out=y)
+    same_bits(y, got)
+
+
+@pytest.mark.parametrize("name", sorted(num.BINARY))
+def test_binary(name):
+    rng = np.random.default_rng(3)
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1.5, 3e38], np.float32)
+    a = np.concatenate([np.repeat(special, 8), rng.standard_normal(500).astype(np.float32)])
+    b = np.concatenate([np.tile(special, 8), rng.standard_normal(500).astype(np.float32)])
+    function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}.get(name)
+    if function is None:
+        got = num.BINARY[name](a, b)
+        pick = np.where((a > b) == (name == "max"), a, b)
+        zero = (a == 0) & (b == 0)
+        sign = (np.signbit(a) & np.signbit(b)) if name == "max" else (np.signbit(a) | np.signbit(b))
+        want = np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), np.where(zero, np.where(sign, -0.0, 0.0), pick))
+        same_bits(got, want.astype(np.float32))
+    else:
+        with np.errstate(all="ignore"):
+            same_bits(num.BINARY[name](a, b), function(a, b))
+    got = num.BINARY[name](a[:, None], b)
+    assert got.shape == (a.size, b.size)
+    same_bits(num.BINARY[name](a[5:6], b), got[5])
+    assert (
+        float(num.BINARY[name](np.float32(3), np.float32(2)))
+        == {"add": 5, "sub": 1, "mul": 6, "div": 1.5, "max": 3, "min": 2}[name]
+    )
+
+
+def loop_sum(x, axis):
+    x = np.moveaxis(x, axis, 0)
+    acc = x[0].copy()
+    for row in x[1:]:
+        acc = (acc + row).astype(np.float32)
+    return acc
+
+
+def tree(x):
+    while x.shape[-1] > 1:
+        h = x.shape[-1] // 2
+        x = x[..., :h] + x[..., h:]
+    return x[..., 0]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1,), (2,), (1000,), (300, 1), (1, 300), (300, 2), (2, 300), (40, 1, 1, 30), (5, 700, 3), (3, 129, 64)]
+)
+def test_sum_in_order(shape):
+    rng = np.random.default_rng(4)
+    base = (rng.standard_normal(shape) * 10.0 ** rng.integers(-4, 4, shape)).astype(np.float32)
+    for axis in range(len(shape)):
+        want = loop_sum(base, axis)
+        same_bits(num.sum_in_order(base, axis), want)
+        same_bits(num.sum_in_order(base, axis - len(shape)), want)
+        for order in (tuple(range(len(shape)))[::-1], tuple(np.roll(range(len(shape)), 1))):
+            stored = np.ascontiguousarray(base.transpose(order)).transpose(np.argsort(order))
+            same_bits(num.sum_in_order(stored, axis), want)
+        doubled = np.repeat(base, 2, axis=-1)[..., ::2]
+        same_bits(num.sum_in_order(doubled, axis), want)
+        out = np.empty_like(want)
+        num.sum_in_order(base, axis, out=out)
+        same_bits(out, want)
+    wide = np.broadcast_to(base[..., None], (*shape, 5))
+    same_bits(num.sum_in_order(wide, 0), loop_sum(wide, 0))
+    assert num.sum_in_order(np.zeros((3, 0, 2), np.float32), 1).tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.parametrize("kind", ["add", "max", "min"])
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 128, 130, 1000])
+def test_reduce_machine_is_sticks_then_tree(kind, n):
+    rng = np.random.default_rng(n)
+    x = (rng.standard_normal((7, n)) * 10.0 ** rng.integers(-3, 3, (7, n))).astype(np.float32)
+    x[1, 0] = np.nan
+    x[2] = -0.0
+    sticks = -(-n // 64)
+    padded = np.full((7, sticks * 64), num.IDENTITY[kind], np.float32)
+    padded[:, :n] = x
+    physical = np.ascontiguousarray(padded.reshape(7, sticks, 64).transpose(1, 0, 2))  # [sticks, rows, lanes]
+    got = num.reduce_machine(kind, x)
+    via = num.lane_tree(kind, num.reduce_sticks(kind, physical, 0))[..., 0]
+    same_bits(got, via)
+    if kind == "add":
+        with np.errstate(all="ignore"):
+            same_bits(got, tree(loop_sum(physical, 0)))
+    else:
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(got, getattr(np, kind)(x, axis=-1))
+    same_bits(num.reduce_machine(kind, np.asfortranarray(x)), got)
+    assert num.reduce_machine(kind, x[:, :0]).tolist() == [num.IDENTITY[kind]] * 7
+
+
+def test_extreme_sign_of_zero():
+    x = np.array([[-0.0, 0.0, -1.0], [-0.0, -0.0, -2.0]], np.float32)
+    same_bits(num.reduce_machine("max", x), np.array([0.0, -0.0], np.float32))
+    same_bits(num.reduce_machine("min", -x), np.array([-0.0, 0.0], np.float32))
+
+
+def test_lane_tree_refuses_odd_lanes():
+    with pytest.raises(ValueError, match="power of two"):
+        num.lane_tree("add", np.zeros((2, 48), np.float32))
+
+
+def oracle_matmul(a, b, acc):
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], acc.shape[:-2])
+    acc = np.broadcast_to(acc, (*lead, *acc.shape[-2:])).copy()
+    for start in range(0, a.shape[-1], 64):
+        block = a[..., start : start + 64].astype(np.float64) @ b[..., start : start + 64, :].astype(np.float64)
+        acc = acc + block.astype(np.float32)
+    return acc
+
+
+@pytest.mark.parametrize(
+    "lead_a, lead_b, m, k, n",
+    [
+        ((), (), 1, 1, 1),
+        ((), (), 5, 200, 7),
+        ((), (), 1, 2000, 1),
+        ((), (), 700, 130, 600),
+        ((4,), (), 9, 192, 64),
+        ((4,), (1,), 9, 65, 64),
+        ((1, 3), (2, 1), 6, 128, 10),
+        ((), (3,), 300, 130, 400),
+    ],
+)
+def test_matmul_machine(lead_a, lead_b, m, k, n):
+    rng = np.random.default_rng(m + k + n)
+    a = num.round_f16(rng.standard_normal((*lead_a, m, k)).astype(np.float32))
+    b = num.round_f16(rng.standard_normal((*lead_b, k, n)).astype(np.float32))
+    for lead in ((), np.broadcast_shapes(lead_a, lead_b)):
+        acc = rng.standard_normal((*lead, m, n)).astype(np.float32)
+        kept = acc.copy()
+        same_bits(num.matmul_machine(a, b, acc), oracle_matmul(a, b, acc))
+        same_bits(acc, kept)
+    block = num.matmul_block(a[..., :64], b[..., :64, :])
+    same_bits(block, (a[..., :64].astype(np.float64) @ b[..., :64, :].astype(np.float64)).astype(np.float32))
+
+
+def test_matmul_machine_k_mismatch():
+    with pytest.raises(ValueError, match="same K"):
+        num.matmul_machine(np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32), np.zeros((2, 2), np.float32))
