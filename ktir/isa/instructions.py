@@ -11,7 +11,7 @@ from typing import Literal
 
 from .units import Unit
 
-Kind = Literal["int", "descriptor", "fifo", "unit", "register", "enum", "flag", "group", "f32"]
+Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "f32"]
 
 SLOTS = ("op", "flags", "dsc", "dtype", "sub", "src", "dst", "i0", "i1", "i2", "i3", "imm")
 """Slots of a word in order; `SLOT_FORMATS` gives their NumPy types."""
@@ -24,7 +24,7 @@ class Field:
     """A named operand of an instruction.
 
     `slot` is where it is encoded; `shift` and `bits` select part of the slot (only `flags` is shared). `values` lists an enum's names in
-    code order. `f32` fields hold the bits of an f32 in `imm`.
+    code order, or the only names that a FIFO field may have. `f32` fields hold the bits of an f32 in `imm`. `low` and `high` limit ints.
     """
 
     name: str
@@ -34,6 +34,8 @@ class Field:
     values: tuple[str, ...] = ()
     shift: int = 0
     bits: int = 0
+    low: int = 0
+    high: int = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Opcode:
     """Legal only inside the body of a REP."""
 
 
+MAX_TOKEN = 0xFFFF
+FIRST_ACCUMULATOR = 16
+REGISTERS = 24
+"""Registers 0 to 15 are vector registers, 16 to 23 the accumulators of VACC (and a source of later ops)."""
+
 ALL = tuple(Unit)
 CORELET_UNITS = tuple(u for u in Unit if u.per_corelet)
 
@@ -63,7 +70,9 @@ _PHASE = Field("phase", "flags", "enum", "when the op runs within a group", PHAS
 _DST = Field("dst", "dst", "register", "destination register")
 _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
+_ACC = Field("dst", "dst", "accumulator", "accumulator")
 _COUNT = Field("count", "i1", "int", "entries of 64 lanes per corelet; equals the descriptor's entries")
+_TOKEN = Field("token", "i0", "int", "channel id", high=MAX_TOKEN)
 
 
 def _dsc(slot: str, name: str, doc: str) -> Field:
@@ -80,18 +89,18 @@ OPCODES: dict[str, Opcode] = {
             ALL,
             (
                 Field("trips", "i0", "int", "trip count, 0 is legal"),
-                Field("level", "i1", "int", "loop counter, 0 to 7"),
+                Field("level", "i1", "int", "loop counter, 0 to 7", high=7),
                 Field("region", "i2", "int", "loops of different units with one region id (> 0) are one iteration space"),
             ),
             "Counted loop up to the matching `endl`.",
         ),
-        Opcode("endl", 0x03, ALL, (Field("level", "i1", "int", "level of the loop that ends"),), "End of a loop."),
+        Opcode("endl", 0x03, ALL, (Field("level", "i1", "int", "level of the loop that ends", high=7),), "End of a loop."),
         Opcode(
             "wait",
             0x04,
             ALL,
             (
-                Field("token", "i0", "int", "channel id"),
+                _TOKEN,
                 Field("sender", "src", "unit", "unit that posts on this channel"),
                 Field("count", "i2", "int", "tokens to take"),
             ),
@@ -102,7 +111,7 @@ OPCODES: dict[str, Opcode] = {
             0x05,
             ALL,
             (
-                Field("token", "i0", "int", "channel id"),
+                _TOKEN,
                 Field("receiver", "dst", "unit", "unit that waits on this channel"),
                 Field("count", "i2", "int", "tokens to post"),
             ),
@@ -112,7 +121,7 @@ OPCODES: dict[str, Opcode] = {
             "par",
             0x4E,
             (Unit.LXLU, Unit.LXSU),
-            (Field("streams", "i0", "int", "words that follow and run concurrently"),),
+            (Field("streams", "i0", "int", "words that follow and run concurrently", low=1),),
             "The next PUSH or PULL words stream concurrently and complete together.",
         ),
         Opcode(
@@ -158,7 +167,7 @@ OPCODES: dict[str, Opcode] = {
             "pusht",
             0x23,
             (Unit.LXLU,),
-            (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W"), _COUNT),
+            (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W", ("W",)), _COUNT),
             "As PUSH, but each block of 64 entries is transposed (entry <-> lane).",
         ),
         Opcode(
@@ -244,7 +253,7 @@ OPCODES: dict[str, Opcode] = {
             "vacc",
             0x46,
             (Unit.SFP,),
-            (Field("kind", "sub", "enum", "combiner", REDUCTIONS), Field("dst", "dst", "register", "accumulator"), _SRC),
+            (Field("kind", "sub", "enum", "combiner", REDUCTIONS), _ACC, _SRC),
             "accumulator = kind(accumulator, src) per lane, stick after stick; starts from the identity at each group.",
             body_only=True,
         ),
@@ -273,5 +282,7 @@ OPCODES: dict[str, Opcode] = {
 }
 OPCODE_BY_CODE = {o.code: o for o in OPCODES.values()}
 
-FIRST_ACCUMULATOR = 16
-"""Registers 0 to 15 are vector registers, 16 to 23 the accumulators of VACC (and a source of later ops)."""
+
+def default(field: Field) -> int | float | str | bool | None:
+    """What a field that is left out of a word means, or None if it must be given."""
+    return {"flag": False, "f32": 0.0, "enum": field.values[0] if field.values else None, "fifo": None, "unit": None}.get(field.kind, 0)

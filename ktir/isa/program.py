@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass, field
 
 from .descriptor import Descriptor
-from .instructions import OPCODES, Opcode
+from .instructions import OPCODES, Opcode, default
 from .units import Unit
 
 
@@ -27,17 +29,38 @@ class Word:
         return self.operands[name]
 
 
+def f32(value: float) -> float:
+    """`value` rounded to f32; every NaN becomes the one canonical NaN. Raises ValueError if a finite value overflows."""
+    if math.isnan(value):
+        return math.nan
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        raise ValueError(f"{value!r} is beyond the range of f32") from None
+
+
 def word(op: str, source: int = 0, **operands: int | float | str | bool) -> Word:
-    """Build a word; a field that is left out gets 0, False or the first enum value. Raises ValueError on a wrong field or value."""
+    """Build a word; a field that is left out gets 0, False or the first enum value. Raises ValueError on a wrong field or value.
+
+    Units may be given as `Unit`; f32 values are rounded to f32. FIFOs and units must be given.
+    """
     opcode = OPCODES.get(op)
     if opcode is None:
         raise ValueError(f"unknown instruction '{op}'")
     values: dict[str, int | float | str | bool] = {}
     for f in opcode.fields:
-        default = {"flag": False, "f32": 0.0, "enum": f.values[0] if f.values else 0}.get(f.kind, 0)
-        values[f.name] = operands.pop(f.name, default)
-        if f.kind == "enum" and values[f.name] not in f.values:
-            raise ValueError(f"'{op}' expects {f.name} in {f.values}, but got {values[f.name]!r}")
+        value = operands.pop(f.name, default(f))
+        if value is None:
+            raise ValueError(f"'{op}' needs {f.name}")
+        if f.kind == "unit" and isinstance(value, Unit):
+            value = value.name
+        elif f.kind == "f32":
+            value = f32(float(value))
+        elif f.kind == "flag":
+            value = bool(value)
+        if f.kind == "enum" and value not in f.values:
+            raise ValueError(f"'{op}' expects {f.name} in {f.values}, but got {value!r}")
+        values[f.name] = value
     if operands:
         raise ValueError(f"'{op}' has no field {sorted(operands)[0]!r}")
     return Word(op, values, source)
@@ -69,9 +92,13 @@ class Kernel:
     """Channels with leftovers; every other channel ends empty."""
 
 
+ROLES = ("input", "output", "input_output", "pool")
+"""`pool` is memory for tensors between kernels, of any element size; the runtime allocates it."""
+
+
 @dataclass(frozen=True)
 class Argument:
-    """A device buffer in memory: `sticks` long, elements of 2 or 4 bytes; entries of 64 lanes as in descriptors."""
+    """A device buffer in memory: `sticks` long, elements of 2 or 4 bytes; entries of 64 lanes as in descriptors. `role` is of `ROLES`."""
 
     name: str
     role: str
@@ -89,10 +116,17 @@ class Source:
 
 @dataclass
 class Program:
-    """All kernels of a region, run in order with a barrier between them; memory and LX keep their contents."""
+    """All kernels of a region, run in order with a barrier between them; memory and LX keep their contents.
+
+    Equality ignores `sources`: the binary does not hold them, only their ids in the words.
+    """
 
     name: str
     arguments: list[Argument]
     kernels: list[Kernel]
-    sources: list[Source] = field(default_factory=lambda: [Source("", "")])
+    sources: list[Source] = field(default_factory=lambda: [Source("", "")], compare=False)
     """Index 0 is `none`."""
+
+    def source_of(self, word: Word) -> Source:
+        """Where `word` comes from; an empty source if it says nothing or the table is not at hand."""
+        return self.sources[word.source] if 0 < word.source < len(self.sources) else Source("", "")
