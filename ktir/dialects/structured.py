@@ -1,0 +1,139 @@
+"""Reading and building `linalg.generic`: the three forms that KTIR's producers use.
+
+* pointwise: all loops parallel;
+* reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`);
+* contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ktir.mlir import ir, linalg
+
+COMBINERS = {"arith.addf": "add", "arith.maximumf": "max", "arith.minimumf": "min"}
+IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
+
+
+class Generic:
+    """A reader's view of one `linalg.generic`; holds the op, so it must not outlive a pass."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        self.op = op
+        attributes = op.attributes
+        self.maps: list[ir.AffineMap] = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(attributes["indexing_maps"])]
+        self.iterators = ["reduction" if "reduction" in str(i) else "parallel" for i in ir.ArrayAttr(attributes["iterator_types"])]
+        self.inputs: list[ir.Value] = list(op.operands)[:-1]
+        self.init: ir.Value = list(op.operands)[-1]
+        self.body: ir.Block = op.regions[0].blocks[0]
+
+    @property
+    def body_ops(self) -> list[ir.Operation]:
+        """Scalar ops of the body without the yield."""
+        return [o.operation for o in self.body.operations][:-1]
+
+    @property
+    def yielded(self) -> ir.Value:
+        """The scalar that the body yields."""
+        return list(self.body.operations)[-1].operands[0]
+
+    @property
+    def is_pointwise(self) -> bool:
+        """No reduction loop."""
+        return "reduction" not in self.iterators
+
+    @property
+    def is_contraction(self) -> bool:
+        """Sum of products of two f16 inputs in f32."""
+        names = [o.name for o in self.body_ops]
+        return (
+            not self.is_pointwise
+            and len(self.inputs) == 2
+            and names == ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
+        )
+
+    @property
+    def combiner(self) -> str | None:
+        """`add`, `max` or `min` of a reduction; None where the body does not end so."""
+        owner = self.yielded.owner
+        if isinstance(owner, ir.Block):
+            return None
+        return COMBINERS.get(owner.name)
+
+    @property
+    def mapped(self) -> ir.Value:
+        """Of a reduction: the scalar that is combined with the accumulator."""
+        accumulator = self.body.arguments[len(self.inputs)]
+        a, b = self.yielded.owner.operands
+        return b if a == accumulator else a
+
+    def loop_of(self, operand: int, dim: int) -> int | None:
+        """Loop that addresses dimension `dim` of an operand; None = a constant."""
+        expression = self.maps[operand].results[dim]
+        return ir.AffineDimExpr(expression).position if ir.AffineDimExpr.isinstance(expression) else None
+
+
+def affine_map(loops: int, results: Sequence[int | None]) -> ir.AffineMap:
+    """A projected permutation: a loop number per result, None = constant 0."""
+    zero = ir.AffineConstantExpr.get(0)
+    return ir.AffineMap.get(loops, 0, [zero if r is None else ir.AffineDimExpr.get(r) for r in results])
+
+
+def generic(
+    inputs: Sequence[ir.Value],
+    init: ir.Value,
+    maps: Sequence[ir.AffineMap],
+    iterators: Sequence[str],
+    body: Callable[[list[ir.Value]], ir.Value],
+    *,
+    loc: ir.Location,
+) -> ir.Value:
+    """Build a one-result `linalg.generic`; `body` gets the block arguments and returns the scalar to yield."""
+    operands = [*inputs, init]
+    iterator_types = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
+    op = ir.Operation.create(
+        "linalg.generic",
+        results=[init.type],
+        operands=operands,
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            "iterator_types": iterator_types,
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+        },
+        regions=1,
+        loc=loc,
+    )
+    types = [ir.RankedTensorType(v.type).element_type for v in operands]
+    block = ir.Block.create_at_start(op.regions[0], types, [loc] * len(types))
+    with ir.InsertionPoint(block), loc:
+        linalg.YieldOp([body(list(block.arguments))])
+    return op.results[0]
+
+
+def clone_ops(ops: Sequence[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> None:
+    """Clone ops without regions at the insertion point with operands replaced; `mapping` grows by their results.
+
+    A constant from outside is cloned along, so that a body never refers to the function that it came from.
+    """
+    for op in ops:
+        for operand in op.operands:
+            owner = operand.owner
+            if operand not in mapping and not isinstance(owner, ir.Block) and owner.name == "arith.constant":
+                mapping[operand] = owner.clone().results[0]
+        clone = op.clone()
+        for i, operand in enumerate(op.operands):
+            if operand in mapping:
+                clone.operands[i] = mapping[operand]
+        for old, new in zip(op.results, clone.results, strict=True):
+            mapping[old] = new
+
+
+def rebuild(g: Generic, inputs: Sequence[ir.Value], init: ir.Value) -> ir.Value:
+    """The same generic on other operands (of other shapes): maps, iterators and body are kept."""
+
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        mapping = dict(zip(g.body.arguments, arguments, strict=True))
+        clone_ops(g.body_ops, mapping)
+        return mapping.get(g.yielded, g.yielded)
+
+    return generic(inputs, init, g.maps, g.iterators, body, loc=g.op.location)

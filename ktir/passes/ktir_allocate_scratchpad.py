@@ -1,0 +1,344 @@
+"""Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
+
+First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. Streams rotate
+over two buffers: the address of block t is base + (t mod 2)*slot with t counted over all loops, so that consecutive blocks always alternate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import ClassVar
+
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import Generic, clone_ops, rebuild
+from ktir.mlir import arith, func, ir, scf
+from ktir.passes.ktir_tile import WEIGHT_BUFFERS, tensor_bytes
+from ktir.pipeline import Pass
+from ktir.target import DATASHEET
+
+
+@dataclass(frozen=True)
+class AllocateScratchpadPass(Pass):
+    """Place each kernel's tensors in LX.
+
+    Expects: the tiled level. Guarantees: the allocated level: global loads are stored to LX, compute ops read and write LX views at constant
+    addresses (plus rotation), no loop carries a tensor but a declared PT accumulator.
+    """
+
+    name: ClassVar[str] = "ktir-allocate-scratchpad"
+    description: ClassVar[str] = "tiled -> allocated: first-fit LX addresses, double buffers"
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    reuse: bool = False  # reuse addresses even where all tensors fit at once
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite each kernel of the module."""
+        for op in list(module.body.operations):
+            if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
+                _Allocator(op, self).allocate()
+        module.operation.attributes["ktir.level"] = ir.StringAttr.get("allocated")
+
+
+@dataclass
+class _Buffer:
+    """A place for one tensor: `start` and `end` are positions in program order; `buffers` slots of `slot` bytes."""
+
+    value: ir.Value
+    start: int
+    end: int
+    slot: int
+    buffers: int = 1
+    address: int = -1
+    loops: list[int] = field(default_factory=list)
+    """Loop numbers (outermost first) over which it rotates."""
+
+    @property
+    def bytes(self) -> int:
+        return self.slot * self.buffers
+
+
+def _trips(loop: ir.Operation) -> int:
+    lower, upper, step = (ir.IntegerAttr(v.owner.attributes["value"]).value for v in list(loop.operands)[:3])
+    return -(-(upper - lower) // step)
+
+
+class _Plan:
+    """Lifetimes of all tensors of a kernel, in program order over the nested loops."""
+
+    def __init__(self, function: func.FuncOp) -> None:
+        self.buffers: dict[ir.Value, _Buffer] = {}
+        self.alias: dict[ir.Value, ir.Value] = {}
+        """Value -> the value whose buffer it lives in (loop results, carried tensors, slices)."""
+        self.span: dict[ir.Operation, tuple[int, int]] = {}
+        self._number(function.regions[0].blocks[0], 0)
+        self._block(function.regions[0].blocks[0], [])
+        self._extend(function.regions[0].blocks[0], [])
+
+    def _number(self, block: ir.Block, position: int) -> int:
+        for op in block.operations:
+            start = position
+            position += 1
+            if op.operation.name == "scf.for":
+                position = self._number(op.operation.regions[0].blocks[0], position)
+            self.span[op.operation] = (start, position)
+        return position
+
+    def root(self, value: ir.Value) -> ir.Value:
+        while value in self.alias:
+            value = self.alias[value]
+        return value
+
+    def _block(self, block: ir.Block, loops: list[ir.Operation]) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "scf.for":
+                body = op.regions[0].blocks[0]
+                carried = list(body.arguments)[1:]
+                if carried and not is_accumulator(op):
+                    # the tensor that the loop fills slice by slice
+                    self._place(op.results[0], op, loops)
+                    for argument in carried:
+                        self.alias[argument] = op.results[0]
+                self._block(body, [*loops, op])
+            elif op.name in ("ktdp.load", "linalg.generic"):
+                uses = list(op.results[0].uses)
+                if len(uses) == 1 and uses[0].owner.name == "tensor.insert_slice" and uses[0].operand_number == 0:
+                    self.alias[op.results[0]] = uses[0].owner.operands[1]
+                elif not (uses and uses[0].owner.name == "scf.yield"):
+                    self._place(op.results[0], op, loops)
+            elif op.name in ("tensor.extract_slice",):
+                self.alias[op.results[0]] = op.operands[0]
+            elif op.name == "tensor.insert_slice":
+                self.alias[op.results[0]] = op.operands[1]
+
+    def _place(self, value: ir.Value, op: ir.Operation, loops: list[ir.Operation]) -> None:
+        start, end = self.span[op]
+        buffer = _Buffer(value, start, end, tensor_bytes(value))
+        streamed = op.name == "ktdp.load" and loops and prod(_trips(loop) for loop in loops) > 1
+        if streamed:
+            buffer.buffers = WEIGHT_BUFFERS
+            weights = is_accumulator(loops[-1])
+            # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
+            buffer.start, buffer.end = self.span[loops[-2] if weights else loops[-1]]
+            inner = 1
+            for number in reversed(range(len(loops))):
+                if inner % 2:
+                    buffer.loops.insert(0, number)
+                inner *= _trips(loops[number])
+        self.buffers[value] = buffer
+
+    def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
+        for view in block.operations:
+            op = view.operation
+            for operand in op.operands:
+                root = self.root(operand)
+                buffer = self.buffers.get(root)
+                if buffer is None:
+                    continue
+                end = self.span[op][1]
+                for loop in loops:
+                    if not self.span[loop][0] <= buffer.start < self.span[loop][1]:
+                        end = max(end, self.span[loop][1])
+                buffer.end = max(buffer.end, end)
+            if op.name == "scf.for":
+                self._extend(op.regions[0].blocks[0], [*loops, op])
+
+
+def is_accumulator(loop: ir.Operation) -> bool:
+    """Whether a loop carries the f32 block of a contraction."""
+    carried = list(loop.regions[0].blocks[0].arguments)[1:]
+    return bool(carried) and any(
+        o.operation.name == "linalg.generic" and Generic(o.operation).is_contraction
+        for o in loop.regions[0].blocks[0].operations
+    )
+
+
+def first_fit(buffers: list[_Buffer], budget: int, reuse: bool) -> int:
+    """Give every buffer the lowest free address in order of definition; returns the bytes used.
+
+    Without `reuse` lifetimes are ignored. Buffers are whole sticks, so addresses are aligned.
+    """
+    top = 0
+    placed: list[_Buffer] = []
+    for buffer in sorted(buffers, key=lambda b: (b.start, b.end)):
+        alive = [p for p in placed if not reuse or (p.start < buffer.end and buffer.start < p.end)]
+        address = 0
+        for other in sorted(alive, key=lambda b: b.address):
+            if address + buffer.bytes <= other.address:
+                break
+            address = max(address, other.address + other.bytes)
+        buffer.address = address
+        placed.append(buffer)
+        top = max(top, address + buffer.bytes)
+    return top if top <= budget else -1
+
+
+class _Allocator:
+    def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass) -> None:
+        self.source = source
+        self.plan = _Plan(source)
+        buffers = list(self.plan.buffers.values())
+        used = -1 if options.reuse else first_fit(buffers, options.lx_bytes, reuse=False)
+        if used < 0:
+            used = first_fit(buffers, options.lx_bytes, reuse=True)
+        if used < 0:
+            raise Unsupported(
+                f"kernel '{source.name.value}' needs more than the {options.lx_bytes} bytes of scratchpad; "
+                "the nearest supported form has narrower rows",
+                location_text(source.location),
+            )
+        self.lx_used = used
+        self.mapping: dict[ir.Value, ir.Value] = {}
+        self.views: dict[ir.Value, ir.Value] = {}
+        self.slices: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
+        """Slice of a buffer -> (tensor, stick index)."""
+        self.counters: list[tuple[ir.Value, int]] = []
+        """Per open loop: its counter (0, 1, ...) and trips."""
+
+    def allocate(self) -> None:
+        source = self.source
+        old = source.regions[0].blocks[0]
+        name = source.name.value
+        with ir.InsertionPoint(source), source.location:
+            function = func.FuncOp(name + "_allocated", ([a.type for a in old.arguments], []))
+        block = function.add_entry_block([source.location] * len(old.arguments))
+        for attribute in ("grid", "ktir.work", "ktir.rows"):
+            function.attributes[attribute] = source.attributes[attribute]
+        i64 = ir.IntegerType.get_signless(64)
+        function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(i64, self.lx_used)
+        self.mapping.update(zip(old.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block), source.location:
+            for value, buffer in self.plan.buffers.items():
+                if buffer.buffers == 1:
+                    with value.owner.location if not isinstance(value.owner, ir.Block) else source.location:
+                        self.views[value] = self._view(value, self._index(self._elements(buffer.address, value)))
+            self._block(old)
+        source.operation.erase()
+        function.attributes["sym_name"] = ir.StringAttr.get(name)
+
+    @staticmethod
+    def _index(value: int) -> ir.Value:
+        return arith.ConstantOp(ir.IndexType.get(), value).result
+
+    @staticmethod
+    def _elements(address: int, value: ir.Value) -> int:
+        return address // (2 if ir.F16Type.isinstance(ir.RankedTensorType(value.type).element_type) else 4)
+
+    def _view(self, value: ir.Value, address: ir.Value, attributes: dict[str, ir.Attribute] | None = None) -> ir.Value:
+        type_ = ir.RankedTensorType(value.type)
+        sizes = list(type_.shape)
+        strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        return ktdp.construct_memory_view(
+            address, sizes, strides, type_.element_type, "ct_local", attributes=attributes
+        )
+
+    def _rotating_view(self, value: ir.Value, buffer: _Buffer) -> ir.Value:
+        """The view of the slot that the current trip uses."""
+        total = None
+        for number in buffer.loops:
+            counter = self.counters[number][0]
+            total = counter if total is None else arith.AddIOp(total, counter).result
+        assert total is not None
+        phase = arith.RemUIOp(total, self._index(buffer.buffers)).result
+        slot = arith.MulIOp(phase, self._index(self._elements(buffer.slot, value))).result
+        address = arith.AddIOp(self._index(self._elements(buffer.address, value)), slot).result
+        rotate = kt.RotateAttr.build(buffer.buffers, buffer.slot)
+        return self._view(value, address, {"ktir.rotate": rotate})
+
+    # Ops
+
+    def _block(self, block: ir.Block) -> None:
+        for op in block.operations:
+            with op.location:
+                self._op(op.operation)
+
+    def _op(self, op: ir.Operation) -> None:
+        name = op.name
+        if name == "scf.for":
+            self._loop(op)
+        elif name == "ktdp.load":
+            self._load(op)
+        elif name == "ktdp.store":
+            ktdp.store(self._read(op.operands[0]), self.mapping[op.operands[1]])
+        elif name == "linalg.generic":
+            self._generic(op)
+        elif name == "tensor.extract_slice":
+            self.slices[op.results[0]] = (op.operands[0], self.mapping[op.operands[1]])
+        elif name == "tensor.insert_slice" or name == "scf.yield":
+            pass
+        elif name == "func.return":
+            func.ReturnOp([])
+        elif name == "tensor.empty" and all(u.owner.name == "scf.for" for u in op.results[0].uses):
+            pass  # a tensor that a loop fills: it has become an LX buffer
+        else:
+            clone_ops([op], self.mapping)
+
+    def _loop(self, op: ir.Operation) -> None:
+        bounds = [self.mapping[v] for v in list(op.operands)[:3]]
+        old = op.regions[0].blocks[0]
+        accumulates = is_accumulator(op)
+        carried = [self.mapping[v] for v in list(op.operands)[3:]] if accumulates else []
+        loop = scf.ForOp(*bounds, carried)
+        self.mapping[old.arguments[0]] = loop.induction_variable
+        with ir.InsertionPoint(loop.body):
+            step = ir.IntegerAttr(op.operands[2].owner.attributes["value"]).value
+            counter = loop.induction_variable
+            if step != 1:
+                counter = arith.DivUIOp(counter, bounds[2]).result
+            self.counters.append((counter, _trips(op)))
+            if accumulates:
+                self.mapping[old.arguments[1]] = loop.inner_iter_args[0]
+            self._block(old)
+            self.counters.pop()
+            result = list(old.operations)[-1].operands
+            scf.YieldOp([self.mapping[result[0]]] if accumulates else [])
+        if accumulates:
+            loop.operation.attributes["ktir.acc"] = kt.AccAttr.build("PT")
+            self.mapping[op.results[0]] = loop.results[0]
+
+    def _load(self, op: ir.Operation) -> None:
+        value = op.results[0]
+        element = ir.RankedTensorType(value.type).element_type
+        loaded = ktdp.load(self.mapping[op.operands[0]], element)
+        buffer = self.plan.buffers[value]
+        if buffer.buffers > 1:
+            self.views[value] = self._rotating_view(value, buffer)
+        ktdp.store(loaded, self._whole(value))
+
+    def _whole(self, value: ir.Value) -> ir.Value:
+        root = self.plan.root(value)
+        return ktdp.construct_access_tile(self.views[root], [0, 0, 0], list(ir.RankedTensorType(root.type).shape))
+
+    def _read(self, value: ir.Value) -> ir.Value:
+        """The value as a compute op reads it: from LX, or straight from the PT accumulator."""
+        if value in self.mapping:
+            return self.mapping[value]
+        element = ir.RankedTensorType(value.type).element_type
+        if value in self.slices:
+            whole, stick = self.slices[value]
+            view = self.views[self.plan.root(whole)]
+            tile = ktdp.construct_access_tile(view, [stick, 0, 0], list(ir.RankedTensorType(value.type).shape))
+            return ktdp.load(tile, element)
+        return ktdp.load(self._whole(value), element)
+
+    def _generic(self, op: ir.Operation) -> None:
+        g = Generic(op)
+        inputs = [self._read(v) for v in g.inputs]
+        result = op.results[0]
+        value = rebuild(g, inputs, self.mapping[g.init])
+        if g.is_contraction:
+            self.mapping[result] = value
+            return
+        use = list(result.uses)[0] if len(list(result.uses)) == 1 else None
+        if use is not None and use.owner.name == "tensor.insert_slice":
+            insert = use.owner
+            view = self.views[self.plan.root(insert.operands[1])]
+            stick = self.mapping[insert.operands[2]]
+            tile = ktdp.construct_access_tile(view, [stick, 0, 0], list(ir.RankedTensorType(result.type).shape))
+        else:
+            tile = self._whole(result)
+        ktdp.store(value, tile)
+
+

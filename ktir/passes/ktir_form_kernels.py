@@ -1,0 +1,193 @@
+"""Laid-out KTIR -> an entry function that calls kernels, each a barrier.
+
+Ops of one kernel work row by row on the same rows, so that a core never needs another core's rows. A new kernel starts where the number of
+rows changes, or where an op reads all rows of a tensor that the kernel has just computed (the second operand of a matmul). Tensors that
+live across kernels go through the pool in global memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import Generic
+from ktir.layout import Layout
+from ktir.mlir import func, ir
+from ktir.passes.ktir_assign_layouts import memory_view
+from ktir.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class FormKernelsPass(Pass):
+    """Split each laid-out function into kernels.
+
+    Expects: the laid-out level, one function per program. Guarantees: an entry function with the same arguments plus the pool, and kernels
+    with the attribute `ktir.rows`; values do not change.
+    """
+
+    name: ClassVar[str] = "ktir-form-kernels"
+    description: ClassVar[str] = "laid-out: cluster ops into kernels of one row count"
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite each function of the module."""
+        for op in list(module.body.operations):
+            if isinstance(op, func.FuncOp) and "ktir.rows" not in op.attributes:
+                _Splitter(op).split()
+
+
+@dataclass
+class _Cluster:
+    rows: int
+    compute: list[ir.Operation] = field(default_factory=list)
+    stores: list[ir.Operation] = field(default_factory=list)
+
+
+def rows_of(value: ir.Value) -> int:
+    """Rows of a physical tensor [sticks, rows, lanes]."""
+    return ir.RankedTensorType(value.type).shape[1]
+
+
+def second_operand_source(g: Generic) -> ir.Value:
+    """The whole tensor behind a contraction's second operand, before padding and splitting of its rows."""
+    value = g.inputs[1]
+    while value.owner.name in ("tensor.expand_shape", "tensor.pad"):
+        value = value.owner.operands[0]
+    return value
+
+
+class _Splitter:
+    def __init__(self, source: func.FuncOp) -> None:
+        self.source = source
+        self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
+        self.arguments = list(source.regions[0].blocks[0].arguments)
+        self.attributes = list(ir.ArrayAttr(source.attributes["arg_attrs"])) if self.arguments else []
+
+    def split(self) -> None:
+        clusters = self._clusters()
+        cluster_of = {op.results[0]: i for i, c in enumerate(clusters) for op in c.compute}
+        crossing = self._crossing(clusters, cluster_of)
+        name = self.source.name.value
+        index = ir.IndexType.get()
+        pool_attributes = [
+            ir.DictAttr.get(
+                {
+                    "ktir.name": ir.StringAttr.get(f"pool{i}"),
+                    "ktir.role": ir.StringAttr.get("pool"),
+                    "ktir.layout": ir.RankedTensorType(v.type).encoding,
+                }
+            )
+            for i, v in enumerate(crossing)
+        ]
+        all_attributes = [*self.attributes, *pool_attributes]
+        with ir.InsertionPoint(self.source), self.source.location:
+            entry = func.FuncOp(name + "_entry", ([index] * len(all_attributes), []))
+        entry.attributes["arg_attrs"] = ir.ArrayAttr.get(all_attributes)
+        block = entry.add_entry_block([self.source.location] * len(all_attributes))
+        outer = dict(zip([*self.arguments, *crossing], block.arguments, strict=True))
+        for i, cluster in enumerate(clusters):
+            kernel = _Kernel(self, cluster, cluster_of, i, crossing)
+            with ir.InsertionPoint(self.source):
+                used = kernel.build(f"{name}_kernel{i}")
+            with ir.InsertionPoint(block), kernel.location:
+                func.CallOp([], f"{name}_kernel{i}", [outer[v] for v in used])
+        with ir.InsertionPoint(block), self.source.location:
+            func.ReturnOp([])
+        self.source.operation.erase()
+        entry.attributes["sym_name"] = ir.StringAttr.get(name)
+
+    def _clusters(self) -> list[_Cluster]:
+        clusters: list[_Cluster] = []
+        home: dict[ir.Value, _Cluster] = {}
+        for op in self.ops:
+            if op.name == "linalg.generic":
+                g = Generic(op)
+                rows = rows_of(op.results[0])
+                current = clusters[-1] if clusters else None
+                across = g.is_contraction and current is not None and home.get(second_operand_source(g)) is current
+                if current is None or current.rows != rows or across:
+                    current = _Cluster(rows)
+                    clusters.append(current)
+                current.compute.append(op)
+                home[op.results[0]] = current
+            elif op.name == "ktdp.store":
+                value = op.operands[0]
+                if value not in home:  # a copy of an input
+                    clusters.append(_Cluster(rows_of(value)))
+                    home[value] = clusters[-1]
+                home[value].stores.append(op)
+        return clusters
+
+    def _crossing(self, clusters: list[_Cluster], cluster_of: dict[ir.Value, int]) -> list[ir.Value]:
+        crossing: list[ir.Value] = []
+        for i, cluster in enumerate(clusters):
+            for op in cluster.compute:
+                g = Generic(op)
+                inputs = [g.inputs[0], second_operand_source(g)] if g.is_contraction else g.inputs
+                for value in inputs:
+                    if cluster_of.get(value, i) != i and value not in crossing:
+                        crossing.append(value)
+        return crossing
+
+
+class _Kernel:
+    """Builds one kernel function by cloning what its ops need."""
+
+    def __init__(
+        self, splitter: _Splitter, cluster: _Cluster, cluster_of: dict[ir.Value, int], number: int, crossing: list[ir.Value]
+    ) -> None:
+        self.splitter, self.cluster, self.cluster_of, self.number, self.crossing = splitter, cluster, cluster_of, number, crossing
+        self.mapping: dict[ir.Value, ir.Value] = {}
+        self.used: list[ir.Value] = []
+        self.location = (cluster.compute or cluster.stores)[0].location
+
+    def build(self, name: str) -> list[ir.Value]:
+        """Make the function; returns the outer arguments (or crossing values) that it takes, in order."""
+        with self.location:
+            function = func.FuncOp(name, ([], []))
+        self.block = function.add_entry_block()
+        with ir.InsertionPoint(self.block):
+            for op in self.cluster.compute:
+                self._clone(op)
+                if op.results[0] in self.crossing:
+                    with op.location:
+                        ktdp.store(self.mapping[op.results[0]], self._pool_tile(op.results[0]))
+            for op in self.cluster.stores:
+                self._clone(op)
+            with self.location:
+                func.ReturnOp([])
+        types = [a.type for a in self.block.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        function.attributes["ktir.rows"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.cluster.rows)
+        return self.used
+
+    def _clone(self, op: ir.Operation) -> None:
+        for operand in op.operands:
+            self._value(operand)
+        clone = op.clone()
+        for i, operand in enumerate(op.operands):
+            clone.operands[i] = self.mapping[operand]
+        self.mapping.update(zip(op.results, clone.results, strict=True))
+
+    def _value(self, value: ir.Value) -> None:
+        if value in self.mapping:
+            return
+        if isinstance(value.owner, ir.Block):
+            self.mapping[value] = self._argument(value)
+        elif value in self.cluster_of and self.cluster_of[value] != self.number:
+            type_ = ir.RankedTensorType(value.type)
+            with value.owner.location:
+                self.mapping[value] = ktdp.load(self._pool_tile(value), type_.element_type, type_.encoding)
+        else:
+            self._clone(value.owner)
+
+    def _argument(self, value: ir.Value) -> ir.Value:
+        self.used.append(value)
+        return self.block.add_argument(ir.IndexType.get(), self.location)
+
+    def _pool_tile(self, value: ir.Value) -> ir.Value:
+        encoding = kt.LayoutAttr(ir.RankedTensorType(value.type).encoding)
+        layout = Layout.rows(encoding.size[0], encoding.size[1], str(encoding.dtype))
+        view = memory_view(self._argument(value), layout)
+        return ktdp.construct_access_tile(view, [0, 0, 0], list(layout.device_size))
