@@ -1,0 +1,148 @@
+"""Hypothesis strategies for well-formed programs over the whole instruction table. They mean nothing, but every form can hold them."""
+
+import math
+
+from hypothesis import strategies as st
+
+from ktir.isa.descriptor import LEVELS, MAX_RANK, PADS, Bound, Descriptor
+from ktir.isa.instructions import FIRST_ACCUMULATOR, OPCODES, REGISTERS, Field, Opcode
+from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program, Source, Word
+from ktir.isa.units import FIFOS, Unit
+
+I32 = st.integers(-(2**31), 2**31 - 1)
+U16 = st.integers(0, 2**16 - 1)
+U32 = st.integers(0, 2**32 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["x", "a b", '"', "\\", "// c", "\n", "é"])
+F32 = st.floats(width=32, allow_nan=False) | st.just(math.nan) | st.sampled_from([math.inf, -math.inf, -0.0, 0.0, 2.0**-149])
+
+
+def operand(op: Opcode, field: Field, kernel: Kernel):
+    """Values that `field` may have in `kernel`."""
+    if field.kind == "fifo":
+        end = "producer" if field.slot == "dst" else "consumer"
+        names = [f.name for f in FIFOS.values() if getattr(f, end) in op.units]
+        return st.sampled_from([n for n in names if not field.values or n in field.values])
+    high = FIRST_ACCUMULATOR if field.name == "dst" else REGISTERS
+    return {
+        "int": lambda: st.integers(field.low, min(field.high, 4)) | st.integers(field.low, field.high),
+        "descriptor": lambda: st.integers(0, len(kernel.descriptors) - 1),
+        "group": lambda: st.integers(0, len(kernel.groups) - 1),
+        "unit": lambda: st.sampled_from([u.name for u in Unit]),
+        "register": lambda: st.integers(0, high - 1),
+        "accumulator": lambda: st.integers(FIRST_ACCUMULATOR, REGISTERS - 1),
+        "enum": lambda: st.sampled_from(field.values),
+        "flag": st.booleans,
+        "f32": lambda: F32,
+    }[field.kind]()
+
+
+@st.composite
+def words(draw, unit: Unit, kernel: Kernel, sources: int, depth: int = 0) -> list[Word]:
+    """A list of words with matched loops, REP bodies and PAR streams."""
+
+    def make(name: str, **fixed) -> Word:
+        op = OPCODES[name]
+        values = {f.name: fixed[f.name] if f.name in fixed else draw(operand(op, f, kernel)) for f in op.fields}
+        return Word(name, values, draw(st.integers(0, sources - 1)))
+
+    def usable(op: Opcode) -> bool:
+        kinds = {f.kind for f in op.fields}
+        return unit in op.units and ("descriptor" not in kinds or bool(kernel.descriptors)) and ("group" not in kinds or bool(kernel.groups))
+
+    plain = [o.name for o in OPCODES.values() if usable(o) and not o.body_only and o.name not in ("halt", "endl", "par", "rep", "loop")]
+    body_only = [o.name for o in OPCODES.values() if o.body_only]
+    streams = [n for n in plain if n in ("push", "pusht", "pull")]
+    choices = ["plain", "loop"] if depth < 3 else ["plain"]
+    choices += ["rep"] * (unit is Unit.SFP) + ["par"] * bool(streams)
+    out: list[Word] = []
+    for choice in draw(st.lists(st.sampled_from(choices), max_size=4)):
+        if choice == "plain":
+            out.append(make(draw(st.sampled_from(plain))))
+        elif choice == "loop":
+            loop = make("loop")
+            out += [loop, *draw(words(unit, kernel, sources, depth + 1))]
+            out.append(make("endl", level=loop["level"]))
+        elif choice == "rep":
+            names = draw(st.lists(st.sampled_from(body_only), max_size=5))
+            out += [make("rep", body=len(names)), *(make(n) for n in names)]
+        else:
+            names = draw(st.lists(st.sampled_from(streams), min_size=1, max_size=3))
+            out += [make("par", streams=len(names)), *(make(n) for n in names)]
+    if depth == 0 and draw(st.booleans()):
+        out.append(make("halt"))
+    return out
+
+
+def optional(strategy):
+    """None or a value of the strategy."""
+    return st.none() | strategy
+
+
+@st.composite
+def bounds(draw, rank: int, tables: int) -> Bound:
+    """Any bound of a descriptor of that rank."""
+    dim = draw(optional(st.integers(0, rank - 1))) if rank else None
+    level = draw(optional(st.integers(0, LEVELS - 1)))
+    table = draw(optional(st.integers(0, tables - 1))) if tables else None
+    return Bound(
+        limit=0 if table is not None else draw(U32),
+        table=table,
+        dim=dim,
+        dim_step=1 if dim is None else draw(U16),
+        level=level,
+        level_step=0 if level is None else draw(U16),
+        corelet_step=draw(U16),
+        lanes=draw(st.booleans()),
+    )
+
+
+@st.composite
+def descriptors(draw, arguments: int, tables: int) -> Descriptor:
+    """Any descriptor of a kernel with so many arguments and tables."""
+    rank = draw(st.integers(0, MAX_RANK))
+    space = draw(st.sampled_from(["ddr", "lx"] if arguments else ["lx"]))
+    buffers = draw(st.integers(1, 3))
+    return Descriptor(
+        space=space,
+        element_bytes=draw(st.sampled_from([2, 4])),
+        extent=tuple(draw(st.integers(1, 40)) for _ in range(rank)),
+        stride=tuple(draw(I32) for _ in range(rank)),
+        base=draw(st.integers(0, 2**40)),
+        arg=draw(st.integers(0, arguments - 1)) if space == "ddr" else None,
+        core_table=draw(optional(st.integers(0, tables - 1))) if tables else None,
+        level_step=tuple(draw(st.lists(st.just(0) | I32, min_size=LEVELS, max_size=LEVELS))),
+        buffers=buffers,
+        rotate_levels=0 if buffers == 1 else draw(st.integers(0, 255)),
+        rotate_step=0 if buffers == 1 else draw(U32),
+        corelet_step=draw(I32),
+        splat=draw(st.booleans()),
+        pad=draw(st.sampled_from(PADS)),
+        bounds=tuple(draw(st.lists(bounds(rank, tables), max_size=2))),
+    )
+
+
+@st.composite
+def kernels(draw, arguments: int, sources: int) -> Kernel:
+    """Any kernel of a program with so many arguments."""
+    cores = draw(st.integers(1, 32))
+    row = st.lists(st.integers(-(2**40), 2**40), min_size=cores, max_size=cores)
+    group = st.lists(st.integers(0, cores - 1), min_size=cores, max_size=cores)
+    channel = st.builds(Channel, st.sampled_from(Unit), st.sampled_from(Unit), U16, U32)
+    kernel = Kernel(draw(TEXT), cores, {}, [], draw(st.lists(row, max_size=2)), draw(st.lists(group, max_size=2)))
+    kernel.channels = draw(st.lists(channel, max_size=2, unique_by=lambda c: (c.sender, c.receiver, c.token)))
+    kernel.descriptors = draw(st.lists(descriptors(arguments, len(kernel.tables)), max_size=3))
+    for unit in draw(st.lists(st.sampled_from(Unit), unique=True)):
+        kernel.units[unit] = draw(words(unit, kernel, sources))
+    return kernel
+
+
+@st.composite
+def programs(draw) -> Program:
+    """Any well-formed program, with a table of sources."""
+    argument = st.builds(Argument, TEXT, st.sampled_from(ROLES), U32, st.sampled_from([2, 4]))
+    arguments = draw(st.lists(argument, max_size=3))
+    place = st.builds("{}:{}:{}".format, st.sampled_from(["a.mlir", "dir/b c.py"]), st.integers(0, 99), st.integers(0, 99))
+    source = st.builds(Source, st.sampled_from(["linalg.generic", "ktdp.load"]), place)
+    sources = [Source("", ""), *draw(st.lists(source, min_size=1, max_size=3, unique=True))]
+    body = draw(st.lists(kernels(len(arguments), len(sources)), max_size=2))
+    return Program(draw(TEXT), arguments, body, sources)
