@@ -1,0 +1,89 @@
+"""KTIR's text: `parse_module` reads it, `print_module` prints it. Pretty, generic and mixed input are all accepted."""
+
+from ktir.assembly import aliases
+from ktir.assembly.lexer import SyntaxFault
+from ktir.assembly.printer import Printer
+from ktir.assembly.reader import Reader
+from ktir.assembly.source_map import SourceMap
+from ktir.diagnostics import Diagnostic, KtirError, collect
+from ktir.mlir import ir, operations
+
+__all__ = ["parse_module", "pretty", "print_module"]
+
+_PARSED = "-"  # the file name that MLIR gives to text parsed from memory
+
+
+def parse_module(text: str, source: str = "-", *, first_line: int = 1) -> ir.Module:
+    """Reads a module in the current context and verifies it.
+
+    `source` is the file name in locations; `first_line` the line of it at which `text` starts. Raises KtirError, placed
+    exactly, if the text does not parse or does not verify.
+    """
+    shift = first_line - 1
+    try:
+        pieces = Reader(text).read()
+    except SyntaxFault as fault:
+        line, column = SourceMap(text, []).position(fault.offset)
+        raise KtirError(fault.message, f"{source}:{line + shift}:{column}") from None
+    origin = SourceMap(text, pieces)
+
+    def place(location: str | None) -> str | None:
+        file, line, column = (location or "::").rsplit(":", 2)
+        if file != _PARSED:
+            return location
+        line, column = origin.source_position(int(line), int(column))
+        return f"{source}:{line + shift}:{column}"
+
+    def placed(diagnostic: Diagnostic) -> Diagnostic:
+        notes = tuple(placed(note) for note in diagnostic.notes)
+        return Diagnostic(diagnostic.severity, pretty(diagnostic.message), place(diagnostic.location), notes)
+
+    with collect(ir.Context.current) as found:
+        try:
+            module = ir.Module.parse("".join(piece for piece, _ in pieces))
+        except ir.MLIRError:
+            module = None
+    if module is None:
+        raise KtirError.of([placed(d) for d in found], "the module does not parse")
+    _relocate(module, source, shift, origin)
+    return module
+
+
+def _relocate(module: ir.Module, source: str, shift: int, origin: SourceMap) -> None:
+    """Gives ops and block arguments the positions that they have in the source instead of in the generated text."""
+
+    def moved(location: ir.Location) -> ir.Location | None:
+        if not isinstance(location, ir.FileLineColLoc) or location.filename != _PARSED:
+            return None
+        line, column = origin.source_position(location.start_line, location.start_col)
+        return ir.Location.file(source, line + shift, column)
+
+    for op in operations(module):
+        if new := moved(op.location):
+            op.location = new
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    if new := moved(argument.location):
+                        argument.set_location(new)
+
+
+def print_module(
+    module: ir.Module | ir.Operation | ir.OpView, *, generic: bool = False, debuginfo: bool = False, local_scope: bool = False
+) -> str:
+    """KTIR text of a module or op, ending in a line break; reading it gives the same module.
+
+    `generic` prints every op in MLIR's generic form, `debuginfo` adds locations, `local_scope` prints without aliases.
+    The verifier is not run.
+    """
+    text = module.operation.get_asm(
+        print_generic_op_form=generic, enable_debug_info=debuginfo, use_local_scope=local_scope, assume_verified=True
+    )
+    text = Printer(text, ops=not generic).write()
+    text = text if generic or local_scope else aliases.tidy(text)
+    return text if text.endswith("\n") else text + "\n"
+
+
+def pretty(thing: object) -> str:
+    """Text of a type or attribute, or a message that quotes some, with ours spelled as in KTIR text."""
+    return Printer(str(thing), ops=False).write()

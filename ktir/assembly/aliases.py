@@ -1,0 +1,32 @@
+"""Attribute and type aliases in printed text."""
+
+import re
+
+_DEFINITION = re.compile(r"^([#!][A-Za-z_]\w*) = (.*)\n", re.MULTILINE)
+_OURS = re.compile(r"#(map|set)(\d*)")
+_USE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"|#(?:map|set)\d*\b(?![\w.<])')
+
+
+def definitions(text: str) -> dict[str, str]:
+    """Alias name with sigil -> its text."""
+    return dict(_DEFINITION.findall(text))
+
+
+def tidy(text: str) -> str:
+    """Drops the map and set aliases that only elided attributes used, and numbers the others anew, as MLIR would have done."""
+    head = {name: match for match in _DEFINITION.finditer(text) if _OURS.fullmatch(name := match.group(1))}
+    if not head:
+        return text
+    body = _DEFINITION.sub(lambda m: "" if m.group(1) in head else m.group(), text)
+    used = {m.group() for m in _USE.finditer(body)}
+    counts: dict[str, int] = {}
+    renamed: dict[str, str] = {}
+    lines: list[str] = []
+    for name, match in head.items():
+        if name in used:
+            family = name.rstrip("0123456789")
+            number = counts.get(family, 0)
+            counts[family] = number + 1
+            renamed[name] = f"{family}{number or ''}"
+            lines.append(f"{renamed[name]} = {match.group(2)}\n")
+    return "".join(lines) + _USE.sub(lambda m: renamed.get(m.group(), m.group()), body)

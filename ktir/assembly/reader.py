@@ -1,0 +1,121 @@
+"""Pretty KTIR text -> MLIR generic text, with a map back to the source.
+
+Only our own ops, types and attributes are rewritten; everything else, other dialects and generic forms included, is copied.
+One compiled pattern hops over comments, strings and foreign text to the next name of ours.
+"""
+
+import re
+from functools import cache
+
+from ktir.assembly import formats
+from ktir.assembly.elements import Text
+from ktir.assembly.lexer import SKIP, Cursor, SyntaxFault
+
+
+@cache
+def _scanner(dialects: tuple[str, ...]) -> re.Pattern[str]:
+    ours = rf"(?:{'|'.join(dialects)})\.[A-Za-z_][\w.]*"
+    return re.compile(
+        rf"""//[^\n]*
+           | (?P<generic>"{ours}")(?=\s*\()
+           | "(?:[^"\\\n]|\\.)*"
+           | (?P<named>[!\#]{ours})
+           | (?<![\w$.!\#%@^"\-])(?P<op>{ours})""",
+        re.VERBOSE,
+    )
+
+
+class Reader:
+    """Rewrites one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._scan = _scanner(tuple(formats.dialects()) or ("ktdp",)).search
+        self._nested: dict[str, str] = {}
+
+    def read(self) -> Text:
+        """The whole text in generic form. Raises SyntaxFault."""
+        return self.rewrite(0, len(self.text))
+
+    def rewrite(self, start: int, end: int, prefix: str = "") -> Text:
+        """An extent of the source in generic form; `prefix` is the name of a type that the source leaves out."""
+        out: Text = []
+        if prefix:
+            out.append((prefix, start))
+            start = self._parameters(prefix, start, out)
+        at = start
+        while match := self._scan(self.text, at, end):
+            at = match.end()
+            kind = match.lastgroup
+            if kind is None:
+                continue
+            out.append((self.text[start : match.start()], start))
+            start = match.start()
+            if kind == "named":
+                out.append((match.group(), start))
+                at = self._parameters(match.group(), match.end(), out)
+            elif kind == "generic":
+                at = self._properties(match.end(), start, out)
+            elif syntax := formats.OPS.get(match.group()):
+                if (after := self._op(syntax, start, match.end(), out)) is None:
+                    continue
+                at = after
+            else:
+                continue
+            start = at
+        if start < end:
+            out.append((self.text[start:end], start))
+        return out
+
+    def _op(self, syntax: formats.OpSyntax, start: int, after: int, out: Text) -> int | None:
+        """Rewrites the op whose name ends at `after`; where it ends, or None if the name is an attribute's."""
+        follows = SKIP.match(self.text, after).end()  # type: ignore[union-attr]  # SKIP matches ""
+        if self.text.startswith(("=", ","), follows) or (self.text.startswith("}", follows) and not syntax.can_be_empty()):
+            return None
+        cursor = Cursor(self.text, after)
+        pieces = syntax.read(cursor, self.rewrite)
+        out.append((pieces[0][0], start))
+        out += pieces[1:]
+        return cursor.last
+
+    def _parameters(self, name: str, at: int, out: Text) -> int:
+        """Rewrites the parameters of a type or attribute, if it has any at `at`; where they end."""
+        parameters = formats.PARAMETERS.get(name)
+        if parameters is None or not self.text.startswith("<", at):
+            return at
+        cursor = Cursor(self.text, at)
+        begin, end = cursor.bracketed()
+        key = name + self.text[begin:end]
+        if key not in self._nested:
+            cursor.seek(begin + 1)
+            if parameters.is_generic(cursor):
+                self._nested[key] = self.text[begin:end]
+            else:
+                self._nested[key] = f"<{parameters.to_generic(cursor)}>"
+                if cursor.start != end - 1:
+                    raise SyntaxFault("expected '>'", cursor.start)
+        out.append((self._nested[key], begin))
+        return end
+
+    def _properties(self, at: int, start: int, out: Text) -> int:
+        """Moves the properties `<{...}>` of a generic op into its attribute dictionary, since our ops have no properties."""
+        cursor = Cursor(self.text, at)
+        cursor.bracketed()
+        head = cursor.last
+        if cursor.value != "<":
+            out.append((self.text[start:at], start))
+            return at
+        begin, end = cursor.bracketed()
+        out.append((self.text[start:head], start))
+        inside = self.rewrite(begin + 2, end - 2)
+        if cursor.value == "(":
+            out += self.rewrite(*cursor.bracketed())
+        out.append((" {", begin))
+        out += inside
+        if cursor.value == "{":
+            opening, closing = cursor.bracketed()
+            if self.text[opening + 1 : closing - 1].strip():
+                out.append((", ", opening))
+                out += self.rewrite(opening + 1, closing - 1)
+        out.append(("}", begin))
+        return cursor.last

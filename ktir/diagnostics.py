@@ -1,0 +1,147 @@
+"""Errors, warnings and remarks, worded and placed the way MLIR does it: `file:line:col: error: ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktir.mlir import ir
+
+
+def location_text(location: ir.Location) -> str:
+    """The first source position in `location` as `file:line:col`, or `<unknown>`; looks into named, fused and call-site locations."""
+    at = position(location)
+    return f"{at[0]}:{at[1]}:{at[2]}" if at else "<unknown>"
+
+
+def position(location: ir.Location) -> tuple[str, int, int] | None:
+    """File, line and column of the first file position in `location`, or None."""
+    loc: Any = ir.Location.from_attr(location.attr)  # downcasts: diagnostics carry bare Locations
+    if isinstance(loc, ir.FileLineColLoc):
+        return loc.filename, loc.start_line, loc.start_col
+    if isinstance(loc, ir.NameLoc):
+        return position(loc.child_loc)
+    if isinstance(loc, ir.CallSiteLoc):
+        return position(loc.callee) or position(loc.caller)
+    if isinstance(loc, ir.FusedLoc):
+        return next((at for child in loc.locations if (at := position(child))), None)
+    return None
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message. `severity` is `error`, `warning`, `remark` or `note`; `location` is `file:line:col` or None."""
+
+    severity: str
+    message: str
+    location: str | None = None
+    notes: tuple[Diagnostic, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.location or '<unknown>'}: {self.severity}: {self.message}"]
+        return "\n".join(lines + [str(note) for note in self.notes])
+
+
+class KtirError(Exception):
+    """A fault in the input, placed in its source. `str()` is what a driver prints.
+
+    `message` is lower case and without a full stop; `location` is `file:line:col` or None; `notes` point at the other parties.
+    `diagnostics` holds every diagnostic of the failure, this one first.
+    """
+
+    severity = "error"
+
+    def __init__(self, message: str, location: str | ir.Location | None = None, notes: tuple[Diagnostic, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location_text(location) if isinstance(location, ir.Location) else location
+        self.notes = notes
+        self.diagnostics: list[Diagnostic] = [Diagnostic(self.severity, message, self.location, notes)]
+
+    def __str__(self) -> str:
+        return "\n".join(str(d) if d.location else str(d).removeprefix("<unknown>: ") for d in self.diagnostics)
+
+    @classmethod
+    def of(cls, diagnostics: list[Diagnostic], fallback: str) -> KtirError:
+        """The error that `diagnostics` amount to; `fallback` is its message if they hold no error."""
+        first = next((d for d in diagnostics if d.severity == "error"), None)
+        error = cls(first.message, first.location, first.notes) if first else cls(fallback)
+        if first:
+            error.diagnostics = [d for d in diagnostics if d.severity == "error"]
+        return error
+
+
+class Unsupported(KtirError):
+    """A construct that is valid but that this compiler refuses; the message names it with shape and dtype."""
+
+
+class PassError(KtirError):
+    """A pass failed. `pass_name` is the pass's name with its options."""
+
+    pass_name = ""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A decision that a pass reports, for example a chosen tile size. `kind` is `passed`, `missed` or `analysis`."""
+
+    kind: str
+    pass_name: str
+    message: str
+    location: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.location or '<unknown>'}: remark: [{self.pass_name}] {self.message}"
+
+
+@dataclass
+class Remarks:
+    """The remarks of a run, in order."""
+
+    items: list[Remark] = field(default_factory=list)
+
+    def add(self, kind: str, pass_name: str, message: str, location: str | ir.Location | None = None) -> None:
+        text = location_text(location) if isinstance(location, ir.Location) else location
+        self.items.append(Remark(kind, pass_name, message, text))
+
+    def __iter__(self) -> Iterator[Remark]:
+        return iter(self.items)
+
+
+def _convert(info: Any) -> Diagnostic:
+    notes = tuple(_convert(n) for n in info.notes if not n.message.startswith("see current operation"))
+    at = position(info.location)
+    return Diagnostic(info.severity.name.lower(), info.message, f"{at[0]}:{at[1]}:{at[2]}" if at else None, notes)
+
+
+@contextmanager
+def collect(context: ir.Context) -> Iterator[list[Diagnostic]]:
+    """Collects what MLIR reports inside the block; nothing reaches stderr. Restores the context afterwards."""
+    found: list[Diagnostic] = []
+
+    def handler(info: Any) -> bool:
+        found.append(_convert(info))
+        return True
+
+    before = context.emit_error_diagnostics
+    context.emit_error_diagnostics = True
+    attached = context.attach_diagnostic_handler(handler)
+    try:
+        yield found
+    finally:
+        attached.detach()
+        context.emit_error_diagnostics = before
+
+
+def verify(op: ir.Operation | ir.Module | ir.OpView) -> None:
+    """Runs the verifiers on `op` and everything in it. Raises KtirError with every message that they gave."""
+    operation = op.operation
+    with collect(operation.context) as found:
+        try:
+            operation.verify()
+            return
+        except ir.MLIRError:
+            pass
+    raise KtirError.of(found, f"'{operation.name}' op failed to verify")

@@ -1,0 +1,1 @@
+"""Our dialects, one file each; `ktir.context.context()` loads them all."""

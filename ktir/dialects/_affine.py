@@ -1,0 +1,95 @@
+"""Boxes as integer sets, and affine expressions whose value is known."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ktir.mlir import ir
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Lowest corner and extents."""
+
+_SET = re.compile(r"affine_set<\(([^)]*)\)(?:\[([^\]]*)\])? : \((.*)\)>")
+_BOUND = re.compile(r"(-?)d(\d+)(?: ([+-]) (\d+))? (>=|==) 0")
+
+
+def box_set(extents: Sequence[int | None]) -> ir.Attribute:
+    """The integer set of the zero-based box with these extents; None stands for a symbol, numbered in order."""
+    bounds: list[str] = []
+    symbols = 0
+    for i, extent in enumerate(extents):
+        bounds.append(f"d{i} >= 0")
+        if extent is None:
+            bounds.append(f"-d{i} + s{symbols} - 1 >= 0")
+            symbols += 1
+        else:
+            bounds.append(f"-d{i} + {extent - 1} >= 0")
+    dims = ", ".join(f"d{i}" for i in range(len(extents)))
+    syms = f"[{', '.join(f's{i}' for i in range(symbols))}]" if symbols else ""
+    return ir.Attribute.parse(f"affine_set<({dims}){syms} : ({', '.join(bounds)})>")
+
+
+def set_counts(attribute: ir.Attribute) -> tuple[int, int]:
+    """Number of dims and of symbols of an integer set."""
+    dims, symbols, _ = _taken_apart(str(attribute))
+    return dims, symbols
+
+
+def set_box(attribute: ir.Attribute) -> Box | None:
+    """The box that an integer set describes, or None if it is not a box with constant bounds."""
+    return _taken_apart(str(attribute))[2]
+
+
+@lru_cache(maxsize=4096)
+def _taken_apart(text: str) -> tuple[int, int, Box | None]:
+    match = _SET.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an integer set: {text}")
+    dims, symbols = (len(names.split(",")) if names else 0 for names in match.group(1, 2))
+    low: dict[int, int] = {}
+    high: dict[int, int] = {}
+    for bound in match.group(3).split(", "):
+        if bound == "0 == 0":
+            continue
+        parts = _BOUND.fullmatch(bound)
+        if parts is None:
+            return dims, symbols, None
+        minus, dim, sign, number, relation = parts.groups()
+        constant = int(number or 0) * (-1 if sign == "-" else 1)
+        edge = constant if minus else -constant
+        if relation == "==" or not minus:
+            low[int(dim)] = max(edge, low.get(int(dim), edge))
+        if relation == "==" or minus:
+            high[int(dim)] = min(edge, high.get(int(dim), edge))
+    if not all(i in low and i in high for i in range(dims)):
+        return dims, symbols, None
+    corner = tuple(low[i] for i in range(dims))
+    return dims, symbols, (corner, tuple(max(0, high[i] - low[i] + 1) for i in range(dims)))
+
+
+def permutation(results: Sequence[ir.AffineExpr]) -> list[int] | None:
+    """The dim that each of `results` is, or None if one of them is more than a dim."""
+    dims = [r.position for r in results if isinstance(r, ir.AffineDimExpr)]
+    return dims if len(dims) == len(results) else None
+
+
+def evaluate(expr: ir.AffineExpr, dims: Sequence[int | None]) -> int | None:
+    """Value of `expr` where dim i is `dims[i]` (None: unknown); None if it depends on an unknown."""
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value
+    if isinstance(expr, ir.AffineDimExpr):
+        return dims[expr.position]
+    if not isinstance(expr, ir.AffineBinaryExpr):
+        return None
+    left, right = evaluate(expr.lhs, dims), evaluate(expr.rhs, dims)
+    if left is None or right is None:
+        return None
+    if isinstance(expr, ir.AffineAddExpr):
+        return left + right
+    if isinstance(expr, ir.AffineMulExpr):
+        return left * right
+    if right <= 0:
+        return None
+    if isinstance(expr, ir.AffineModExpr):
+        return left % right
+    return left // right if isinstance(expr, ir.AffineFloorDivExpr) else -(-left // right)
