@@ -16,7 +16,6 @@ This module imports only NumPy.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ __all__ = [
     "BINARY",
     "COMBINE",
     "IDENTITY",
+    "PLAIN",
     "STICK",
     "UNARY",
     "erf",
@@ -35,11 +35,12 @@ __all__ = [
     "lane_tree",
     "matmul_block",
     "matmul_machine",
-    "maximum",
-    "minimum",
+    "quiet",
     "reduce_machine",
     "reduce_sticks",
+    "round_chunk",
     "round_f16",
+    "rounding_views",
     "sum_in_order",
 ]
 
@@ -49,7 +50,7 @@ F16 = NDArray[np.float16]
 STICK = 64
 """Lanes of an entry: elements of a stick of f16, or of two adjacent sticks of f32."""
 
-_CHUNK = 16384
+_CHUNK = 32768
 """Elements per pass of a multi-pass function: operand, result and scratch stay in the first two cache levels."""
 
 # Bit patterns of float32.
@@ -58,6 +59,11 @@ _SIGN = np.uint32(0x80000000)
 _BIG = np.uint32((15 + 127) << 23)  # 2^15; from here on rounding may overflow, or the value is inf or NaN
 _SMALLEST_NORMAL = np.uint32((-14 + 127) << 23)  # 2^-14, the smallest normal f16: below it the grid spacing is constant
 _MAGIC = np.uint32((13 << 23) | 0x400000)  # added to the bits of 2^e: 1.5 * 2^(e+13), whose f32 spacing is f16's at 2^e
+
+
+def quiet() -> Any:
+    """A context in which NumPy reports no floating-point event: values follow IEEE silently."""
+    return np.errstate(all="ignore")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -110,38 +116,52 @@ def _deliver(result: Any, out: NDArray[Any] | None) -> Any:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def rounding_views(source: F32, target: F32, scratch: F32) -> tuple[NDArray[Any], ...]:
+    """The arguments of `round_chunk` for one chunk: made once, used for many roundings of the same memory.
+
+    source, target: flat contiguous float32 of the same length, may be the same memory. scratch: float32 [2, >= length].
+    """
+    m, s = scratch[0, : source.size], scratch[1, : source.size]
+    views = (source, target, m, source.view(np.uint32), target.view(np.uint32), m.view(np.uint32), s.view(np.uint32))
+    return views
+
+
+def round_chunk(
+    a: F32,
+    r: F32,
+    m: F32,
+    bits: NDArray[np.uint32],
+    r_bits: NDArray[np.uint32],
+    m_bits: NDArray[np.uint32],
+    signs: NDArray[np.uint32],
+) -> None:
+    """Round one chunk to the f16 grid: r = round_f16(a). Arguments by `rounding_views`; the caller is inside `quiet()`."""
+    np.bitwise_and(bits, _EXPONENT, out=m_bits)
+    if m_bits.max(initial=0) >= _BIG:
+        r[...] = a.astype(np.float16)
+        return
+    # Adding and subtracting a number whose spacing is the grid's rounds to the grid, in the FPU's own RNE.
+    np.maximum(m_bits, _SMALLEST_NORMAL, out=m_bits)
+    np.add(m_bits, _MAGIC, out=m_bits)
+    np.bitwise_and(bits, _SIGN, out=signs)  # the sum loses the sign of zero
+    np.add(a, m, out=r)
+    np.subtract(r, m, out=r)
+    np.bitwise_or(r_bits, signs, out=r_bits)
+
+
 def round_f16(x: F32, out: F32 | None = None) -> F32:
-    """Round to the f16 grid: nearest, ties to even, as `x.astype(float16).astype(float32)` but 5 times as fast.
+    """Round to the f16 grid: nearest, ties to even, as `x.astype(float16).astype(float32)` but several times as fast.
 
     x: float32, any shape. out: float32 array of the same shape, may be `x`. Subnormals are exact, overflow gives inf, NaN
     stays NaN, the sign of zero is kept. Returns `out`, or a new array in the memory order of `x`.
     """
     x = _as_f32(x)
     source, target, result = _flat_pair(x, out, np.float32)
-    scratch = np.empty(min(_CHUNK, source.size), np.float32)
-    for start in range(0, source.size, _CHUNK):
-        a = source[start : start + _CHUNK]
-        r = target[start : start + _CHUNK]
-        m = scratch[: a.size]
-        bits, m_bits, r_bits = a.view(np.uint32), m.view(np.uint32), r.view(np.uint32)
-        np.bitwise_and(bits, _EXPONENT, out=m_bits)
-        if m_bits.max() >= _BIG:
-            with np.errstate(over="ignore", invalid="ignore"):
-                r[...] = a.astype(np.float16)
-            continue
-        # Adding and subtracting a number whose spacing is the grid's rounds to the grid, in the FPU's own RNE.
-        np.maximum(m_bits, _SMALLEST_NORMAL, out=m_bits)
-        np.add(m_bits, _MAGIC, out=m_bits)
-        if r is not a and not np.may_share_memory(r, a):
-            np.add(a, m, out=r)
-            np.subtract(r, m, out=r)
-            np.bitwise_and(bits, _SIGN, out=m_bits)
-        else:  # in place: the signs must be saved before the sum overwrites them
-            sign = np.bitwise_and(bits, _SIGN)
-            np.add(a, m, out=r)
-            np.subtract(r, m, out=r)
-            m_bits = sign
-        np.bitwise_or(r_bits, m_bits, out=r_bits)
+    scratch = np.empty((2, min(_CHUNK, source.size)), np.float32)
+    with quiet():
+        for start in range(0, source.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            round_chunk(*rounding_views(source[part], target[part], scratch))
     return _deliver(result, out)
 
 
@@ -161,7 +181,7 @@ def f16_to_f32(a: F16, out: F32 | None = None) -> F32:
         np.bitwise_and(bits, np.int32(-0x70000001), out=bits)
         np.multiply(r, np.float32(2.0**112), out=r)
         if r.max() >= 65536.0 or r.min() <= -65536.0:  # exponent 31: inf or NaN
-            with np.errstate(invalid="ignore"):
+            with quiet():
                 r[...] = h.view(np.float16)
     return _deliver(result, out)
 
@@ -183,7 +203,7 @@ def f32_to_f16(a: F32, out: F16 | None = None, *, on_grid: bool = False) -> F16:
         bits, m, s = x.view(np.uint32), magnitude[: x.size], sign[: x.size]
         np.bitwise_and(bits, np.uint32(0x7FFFFFFF), out=m)
         if m.max() >= _EXPONENT:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with quiet():
                 r[...] = x
             continue
         # The product moves the exponent to f16's bias and denormalises f16 subnormals; exact on the grid.
@@ -233,7 +253,7 @@ def erf(x: F32, out: F32 | None = None) -> F32:
     x = _as_f32(x)
     source, target, result = _flat_pair(x, out, np.float32)
     scratch = np.empty((4, min(_ERF_CHUNK, source.size)), np.float64)
-    with np.errstate(all="ignore"):
+    with quiet():
         for start in range(0, source.size, _ERF_CHUNK):
             a = source[start : start + _ERF_CHUNK]
             y, t, p, q = scratch[:, : a.size]
@@ -248,48 +268,20 @@ def erf(x: F32, out: F32 | None = None) -> F32:
     return _deliver(result, out)
 
 
-def _ufunc1(function: np.ufunc) -> Callable[..., F32]:
-    @functools.wraps(function, updated=())
-    def apply(x: F32, out: F32 | None = None) -> F32:
-        with np.errstate(all="ignore"):
-            return function(_as_f32(x), out=out)
-
-    return apply
-
-
 def _rec(x: F32, out: F32 | None = None) -> F32:
-    with np.errstate(all="ignore"):
-        return np.divide(np.float32(1), _as_f32(x), out=out)
+    return np.divide(np.float32(1), x, out=out)
 
 
 def _rsqrt(x: F32, out: F32 | None = None) -> F32:
-    with np.errstate(all="ignore"):
-        root = np.sqrt(_as_f32(x), out=out)
-        return np.divide(np.float32(1), root, out=out)
+    root = np.sqrt(x, out=out)
+    return np.divide(np.float32(1), root, out=out)
 
 
 def _mov(x: F32, out: F32 | None = None) -> F32:
-    x = _as_f32(x)
     if out is None:
         return x.copy(order="K")
     np.copyto(out, x)
     return out
-
-
-UNARY: dict[str, Callable[..., F32]] = {
-    "neg": _ufunc1(np.negative),
-    "abs": _ufunc1(np.absolute),
-    "exp": _ufunc1(np.exp),
-    "log": _ufunc1(np.log),
-    "sqrt": _ufunc1(np.sqrt),
-    "rsqrt": _rsqrt,
-    "rec": _rec,
-    "tanh": _ufunc1(np.tanh),
-    "erf": erf,
-    "floor": _ufunc1(np.floor),
-    "mov": _mov,
-}
-"""Name -> function(x, out=None), float32 -> float32, elementwise, unrounded. rsqrt is sqrt followed by 1/x, both in f32."""
 
 
 def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
@@ -300,43 +292,61 @@ def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
     """
 
     def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
-        a, b = _as_f32(a), _as_f32(b)
-        with np.errstate(all="ignore"):
-            swapped = np.asarray(function(b, a))
-            result = np.asarray(function(a, b, out=out))
-            merge(result.view(np.uint32), swapped.view(np.uint32), out=result.view(np.uint32))
+        swapped = np.asarray(function(b, a))
+        result = np.asarray(function(a, b, out=out))
+        bits = result.view(np.uint32)
+        merge(bits, swapped.view(np.uint32), out=bits)
         return result
 
     return apply
 
 
-maximum = _both_ways(np.maximum, np.bitwise_and)
-"""maximum(a, b, out=None): propagates NaN; maximum(-0, +0) = +0."""
-minimum = _both_ways(np.minimum, np.bitwise_or)
-"""minimum(a, b, out=None): propagates NaN; minimum(-0, +0) = -0."""
+PLAIN: dict[str, Callable[..., F32]] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "rec": _rec,
+    "tanh": np.tanh,
+    "erf": erf,
+    "floor": np.floor,
+    "mov": _mov,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": _both_ways(np.maximum, np.bitwise_and),
+    "min": _both_ways(np.minimum, np.bitwise_or),
+}
+"""The functions of UNARY and BINARY for inner loops: the caller passes float32 arrays and is inside `quiet()`."""
 
 
-def _ufunc2(function: np.ufunc) -> Callable[..., F32]:
-    @functools.wraps(function, updated=())
-    def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
-        with np.errstate(all="ignore"):
-            return function(_as_f32(a), _as_f32(b), out=out)
+def _guarded(name: str) -> Callable[..., F32]:
+    function = PLAIN[name]
 
+    def apply(*operands: F32, out: F32 | None = None) -> F32:
+        with quiet():
+            return function(*(_as_f32(x) for x in operands), out=out)
+
+    apply.__name__ = name
     return apply
 
 
-BINARY: dict[str, Callable[..., F32]] = {
-    "add": _ufunc2(np.add),
-    "sub": _ufunc2(np.subtract),
-    "mul": _ufunc2(np.multiply),
-    "div": _ufunc2(np.divide),
-    "max": maximum,
-    "min": minimum,
+UNARY: dict[str, Callable[..., F32]] = {
+    name: _guarded(name) for name in ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "floor", "mov")
 }
-"""Name -> function(a, b, out=None), float32 x float32 -> float32, elementwise with broadcasting, unrounded."""
+"""Name -> function(x, *, out=None), float32 -> float32, elementwise, unrounded. rsqrt is sqrt followed by 1/x, both in f32."""
+
+BINARY: dict[str, Callable[..., F32]] = {name: _guarded(name) for name in ("add", "sub", "mul", "div", "max", "min")}
+"""Name -> function(a, b, *, out=None), float32 x float32 -> float32, elementwise with broadcasting, unrounded.
+
+max and min propagate NaN and order zeros: max(-0, +0) = +0.
+"""
 
 COMBINE: dict[str, Callable[..., F32]] = {kind: BINARY[kind] for kind in ("add", "max", "min")}
-"""Reduction kind -> function(accumulator, value, out=None)."""
+"""Reduction kind -> function(accumulator, value, *, out=None)."""
 
 IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf}
 """Reduction kind -> the value that fills a last partial stick."""
@@ -350,8 +360,8 @@ _EXTREME: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
 
 
 def _extreme(kind: str, x: F32, axis: int) -> F32:
-    """max or min along `axis` (dropped), in any order; the sign of a zero result as in `maximum` and `minimum`."""
-    with np.errstate(all="ignore"):
+    """max or min along `axis` (dropped), in any order; the sign of a zero result as in BINARY."""
+    with quiet():
         result = np.asarray(_EXTREME[kind].reduce(x, axis=axis))
     zero = result == 0
     if zero.any():
@@ -380,7 +390,7 @@ def sum_in_order(x: F32, axis: int, out: F32 | None = None) -> F32:
     # slices in sequence along any other. So some other axis of more than one element must have a smaller stride.
     stride = abs(x.strides[axis])
     inner = [abs(s) for i, (s, n) in enumerate(zip(x.strides, x.shape, strict=True)) if i != axis and n > 1]
-    with np.errstate(all="ignore"):
+    with quiet():
         if any(0 < s < stride for s in inner):
             return _deliver(np.add.reduce(x, axis=axis, initial=_NEUTRAL), out)
         if x.size > 4 * length:
@@ -405,7 +415,7 @@ def lane_tree(kind: str, x: F32) -> F32:
         raise ValueError(f"lane_tree expects a power of two of lanes, but got {lanes}")
     if kind != "add":
         return _extreme(kind, x, -1)[..., None]
-    with np.errstate(all="ignore"):
+    with quiet():
         while lanes > 1:
             lanes //= 2
             x = np.add(x[..., :lanes], x[..., lanes:])
@@ -431,7 +441,7 @@ def reduce_machine(kind: str, x: F32) -> F32:
         if tail:
             if full == 1:  # still a view of the input
                 lanes = lanes.copy()
-            with np.errstate(all="ignore"):
+            with quiet():
                 lanes[..., :tail] += x[..., full * STICK :]
                 lanes[..., tail:] += np.float32(0)  # the fill: turns -0 into +0
     else:
@@ -453,21 +463,23 @@ def matmul_block(a: F32, b: F32) -> F32:
 
     Products of f16 values are exact in f64 and so are nearly all their sums, hence the order of summation does not matter.
     """
-    with np.errstate(all="ignore"):
+    with quiet():
         return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
 
 
-def matmul_machine(a: F32, b: F32, acc: F32) -> F32:
+def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None) -> F32:
     """acc + a x b in machine order: blocks of 64 along K, each as `matmul_block`, added in sequence to the accumulator.
 
-    a: float32 [.., M, K], b: float32 [.., K, N], acc: float32 [.., M, N]; leading axes broadcast. Returns a new array.
-    A last partial block counts as filled with zeros. Raises ValueError if the two K differ.
+    a: float32 [.., M, K], b: float32 [.., K, N], acc: float32 [.., M, N]; leading axes broadcast. out: C-contiguous float32
+    of the result's shape, may be `acc`. A last partial block counts as filled with zeros. Raises ValueError if the K differ.
     """
     k, m, n = a.shape[-1], a.shape[-2], b.shape[-1]
     if b.shape[-2] != k:
         raise ValueError(f"matmul_machine expects operands with the same K, but got {a.shape} and {b.shape}")
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], acc.shape[:-2])
-    result = np.array(np.broadcast_to(acc, (*lead, m, n)), dtype=np.float32, order="C")
+    result = np.empty((*lead, m, n), np.float32) if out is None else out
+    if result is not acc:
+        np.copyto(result, acc)
     if not result.size or not k:
         return result
     total = result
@@ -475,7 +487,7 @@ def matmul_machine(a: F32, b: F32, acc: F32) -> F32:
         # One right matrix for all leading positions: a single product with the rows of all of them.
         m = result.size // n
         a, b, total = a.reshape(m, k), b.reshape(k, n), result.reshape(m, n)
-    with np.errstate(all="ignore"):
+    with quiet():
         _add_blocks(a, b.astype(np.float64), total)
     return result
 
