@@ -15,6 +15,7 @@ There is one encoding of a program: unused fields are zero, and `decode` refuses
 from __future__ import annotations
 
 import zlib
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,16 @@ HEADER_DTYPE = np.dtype(
         ("padding", "u1", 32),
     ]
 )
-ARGUMENT_DTYPE = np.dtype([("name", "<u4"), ("role", "u1"), ("element_bytes", "u1"), ("reserved", "<u2"), ("sticks", "<u8")])
-KERNEL_DTYPE = np.dtype([(n, "<u4") for n in ("name", "cores", "units", "channels", "descriptors", "tables", "groups", "reserved")])
+ARGUMENT_DTYPE = np.dtype(
+    [("name", "<u4"), ("role", "u1"), ("element_bytes", "u1"), ("reserved", "<u2"), ("sticks", "<u8")]
+)
+KERNEL_DTYPE = np.dtype(
+    [(n, "<u4") for n in ("name", "cores", "units", "channels", "descriptors", "tables", "groups", "reserved")]
+)
 UNIT_DTYPE = np.dtype([("unit", "<u4"), ("count", "<u4"), ("first", "<u8")])
-CHANNEL_DTYPE = np.dtype([("sender", "u1"), ("receiver", "u1"), ("reserved", "<u2"), ("token", "<u4"), ("leftover", "<u8")])
+CHANNEL_DTYPE = np.dtype(
+    [("sender", "u1"), ("receiver", "u1"), ("reserved", "<u2"), ("token", "<u4"), ("leftover", "<u8")]
+)
 assert HEADER_DTYPE.itemsize == ALIGN
 _CRC_AT = 8
 
@@ -117,7 +124,12 @@ def _kernel_bytes(kernel: Kernel, name: int, first: int) -> bytes:
         first += len(kernel.units[unit])
     channels = np.zeros(len(kernel.channels), CHANNEL_DTYPE)
     for record, c in zip(channels, kernel.channels, strict=True):
-        record["sender"], record["receiver"], record["token"], record["leftover"] = c.sender, c.receiver, c.token, c.leftover
+        record["sender"], record["receiver"], record["token"], record["leftover"] = (
+            c.sender,
+            c.receiver,
+            c.token,
+            c.leftover,
+        )
     tables = np.array(kernel.tables, "<i8").tobytes()
     groups = np.array(kernel.groups, "<u2").tobytes()
     front = _pad(head.tobytes() + units.tobytes() + channels.tobytes())
@@ -136,7 +148,8 @@ class _Reader:
         if count * dtype.itemsize > self.end - self.at:
             rest = self.end - self.at
             raise EncodingError(
-                self.at, f"{count} {what} need {count * dtype.itemsize} bytes, but the {self.section} section has {rest} left"
+                self.at,
+                f"{count} {what} need {count * dtype.itemsize} bytes, but the {self.section} section has {rest} left",
             )
         array = np.frombuffer(self.data, dtype, count, self.at)
         self.at += count * dtype.itemsize
@@ -180,7 +193,9 @@ def decode(data: bytes) -> Program:
         raise _located(problems[0], offsets, arguments.start)
     canonical = _assemble(program, data[word_reader.start : word_reader.end])
     if canonical != data:
-        at = next((i for i, (a, b) in enumerate(zip(canonical, data, strict=False)) if a != b), min(len(canonical), len(data)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(canonical, data, strict=False)) if a != b), min(len(canonical), len(data))
+        )
         raise EncodingError(at, "not in canonical form")
     return program
 
@@ -202,7 +217,9 @@ def _sections(data: bytes) -> list[_Reader]:
         raise EncodingError(16, f"the header says {header['file_bytes']} bytes, but the file has {len(data)}: {kind}")
     crc = zlib.crc32(data[_CRC_AT + 4 :], zlib.crc32(data[:_CRC_AT] + bytes(4)))
     if crc != header["crc"]:
-        raise EncodingError(_CRC_AT, f"the checksum is {crc:#010x}, but the header says {header['crc']:#010x}: the file is damaged")
+        raise EncodingError(
+            _CRC_AT, f"the checksum is {crc:#010x}, but the header says {header['crc']:#010x}: the file is damaged"
+        )
     if header["reserved"] or header["padding"].any():
         raise EncodingError(24, "reserved bytes of the header are not zero")
     readers, free = [], ALIGN
@@ -211,9 +228,13 @@ def _sections(data: bytes) -> list[_Reader]:
         if offset % ALIGN:
             raise EncodingError(entry, f"offset {offset:#x} of the {name} section is not a multiple of {ALIGN}")
         if offset + length > len(data):
-            raise EncodingError(entry, f"the {name} section at {offset:#x}, {length} bytes, ends beyond the file of {len(data)} bytes")
+            raise EncodingError(
+                entry, f"the {name} section at {offset:#x}, {length} bytes, ends beyond the file of {len(data)} bytes"
+            )
         if offset < free:
-            raise EncodingError(entry, f"the {name} section at {offset:#x} overlaps what stands before it up to {free:#x}")
+            raise EncodingError(
+                entry, f"the {name} section at {offset:#x} overlaps what stands before it up to {free:#x}"
+            )
         if offset > free:
             raise EncodingError(entry, f"the {name} section at {offset:#x} leaves a gap from {free:#x}")
         readers.append(_Reader(data, offset, length, name))
@@ -235,9 +256,11 @@ def _read_strings(r: _Reader) -> list[str]:
     bad = np.flatnonzero(np.diff(offsets) < 0)
     if offsets[0] != 0 or len(bad) or offsets[-1] != len(text):
         at = 0 if offsets[0] else int(bad[0]) + 1 if len(bad) else count
-        raise EncodingError(table + 4 * at, f"string offset {int(offsets[at])} is out of order or outside the {len(text)} bytes of text")
+        raise EncodingError(
+            table + 4 * at, f"string offset {int(offsets[at])} is out of order or outside the {len(text)} bytes of text"
+        )
     out, edges = [], offsets.tolist()
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         try:
             out.append(text[start:stop].decode())
         except UnicodeDecodeError as e:
@@ -301,7 +324,9 @@ def _read_kernel(
         raise EncodingError(start + 4, f"expects 1 to {validate.MAX_CORES} cores, but got {cores}")
     for field, dtype in (("tables", "<i8"), ("groups", "<u2")):
         count = int(head[field])
-        setattr(kernel, field, r.take(dtype, count * cores, f"values of {count} {field}").reshape(count, cores).tolist())
+        setattr(
+            kernel, field, r.take(dtype, count * cores, f"values of {count} {field}").reshape(count, cores).tolist()
+        )
     r.align()
     used, places = 0, {}
     limits = {"descriptor": len(kernel.descriptors), "group": len(kernel.groups)}

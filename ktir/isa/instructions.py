@@ -52,6 +52,7 @@ class Opcode:
 
 
 MAX_TOKEN = 0xFFFF
+MAX_SOURCE = 2**31 - 1
 FIRST_ACCUMULATOR = 16
 REGISTERS = 24
 """Registers 0 to 15 are vector registers, 16 to 23 the accumulators of VACC (and a source of later ops)."""

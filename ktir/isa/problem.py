@@ -9,6 +9,8 @@ from ktir.diagnostics import Diagnostic, KtirError
 from .program import Source
 from .units import Unit
 
+NO_SOURCE = Source("", "")
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -25,7 +27,7 @@ class Problem:
     op: str = ""
     descriptor: int | None = None
     argument: int | None = None
-    source: Source = Source("", "")
+    source: Source = NO_SOURCE
 
     @property
     def place(self) -> str:

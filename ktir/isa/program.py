@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 from .descriptor import Descriptor
 from .instructions import OPCODES, Opcode, default
 from .units import Unit
+
+Operand = Any
+"""Value of a field: int, bool, float, or a name of an enum, FIFO or unit."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Word:
     """One instruction. `operands` has a value for every field of the opcode: int, bool, float, a name of an enum, FIFO or unit."""
 
     op: str
-    operands: dict[str, int | float | str | bool]
+    operands: dict[str, Operand]
     source: int = 0
     """Index into `Program.sources`; 0 = none."""
 
@@ -25,7 +29,7 @@ class Word:
         """The row of the instruction table."""
         return OPCODES[self.op]
 
-    def __getitem__(self, name: str):
+    def __getitem__(self, name: str) -> Operand:
         return self.operands[name]
 
 
@@ -39,7 +43,7 @@ def f32(value: float) -> float:
         raise ValueError(f"{value!r} is beyond the range of f32") from None
 
 
-def word(op: str, source: int = 0, **operands: int | float | str | bool) -> Word:
+def word(op: str, source: int = 0, **operands: Operand) -> Word:
     """Build a word; a field that is left out gets 0, False or the first enum value. Raises ValueError on a wrong field or value.
 
     Units may be given as `Unit`; f32 values are rounded to f32. FIFOs and units must be given.
@@ -47,7 +51,7 @@ def word(op: str, source: int = 0, **operands: int | float | str | bool) -> Word
     opcode = OPCODES.get(op)
     if opcode is None:
         raise ValueError(f"unknown instruction '{op}'")
-    values: dict[str, int | float | str | bool] = {}
+    values: dict[str, Operand] = {}
     for f in opcode.fields:
         value = operands.pop(f.name, default(f))
         if value is None:
@@ -62,7 +66,7 @@ def word(op: str, source: int = 0, **operands: int | float | str | bool) -> Word
             raise ValueError(f"'{op}' expects {f.name} in {f.values}, but got {value!r}")
         values[f.name] = value
     if operands:
-        raise ValueError(f"'{op}' has no field {sorted(operands)[0]!r}")
+        raise ValueError(f"'{op}' has no field {min(operands)!r}")
     return Word(op, values, source)
 
 

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .instructions import FIRST_ACCUMULATOR, OPCODE_BY_CODE, OPCODES, REGISTERS, SLOT_FORMATS, SLOTS, WORD_BYTES, Field, Opcode
+from .instructions import (
+    FIRST_ACCUMULATOR,
+    MAX_SOURCE,
+    OPCODE_BY_CODE,
+    OPCODES,
+    REGISTERS,
+    SLOT_FORMATS,
+    SLOTS,
+    WORD_BYTES,
+    Field,
+    Opcode,
+)
 from .program import Word
 from .units import FIFOS, Unit
 
@@ -20,7 +31,6 @@ WORD_DTYPE = np.dtype(list(zip(SLOTS, SLOT_FORMATS, strict=True)))
 assert WORD_DTYPE.itemsize == WORD_BYTES
 
 WordArray = NDArray[Any]
-MAX_SOURCE = 2**31 - 1
 CANONICAL_NAN = 0x7FC00000
 _UNITS = {u.name: u.value for u in Unit}
 
@@ -77,7 +87,9 @@ def _unused(op: str) -> tuple[tuple[str, int], ...]:
     used: dict[str, int] = {"op": -1, "i3": -1}
     for c in columns(op):
         used[c.field.slot] = used.get(c.field.slot, 0) | (c.mask << c.shift) if c.mask else -1
-    return tuple((slot, ~used.get(slot, 0) & 0xFF if 0 < used.get(slot, 0) else -1) for slot in SLOTS if used.get(slot, 0) != -1)
+    return tuple(
+        (slot, ~used.get(slot, 0) & 0xFF if 0 < used.get(slot, 0) else -1) for slot in SLOTS if used.get(slot, 0) != -1
+    )
 
 
 # --- words to arrays -------------------------------------------------------------------------------------------------
@@ -162,7 +174,7 @@ def _mismatch(op: str, operands: dict[str, Any]) -> str:
     missing = [f.name for f in OPCODES[op].fields if f.name not in operands]
     if missing:
         return f"'{op}' needs {missing[0]}"
-    return f"'{op}' has no field {sorted(set(operands) - names)[0]!r}"
+    return f"'{op}' has no field {min(set(operands) - names)!r}"
 
 
 # --- arrays to words -------------------------------------------------------------------------------------------------
@@ -176,7 +188,7 @@ def _select(array: WordArray, rows: NDArray[np.intp], column: _Column) -> NDArra
 def _operands(raw: NDArray[Any], column: _Column) -> list[Any]:
     if column.field.kind == "f32":
         bits = raw.astype(np.uint32)
-        return [math.nan if v != v else v for v in bits.view(np.float32).astype(np.float64).tolist()]
+        return [math.nan if math.isnan(v) else v for v in bits.view(np.float32).astype(np.float64).tolist()]
     if column.field.kind == "flag":
         return raw.astype(bool).tolist()
     if column.codes is not None:

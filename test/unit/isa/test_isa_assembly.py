@@ -1,0 +1,97 @@
+"""Text form: round trip, and errors with line and column."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_programs import programs
+
+from ktir.isa.assembly import f32_text, parse_program, print_program
+from ktir.isa.encoding import decode, encode
+from ktir.isa.problem import AssemblyError
+from ktir.isa.program import f32
+
+
+@given(programs())
+@settings(max_examples=150, deadline=None)
+def test_round_trip(program):
+    text = print_program(program)
+    again = parse_program(text)
+    assert again == program
+    assert again.sources == program.sources
+    assert print_program(again) == text
+    assert encode(again) == encode(program)
+    assert "\n".join(line for line in print_program(decode(encode(program))).splitlines()).startswith(".program")
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_every_f32_has_a_text(bits):
+    value = float(np.uint32(bits).view(np.float32))
+    text = f32_text(value)
+    assert math.isnan(value) if text == "nan" else np.float32(f32(float(text))).view(np.uint32) == bits
+
+
+HEAD = '.program "p"\n.argument a0 = "x", role=input, sticks=8, element_bytes=2\n.kernel "k", cores=2\n'
+LX = ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[1]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("", 1, 1, "expects '.program'"),
+        ('.kernel "k", cores=2', 1, 1, "expects '.program' first"),
+        ('.program "p', 1, 10, "unterminated string"),
+        (HEAD + ".unit FOO", 4, 7, "expects one of MNIL"),
+        (HEAD + ".unit MNIL\n  nop", 5, 3, "unknown instruction 'nop'"),
+        (HEAD + ".unit MNIL\n  mm rows=3", 5, 3, "'mm' cannot run on MNIL"),
+        (HEAD + ".unit MNIL\n  loop trips=1, level=0", 5, 24, "'loop' needs region"),
+        (HEAD + ".unit MNIL\n  loop trips=1, trips=0", 5, 17, "operand 'trips' is given twice"),
+        (HEAD + ".unit MNIL\n  loop trips=x", 5, 14, "expects an integer, but got 'x'"),
+        (HEAD + ".unit MNIL\n  halt halt", 5, 8, "'halt' has no operand 'halt'"),
+        (HEAD + ".unit MNIL\n  fill lx=%d, value=0", 5, 11, "unknown descriptor '%d'"),
+        (HEAD + LX + ".unit MNIL\n  fill lx=%d, value=1e40", 6, 21, "beyond the range of f32"),
+        (HEAD + LX + ".unit LXLU\n push lx=%d, fifo=O, count=4", 6, 2, "fifo expects one of"),
+        (HEAD + LX + ".unit MNIL\n halt @0", 6, 7, "source id 0 is out of range"),
+        (HEAD + LX + ".unit MNIL\n loop trips=0, level=9, region=0", 6, 2, "level in 0 to 7"),
+        (HEAD + ".unit SFP\n  vacc kind=add, dst=r3, src=r1", 5, 3, "dst in 16 to 23"),
+        (HEAD + ".unit SFP\n  vacc kind=add, dst=r16, src=r1", 5, 22, "expects r0 to r15"),
+        (HEAD + ".unit SFP\n  vacc kind=pow, dst=acc0, src=r1", 5, 13, "expects one of add"),
+        (HEAD + ".table t1 = [0, 0]", 4, 8, "expects label 't0'"),
+        (HEAD + ".table t0 = [0]", 3, 1, "table 0 expects 2 values"),
+        (HEAD + ".group g0 = [0, 2]", 3, 1, "group 0 expects values of 0 to 1"),
+        (HEAD + ".descriptor %d = ddr, element_bytes=2, extent=[4], stride=[1]", 4, 1, "needs an argument"),
+        (HEAD + ".descriptor %d = ddr, element_bytes=2, extent=[4], stride=[1], arg=a1", 4, 1, "arg 1 is not one of"),
+        (
+            HEAD + ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[1], bound=(dim=0)",
+            4,
+            76,
+            "'bound' needs limit",
+        ),
+        (HEAD + '.source 2 = "op", "l"', 4, 1, "source 1 is missing"),
+        (HEAD.replace("sticks=8", "sticks=-8"), 2, 1, "sticks expects a value"),
+        (HEAD + ".unit MNIL\n ?", 5, 2, "unexpected character '?'"),
+        (HEAD + ".foo", 4, 1, "unknown directive '.foo'"),
+    ],
+)
+def test_errors(text, line, column, reason):
+    with pytest.raises(AssemblyError) as e:
+        parse_program(text, "f.s")
+    assert (e.value.line, e.value.column) == (line, column), str(e.value)
+    assert reason in str(e.value)
+    assert str(e.value).startswith(f"f.s:{line}:{column}: error: ")
+
+
+@given(programs(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_damaged_text_never_crashes(program, data):
+    text = print_program(program)
+    at = data.draw(st.integers(0, len(text) - 1))
+    piece = data.draw(
+        st.sampled_from(["", " ", "0", "-", "=", ",", "%", "@9", '"', "\n", "x", "]", "é", "99999999999999999999"])
+    )
+    try:
+        parse_program(text[:at] + piece + text[at + data.draw(st.integers(0, 4)) :])
+    except AssemblyError as e:
+        assert e.line >= 1 and e.column >= 1
