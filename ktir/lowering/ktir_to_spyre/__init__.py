@@ -1,0 +1,1 @@
+"""Allocated KTIR -> the instruction stream."""
