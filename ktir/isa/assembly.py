@@ -79,9 +79,7 @@ def print_program(program: Program) -> str:
         raise ProgramError(problems)
     lines = [f".program {quote(program.name)}"]
     for i, a in enumerate(program.arguments):
-        lines.append(
-            f".argument a{i} = {quote(a.name)}, role={a.role}, sticks={a.sticks}, element_bytes={a.element_bytes}"
-        )
+        lines.append(f".argument a{i} = {quote(a.name)}, role={a.role}, sticks={a.sticks}, element_bytes={a.element_bytes}")
     for kernel in program.kernels:
         lines += ["", *_kernel_lines(program, kernel)]
     if len(program.sources) > 1:

@@ -66,9 +66,7 @@ class _Parser:
         problems = validate(self.program)
         if problems:
             error = AssemblyError(problems[0].text, self.source, *self._place(problems[0]))
-            error.diagnostics = [
-                Diagnostic("error", p.text, ":".join(map(str, (self.source, *self._place(p))))) for p in problems
-            ]
+            error.diagnostics = [Diagnostic("error", p.text, ":".join(map(str, (self.source, *self._place(p))))) for p in problems]
             raise error from ProgramError(problems)
 
     def _place(self, p: Problem) -> Place:
@@ -344,9 +342,7 @@ def _bound(line: Line) -> Bound:
     line.expect("=")
     line.expect("(")
     fields = _Fields(line, "bound")
-    names: dict[str, Callable[[], object] | None] = {
-        n: _int(line) for n in ("dim", "dim_step", "level", "level_step", "corelet_step")
-    }
+    names: dict[str, Callable[[], object] | None] = {n: _int(line) for n in ("dim", "dim_step", "level", "level_step", "corelet_step")}
     parsers = {**names, "lanes": None, "limit": lambda: _limit(line)}
     fields.parse(parsers)
     while line.accept(","):

@@ -45,16 +45,10 @@ HEADER_DTYPE = np.dtype(
         ("padding", "u1", 32),
     ]
 )
-ARGUMENT_DTYPE = np.dtype(
-    [("name", "<u4"), ("role", "u1"), ("element_bytes", "u1"), ("reserved", "<u2"), ("sticks", "<u8")]
-)
-KERNEL_DTYPE = np.dtype(
-    [(n, "<u4") for n in ("name", "cores", "units", "channels", "descriptors", "tables", "groups", "reserved")]
-)
+ARGUMENT_DTYPE = np.dtype([("name", "<u4"), ("role", "u1"), ("element_bytes", "u1"), ("reserved", "<u2"), ("sticks", "<u8")])
+KERNEL_DTYPE = np.dtype([(n, "<u4") for n in ("name", "cores", "units", "channels", "descriptors", "tables", "groups", "reserved")])
 UNIT_DTYPE = np.dtype([("unit", "<u4"), ("count", "<u4"), ("first", "<u8")])
-CHANNEL_DTYPE = np.dtype(
-    [("sender", "u1"), ("receiver", "u1"), ("reserved", "<u2"), ("token", "<u4"), ("leftover", "<u8")]
-)
+CHANNEL_DTYPE = np.dtype([("sender", "u1"), ("receiver", "u1"), ("reserved", "<u2"), ("token", "<u4"), ("leftover", "<u8")])
 assert HEADER_DTYPE.itemsize == ALIGN
 _CRC_AT = 8
 
@@ -193,9 +187,7 @@ def decode(data: bytes) -> Program:
         raise _located(problems[0], offsets, arguments.start)
     canonical = _assemble(program, data[word_reader.start : word_reader.end])
     if canonical != data:
-        at = next(
-            (i for i, (a, b) in enumerate(zip(canonical, data, strict=False)) if a != b), min(len(canonical), len(data))
-        )
+        at = next((i for i, (a, b) in enumerate(zip(canonical, data, strict=False)) if a != b), min(len(canonical), len(data)))
         raise EncodingError(at, "not in canonical form")
     return program
 
@@ -217,9 +209,7 @@ def _sections(data: bytes) -> list[_Reader]:
         raise EncodingError(16, f"the header says {header['file_bytes']} bytes, but the file has {len(data)}: {kind}")
     crc = zlib.crc32(data[_CRC_AT + 4 :], zlib.crc32(data[:_CRC_AT] + bytes(4)))
     if crc != header["crc"]:
-        raise EncodingError(
-            _CRC_AT, f"the checksum is {crc:#010x}, but the header says {header['crc']:#010x}: the file is damaged"
-        )
+        raise EncodingError(_CRC_AT, f"the checksum is {crc:#010x}, but the header says {header['crc']:#010x}: the file is damaged")
     if header["reserved"] or header["padding"].any():
         raise EncodingError(24, "reserved bytes of the header are not zero")
     readers, free = [], ALIGN
@@ -228,13 +218,9 @@ def _sections(data: bytes) -> list[_Reader]:
         if offset % ALIGN:
             raise EncodingError(entry, f"offset {offset:#x} of the {name} section is not a multiple of {ALIGN}")
         if offset + length > len(data):
-            raise EncodingError(
-                entry, f"the {name} section at {offset:#x}, {length} bytes, ends beyond the file of {len(data)} bytes"
-            )
+            raise EncodingError(entry, f"the {name} section at {offset:#x}, {length} bytes, ends beyond the file of {len(data)} bytes")
         if offset < free:
-            raise EncodingError(
-                entry, f"the {name} section at {offset:#x} overlaps what stands before it up to {free:#x}"
-            )
+            raise EncodingError(entry, f"the {name} section at {offset:#x} overlaps what stands before it up to {free:#x}")
         if offset > free:
             raise EncodingError(entry, f"the {name} section at {offset:#x} leaves a gap from {free:#x}")
         readers.append(_Reader(data, offset, length, name))
@@ -256,9 +242,7 @@ def _read_strings(r: _Reader) -> list[str]:
     bad = np.flatnonzero(np.diff(offsets) < 0)
     if offsets[0] != 0 or len(bad) or offsets[-1] != len(text):
         at = 0 if offsets[0] else int(bad[0]) + 1 if len(bad) else count
-        raise EncodingError(
-            table + 4 * at, f"string offset {int(offsets[at])} is out of order or outside the {len(text)} bytes of text"
-        )
+        raise EncodingError(table + 4 * at, f"string offset {int(offsets[at])} is out of order or outside the {len(text)} bytes of text")
     out, edges = [], offsets.tolist()
     for start, stop in pairwise(edges):
         try:
@@ -324,9 +308,7 @@ def _read_kernel(
         raise EncodingError(start + 4, f"expects 1 to {validate.MAX_CORES} cores, but got {cores}")
     for field, dtype in (("tables", "<i8"), ("groups", "<u2")):
         count = int(head[field])
-        setattr(
-            kernel, field, r.take(dtype, count * cores, f"values of {count} {field}").reshape(count, cores).tolist()
-        )
+        setattr(kernel, field, r.take(dtype, count * cores, f"values of {count} {field}").reshape(count, cores).tolist())
     r.align()
     used, places = 0, {}
     limits = {"descriptor": len(kernel.descriptors), "group": len(kernel.groups)}

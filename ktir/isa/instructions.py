@@ -1,7 +1,7 @@
 """The table of instructions: name, code, units, named fields of the 32-byte word, meaning.
 
-Word layout (little-endian): op u8, flags u8, dsc u16, dtype u8, sub u8, src u8, dst u8, i0 i32, i1 i32, i2 i32, i3 i32, imm u64. `i3` is the
-id of the source op in every word (index into `Program.sources`), 0 = none. Fields that an instruction does not name are zero.
+Word layout (little-endian): op u8, flags u8, dsc u16, dtype u8, sub u8, src u8, dst u8, i0 i32, i1 i32, i2 i32, i3 i32, imm u64. `i3`
+is the id of the source op in every word (index into `Program.sources`), 0 = none. Fields that an instruction does not name are zero.
 """
 
 from __future__ import annotations

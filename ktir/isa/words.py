@@ -87,9 +87,7 @@ def _unused(op: str) -> tuple[tuple[str, int], ...]:
     used: dict[str, int] = {"op": -1, "i3": -1}
     for c in columns(op):
         used[c.field.slot] = used.get(c.field.slot, 0) | (c.mask << c.shift) if c.mask else -1
-    return tuple(
-        (slot, ~used.get(slot, 0) & 0xFF if 0 < used.get(slot, 0) else -1) for slot in SLOTS if used.get(slot, 0) != -1
-    )
+    return tuple((slot, ~used.get(slot, 0) & 0xFF if 0 < used.get(slot, 0) else -1) for slot in SLOTS if used.get(slot, 0) != -1)
 
 
 # --- words to arrays -------------------------------------------------------------------------------------------------

@@ -12,14 +12,8 @@ from ktir.isa.units import FIFOS, Unit
 I32 = st.integers(-(2**31), 2**31 - 1)
 U16 = st.integers(0, 2**16 - 1)
 U32 = st.integers(0, 2**32 - 1)
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
-    ["x", "a b", '"', "\\", "// c", "\n", "é"]
-)
-F32 = (
-    st.floats(width=32, allow_nan=False)
-    | st.just(math.nan)
-    | st.sampled_from([math.inf, -math.inf, -0.0, 0.0, 2.0**-149])
-)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["x", "a b", '"', "\\", "// c", "\n", "é"])
+F32 = st.floats(width=32, allow_nan=False) | st.just(math.nan) | st.sampled_from([math.inf, -math.inf, -0.0, 0.0, 2.0**-149])
 
 
 def operand(op: Opcode, field: Field, kernel: Kernel):
@@ -54,16 +48,10 @@ def words(draw, unit: Unit, kernel: Kernel, sources: int, depth: int = 0) -> lis
     def usable(op: Opcode) -> bool:
         kinds = {f.kind for f in op.fields}
         return (
-            unit in op.units
-            and ("descriptor" not in kinds or bool(kernel.descriptors))
-            and ("group" not in kinds or bool(kernel.groups))
+            unit in op.units and ("descriptor" not in kinds or bool(kernel.descriptors)) and ("group" not in kinds or bool(kernel.groups))
         )
 
-    plain = [
-        o.name
-        for o in OPCODES.values()
-        if usable(o) and not o.body_only and o.name not in ("halt", "endl", "par", "rep", "loop")
-    ]
+    plain = [o.name for o in OPCODES.values() if usable(o) and not o.body_only and o.name not in ("halt", "endl", "par", "rep", "loop")]
     body_only = [o.name for o in OPCODES.values() if o.body_only]
     streams = [n for n in plain if n in ("push", "pusht", "pull")]
     choices = ["plain", "loop"] if depth < 3 else ["plain"]
@@ -155,9 +143,7 @@ def programs(draw) -> Program:
     """Any well-formed program, with a table of sources."""
     argument = st.builds(Argument, TEXT, st.sampled_from(ROLES), U32, st.sampled_from([2, 4]))
     arguments = draw(st.lists(argument, max_size=3))
-    place = st.builds(
-        "{}:{}:{}".format, st.sampled_from(["a.mlir", "dir/b c.py"]), st.integers(0, 99), st.integers(0, 99)
-    )
+    place = st.builds("{}:{}:{}".format, st.sampled_from(["a.mlir", "dir/b c.py"]), st.integers(0, 99), st.integers(0, 99))
     source = st.builds(Source, st.sampled_from(["linalg.generic", "ktdp.load"]), place)
     sources = [Source("", ""), *draw(st.lists(source, min_size=1, max_size=3, unique=True))]
     body = draw(st.lists(kernels(len(arguments), len(sources)), max_size=2))

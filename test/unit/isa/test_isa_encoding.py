@@ -62,8 +62,8 @@ STRINGS, ARGUMENTS, KERNELS, DESCRIPTORS, WORDS = 128, 256, 384, 512, 896
 
 def test_layout_of_the_sample():
     data = encode(sample())
-    assert data[STRINGS] == 3 and data[ARGUMENTS] == 1 and data[KERNELS] == 2
-    assert data[WORDS] == 0x11 and len(data) == WORDS + 256
+    assert (data[STRINGS], data[ARGUMENTS], data[KERNELS], data[WORDS]) == (3, 1, 2, 0x11)
+    assert len(data) == WORDS + 256
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,7 @@ def test_encode_refuses(change, message):
 
 def test_negative_zero_and_nan_survive():
     program = sample()
-    program.kernels[0].units[Unit.MNIL] = [
-        word("fill", lx=0, value=v) for v in (-0.0, math.nan, float("nan"), math.inf)
-    ]
+    program.kernels[0].units[Unit.MNIL] = [word("fill", lx=0, value=v) for v in (-0.0, math.nan, float("nan"), math.inf)]
     values = [w["value"] for w in decode(encode(program)).kernels[0].units[Unit.MNIL]]
     assert math.copysign(1, values[0]) == -1
     assert decode(encode(program)) == program
