@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from ktir.mlir import ir
@@ -52,6 +53,8 @@ class KtirError(Exception):
     """
 
     severity = "error"
+    pass_name = ""
+    """The pass, with its options, that raised the error; empty outside of pipelines."""
 
     def __init__(self, message: str, location: str | ir.Location | None = None, notes: tuple[Diagnostic, ...] = ()) -> None:
         super().__init__(message)
@@ -61,7 +64,8 @@ class KtirError(Exception):
         self.diagnostics: list[Diagnostic] = [Diagnostic(self.severity, message, self.location, notes)]
 
     def __str__(self) -> str:
-        return "\n".join(str(d) if d.location else str(d).removeprefix("<unknown>: ") for d in self.diagnostics)
+        lines = [str(d) if d.location else str(d).removeprefix("<unknown>: ") for d in self.diagnostics]
+        return "\n".join(lines + ([f"note: in pass '{self.pass_name}'"] if self.pass_name else []))
 
     @classmethod
     def of(cls, diagnostics: list[Diagnostic], fallback: str) -> KtirError:
@@ -78,9 +82,7 @@ class Unsupported(KtirError):
 
 
 class PassError(KtirError):
-    """A pass failed. `pass_name` is the pass's name with its options."""
-
-    pass_name = ""
+    """A pass failed, by a fault of its own or by an error of one of MLIR's passes."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,25 @@ class Remark:
         return f"{self.location or '<unknown>'}: remark: [{self.pass_name}] {self.message}"
 
 
-@dataclass
-class Remarks:
-    """The remarks of a run, in order."""
+_listening: ContextVar[list[Remark] | None] = ContextVar("remarks", default=None)
 
-    items: list[Remark] = field(default_factory=list)
 
-    def add(self, kind: str, pass_name: str, message: str, location: str | ir.Location | None = None) -> None:
-        text = location_text(location) if isinstance(location, ir.Location) else location
-        self.items.append(Remark(kind, pass_name, message, text))
+@contextmanager
+def remarks() -> Iterator[list[Remark]]:
+    """Collects the remarks of the passes that run inside the block."""
+    found: list[Remark] = []
+    token = _listening.set(found)
+    try:
+        yield found
+    finally:
+        _listening.reset(token)
 
-    def __iter__(self) -> Iterator[Remark]:
-        return iter(self.items)
+
+def remark(kind: str, pass_name: str, message: str, location: ir.Location | None = None) -> None:
+    """Reports a remark to whoever listens."""
+    found = _listening.get()
+    if found is not None:
+        found.append(Remark(kind, pass_name, message, location_text(location) if location else None))
 
 
 def _convert(info: Any) -> Diagnostic:

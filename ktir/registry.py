@@ -1,7 +1,7 @@
 """Lazy tables of dialects and passes: names known from file names alone, code imported on first use.
 
-A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers. A pass `a-b` is the file `a_b.py` in
-`ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is `a-b`.
+A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers.
+A pass `a-b` is the file `a_b.py` in `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is `a-b`.
 """
 
 import importlib
@@ -37,9 +37,7 @@ def dialect_class(name: str) -> Any:
 @cache
 def pass_modules() -> dict[str, str]:
     """Possible pass name -> module path. Helper modules of the pass folders are in here too; `pass_class` tells them apart."""
-    return {
-        stem.replace("_", "-"): f"ktir.{folder.replace('/', '.')}.{stem}" for folder in _PASS_FOLDERS for stem in _stems(folder)
-    }
+    return {stem.replace("_", "-"): f"ktir.{folder.replace('/', '.')}.{stem}" for folder in _PASS_FOLDERS for stem in _stems(folder)}
 
 
 @cache

@@ -13,11 +13,11 @@ __all__ = ["parse_module", "pretty", "print_module"]
 _PARSED = "-"  # the file name that MLIR gives to text parsed from memory
 
 
-def parse_module(text: str, source: str = "-", *, first_line: int = 1) -> ir.Module:
+def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnostics: list[Diagnostic] | None = None) -> ir.Module:
     """Reads a module in the current context and verifies it.
 
-    `source` is the file name in locations; `first_line` the line of it at which `text` starts. Raises KtirError, placed
-    exactly, if the text does not parse or does not verify.
+    `source` is the file name in locations; `first_line` the line of it at which `text` starts. Warnings are
+    added to `diagnostics`. Raises KtirError, placed exactly, if the text does not parse or does not verify.
     """
     shift = first_line - 1
     try:
@@ -45,6 +45,8 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1) -> ir.Mod
             module = None
     if module is None:
         raise KtirError.of([placed(d) for d in found], "the module does not parse")
+    if diagnostics is not None:
+        diagnostics += map(placed, found)
     _relocate(module, source, shift, origin)
     return module
 

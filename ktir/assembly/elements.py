@@ -13,7 +13,6 @@ Text = list[tuple[str, int]]
 """Pieces of generated text, each with the source offset that it stands for."""
 
 
-
 class Rewrite(Protocol):
     """Turns an extent of the source (types, attributes, regions) into generic text; `prefix` is the name of a stripped type."""
 

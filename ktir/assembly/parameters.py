@@ -167,7 +167,8 @@ class ParameterList:
     """The parameters of one type or attribute.
 
     In pretty text the `positional` ones come first and bare, the others as `key = value` in any order. Those in `defaults` may be
-    left out; those in `elided` are not printed when they have their default. `check` takes the values by name and returns what is wrong with them, or None.
+    left out; those in `elided` are not printed when they have their default. `check` takes the values by name and returns what is
+    wrong with them, or None.
     """
 
     codecs: dict[str, Codec]

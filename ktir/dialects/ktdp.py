@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 from ktir.assembly.parameters import DYNAMIC, Dimensions
 from ktir.diagnostics import KtirError
 from ktir.dialects import _affine
-from ktir.dialects._base import Attribute, Dialect, Operation, Pure, ReadEffect, Type, WriteEffect
+from ktir.dialects._base import Attribute, Operation, Pure, ReadEffect, Type, WriteEffect
 from ktir.mlir import ext, ir
 
 
-class Ktdp(Dialect, name="ktdp"):
+class Ktdp(ext.Dialect, name="ktdp"):
     """Kernel-tile data-parallel programs: every compute tile runs the same function body."""
 
 
@@ -178,8 +178,7 @@ class ConstructAccessTileOp(Operation, dialect=Ktdp, name="construct_access_tile
         "access_tile_order": ir.AffineMapAttr,
     }
     assembly = (
-        "$base `[` affine($index_values, $base_map) `]` (`symbols` `(` $symbol_values `)`)?"
-        " attr-dict `:` type($base) `->` type($result)"
+        "$base `[` affine($index_values, $base_map) `]` (`symbols` `(` $symbol_values `)`)? attr-dict `:` type($base) `->` type($result)"
     )
 
     @property
@@ -424,9 +423,7 @@ def construct_access_tile(
     return op.results[0]
 
 
-def load(
-    tile: ir.Value, element_type: ir.Type, encoding: ir.Attribute | None = None, *, loc: ir.Location | None = None
-) -> ir.Value:
+def load(tile: ir.Value, element_type: ir.Type, encoding: ir.Attribute | None = None, *, loc: ir.Location | None = None) -> ir.Value:
     """The tensor in `tile`; `encoding` becomes that of its type."""
     result = ir.RankedTensorType.get(AccessTileType(tile.type).shape, element_type, encoding)
     return ir.Operation.create(LoadOp.OPERATION_NAME, results=[result], operands=[tile], loc=loc).results[0]

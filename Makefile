@@ -1,0 +1,41 @@
+# `make run` shows the project at work, `make test` checks it. Both make their own virtual environment on first use.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PYTEST := $(BIN)/python -m pytest
+LIT := $(BIN)/lit -sv test/lit
+
+.PHONY: run test test-long lint bench clean
+
+run: $(STAMP)
+	$(BIN)/python examples/digits.py
+
+test: lint
+	$(LIT)
+	$(PYTEST) -m "not long"
+
+test-long: lint
+	$(LIT)
+	$(PYTEST)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis test/lit/Output
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# torch goes first and with its exact version, so that an index that offers a CPU-only build of it is free to give that one.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check 'torch==2.13.0'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,torch,examples]'
+	touch $@

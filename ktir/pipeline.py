@@ -1,0 +1,348 @@
+"""Passes and pipelines: typed options, one pipeline text for our passes and MLIR's, and the loop that runs them.
+
+Text: `builtin.module(canonicalize,ktir-tile{rows=16},func.func(cse))`; the outer anchor may be left out. Our passes run on the module;
+every name that is not ours is handed to MLIR's own parser.
+"""
+
+import dataclasses
+import re
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+from ktir import registry
+from ktir.diagnostics import Diagnostic, KtirError, PassError, collect, remark, verify
+from ktir.mlir import ir, passmanager
+
+MODULE = "builtin.module"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options.
+
+    `tolerance` is the relative difference of values that the pass may cause (0: same bits). `run` changes the module in place and
+    raises KtirError for a program that it refuses.
+    """
+
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    tolerance: ClassVar[float] = 0.0
+
+    def run(self, module: ir.Module) -> None:
+        """Transforms `module`."""
+        raise NotImplementedError(f"pass '{self.name}' defines no run")
+
+    def remark(self, kind: str, message: str, location: ir.Location | None = None) -> None:
+        """Reports a decision; `kind` is `passed`, `missed` or `analysis`. Read them with `diagnostics.Remarks`."""
+        remark(kind, self.name, message, location)
+
+    def __str__(self) -> str:
+        """Pipeline text: the name and the options that differ from their defaults."""
+        changed = [
+            f"{f.name.replace('_', '-')}={_option_text(getattr(self, f.name))}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != _default(f)
+        ]
+        return self.name + (f"{{{' '.join(changed)}}}" if changed else "")
+
+
+@dataclass(frozen=True)
+class MlirPass:
+    """A pass of MLIR's, known by its text only."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        return self.text.partition("{")[0].strip()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass and the ops it runs on: `anchors` is the nest of op names below the module, empty for the module itself."""
+
+    item: Pass | MlirPass
+    anchors: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.item.name
+
+    def __str__(self) -> str:
+        return _nested(self.anchors, str(self.item))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in the order in which they run. `str()` gives text that parses to an equal pipeline."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __str__(self) -> str:
+        groups: list[tuple[tuple[str, ...], list[str]]] = []
+        for step in self.steps:
+            if not groups or groups[-1][0] != step.anchors:
+                groups.append((step.anchors, []))
+            groups[-1][1].append(str(step.item))
+        return f"{MODULE}({','.join(_nested(anchors, ','.join(items)) for anchors, items in groups)})"
+
+
+PassCallback = Callable[[Step, ir.Module], None]
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """Where to leave a module that makes a pass fail, and how to print it.
+
+    The file is written before each pass, so that it is there even if the process dies, and removed when all have succeeded.
+    """
+
+    path: Path
+    print_module: Callable[[ir.Module], str]
+
+    def write(self, module: ir.Module, step: Step, verify_each: bool) -> None:
+        pipeline = str(Pipeline((step,))).replace("\\", "\\\\").replace('"', '\\"')
+        self.path.write_text(
+            f"{self.print_module(module)}\n{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n"
+            f'      pipeline: "{pipeline}",\n      disable_threading: true,\n      verify_each: {str(verify_each).lower()}\n'
+            "    }\n  }\n#-}\n"
+        )
+
+
+_REPRODUCER = re.compile(r"\{-#.*?mlir_reproducer\s*:\s*\{(.*?)\}.*?#-\}", re.DOTALL)
+
+
+def reproduced_pipeline(text: str) -> tuple[Pipeline, bool] | None:
+    """The pipeline and verify-each setting that a reproducer file asks for; None if `text` is none."""
+    section = _REPRODUCER.search(text)
+    pipeline = re.search(r'pipeline\s*:\s*"((?:[^"\\]|\\.)*)"', section.group(1)) if section else None
+    if section is None or pipeline is None:
+        return None
+    unescaped = re.sub(r"\\(.)", r"\1", pipeline.group(1))
+    return parse_pipeline(unescaped), "verify_each: false" not in section.group(1)
+
+
+def run_pipeline(
+    module: ir.Module,
+    pipeline: str | Pipeline | Sequence[Pass | str],
+    *,
+    verify_each: bool = True,
+    before_each: PassCallback | None = None,
+    after_each: PassCallback | None = None,
+    reproducer: Reproducer | None = None,
+    diagnostics: list[Diagnostic] | None = None,
+) -> None:
+    """Runs passes over `module`, in place.
+
+    `verify_each` verifies after every pass; the callbacks get the step and the module; warnings and remarks of MLIR's passes are
+    added to `diagnostics`. Raises KtirError with `pass_name` set as soon as a pass fails. No op or value handle outlives a pass.
+    """
+    steps = _as_pipeline(pipeline).steps
+    managers = [_manager(step, module.context) if isinstance(step.item, MlirPass) else None for step in steps]
+    for step, manager in zip(steps, managers, strict=True):
+        if before_each:
+            before_each(step, module)
+        if reproducer:
+            reproducer.write(module, step, verify_each)
+        try:
+            if manager is None:
+                _run_ours(step, module, verify_each)
+            else:
+                _run_mlir(step, manager, module, verify_each, diagnostics)
+        except KtirError as error:
+            error.pass_name = error.pass_name or str(step)
+            raise
+        if after_each:
+            after_each(step, module)
+    if reproducer:
+        reproducer.path.unlink(missing_ok=True)
+
+
+def _run_ours(step: Step, module: ir.Module, verify_each: bool) -> None:
+    try:
+        with module.context:
+            step.item.run(module)  # type: ignore[union-attr]  # the caller has looked
+    except KtirError:
+        raise
+    except Exception as error:  # whatever a pass raises, the caller learns which pass it was
+        raise PassError(f"pass '{step}' failed: {type(error).__name__}: {error}") from error
+    if verify_each:
+        verify(module)
+
+
+def _run_mlir(
+    step: Step, manager: passmanager.PassManager, module: ir.Module, verify_each: bool, diagnostics: list[Diagnostic] | None
+) -> None:
+    manager.enable_verifier(verify_each)
+    with collect(module.context) as found:
+        try:
+            manager.run(module.operation)
+            failed = False
+        except ir.MLIRError:
+            failed = True
+    if failed:
+        raise PassError.of(found, f"pass '{step}' failed")
+    if diagnostics is not None:
+        diagnostics += found
+
+
+def _manager(step: Step, context: ir.Context) -> passmanager.PassManager:
+    with collect(context) as found:
+        try:
+            return passmanager.PassManager.parse(f"{MODULE}({step})", context=context)
+        except (ValueError, ir.MLIRError) as error:
+            text = found[0].message if found else str(error)
+    reason = re.sub(r"\s+", " ", text).removeprefix("MLIR Textual PassPipeline Parser:").strip()
+    raise KtirError(f"pass '{step}' cannot run: {re.sub(r'^[0-9:]+ error: ', '', reason)}")
+
+
+def _as_pipeline(pipeline: str | Pipeline | Sequence[Pass | str]) -> Pipeline:
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    if isinstance(pipeline, str):
+        return parse_pipeline(pipeline)
+    steps: list[Step] = []
+    for item in pipeline:
+        steps += parse_pipeline(item).steps if isinstance(item, str) else [Step(item)]
+    return Pipeline(tuple(steps))
+
+
+def parse_pipeline(text: str) -> Pipeline:
+    """The pipeline that `text` spells. Raises KtirError at `pipeline:1:column` for faulty text, unknown options and bad values.
+
+    Names that are not ours are checked by MLIR when the pipeline is run.
+    """
+    reader = _Reader(text)
+    steps = reader.items((), closing=False)
+    if len(reader.outer) == 1 and reader.outer[0] == MODULE:
+        steps = [Step(s.item, s.anchors[1:]) for s in steps]
+    for step in steps:
+        if isinstance(step.item, Pass) and step.anchors:
+            raise KtirError(f"pass '{step.name}' runs on '{MODULE}', but is nested under '{step.anchors[-1]}'")
+    return Pipeline(tuple(steps))
+
+
+class _Reader:
+    """Recursive descent over pipeline text."""
+
+    _NAME = re.compile(r"\s*([A-Za-z_][\w\-.]*)\s*")
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.outer: list[str] = []
+        """Names at the outermost level; an anchor or a pass."""
+
+    def fail(self, message: str, at: int | None = None) -> KtirError:
+        return KtirError(message, f"pipeline:1:{(self.at if at is None else at) + 1}")
+
+    def items(self, anchors: tuple[str, ...], closing: bool) -> list[Step]:
+        steps: list[Step] = []
+        while not (closing and self._take(")")):
+            if not closing and not self.text[self.at :].strip():
+                return steps
+            start = self.at
+            match = self._NAME.match(self.text, self.at)
+            if match is None:
+                raise self.fail("expected pass name")
+            name, self.at = match.group(1), match.end()
+            if not anchors:
+                self.outer.append(name)
+            if self._take("("):
+                steps += self.items((*anchors, name), closing=True)
+            else:
+                options = self._braces()
+                ours = registry.pass_class(name)
+                if ours is not None:
+                    steps.append(Step(self._with_options(ours, options, start), anchors))
+                else:
+                    steps.append(Step(MlirPass(name + (f"{{{options}}}" if options else "")), anchors))
+            if self._take(","):
+                continue
+            rest = self.text[self.at :].strip()
+            if (rest and not closing) or (closing and not rest.startswith(")")):
+                raise self.fail("expected ',' or ')'" if closing else "expected ','")
+        return steps
+
+    def _take(self, character: str) -> bool:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+        found = self.text.startswith(character, self.at)
+        self.at += found
+        return found
+
+    def _braces(self) -> str:
+        """What stands in the braces at the cursor, if any."""
+        if not self._take("{"):
+            return ""
+        start, depth = self.at, 1
+        while depth:
+            if self.at == len(self.text):
+                raise self.fail("expected '}'", start - 1)
+            depth += {"{": 1, "}": -1}.get(self.text[self.at], 0)
+            self.at += 1
+        return self.text[start : self.at - 1].strip()
+
+    def _with_options(self, cls: type[Pass], options: str, start: int) -> Pass:
+        hints = get_type_hints(cls)
+        fields = {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for match in re.finditer(r"([\w\-]+)(?:=(\{[^}]*\}|\S+))?|(\S)", options):
+            key = (match.group(1) or "").replace("-", "_")
+            if key not in fields:
+                known = ", ".join(f.replace("_", "-") for f in fields) or "none"
+                raise self.fail(f"pass '{cls.name}' has no option '{match.group()}' (options: {known})", start)
+            try:
+                values[key] = _option_value(fields[key], match.group(2))
+            except ValueError as error:
+                raise self.fail(f"option '{match.group(1)}' of pass '{cls.name}': {error}", start) from None
+        try:
+            return cls(**values)
+        except (TypeError, ValueError) as error:
+            raise self.fail(f"pass '{cls.name}': {error}", start) from None
+
+
+def _option_value(hint: Any, text: str | None) -> Any:
+    """The value of option type `hint` that `text` spells; no text at all means true."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(h for h in get_args(hint) if h is not type(None))
+    if hint is bool:
+        if text is not None and text.lower() not in ("1", "0", "true", "false"):
+            raise ValueError(f"expected true or false, but got '{text}'")
+        return text is None or text.lower() in ("1", "true")
+    if text is None:
+        raise ValueError("expected a value")
+    text = text[1:-1].strip() if text.startswith("{") else text
+    if get_origin(hint) in (tuple, list):
+        element = get_args(hint)[0]
+        return get_origin(hint)(_option_value(element, part) for part in re.split(r"[,\s]+", text) if part)
+    if hint in (int, float):
+        try:
+            return int(text, 0) if hint is int else float(text)
+        except ValueError:
+            raise ValueError(f"expected {'an integer' if hint is int else 'a number'}, but got '{text}'") from None
+    return text
+
+
+def _option_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(_option_text, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _nested(anchors: tuple[str, ...], inside: str) -> str:
+    for anchor in reversed(anchors):
+        inside = f"{anchor}({inside})"
+    return inside
