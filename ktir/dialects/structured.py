@@ -70,7 +70,7 @@ class Generic:
     def loop_of(self, operand: int, dim: int) -> int | None:
         """Loop that addresses dimension `dim` of an operand; None = a constant."""
         expression = self.maps[operand].results[dim]
-        return ir.AffineDimExpr(expression).position if ir.AffineDimExpr.isinstance(expression) else None
+        return ir.AffineDimExpr(expression).position if isinstance(expression, ir.AffineDimExpr) else None
 
 
 def affine_map(loops: int, results: Sequence[int | None]) -> ir.AffineMap:

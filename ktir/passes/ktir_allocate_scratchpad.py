@@ -224,7 +224,7 @@ class _Allocator:
 
     @staticmethod
     def _elements(address: int, value: ir.Value) -> int:
-        return address // (2 if ir.F16Type.isinstance(ir.RankedTensorType(value.type).element_type) else 4)
+        return address // (2 if isinstance(ir.RankedTensorType(value.type).element_type, ir.F16Type) else 4)
 
     def _view(self, value: ir.Value, address: ir.Value, attributes: dict[str, ir.Attribute] | None = None) -> ir.Value:
         type_ = ir.RankedTensorType(value.type)

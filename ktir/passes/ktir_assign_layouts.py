@@ -93,7 +93,7 @@ class _Roles:
             self._second_operand(g)
         for op in ops:
             for result in op.results:
-                if ir.RankedTensorType.isinstance(result.type):
+                if isinstance(result.type, ir.RankedTensorType):
                     self._default(result, op)
 
     def find(self, key: tuple[ir.Value, int]) -> tuple[ir.Value, int]:
@@ -577,7 +577,7 @@ def _folded_pad(g: Generic, inputs: list[_Tensor], maps: list[list[int | None]],
 def _fold(op: ir.Operation, known: dict[ir.Value, np.float32]) -> np.float32 | None:
     if op.name == "arith.constant":
         attribute = op.attributes["value"]
-        return np.float32(ir.FloatAttr(attribute).value) if ir.FloatAttr.isinstance(attribute) else None
+        return np.float32(ir.FloatAttr(attribute).value) if isinstance(attribute, ir.FloatAttr) else None
     operands = [known.get(v) for v in op.operands]
     if any(v is None for v in operands):
         return None
@@ -590,6 +590,6 @@ def _fold(op: ir.Operation, known: dict[ir.Value, np.float32]) -> np.float32 | N
         result = numerics.BINARY[_FOLD_BINARY[op.name]](*arrays)
     else:
         return None
-    if ir.F16Type.isinstance(op.results[0].type):
+    if isinstance(op.results[0].type, ir.F16Type):
         result = numerics.round_f16(result)
     return np.float32(result[0])

@@ -73,6 +73,7 @@ class _Divider:
                     self._op(op.operation)
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, self.cores)])
+        function.attributes["ktir.rows"] = source.attributes["ktir.rows"]
         function.attributes["ktir.work"] = kt.WorkAttr.build([1, self.cores, 1], [1, self.share, LANES])
         source.operation.erase()
         function.attributes["sym_name"] = ir.StringAttr.get(name)

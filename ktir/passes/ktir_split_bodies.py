@@ -69,7 +69,7 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
     for op in g.body_ops:
         value = op.results[0]
         own = uses[value]
-        floats = ir.F16Type.isinstance(value.type) or ir.F32Type.isinstance(value.type)
+        floats = isinstance(value.type, ir.F16Type) or isinstance(value.type, ir.F32Type)
         if not floats or not 2 <= len(own) <= limit or max(own) >= inputs or value == g.yielded:
             continue
         if any(o.name == "linalg.index" for o in _ops_behind(value, g)):

@@ -47,7 +47,7 @@ class TilePass(Pass):
 def tensor_bytes(value: ir.Value) -> int:
     """Bytes of a static tensor in LX."""
     type_ = ir.RankedTensorType(value.type)
-    return prod(type_.shape) * (2 if ir.F16Type.isinstance(type_.element_type) else 4)
+    return prod(type_.shape) * (2 if isinstance(type_.element_type, ir.F16Type) else 4)
 
 
 def _even(n: int) -> int:

@@ -42,7 +42,7 @@ def evaluate_tile(tile: ir.Value, index: IndexEvaluator) -> Tile:
     op = tile.owner.opview
     view = op.base.owner.opview
     assert isinstance(op, ktdp.ConstructAccessTileOp) and isinstance(view, ktdp.ConstructMemoryViewOp)
-    element_bytes = 2 if ir.F16Type.isinstance(view.element_type) else 4
+    element_bytes = 2 if isinstance(view.element_type, ir.F16Type) else 4
     sizes = [constant(s) if isinstance(s, int) else index(s) for s in view.sizes]
     limits = tuple(None if isinstance(s, int) else size for s, size in zip(view.sizes, sizes, strict=True))
     if any(not isinstance(s, int) for s in view.strides) or list(op.order) != list(range(len(op.shape))):

@@ -68,7 +68,7 @@ class VectorBody:
                 raise Unsupported("'linalg.generic' op does not use one of its operands", location_text(g.op.location))
         combine = None if g.is_pointwise else g.yielded.owner
         for number, op in enumerate(g.body_ops):
-            if op != combine:
+            if combine is None or op != combine:
                 self._op(op)
             self._release(number)
         if combine is None:
@@ -139,7 +139,7 @@ class VectorBody:
         if name in ("arith.constant", "linalg.index", "arith.cmpi", "arith.muli", "arith.addi", "arith.extf"):
             return  # constants are made at their use, index arithmetic belongs to a mask
         result = op.results[0]
-        rounds = ir.F16Type.isinstance(result.type)
+        rounds = isinstance(result.type, ir.F16Type)
         if name == "arith.select":
             self._mask(op)
             return

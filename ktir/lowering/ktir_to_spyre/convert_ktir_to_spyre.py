@@ -82,7 +82,7 @@ def _arguments(entry: func.FuncOp) -> list[Argument]:
         entries = 1
         for extent in layout.device[:-1]:
             entries *= extent
-        element_bytes = 2 if ir.F16Type.isinstance(layout.dtype) else 4
+        element_bytes = 2 if isinstance(layout.dtype, ir.F16Type) else 4
         name, role = ir.StringAttr(d["ktir.name"]).value, ir.StringAttr(d["ktir.role"]).value
         arguments.append(Argument(name, role, entries * element_bytes // 2, element_bytes))
     return arguments

@@ -75,12 +75,12 @@ class IndexEvaluator:
 
     def affine(self, expression: ir.AffineExpr, operands: list[Index], op: ir.Operation) -> Index:
         """An affine expression over dims."""
-        if ir.AffineDimExpr.isinstance(expression):
+        if isinstance(expression, ir.AffineDimExpr):
             return operands[ir.AffineDimExpr(expression).position]
-        if ir.AffineConstantExpr.isinstance(expression):
+        if isinstance(expression, ir.AffineConstantExpr):
             return constant(ir.AffineConstantExpr(expression).value)
         for kind, function in ((ir.AffineAddExpr, self._add), (ir.AffineMulExpr, self._multiply)):
-            if kind.isinstance(expression):
+            if isinstance(expression, kind):
                 binary = kind(expression)
                 return function(self.affine(binary.lhs, operands, op), self.affine(binary.rhs, operands, op), op)
         raise self._refuse(op, "has an index that is not linear in the loop counters")
