@@ -1,0 +1,90 @@
+"""Options of the toolchain: typed fields, set by environment variables `KTIR_<FIELD>` or for a block by `patch`.
+
+    from ktir import config
+    with config.patch(cores=4, dump_dir="/tmp/stages"):
+        config.current().cores
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ktir.target import DATASHEET
+
+CORES = DATASHEET.cores
+_FALLBACKS = ("error", "eager")
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One set of options; immutable, so that it can be part of a cache key."""
+
+    fallback: str = "error"
+    """What torch.compile does with a graph that is not supported: `error`, or `eager` = run it in PyTorch, with a warning."""
+    cores: int = CORES
+    """Cores that work is divided over, 1 to the chip's number. `SENCORES` sets it too."""
+    dump_dir: str | None = None
+    """Folder to which every stage is written; None = nothing is written."""
+    verify_each: bool = False
+    """Verify the module after every pass, not only at the end."""
+
+    def __post_init__(self) -> None:
+        if self.fallback not in _FALLBACKS:
+            raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, but got {self.fallback!r}")
+        if not isinstance(self.cores, int) or not 1 <= self.cores <= CORES:
+            raise ValueError(f"cores must be an integer from 1 to {CORES}, but got {self.cores!r}")
+
+    def key(self) -> tuple[tuple[str, Any], ...]:
+        """The options that change generated code, for cache keys."""
+        return (("cores", self.cores),)
+
+
+def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:
+    if "bool" in str(field.type):
+        if text.lower() in _TRUE + _FALSE:
+            return text.lower() in _TRUE
+        raise ValueError(f"{variable} must be 0 or 1, but got {text!r}")
+    if "int" in str(field.type):
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{variable} must be an integer, but got {text!r}") from None
+    return text or None
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
+    """The options that the environment asks for; `KTIR_CORES` wins over `SENCORES`."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Config):
+        names = [f"KTIR_{field.name.upper()}"] + (["SENCORES"] if field.name == "cores" else [])
+        name = next((n for n in names if environment.get(n)), None)
+        if name:
+            values[field.name] = _parse(field, name, environment[name])
+    return Config(**values)
+
+
+_patched: ContextVar[Config | None] = ContextVar("ktir_config", default=None)
+
+
+def current() -> Config:
+    """The options in force: those of the innermost `patch`, else those of the environment."""
+    return _patched.get() or from_environment()
+
+
+@contextmanager
+def patch(**fields: Any) -> Iterator[Config]:
+    """Change options inside a block, in this thread. Unknown names and bad values raise ValueError."""
+    known = {f.name for f in dataclasses.fields(Config)}
+    if unknown := sorted(set(fields) - known):
+        raise ValueError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
+    token = _patched.set(dataclasses.replace(current(), **fields))
+    try:
+        yield current()
+    finally:
+        _patched.reset(token)

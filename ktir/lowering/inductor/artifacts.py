@@ -1,0 +1,56 @@
+"""Packages as cache artifacts of torch: `torch.compiler.save_cache_artifacts()` takes them along, `load_cache_artifacts()` puts them back.
+
+Import `ktir.lowering.inductor` before loading artifacts in a new process: torch refuses kinds of artifact that it does not know.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+from torch.compiler._cache import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
+
+KIND = "ktir_package"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # equal packages give equal bytes
+
+
+def pack(files: dict[str, bytes]) -> bytes:
+    """The files of a package as one zip archive."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def unpack(content: bytes) -> dict[str, bytes]:
+    """The inverse of `pack`; nothing is written to disk or executed."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+class PackageArtifact(CacheArtifact):
+    """One package under its content hash."""
+
+    def populate_cache(self) -> None:
+        """Store the package where the runtime finds it."""
+        from ktir.runtime import cache
+
+        cache.store(self.key, unpack(self.content))
+
+    @staticmethod
+    def type() -> str:
+        """The name of this kind; `CacheInfo` lists the keys under it."""
+        return KIND
+
+
+def register() -> None:
+    """Make the kind known to torch; may be called again."""
+    if KIND not in CacheArtifactFactory._artifact_types:
+        CacheArtifactFactory.register(PackageArtifact)
+
+
+def record(key: str, files: dict[str, bytes]) -> None:
+    """Remember a package for the next `save_cache_artifacts`."""
+    register()
+    CacheArtifactManager.record_artifact(KIND, key, pack(files))

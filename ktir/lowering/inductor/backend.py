@@ -1,0 +1,127 @@
+"""The backend functions of `torch.compile`: `spyre` and `ktir`, two names of the same thing.
+
+They are registered by the entry points of the distribution and by `import ktir.lowering.inductor`. Where a distribution `torch_spyre`
+is installed, the name "spyre" is left to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ktir import config
+from ktir.diagnostics import KtirError, Unsupported
+from ktir.lowering.inductor.origins import refusal, source, type_text
+
+log = logging.getLogger(__name__)
+
+RegionCompiler = Callable[[Any], str]
+
+NO_GRADIENTS = "the call under torch.no_grad() or torch.inference_mode()"
+STATIC = "torch.compile(..., dynamic=False), which compiles once per shape"
+
+
+def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    """Compile a Dynamo graph for the emulated Spyre. `options` are fields of `ktir.config.Config`."""
+    if mode not in (None, "default"):
+        raise KtirError(f"mode {mode!r} is not supported; the options are fields of ktir.config.Config")
+    try:
+        with config.patch(**(options or {})):
+            return compile_graph(gm, inputs)
+    except ValueError as error:  # a bad option
+        raise KtirError(str(error)) from None
+
+
+def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    """The same as `ktir`, under the name of the device."""
+    if torch_spyre_is_installed():
+        raise KtirError("the backend name 'spyre' is left to the installed torch_spyre; use backend='ktir'")
+    return ktir(gm, inputs, mode=mode, options=options)
+
+
+def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, nonce: str = "") -> Any:
+    """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them."""
+    from ktir.lowering.inductor import adapter, wrapper
+
+    try:
+        check_call(gm)
+        return adapter.compile_graph(gm, inputs, compile_region or wrapper.compile_region, nonce=nonce)
+    except Exception as error:
+        own = next((e for e in _chain(error) if isinstance(e, KtirError)), None)
+        if own is None:
+            raise
+        if isinstance(own, Unsupported) and config.current().fallback == "eager":
+            log.warning("%s\nthe graph runs eagerly, because the option `fallback` is 'eager'", own)
+            return gm.forward
+        raise own from None
+
+
+def check_call(gm: fx.GraphModule) -> None:
+    """Refuse, before anything is compiled, calls that need gradients, dynamic shapes, and tensors on other devices."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op == "placeholder":
+            if isinstance(value, (torch.SymInt, torch.SymFloat)) and node.users:
+                raise refusal(f"input '{node.name}' of dynamic size {value}", "the shape is dynamic", STATIC, source(node))
+            if isinstance(value, torch.Tensor):
+                _check_input(node, value)
+        elif node.op == "output":
+            for result in node.all_input_nodes:
+                _check_result(result)
+
+
+def _check_input(node: fx.Node, value: torch.Tensor) -> None:
+    described = f"input '{node.name}' of {type_text(value.shape, value.dtype)}"
+    if any(not isinstance(n, int) for n in value.shape):
+        raise refusal(described, "the shape is dynamic", STATIC, source(node))
+    if value.device.type != "cpu":
+        raise refusal(described, f"it is on device '{value.device}'", "tensors on the host: .cpu()", source(node))
+
+
+def _check_result(node: fx.Node) -> None:
+    value = node.meta.get("example_value")
+    for tensor in value if isinstance(value, (tuple, list)) else [value]:
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            what = f"a call that needs gradients (result '{node.name}' of {type_text(tensor.shape, tensor.dtype)} requires grad)"
+            raise refusal(what, "there is no backward pass", NO_GRADIENTS, source(node))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and everything that it wraps."""
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        current = pending.pop(0)
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        pending += [getattr(current, "inner_exception", None), current.__cause__, current.__context__]
+
+
+@functools.cache
+def torch_spyre_is_installed() -> bool:
+    """Whether IBM's own PyTorch package is there, whose name `spyre` we do not take."""
+    try:
+        importlib.metadata.distribution("torch_spyre")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@functools.cache
+def register() -> None:
+    """Register both names with Dynamo, once; names that an entry point will register are left to it."""
+    from torch._dynamo.backends import registry
+
+    for name, function in (("ktir", ktir), ("spyre", spyre)):
+        if name == "spyre" and torch_spyre_is_installed():
+            log.warning("torch_spyre is installed: ktir does not register the backend 'spyre'; use backend='ktir'")
+        elif name not in registry._BACKENDS:
+            registry.register_backend(function, name=name)
