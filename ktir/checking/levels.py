@@ -1,0 +1,123 @@
+"""Run a logical program at every level, from host shapes down to the instruction stream, and compare each level with the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ktir.assembly import parse_module, print_module
+from ktir.context import context
+from ktir.diagnostics import KtirError
+from ktir.emulator.reference import execute
+from ktir.lowering.compile import compile_logical, launch_arguments
+from ktir.mlir import ir
+from ktir.numerics import f32_to_f16
+from ktir.package import LaunchArgument, read
+from ktir.pipeline import parse_pipeline
+from ktir.runtime.executable import Executable, layout_of
+from ktir.runtime.transfer import from_device, host_view, to_device
+
+BIT_EXACT_FROM = "ktir-tile"
+"""From this pass on every level has the same bits: reductions run in machine order."""
+
+
+class Mismatch(KtirError):
+    """A level whose values differ from the level before by more than its pass allows."""
+
+
+@dataclass(frozen=True)
+class LevelResult:
+    """Values after one pass (or on one engine): host arrays in argument order, and the largest difference from the level before."""
+
+    name: str
+    arrays: tuple[np.ndarray, ...]
+    difference: float
+    exact: bool
+
+
+def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32, source: str = "-") -> list[LevelResult]:
+    """Execute logical KTIR `text` at every level on copies of `arguments` (host arrays, inputs and outputs).
+
+    Returns a result per level, the instruction stream (`tape` and `step`) last. Raises Mismatch naming the pass whose values differ, and
+    KtirError for a program that some level refuses.
+    """
+    snapshots: list[tuple[str, str]] = []
+    with context(), ir.Location.unknown():
+        module = parse_module(text, source)
+        files = compile_logical(
+            module, cores=cores, observe=lambda name, m: snapshots.append((name, print_module(m, debuginfo=True)))
+        )
+    results: list[LevelResult] = []
+    for name, snapshot in snapshots:
+        with context(), ir.Location.unknown():
+            level = parse_module(snapshot, f"{source}:{name}")
+            run = _host_level if name == "logical" else _device_level
+            _append(results, name, run(level, arguments))
+    executable = Executable(read(files))
+    for mode in ("tape", "step"):
+        arrays = [a.copy() for a in arguments]
+        executable(*arrays, mode=mode)
+        _append(results, mode, arrays)
+    return results
+
+
+def _tolerance(name: str) -> float:
+    steps = parse_pipeline(name) if name.startswith("ktir-") else []
+    return max((getattr(type(step.item), "tolerance", 0.0) for step in getattr(steps, "steps", steps)), default=0.0)
+
+
+def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray]) -> None:
+    if not results:
+        results.append(LevelResult(name, tuple(arrays), 0.0, True))
+        return
+    before = results[-1]
+    difference, exact = 0.0, True
+    for a, b in zip(before.arrays, arrays, strict=True):
+        if a.tobytes() == b.tobytes():
+            continue
+        exact = False
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        scale = max(float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)), 1e-30)
+        with np.errstate(invalid="ignore"):
+            apart = np.where(same, 0.0, np.abs(x - y) / scale)
+        difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
+    if difference > _tolerance(name) or (not exact and difference > 0 and _tolerance(name) == 0.0):
+        raise Mismatch(f"'{name}' changes values: the largest relative difference from '{before.name}' is {difference:.3g}")
+    results.append(LevelResult(name, tuple(arrays), difference, exact))
+
+
+def _host_level(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    arrays = [a.copy() for a in arguments]
+    execute(module, None, arrays)
+    return arrays
+
+
+def _device_level(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    arrays = [a.copy() for a in arguments]
+    launch = launch_arguments(module)
+    device: list[np.ndarray] = []
+    for argument in launch:
+        device.append(_storage(argument, arrays))
+    execute(module, None, device)
+    for argument, entries in zip(launch, device, strict=True):
+        if argument.host is not None and argument.role != "input":
+            from_device(entries.astype(np.float32), layout_of(argument), _view(argument, arrays))
+    return arrays
+
+
+def _view(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    host = argument.host
+    assert host is not None
+    return host_view(arrays[host.arg], host.offset, host.size, host.strides, argument.name)
+
+
+def _storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Device memory of an argument as the executor takes it: elements of its own type, garbage where nothing was written."""
+    layout = layout_of(argument)
+    convert: Callable[[np.ndarray], np.ndarray] = f32_to_f16 if layout.dtype == "f16" else np.ascontiguousarray
+    if argument.host is None or argument.role == "output":
+        return convert(np.full((layout.entries, 64), np.nan, np.float32)).reshape(layout.entries, 64)
+    return convert(to_device(_view(argument, arrays), layout)).reshape(layout.entries, 64)

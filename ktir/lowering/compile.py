@@ -1,0 +1,108 @@
+"""The whole way down: logical KTIR -> the files of a package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ktir import config
+from ktir.assembly import print_module
+from ktir.dialects import ktir as kt
+from ktir.isa.assembly import print_program
+from ktir.isa.program import Program
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
+from ktir.mlir import ir
+from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout
+from ktir.pipeline import run_pipeline
+
+STAGES = (
+    "ktir-assign-layouts",
+    "ktir-split-bodies",
+    "ktir-form-kernels",
+    "ktir-divide-work{{cores={cores}}}",
+    "ktir-tile",
+    "ktir-allocate-scratchpad",
+)
+"""Passes from the logical to the allocated level, in order."""
+
+
+def pipeline(cores: int) -> str:
+    """Pipeline text from the logical to the allocated level."""
+    return ",".join(STAGES).format(cores=cores)
+
+
+def compile_logical(
+    module: ir.Module, *, cores: int | None = None, observe: Callable[[str, ir.Module], None] | None = None
+) -> dict[str, bytes]:
+    """Compile a logical module, in place, to the files of a package.
+
+    `observe(name, module)` sees the module before the first pass (as `logical`) and after each one. With `config.dump_dir` every level, the
+    assembly and the package are written there. Raises KtirError for what is not supported.
+    """
+    options = config.current()
+    dump = Path(options.dump_dir) if options.dump_dir else None
+    number = 0
+
+    def watch(name: str, m: ir.Module) -> None:
+        nonlocal number
+        if observe is not None:
+            observe(name, m)
+        if dump is not None:
+            dump.mkdir(parents=True, exist_ok=True)
+            text = print_module(m, debuginfo=False)
+            (dump / f"{number}_{name}.ktir.mlir").write_text(text)
+        number += 1
+
+    watch("logical", module)
+    run_pipeline(
+        module,
+        pipeline(options.cores if cores is None else cores),
+        verify_each=options.verify_each,
+        after_each=lambda step, m: watch(getattr(step, "name", str(step)), m),
+    )
+    program = lower_program(module)
+    package = Package(program, launch_spec(module, program), {"allocated.ktir.mlir": print_module(module, debuginfo=True).encode()})
+    contents = package.to_files()
+    if dump is not None:
+        (dump / f"{number}_program.s").write_text(print_program(program))
+        place = dump / "package"
+        place.mkdir(exist_ok=True)
+        for name, data in contents.items():
+            (place / name).write_bytes(data)
+    return contents
+
+
+def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:
+    """How host tensors become the program's arguments, from the attributes of the entry function."""
+    pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
+    return LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(launch_arguments(module)))
+
+
+def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
+    """The entry function's arguments at the laid-out level or below."""
+    entry = entry_function(module)
+    arguments = []
+    attributes = entry.operation.attributes
+    for i, item in enumerate(ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else []):
+        d = ir.DictAttr(item)
+        layout = kt.LayoutAttr(d["ktir.layout"])
+        host = kt.HostViewAttr(d["ktir.host"]) if "ktir.host" in d else None
+        half = isinstance(layout.dtype, ir.F16Type)
+        arguments.append(
+            LaunchArgument(
+                arg_index=i,
+                name=ir.StringAttr(d["ktir.name"]).value,
+                role=ir.StringAttr(d["ktir.role"]).value,
+                host=None if host is None else HostView(host.arg, host.offset, tuple(host.size), tuple(host.strides)),
+                dtype="float16" if half else "float32",
+                layout=PublishedLayout(
+                    size=tuple(layout.size),
+                    device_size=tuple(layout.device),
+                    stride_map=tuple(layout.strides),
+                    device_dtype="IEEE_FP16" if half else "IEEE_FP32",
+                    element_arrangement="STANDARD",
+                    pad=layout.pad,
+                ),
+            )
+        )
+    return arguments

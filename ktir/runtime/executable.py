@@ -1,0 +1,97 @@
+"""A loaded package, ready to be launched on the instruction emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ktir.diagnostics import KtirError
+from ktir.emulator.machine import Machine
+from ktir.layout import Digit, Layout
+from ktir.package import LaunchArgument, Package
+from ktir.runtime.transfer import as_array, from_device, host_view, to_device
+from ktir.target import DATASHEET, Target
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch, as `recorded` sees it: the program's name and the machine that ran it (its `report` has the cycles)."""
+
+    name: str
+    machine: Machine
+
+
+_recorder: ContextVar[list[Launch] | None] = ContextVar("ktir_launches", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Collect the launches of a block, in order."""
+    launches: list[Launch] = []
+    token = _recorder.set(launches)
+    try:
+        yield launches
+    finally:
+        _recorder.reset(token)
+
+
+def layout_of(argument: LaunchArgument) -> Layout:
+    """The layout of a launch argument: digits recovered from the published fields and the logical size."""
+    published = argument.layout
+    size = tuple(published.size)
+    strides = [int(np.prod(size[i + 1 :], dtype=np.int64)) for i in range(len(size))]
+    digits = []
+    for extent, stride in zip(published.device_size, published.stride_map, strict=True):
+        dim = next((d for d, s in enumerate(strides) if size[d] > 1 and stride >= s and stride % s == 0), None)
+        digits.append(Digit(None, 0, extent) if stride < 0 or dim is None else Digit(dim, stride // strides[dim], extent))
+    return Layout(size, tuple(digits), {"float16": "f16", "float32": "f32"}[argument.dtype])
+
+
+class Executable:
+    """A program with the transfers of its launch spec.
+
+    Loading verifies the program and runs its control plane once; a launch moves values only.
+    """
+
+    def __init__(self, package: Package, target: Target = DATASHEET) -> None:
+        self.spec = package.launch_spec
+        self.machine = Machine(package.program, target)
+        self.layouts = [layout_of(a) for a in self.spec.args]
+        self.hosts = 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)
+
+    def __call__(self, *tensors: Any, mode: str = "tape") -> None:
+        """Launch on host tensors in the order of the source function's arguments; outputs are written in place.
+
+        Takes NumPy arrays or CPU tensors, float16 or float32. Raises KtirError for a wrong number, element type or extent.
+        """
+        if len(tensors) < self.hosts:
+            raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
+        views: list[np.ndarray | None] = []
+        device: list[np.ndarray] = []
+        for argument, layout in zip(self.spec.args, self.layouts, strict=True):
+            if argument.host is None:
+                views.append(None)
+                device.append(np.full((layout.entries, 64), np.nan, np.float32))
+                continue
+            array = as_array(tensors[argument.host.arg], argument.name)
+            view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
+            views.append(view)
+            if argument.role == "output":
+                device.append(np.full((layout.entries, 64), np.nan, np.float32))
+            else:
+                device.append(to_device(view, layout))
+        self.machine.launch(device, mode=mode)
+        self._write_back(views, device)
+        launches = _recorder.get()
+        if launches is not None:
+            launches.append(Launch(self.spec.kernel_name, self.machine))
+
+    def _write_back(self, views: Sequence[np.ndarray | None], device: Sequence[np.ndarray]) -> None:
+        for argument, layout, view, entries in zip(self.spec.args, self.layouts, views, device, strict=True):
+            if view is not None and argument.role != "input":
+                from_device(entries, layout, view)
