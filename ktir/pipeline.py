@@ -201,8 +201,26 @@ def _manager(step: Step, context: ir.Context) -> passmanager.PassManager:
             return passmanager.PassManager.parse(f"{MODULE}({step})", context=context)
         except (ValueError, ir.MLIRError) as error:
             text = found[0].message if found else str(error)
-    reason = re.sub(r"\s+", " ", text).removeprefix("MLIR Textual PassPipeline Parser:").strip()
-    raise KtirError(f"pass '{step}' cannot run: {re.sub(r'^[0-9:]+ error: ', '', reason)}")
+    reason = text.partition("\n")[0]
+    raise KtirError(f"pass '{step}' cannot run: {re.sub(r'^MLIR Textual PassPipeline Parser:[0-9:]+ error: ', '', reason)}")
+
+
+def nested_as_needed(step: Step, context: ir.Context) -> Step:
+    """`step` on the functions of the module if its pass, one of MLIR's, does not run on a module. Raises KtirError if it runs nowhere."""
+    if isinstance(step.item, Pass):
+        return step
+    try:
+        _manager(step, context)
+    except KtirError:
+        on_functions = Step(step.item, ("func.func",))
+        try:
+            _manager(on_functions, context)
+        except KtirError:
+            pass
+        else:
+            return on_functions
+        raise
+    return step
 
 
 def _as_pipeline(pipeline: str | Pipeline | Sequence[Pass | str]) -> Pipeline:

@@ -52,6 +52,7 @@ def pass_class(name: str) -> Any | None:
     return None
 
 
-def pass_names() -> list[str]:
-    """Names of all our passes; imports their modules."""
-    return [name for name in pass_modules() if pass_class(name) is not None]
+def pass_classes() -> dict[str, Any]:
+    """Name -> class of all our passes; imports their modules."""
+    found = {name: pass_class(name) for name in pass_modules()}
+    return {name: cls for name, cls in found.items() if cls is not None}

@@ -18,6 +18,8 @@ from ktir.assembly.parameters import Codec, Integer, Integers, Keyword, Paramete
 from ktir.diagnostics import KtirError
 from ktir.mlir import ext, ir
 
+Dialect = ext.Dialect
+
 _NO_NAMES: tuple[str, ...] = ()
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

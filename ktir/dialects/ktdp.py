@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 from ktir.assembly.parameters import DYNAMIC, Dimensions
 from ktir.diagnostics import KtirError
 from ktir.dialects import _affine
-from ktir.dialects._base import Attribute, Operation, Pure, ReadEffect, Type, WriteEffect
+from ktir.dialects._base import Attribute, Dialect, Operation, Pure, ReadEffect, Type, WriteEffect
 from ktir.mlir import ext, ir
 
 
-class Ktdp(ext.Dialect, name="ktdp"):
+class Ktdp(Dialect, name="ktdp"):
     """Kernel-tile data-parallel programs: every compute tile runs the same function body."""
 
 

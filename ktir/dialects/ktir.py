@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ktir.dialects._base import Attribute
-from ktir.mlir import ext, ir
+from ktir.dialects._base import Attribute, Dialect
+from ktir.mlir import ir
 
 
-class Ktir(ext.Dialect, name="ktir"):
+class Ktir(Dialect, name="ktir"):
     """Layouts, work division and LX allocation of KTIR programs."""
 
 
