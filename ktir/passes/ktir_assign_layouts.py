@@ -66,6 +66,17 @@ def _groups(op: ir.Operation) -> list[list[int]]:
     return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attributes["reassociation"])]
 
 
+_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+
+
+def _source_load(value: ir.Value) -> ir.Operation | None:
+    """The load that a value is, possibly reshaped; the host transfer does such reshapes, so they bind no roles."""
+    owner = _owner(value)
+    while owner is not None and owner.name in _RESHAPES:
+        owner = _owner(owner.operands[0])
+    return owner if owner is not None and owner.name == "ktdp.load" else None
+
+
 def _owner(value: ir.Value) -> ir.Operation | None:
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation if hasattr(owner, "operation") else owner
@@ -87,7 +98,7 @@ class _Roles:
                     self._contraction(g)
                 else:
                     self._loops(g)
-            elif op.name in ("tensor.collapse_shape", "tensor.expand_shape"):
+            elif op.name in _RESHAPES and _source_load(op.results[0]) is None:
                 self._reshape(op)
         for g in contractions:
             self._second_operand(g)
@@ -267,9 +278,14 @@ class _Rewriter:
         return needed
 
     def _root(self, value: ir.Value) -> ir.Value:
-        """The value before reshapes: rows are flattened, so a reshape of rows is the same physical tensor."""
+        """The value before reshapes: rows are flattened, so a reshape of rows is the same physical tensor.
+
+        A reshaped input stays what it is: each of its shapes is an own device argument.
+        """
+        if _source_load(value) is not None:
+            return value
         owner = _owner(value)
-        while owner is not None and owner.name in ("tensor.collapse_shape", "tensor.expand_shape"):
+        while owner is not None and owner.name in _RESHAPES:
             value = owner.operands[0]
             owner = _owner(value)
         return value
@@ -306,10 +322,10 @@ class _Rewriter:
         return found
 
     def _load(self, value: ir.Value, rows: tuple[int, ...]) -> _Tensor:
-        op = _owner(value)
-        if op is None or op.name != "ktdp.load":
+        op = _source_load(value)
+        if op is None:
             raise _refuse(
-                op or value.owner.owner, "is used with its rows in another order (a relayout), which is not supported"
+                _owner(value) or value.owner.owner, "is used with its rows in another order (a relayout), which is not supported"
             )
         tile = op.operands[0].owner.opview
         view = self._device_view(value, tile.base.owner.opview, rows)
@@ -321,11 +337,17 @@ class _Rewriter:
     def _device_view(self, value: ir.Value, view: ktdp.ConstructMemoryViewOp, rows: tuple[int, ...]) -> _DeviceView:
         """The device argument that a load or store of the whole `view` needs."""
         op = view.operation
-        if any(not isinstance(x, int) for x in (*view.sizes, *view.strides)) or list(view.sizes) != _shape(value):
+        if any(not isinstance(x, int) for x in (*view.sizes, *view.strides)) or prod(view.sizes) != prod(_shape(value)):
             raise _refuse(op, "expects a static view that is read or written as a whole on the logical level")
         host, offset = self._base(view.offset, op)
         stick = self.roles.stick(value)
         dims = [*rows, *([] if stick is None else [stick])]
+        if list(view.sizes) != _shape(value):  # a reshaped input: the host reshapes its view, so dimensions keep their order
+            if dims != sorted(dims):
+                raise _refuse(
+                    op, "is reshaped and then used with another dimension in the stick, which is not supported; copy the input first"
+                )
+            dims = list(range(len(view.sizes)))
         sizes, strides = [view.sizes[d] for d in dims], [view.strides[d] for d in dims]
         layout = self._layout(value)
         return _DeviceView(host, offset, tuple(sizes), tuple(strides), layout)

@@ -54,7 +54,7 @@ def _ops_behind(value: ir.Value, g: Generic, stop: ir.Value | None = None) -> li
     needed, pending = set(), [value]
     while pending:
         v = pending.pop()
-        if v == stop or isinstance(v.owner, ir.Block) or v.owner in needed or v.owner not in g.body_ops:
+        if (stop is not None and v == stop) or isinstance(v.owner, ir.Block) or v.owner in needed or v.owner not in g.body_ops:
             continue
         needed.add(v.owner)
         pending.extend(v.owner.operands)
