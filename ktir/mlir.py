@@ -24,7 +24,21 @@ finally:
 
 _DIALECTS = ("arith", "func", "linalg", "math", "memref", "scf", "tensor")
 
-__all__ = ["arith", "ext", "func", "ir", "linalg", "math", "memref", "operations", "passmanager", "rewrite", "scf", "tensor"]
+__all__ = [
+    "announce_dialect",
+    "arith",
+    "ext",
+    "func",
+    "ir",
+    "linalg",
+    "math",
+    "memref",
+    "operations",
+    "passmanager",
+    "rewrite",
+    "scf",
+    "tensor",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -33,6 +47,14 @@ def __getattr__(name: str) -> Any:
     module = importlib.import_module(f"torch_mlir.dialects.{name}")
     globals()[name] = module
     return module
+
+
+def announce_dialect(name: str, module: str) -> None:
+    """Tells the bindings that the classes of dialect `name` are in `module`, which is loaded.
+
+    They look for a module of their own package whenever they wrap an op, type or attribute, and repeat a search that failed.
+    """
+    sys.modules.setdefault(f"{ext.__package__}.{name}", sys.modules[module])
 
 
 def operations(root: ir.Module | ir.Operation | ir.OpView) -> list[ir.Operation]:

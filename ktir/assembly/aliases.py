@@ -14,19 +14,19 @@ def definitions(text: str) -> dict[str, str]:
 
 def tidy(text: str) -> str:
     """Drops the map and set aliases that only elided attributes used, and numbers the others anew, as MLIR would have done."""
-    head = {name: match for match in _DEFINITION.finditer(text) if _OURS.fullmatch(name := match.group(1))}
+    head = [name for name, _ in _DEFINITION.findall(text) if _OURS.fullmatch(name)]
     if not head:
         return text
-    body = _DEFINITION.sub(lambda m: "" if m.group(1) in head else m.group(), text)
-    used = {m.group() for m in _USE.finditer(body)}
+    used = {m.group() for m in _USE.finditer(_DEFINITION.sub(lambda m: "" if m.group(1) in head else m.group(), text))}
     counts: dict[str, int] = {}
     renamed: dict[str, str] = {}
-    lines: list[str] = []
-    for name, match in head.items():
+    for name in head:
         if name in used:
             family = name.rstrip("0123456789")
             number = counts.get(family, 0)
             counts[family] = number + 1
             renamed[name] = f"{family}{number or ''}"
-            lines.append(f"{renamed[name]} = {match.group(2)}\n")
-    return "".join(lines) + _USE.sub(lambda m: renamed.get(m.group(), m.group()), body)
+    if list(renamed) == list(head) and all(old == new for old, new in renamed.items()):
+        return text
+    text = _DEFINITION.sub(lambda m: "" if m.group(1) in head and m.group(1) not in renamed else m.group(), text)
+    return _USE.sub(lambda m: renamed.get(m.group(), m.group()), text)

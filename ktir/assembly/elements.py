@@ -239,7 +239,7 @@ class AttributeDictionary(Element):
             if name in op.attributes:
                 raise cursor.fail(f"key '{name}' is already set by the op's own syntax or given twice")
             cursor.advance()
-            op.attributes[name] = rewrite(*cursor.balanced((",",))) if cursor.accept("=") else None
+            op.attributes[name] = rewrite(*cursor.until_comma()) if cursor.accept("=") else None
             if not cursor.accept(","):
                 break
         cursor.expect("}")

@@ -1,23 +1,26 @@
 """Tokens of MLIR text and a cursor over them with one token of lookahead."""
 
 import re
-from collections.abc import Iterable
 
-SKIP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
+_BLANKS = r"(?:[\ \t\r\n]+|//[^\n]*)*"
+SKIP = re.compile(_BLANKS)
 TOKEN = re.compile(
-    r"""(?P<string>"(?:[^"\\\n]|\\.)*")
+    _BLANKS
+    + r"""(?:(?P<string>"(?:[^"\\\n]|\\.)*")
       | (?P<value>%(?:[0-9]+|[A-Za-z_$.\-][\w$.\-]*)(?:\#[0-9]+)?)
       | (?P<named>[!\#][A-Za-z_0-9][\w$.]*)
       | (?P<symbol>@(?:[A-Za-z_][\w$.]*|"(?:[^"\\\n]|\\.)*"))
       | (?P<block>\^[\w$.\-]+)
       | (?P<number>[0-9][\w.]*)
       | (?P<word>[A-Za-z_][\w$.]*)
-      | (?P<punctuation>->|>=|<=|==|::|[^\s])""",
+      | (?P<punctuation>->|>=|<=|==|::|[^\s]))""",
     re.VERBOSE,
 )
 KINDS = ("end", *TOKEN.groupindex)
 _OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _CLOSE = frozenset(_OPEN.values())
+_BRACKET = re.compile(r'->|>=|<=|[()\[\]{}<>,]|"(?:[^"\\\n]|\\.)*"|//[^\n]*')
+_FLAT = re.compile(r'<[^<>(){}"/]*(?<!-)>(?!=)')  # an angle bracket with nothing inside that needs a closer look
 _ANGLED = frozenset(("memref", "tensor", "vector", "complex", "tuple"))
 
 
@@ -40,18 +43,20 @@ class Cursor:
         self.seek(offset)
 
     def seek(self, offset: int) -> None:
+        """Moves on to the token at or after `offset`."""
         self.end = offset
         self.advance()
         self.last = offset
 
     def advance(self) -> None:
         self.last = self.end
-        match = TOKEN.match(self.text, SKIP.match(self.text, self.end).end())  # type: ignore[union-attr]  # SKIP matches ""
+        match = TOKEN.match(self.text, self.end)
         if match is None:
             self.kind, self.value, self.start, self.end = "end", "", len(self.text), len(self.text)
         else:
-            self.kind, self.value = match.lastgroup or "end", match.group()
-            self.start, self.end = match.span()
+            self.kind = kind = match.lastgroup or "end"
+            self.value = match[kind]
+            self.start, self.end = match.span(kind)
 
     def fail(self, message: str) -> SyntaxFault:
         return SyntaxFault(message, self.start)
@@ -85,31 +90,43 @@ class Cursor:
         except ValueError:
             raise SyntaxFault("expected integer", start) from None
 
-    def balanced(self, stops: Iterable[str]) -> tuple[int, int]:
-        """Skips to the first of `stops` (or to a closing bracket) outside brackets; the extent of what was skipped."""
-        begin, end = self.start, self.start
-        open_: list[str] = []
-        while open_ or (self.value not in stops and self.value not in _CLOSE):
-            if self.kind == "end":
-                raise self.fail("unexpected end of input")
-            if self.kind == "punctuation":
-                if self.value in _OPEN:
-                    open_.append(_OPEN[self.value])
-                elif self.value in _CLOSE and open_.pop() != self.value:
-                    raise self.fail("unbalanced brackets")
-            end = self.end
-            self.advance()
+    def until_comma(self) -> tuple[int, int]:
+        """Skips to a comma or a closing bracket outside brackets; the extent of what was skipped."""
+        begin, end = self.start, self._closing(self.start, comma=True)
+        self.seek(end)
+        while self.text[end - 1].isspace() and end > begin:
+            end -= 1
         return begin, end
 
     def bracketed(self) -> tuple[int, int]:
         """Skips the bracket under the cursor with all inside it; the extent, brackets included."""
-        begin, close = self.start, _OPEN[self.value]
-        self.advance()
-        self.balanced(())
-        if self.value != close:
-            raise self.fail(f"expected '{close}'")
-        self.advance()
-        return begin, self.last
+        begin = self.start
+        if flat := _FLAT.match(self.text, begin):
+            end = flat.end()
+        else:
+            at = self._closing(self.end, comma=False)
+            close = _OPEN[self.value]
+            if self.text[at] != close:
+                raise SyntaxFault(f"expected '{close}'", at)
+            end = at + 1
+        self.seek(end)
+        return begin, end
+
+    def _closing(self, at: int, comma: bool) -> int:
+        """Offset of the first closing bracket, or also comma, outside the brackets that open at or after `at`."""
+        open_: list[str] = []
+        for match in _BRACKET.finditer(self.text, at):
+            value = match.group()
+            if value in _OPEN:
+                open_.append(_OPEN[value])
+            elif value in _CLOSE:
+                if not open_:
+                    return match.start()
+                if open_.pop() != value:
+                    raise SyntaxFault("unbalanced brackets", match.start())
+            elif value == "," and comma and not open_:
+                return match.start()
+        raise SyntaxFault("unexpected end of input", len(self.text))
 
     def type_extent(self) -> tuple[int, int]:
         """Skips one type; its extent."""

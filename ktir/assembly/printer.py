@@ -1,4 +1,7 @@
-"""MLIR's printed text, in which our ops, types and attributes stand in generic form -> pretty KTIR text."""
+"""MLIR's printed text, in which our ops, types and attributes stand in generic form -> pretty KTIR text.
+
+What repeats in a module (types, signatures, attribute dictionaries) is rewritten once and then taken from a table.
+"""
 
 import re
 from functools import cache
@@ -15,6 +18,10 @@ def _scanner(dialects: tuple[str, ...], ops: bool) -> re.Pattern[str]:
     return re.compile(rf"""//[^\n]* {op} | "(?:[^"\\\n]|\\.)*" | (?P<named>[!\#]{ours})""", re.VERBOSE)
 
 
+Attributes = dict[str, str | None]
+Signature = tuple[list[str], list[str]]
+
+
 class Printer:
     """Rewrites one text that MLIR printed."""
 
@@ -22,8 +29,10 @@ class Printer:
         """`ops`: rewrite ops too, not only types and attributes."""
         self.text = text
         self._search = _scanner(tuple(formats.dialects()) or ("ktdp",), ops).search
-        self._nested: dict[str, str] = {}
         self._aliases = aliases.definitions(text) if ops else {}
+        self._parameters: dict[str, str] = {}
+        self._dictionaries: dict[str, Attributes] = {}
+        self._signatures: dict[str, Signature] = {}
 
     def write(self) -> str:
         return self.rewrite(0, len(self.text))
@@ -37,59 +46,74 @@ class Printer:
                 continue
             if match.lastgroup == "named":
                 out.append(self.text[start:at])
-                at = start = self._parameters(match.group(), at, out)
+                at = start = self._named(match.group(), at, out)
             elif syntax := formats.OPS.get(match.group("op")):
                 out.append(self.text[start : match.start()])
                 at = start = self._op(syntax, at, out)
         out.append(self.text[start:end])
         return "".join(out)
 
-    def _parameters(self, name: str, at: int, out: list[str]) -> int:
+    def _named(self, name: str, at: int, out: list[str]) -> int:
+        """Rewrites the parameters, if any, of the type or attribute whose name ends at `at`; where they end."""
         parameters = formats.PARAMETERS.get(name)
         if parameters is None or not self.text.startswith("<", at):
             return at
         cursor = Cursor(self.text, at)
         begin, end = cursor.bracketed()
         key = name + self.text[begin:end]
-        if key not in self._nested:
+        if key not in self._parameters:
             cursor.seek(begin + 1)
-            self._nested[key] = f"<{parameters.to_pretty(cursor)}>"
-        out.append(self._nested[key])
+            self._parameters[key] = f"<{parameters.to_pretty(cursor)}>"
+        out.append(self._parameters[key])
         return end
 
     def _op(self, syntax: formats.OpSyntax, at: int, out: list[str]) -> int:
-        cursor = Cursor(self.text, at)
-        cursor.expect("(")
-        operands: list[str] = []
-        while cursor.value != ")":
-            operands.append(cursor.take("value", "SSA operand"))
-            cursor.accept(",")
-        cursor.expect(")")
+        """Rewrites the op whose quoted name ends at `at`; where it ends."""
+        closing = self.text.index(")", at)
+        operands = self.text[at + 1 : closing].split(", ") if closing > at + 1 else []
+        cursor = Cursor(self.text, closing + 1)
         regions: list[str] = []
         if cursor.accept("("):
             while cursor.value == "{":
                 regions.append(self.rewrite(*cursor.bracketed()))
                 cursor.accept(",")
             cursor.expect(")")
-        attributes: dict[str, str | None] = {}
-        if cursor.accept("{"):
-            while cursor.value != "}":
-                name = cursor.value
-                cursor.advance()
-                attributes[name] = self.rewrite(*cursor.balanced((",",))) if cursor.accept("=") else None
-                cursor.accept(",")
-            cursor.expect("}")
-        cursor.expect(":")
-        operand_types = self._types(cursor)
-        cursor.expect("->")
-        result_types = self._types(cursor)
-        counts = {key: _segments(attributes.pop(key, None)) for key in ("operandSegmentSizes", "resultSegmentSizes")}
-        grouped = _split(syntax.operands, operands, counts["operandSegmentSizes"])
-        types = _split(syntax.operands, operand_types, counts["operandSegmentSizes"])
-        types |= _split(syntax.results, result_types, counts["resultSegmentSizes"])
-        op = Writing(grouped, types, attributes, dict(zip(syntax.regions, regions, strict=False)), self._aliases)
+        attributes = self._dictionary(cursor) if cursor.value == "{" else {}
+        operand_sizes = _segments(attributes.pop("operandSegmentSizes", None))
+        result_sizes = _segments(attributes.pop("resultSegmentSizes", None))
+        operand_types, result_types = self._signature(cursor)
+        types = _split(syntax.operands, operand_types, operand_sizes)
+        types.update(_split(syntax.results, result_types, result_sizes))
+        values = _split(syntax.operands, operands, operand_sizes)
+        op = Writing(values, types, attributes, dict(zip(syntax.regions, regions, strict=False)), self._aliases)
         out.append(syntax.name + syntax.write(op))
         return cursor.last
+
+    def _dictionary(self, cursor: Cursor) -> Attributes:
+        begin, end = cursor.bracketed()
+        key = self.text[begin:end]
+        if key not in self._dictionaries:
+            inside = Cursor(self.text, begin + 1)
+            found: Attributes = {}
+            while inside.value != "}":
+                name = inside.value
+                inside.advance()
+                found[name] = self.rewrite(*inside.until_comma()) if inside.accept("=") else None
+                inside.accept(",")
+            self._dictionaries[key] = found
+        return dict(self._dictionaries[key])
+
+    def _signature(self, cursor: Cursor) -> Signature:
+        """Operand and result types, from the colon on."""
+        cursor.expect(":")
+        begin, end = cursor.type_extent()
+        key = self.text[begin:end]
+        if key not in self._signatures:
+            inside = Cursor(self.text, begin)
+            operands = self._types(inside)
+            inside.expect("->")
+            self._signatures[key] = operands, self._types(inside)
+        return self._signatures[key]
 
     def _types(self, cursor: Cursor) -> list[str]:
         if not cursor.accept("("):
@@ -102,17 +126,18 @@ class Printer:
         return types
 
 
-def _segments(text: str | None) -> list[int] | None:
+@cache
+def _segments(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    return [int(n) for n in re.findall(r"\d+", text.partition(":")[2])]
+    return tuple(int(n) for n in re.findall(r"\d+", text.partition(":")[2]))
 
 
-def _split(groups: tuple[formats.Group, ...], items: list[str], sizes: list[int] | None) -> dict[str, list[str]]:
+def _split(groups: tuple[formats.Group, ...], items: list[str], sizes: tuple[int, ...] | None) -> dict[str, list[str]]:
     """`items` by field: by segment sizes, or else one each and the rest to the field that is not single."""
     if sizes is None:
         spare = len(items) - sum(g.count == "single" for g in groups)
-        sizes = [1 if g.count == "single" else spare for g in groups]
+        sizes = tuple(1 if g.count == "single" else spare for g in groups)
     if sum(sizes) != len(items):
         raise SyntaxFault("operand and result counts disagree with the op's definition", 0)
     split: dict[str, list[str]] = {}

@@ -12,6 +12,9 @@ from ktir.assembly.elements import Text
 from ktir.assembly.lexer import SKIP, Cursor, SyntaxFault
 
 
+_SHORT = 400  # characters: types and attributes, which repeat, rather than regions
+
+
 @cache
 def _scanner(dialects: tuple[str, ...]) -> re.Pattern[str]:
     ours = rf"(?:{'|'.join(dialects)})\.[A-Za-z_][\w.]*"
@@ -32,13 +35,22 @@ class Reader:
         self.text = text
         self._scan = _scanner(tuple(formats.dialects()) or ("ktdp",)).search
         self._nested: dict[str, str] = {}
+        self._short: dict[str, Text] = {}
 
     def read(self) -> Text:
         """The whole text in generic form. Raises SyntaxFault."""
-        return self.rewrite(0, len(self.text))
+        return self._rewrite(0, len(self.text), "")
 
     def rewrite(self, start: int, end: int, prefix: str = "") -> Text:
         """An extent of the source in generic form; `prefix` is the name of a type that the source leaves out."""
+        if end - start > _SHORT:
+            return self._rewrite(start, end, prefix)
+        key = prefix + self.text[start:end]
+        if key not in self._short:
+            self._short[key] = [(text, at - start) for text, at in self._rewrite(start, end, prefix)]
+        return [(text, at + start) for text, at in self._short[key]]
+
+    def _rewrite(self, start: int, end: int, prefix: str) -> Text:
         out: Text = []
         if prefix:
             out.append((prefix, start))

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right
+from itertools import accumulate
 
 from ktir.assembly.elements import Text
 
@@ -10,15 +11,12 @@ class SourceMap:
     """Maps lines and columns (from 1) of the text joined from `pieces` back to `source`."""
 
     def __init__(self, source: str, pieces: Text) -> None:
+        self._source = source
+        self._texts = [text for text, _ in pieces]
+        self._from = [start for _, start in pieces]
+        self._at = list(accumulate(map(len, self._texts), initial=0))
         self._source_lines = _line_starts(source)
-        self._at = [0]
-        self._from: list[int] = []
-        self._exact: list[bool] = []
-        for text, start in pieces:
-            self._from.append(start)
-            self._exact.append(source.startswith(text, start))
-            self._at.append(self._at[-1] + len(text))
-        self._lines = _line_starts("".join(text for text, _ in pieces))
+        self._lines = _line_starts("".join(self._texts))
 
     def source_offset(self, line: int, column: int) -> int:
         """Offset in the source of a place in the generated text. Translated text stands for its beginning."""
@@ -26,7 +24,8 @@ class SourceMap:
         piece = min(bisect_right(self._at, offset) - 1, len(self._from) - 1)
         if piece < 0:
             return 0
-        return self._from[piece] + (offset - self._at[piece] if self._exact[piece] else 0)
+        start, text = self._from[piece], self._texts[piece]
+        return start + (offset - self._at[piece] if self._source.startswith(text, start) else 0)
 
     def source_position(self, line: int, column: int) -> tuple[int, int]:
         """Line and column in the source of a place in the generated text."""

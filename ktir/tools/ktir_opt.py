@@ -139,7 +139,8 @@ class Driver:
         """The printed result, None if there is none, and what is to be reported."""
         reported: list[Diagnostic] = []
         output = None
-        with context(allow_unregistered=self.line.on("allow-unregistered-dialect")), ir.Location.unknown(), remarks() as said:
+        unregistered = self.line.on("allow-unregistered-dialect")
+        with context(allow_unregistered=unregistered, dialects=self.dialects(part)), ir.Location.unknown(), remarks() as said:
             try:
                 output = self.transform(part, reported)
             except KtirError as error:
@@ -153,6 +154,12 @@ class Driver:
         errors = [d for d in reported if d.severity in ("error", "note")]
         self.report([d for d in reported if d not in errors])
         return output, errors
+
+    def dialects(self, part: Part) -> list[str]:
+        """Our dialects that the part can need. Importing the others would be a good part of the run time of small tests."""
+        asked = f"{self.line.values.get('pass-pipeline', '')} {' '.join(name for name, _ in self.line.others)}"
+        ours = any(name in asked for name in registry.pass_modules()) or self.line.on("run-reproducer")
+        return [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
 
     def transform(self, part: Part, reported: list[Diagnostic]) -> str:
         module = parse_module(part.text, self.shown_source, first_line=part.first_line, diagnostics=reported)
