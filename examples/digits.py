@@ -62,9 +62,9 @@ def main() -> None:
     arguments = parser.parse_args()
 
     torch.manual_seed(0)
-    digits = load_digits()
-    images = torch.tensor(digits.data, dtype=torch.float32) / 16
-    labels = torch.tensor(digits.target)
+    pixels, classes = load_digits(return_X_y=True)
+    images = torch.tensor(pixels, dtype=torch.float32) / 16
+    labels = torch.tensor(classes)
     order = torch.randperm(len(images))
     train_set, test_set = order[:-360], order[-360:]
 

@@ -54,9 +54,7 @@ class Layout:
     def stride_map(self) -> tuple[int, ...]:
         """Per device dimension the host elements it advances (row-major over `size`); -1 = synthetic or a size-1 dimension."""
         strides = [prod(self.size[i + 1 :]) for i in range(len(self.size))]
-        return tuple(
-            -1 if d.dim is None or self.size[d.dim] == 1 else d.divisor * strides[d.dim] for d in self.digits
-        )
+        return tuple(-1 if d.dim is None or self.size[d.dim] == 1 else d.divisor * strides[d.dim] for d in self.digits)
 
     @property
     def entries(self) -> int:

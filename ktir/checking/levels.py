@@ -46,9 +46,7 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
     snapshots: list[tuple[str, str]] = []
     with context(), ir.Location.unknown():
         module = parse_module(text, source)
-        files = compile_logical(
-            module, cores=cores, observe=lambda name, m: snapshots.append((name, print_module(m, debuginfo=True)))
-        )
+        files = compile_logical(module, cores=cores, observe=lambda name, m: snapshots.append((name, print_module(m, debuginfo=True))))
     results: list[LevelResult] = []
     for name, snapshot in snapshots:
         with context(), ir.Location.unknown():

@@ -46,11 +46,7 @@ class Generic:
     def is_contraction(self) -> bool:
         """Sum of products of two f16 inputs in f32."""
         names = [o.name for o in self.body_ops]
-        return (
-            not self.is_pointwise
-            and len(self.inputs) == 2
-            and names == ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
-        )
+        return not self.is_pointwise and len(self.inputs) == 2 and names == ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 
     @property
     def combiner(self) -> str | None:

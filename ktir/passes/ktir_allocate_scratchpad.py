@@ -1,7 +1,7 @@
 """Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
 
-First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. Streams rotate
-over two buffers: the address of block t is base + (t mod 2)*slot with t counted over all loops, so that consecutive blocks always alternate.
+First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. Streams
+rotate over two buffers: block t lies at base + (t mod 2)*slot with t counted over all loops, so that consecutive blocks alternate.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ktir.target import DATASHEET
 class AllocateScratchpadPass(Pass):
     """Place each kernel's tensors in LX.
 
-    Expects: the tiled level. Guarantees: the allocated level: global loads are stored to LX, compute ops read and write LX views at constant
-    addresses (plus rotation), no loop carries a tensor but a declared PT accumulator.
+    Expects: the tiled level. Guarantees: the allocated level: global loads are stored to LX, compute ops read and write LX views at
+    constant addresses (plus rotation), no loop carries a tensor but a declared PT accumulator.
     """
 
     name: ClassVar[str] = "ktir-allocate-scratchpad"
@@ -150,8 +150,7 @@ def is_accumulator(loop: ir.Operation) -> bool:
     """Whether a loop carries the f32 block of a contraction."""
     carried = list(loop.regions[0].blocks[0].arguments)[1:]
     return bool(carried) and any(
-        o.operation.name == "linalg.generic" and Generic(o.operation).is_contraction
-        for o in loop.regions[0].blocks[0].operations
+        o.operation.name == "linalg.generic" and Generic(o.operation).is_contraction for o in loop.regions[0].blocks[0].operations
     )
 
 
@@ -230,9 +229,7 @@ class _Allocator:
         type_ = ir.RankedTensorType(value.type)
         sizes = list(type_.shape)
         strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
-        return ktdp.construct_memory_view(
-            address, sizes, strides, type_.element_type, "ct_local", attributes=attributes
-        )
+        return ktdp.construct_memory_view(address, sizes, strides, type_.element_type, "ct_local", attributes=attributes)
 
     def _rotating_view(self, value: ir.Value, buffer: _Buffer) -> ir.Value:
         """The view of the slot that the current trip uses."""
@@ -331,7 +328,7 @@ class _Allocator:
         if g.is_contraction:
             self.mapping[result] = value
             return
-        use = list(result.uses)[0] if len(list(result.uses)) == 1 else None
+        use = next(iter(result.uses)) if len(list(result.uses)) == 1 else None
         if use is not None and use.owner.name == "tensor.insert_slice":
             insert = use.owner
             view = self.views[self.plan.root(insert.operands[1])]
@@ -340,5 +337,3 @@ class _Allocator:
         else:
             tile = self._whole(result)
         ktdp.store(value, tile)
-
-

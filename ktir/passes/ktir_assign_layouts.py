@@ -1,8 +1,8 @@
 """Logical -> laid-out KTIR: every tensor gets its stick layout, and padding is made harmless.
 
-Each dimension of a tensor is either *in the stick* (C) or a *row* (R). The roles follow from the ops by unification: a reduced loop and the K
-loop of a contraction's first operand lie in the stick, the other loops of such ops are rows, pointwise ops pass roles through. What stays
-free takes the last dimension as the stick. Rows are flattened, so reshapes of rows vanish.
+Each dimension of a tensor is either *in the stick* (C) or a *row* (R). The roles follow from the ops by unification: a reduced loop
+and the K loop of a contraction's first operand lie in the stick, the other loops of such ops are rows, pointwise ops pass roles
+through. What stays free takes the last dimension as the stick. Rows are flattened, so reshapes of rows vanish.
 """
 
 from __future__ import annotations
@@ -186,9 +186,7 @@ class _Roles:
         of_n = [d for d in dims if g.loop_of(1, d) != k]
         if len(of_n) > 1 or len(of_k) != 1:
             raise _refuse(g.op, "expects a matrix as second operand; batched matmul is not supported")
-        transposed = self.role.get(self.find((b, of_k[0]))) == "C" or any(
-            self.role.get(self.find((b, d))) == "R" for d in of_n
-        )
+        transposed = self.role.get(self.find((b, of_k[0]))) == "C" or any(self.role.get(self.find((b, d))) == "R" for d in of_n)
         self.label((b, of_k[0]), "C" if transposed else "R", g.op)
         for d in of_n:
             self.label((b, d), "R" if transposed else "C", g.op)
@@ -324,9 +322,7 @@ class _Rewriter:
     def _load(self, value: ir.Value, rows: tuple[int, ...]) -> _Tensor:
         op = _source_load(value)
         if op is None:
-            raise _refuse(
-                _owner(value) or value.owner.owner, "is used with its rows in another order (a relayout), which is not supported"
-            )
+            raise _refuse(_owner(value) or value.owner.owner, "is used with its rows in another order (a relayout), which is not supported")
         tile = op.operands[0].owner.opview
         view = self._device_view(value, tile.base.owner.opview, rows)
         with op.location:
@@ -425,7 +421,7 @@ class _Rewriter:
     def _pointwise(self, g: Generic) -> _Tensor:
         result = g.op.results[0]
         loops = [g.loop_of(len(g.inputs), d) for d in range(len(_shape(result)))]
-        rows = [loops[d] for d in self.roles.rows(result)]
+        rows = [loop for d in self.roles.rows(result) if (loop := loops[d]) is not None]
         stick = self.roles.stick(result)
         inputs, maps = self._maps(g, rows, None if stick is None else loops[stick])
         layout = self._layout(result)
@@ -547,9 +543,7 @@ def memory_view(base: ir.Value, layout: Layout) -> ir.Value:
     """The view of a whole device tensor in global memory."""
     sizes = list(layout.device_size)
     strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    return ktdp.construct_memory_view(
-        base, sizes, strides, _element(layout), attributes={"ktir.layout": _encoding(layout, "zero")}
-    )
+    return ktdp.construct_memory_view(base, sizes, strides, _element(layout), attributes={"ktir.layout": _encoding(layout, "zero")})
 
 
 def _element(layout: Layout) -> ir.Type:
@@ -557,9 +551,7 @@ def _element(layout: Layout) -> ir.Type:
 
 
 def _encoding(layout: Layout, pad: str = "uninit") -> ir.Attribute:
-    return kt.LayoutAttr.build(
-        list(layout.size), list(layout.device_size), list(layout.stride_map), _element(layout), pad=pad
-    )
+    return kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), _element(layout), pad=pad)
 
 
 def _is_zero(pad: float | None) -> bool:

@@ -122,9 +122,7 @@ class _Divider:
             whole = ktdp.construct_memory_view(base, sizes, list(view.strides), view.element_type)
             return ktdp.construct_access_tile(whole, [0, 0, 0], sizes)
         offset = arith.AddIOp(base, self.element0).result
-        own = ktdp.construct_memory_view(
-            offset, [sizes[0], self.own_rows, sizes[2]], list(view.strides), view.element_type
-        )
+        own = ktdp.construct_memory_view(offset, [sizes[0], self.own_rows, sizes[2]], list(view.strides), view.element_type)
         return ktdp.construct_access_tile(own, [0, 0, 0], [sizes[0], self.share, sizes[2]])
 
     def _reshape(self, op: ir.Operation) -> None:

@@ -1,7 +1,8 @@
 """Divided -> tiled KTIR: blocks of rows that fit the scratchpad, and the loops of matmuls.
 
-A kernel becomes one loop over blocks of R rows of the core's share, the same trip count on every core. A contraction becomes a loop over
-output sticks and inside it a loop over K that carries one f32 accumulator block; each trip multiplies one 64x64 block of the second operand.
+A kernel becomes one loop over blocks of R rows of the core's share, the same trip count on every core. A contraction becomes a loop
+over output sticks and inside it a loop over K that carries one f32 accumulator block; each trip multiplies one 64x64 block of the
+second operand.
 """
 
 from __future__ import annotations
@@ -79,9 +80,7 @@ class _Tiler:
             if len(uses) != 1 or uses[0].owner.name != "linalg.generic":
                 continue
             g = Generic(uses[0].owner.operation)
-            ready = all(
-                v == op.results[0] or position[v.owner.operation] < position[op] or is_shared(v.owner.operation) for v in g.inputs
-            )
+            ready = all(v == op.results[0] or position[v.owner.operation] < position[op] or is_shared(v.owner.operation) for v in g.inputs)
             if ready and g.is_pointwise and not any(o.name == "linalg.index" for o in g.body_ops):
                 fused[op.results[0]] = g.op
         return fused
@@ -259,9 +258,7 @@ class _Tiler:
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
         return tensor.InsertSliceOp(block, whole, [stick], [], [], [dynamic, 0, 0], shape, [1, 1, 1]).result
 
-    def _epilogue(
-        self, consumer: ir.Operation | None, accumulator: ir.Value, value: ir.Value, n: ir.Value, element: ir.Type
-    ) -> ir.Value:
+    def _epilogue(self, consumer: ir.Operation | None, accumulator: ir.Value, value: ir.Value, n: ir.Value, element: ir.Type) -> ir.Value:
         """What becomes of a finished accumulator block: the fused consumer, or a copy."""
         init = tensor.EmptyOp([1, self.block_rows, LANES], element).result
         if consumer is None:

@@ -39,9 +39,7 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
     spanned = 1 + sum((n - 1) * abs(s) // item for n, s in zip(array.shape, array.strides, strict=True)) if array.size else 0
     last = offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True))
     if prod(size) and (offset < 0 or last >= spanned or min(strides, default=0) < 0):
-        raise KtirError(
-            f"argument '{name}' expects at least {last + 1} elements, but got shape {tuple(array.shape)} that spans {spanned}"
-        )
+        raise KtirError(f"argument '{name}' expects at least {last + 1} elements, but got shape {tuple(array.shape)} that spans {spanned}")
     flat = np.lib.stride_tricks.as_strided(array, (spanned,), (item,))
     return np.lib.stride_tricks.as_strided(flat[offset:], tuple(size), [s * item for s in strides])
 

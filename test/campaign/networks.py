@@ -25,7 +25,7 @@ class Network(nn.Module):
         width = choose.choice(SIZES)
         rank = choose.choice((1, 2, 2, 2, 3))
         rows = tuple(choose.choice(SIZES[:10] if rank == 3 else SIZES) for _ in range(rank - 1))
-        self.shape = (*rows, width)
+        self.shape: tuple[int, ...] = (*rows, width)
         self.steps: list[tuple[str, Step]] = []
         shape = self._opening(self.shape)
         for _ in range(choose.randint(1, 6)):
@@ -51,7 +51,8 @@ class Network(nn.Module):
         kind = self.choose.choice(("plain", "plain", "plain", "transpose", "flatten", "slice", "split"))
         if kind == "transpose" and len(shape) >= 2:
             self._add("transpose", lambda x, _: x.transpose(-1, -2))
-            return (*shape[:-2], shape[-1], shape[-2])
+            *outer, rows, columns = shape
+            return (*outer, columns, rows)
         if kind == "flatten" and len(shape) == 3:
             self._add("flatten", lambda x, _: x.flatten(0, 1))
             return (shape[0] * shape[1], shape[2])
@@ -152,9 +153,7 @@ class Network(nn.Module):
         """Two matmuls of intermediates, one of them with a transposed second operand."""
         if len(shape) != 2:
             return self._silu(shape)
-        query, key, value = (
-            self._named(self.parameter(shape[-1], shape[-1], scale=shape[-1] ** -0.5)) for _ in range(3)
-        )
+        query, key, value = (self._named(self.parameter(shape[-1], shape[-1], scale=shape[-1] ** -0.5)) for _ in range(3))
 
         def step(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
             scores = (x @ query()) @ (x @ key()).t() * x.shape[-1] ** -0.5

@@ -41,14 +41,13 @@ def evaluate_tile(tile: ir.Value, index: IndexEvaluator) -> Tile:
     """Evaluate an access tile of a kernel at the allocated level."""
     op = tile.owner.opview
     view = op.base.owner.opview
-    assert isinstance(op, ktdp.ConstructAccessTileOp) and isinstance(view, ktdp.ConstructMemoryViewOp)
+    assert isinstance(op, ktdp.ConstructAccessTileOp)
+    assert isinstance(view, ktdp.ConstructMemoryViewOp)
     element_bytes = 2 if isinstance(view.element_type, ir.F16Type) else 4
     sizes = [constant(s) if isinstance(s, int) else index(s) for s in view.sizes]
     limits = tuple(None if isinstance(s, int) else size for s, size in zip(view.sizes, sizes, strict=True))
     if any(not isinstance(s, int) for s in view.strides) or list(op.order) != list(range(len(op.shape))):
-        raise Unsupported(
-            "'ktdp.construct_access_tile' op expects static strides and the identity order", location_text(op.location)
-        )
+        raise Unsupported("'ktdp.construct_access_tile' op expects static strides and the identity order", location_text(op.location))
     strides = tuple(int(s) for s in view.strides if isinstance(s, int))
     operands = [index(v) for v in op.index_operands]
     first = tuple(index.affine(e, operands, op.operation) for e in op.base_map.results)
@@ -107,15 +106,11 @@ class DescriptorTable:
         def sticks(elements: int) -> int:
             bytes_ = elements * tile.element_bytes
             if bytes_ % STICK_BYTES:
-                raise Unsupported(
-                    "'ktdp.construct_access_tile' op starts or steps inside a stick", location_text(tile.op.location)
-                )
+                raise Unsupported("'ktdp.construct_access_tile' op starts or steps inside a stick", location_text(tile.op.location))
             return bytes_ // STICK_BYTES
 
         if tile.shape[-1] != LANES or tile.strides[-1] != 1:
-            raise Unsupported(
-                f"'ktdp.construct_access_tile' op expects whole sticks of {LANES} lanes", location_text(tile.op.location)
-            )
+            raise Unsupported(f"'ktdp.construct_access_tile' op expects whole sticks of {LANES} lanes", location_text(tile.op.location))
         walk = [w for w in walk if w[0] != 1] or walk[-1:]
         anchor = tile.anchor
         uniform = anchor.is_uniform

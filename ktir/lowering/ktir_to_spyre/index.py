@@ -59,8 +59,7 @@ class IndexEvaluator:
     def __init__(self, function: ir.Operation, cores: int) -> None:
         self.cores = cores
         self.values: dict[ir.Value, Index] = {
-            argument: Index(np.zeros(1, np.int64), argument=i)
-            for i, argument in enumerate(function.regions[0].blocks[0].arguments)
+            argument: Index(np.zeros(1, np.int64), argument=i) for i, argument in enumerate(function.regions[0].blocks[0].arguments)
         }
 
     def enter_loop(self, induction: ir.Value, lower: Index, step: int, level: int) -> None:
@@ -102,7 +101,7 @@ class IndexEvaluator:
         return rule(self, self(op.operands[0]), self(op.operands[1]), op)
 
     def _add(self, a: Index, b: Index, op: ir.Operation) -> Index:
-        if a.argument is not None and b.argument is not None or a.rotation and b.rotation:
+        if (a.argument is not None and b.argument is not None) or (a.rotation and b.rotation):
             raise self._refuse(op, "adds two addresses")
         steps = dict(a.steps)
         for level, step in b.steps.items():

@@ -31,9 +31,7 @@ _IGNORED = {
 class KernelLowering:
     """Lowers one kernel function; `source_id` numbers ops for debug data."""
 
-    def __init__(
-        self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int]
-    ) -> None:
+    def __init__(self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int]) -> None:
         self.name = name
         self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
         self.index = IndexEvaluator(function, self.cores)
@@ -94,9 +92,7 @@ class KernelLowering:
         if producer.name == "ktdp.load":
             source = evaluate_tile(producer.operands[0], self.index)
             if source.local == target.local:
-                raise Unsupported(
-                    "'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location)
-                )
+                raise Unsupported("'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location))
             return self._load(producer, source, target) if target.local else self._write(op, source, target)
         if producer.name == "linalg.generic" and target.local:
             return self._vector(Generic(producer), target)
@@ -126,9 +122,7 @@ class KernelLowering:
     def _write(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
         ddr = self.table.describe(target, self._walk(target))
         lx = self.table.describe(source, self._walk(source))
-        return Action(
-            {Unit.MNIS: [word("xst", self.source_id(op), ddr=ddr, lx=lx)]}, [self._touch(Unit.MNIS, source, False)]
-        )
+        return Action({Unit.MNIS: [word("xst", self.source_id(op), ddr=ddr, lx=lx)]}, [self._touch(Unit.MNIS, source, False)])
 
     # Compute
 
@@ -207,9 +201,7 @@ class KernelLowering:
         if g.is_pointwise and sticks > 1:
             out.append((sticks, 0))
         result = self.table.describe(target, out, corelet_rows=rows)
-        program[Unit.LXSU] = [
-            word("pull", number, lx=result, fifo="O", count=rows * (sticks if g.is_pointwise else 1))
-        ]
+        program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O", count=rows * (sticks if g.is_pointwise else 1))]
         return Action(program, accesses)
 
     @staticmethod

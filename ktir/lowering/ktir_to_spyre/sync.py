@@ -1,9 +1,9 @@
 """Tokens between units: who must wait for whom, derived from what the units touch in LX.
 
-A kernel is a tree of loops and actions in program order. Two parts of different units that touch the same sticks, one of them writing, are a
-dependence. It is lifted to the innermost loop that contains both: the sender posts after its child of that loop's body, the receiver waits
-before its own. A dependence on an earlier trip has initial credits, one per slot of a rotating buffer, posted by the sender's prologue. Every
-wait is for something earlier in program order, so the program cannot deadlock.
+A kernel is a tree of loops and actions in program order. Two parts of different units that touch the same sticks, one of them writing,
+are a dependence. It is lifted to the innermost loop that contains both: the sender posts after its child of that loop's body, the
+receiver waits before its own. A dependence on an earlier trip has initial credits, one per slot of a rotating buffer, posted by the
+sender's prologue. Every wait is for something earlier in program order, so the program cannot deadlock.
 """
 
 from __future__ import annotations
@@ -116,9 +116,7 @@ class Synchroniser:
         posts.append(word("sig", token=token, receiver=d.receiver.name, count=1))
         waits.append(word("wait", token=token, sender=d.sender.name, count=1))
         if d.distance:
-            self.credits.setdefault(d.sender, []).append(
-                word("sig", token=token, receiver=d.receiver.name, count=d.distance)
-            )
+            self.credits.setdefault(d.sender, []).append(word("sig", token=token, receiver=d.receiver.name, count=d.distance))
             self.channels.append(Channel(d.sender, d.receiver, token, d.distance))
 
     # Emission
