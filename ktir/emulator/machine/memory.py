@@ -1,0 +1,97 @@
+"""Shadow state of the arguments in memory: which core owns a stick in the running kernel, and what the stick holds.
+
+Within a kernel cores may not share a stick that one of them writes, and a core's own accesses must be ordered by tokens. The barrier
+between kernels orders everything; what earlier kernels wrote stays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ktir.isa.program import Argument
+
+from .clocks import MNIL, MNIS, Clock
+from .shadow import Conflict, Report
+from .touch import F16, HALF, HIGH, LANES, LOW, NEVER, Touch
+
+NOBODY, MANY = -1, -2
+
+
+class ArgumentShadow:
+    """One argument. `protected` is whether the running kernel writes it; reads of other arguments need no owner."""
+
+    def __init__(self, argument: Argument) -> None:
+        n = argument.sticks
+        self.sticks = n
+        given = argument.role in ("input", "input_output")
+        if not given:
+            self.tag = np.full(n, NEVER, np.int8)
+        elif argument.element_bytes == 2:
+            self.tag = np.full(n, F16, np.int8)
+        else:
+            self.tag = np.resize(np.array([LOW, HIGH], np.int8), n)
+        self.lanes = np.full(n, 0 if not given else LANES if argument.element_bytes == 2 else HALF)
+        self.protected = False
+        self._fresh()
+
+    def _fresh(self) -> None:
+        n = self.sticks
+        self.owner = np.full(n, NOBODY, np.int16)
+        self.write_clock = np.zeros(n, np.int64)
+        self.write_event = np.full(n, -1, np.int32)
+        self.reader = np.full(n, NOBODY, np.int16)
+        self.read_clock = np.zeros(n, np.int64)
+        self.read_event = np.full(n, -1, np.int32)
+
+    def barrier(self, written: bool) -> None:
+        """Start a kernel, which writes this argument or not."""
+        if self.protected:
+            self._fresh()
+        self.protected = written
+
+    def read(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
+        """MNIL, which has seen `clock`, reads."""
+        cells = touch.cells
+        bad = (self.tag[cells] != touch.tag) | (self.lanes[cells] < touch.lanes)
+        if bad.any():
+            k = int(bad.argmax())
+            kind = "type" if self.tag[cells[k]] not in (NEVER, touch.tag[k]) else "uninit"
+            report(Conflict(kind, int(cells[k]), 0, MNIS, int(self.write_event[cells[k]])))
+        if not self.protected:
+            return
+        owner = self.owner[cells]
+        foreign = (owner >= 0) & ((owner != touch.owner) | (self.write_clock[cells] > clock[MNIS]))
+        if foreign.any():
+            k = int(foreign.argmax())
+            kind = "foreign" if owner[k] != touch.owner[k] else "unordered"
+            report(Conflict(kind, int(cells[k]), 0, MNIS, int(self.write_event[cells[k]])))
+        # several cores may read one stick in one word: the last of them stays, so compare afterwards
+        before = self.reader[cells]
+        self.reader[cells] = touch.owner
+        shared = (self.reader[cells] != touch.owner) | ((before != NOBODY) & (before != touch.owner))
+        self.reader[cells[shared]] = MANY
+        self.read_clock[cells] = clock[MNIL]
+        self.read_event[cells] = event
+
+    def write(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
+        """MNIS, which has seen `clock`, writes."""
+        cells, core = touch.cells, touch.owner
+        owner, reader = self.owner[cells], self.reader[cells]
+        twice = (owner >= 0) & (owner != core)
+        if twice.any():
+            k = int(twice.argmax())
+            report(Conflict("twice", int(cells[k]), 0, MNIS, int(self.write_event[cells[k]])))
+        taken = (reader != NOBODY) & ((reader != core) | (self.read_clock[cells] > clock[MNIL]))
+        if taken.any():
+            k = int(taken.argmax())
+            kind = "foreign" if reader[k] != core[k] else "unordered"
+            report(Conflict(kind, int(cells[k]), 0, MNIL, int(self.read_event[cells[k]])))
+        same = self.tag[cells] == touch.tag
+        self.lanes[cells] = np.maximum(touch.lanes, np.where(same, self.lanes[cells], 0))
+        self.tag[cells] = touch.tag
+        self.owner[cells] = core
+        self.write_clock[cells] = clock[MNIS]
+        self.write_event[cells] = event
+        lost = self.owner[cells] != core
+        if lost.any():
+            report(Conflict("twice", int(cells[int(lost.argmax())]), 0, MNIS, event))

@@ -1,0 +1,115 @@
+"""Shadow state of LX: who wrote and read each stick last, what it holds, and the checks of every access against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .clocks import OWN, READER_ROW, READERS, SWAP, WIDTH, Clock
+from .touch import NEVER, Touch
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """An access that fails. `kind` is a kind of finding, `stick` the first stick at fault, `corelet` the one that accesses it.
+
+    `other` is the component (absolute) of the earlier access and `event` its place in the trace, -1 if there is none.
+    """
+
+    kind: str
+    stick: int
+    corelet: int
+    other: int = -1
+    event: int = -1
+
+
+Report = Callable[[Conflict], None]
+"""Called with the first conflict of an access; raises."""
+
+
+class LxShadow:
+    """One row of `sticks` sticks per class of cores, flat."""
+
+    def __init__(self, classes: int, sticks: int) -> None:
+        n = classes * sticks
+        self.sticks = sticks
+        self.writer = np.full(n, -1, np.int8)
+        """Component (absolute) of the last write."""
+        self.write_clock = np.zeros(n, np.int64)
+        self.write_event = np.full(n, -1, np.int32)
+        self.tag = np.full(n, NEVER, np.int8)
+        self.lanes = np.zeros(n, np.int64)
+        """Initialised lanes, counted from lane 0."""
+        self.read_clock = np.zeros((len(READERS), n), np.int64)
+        self.read_event = np.full((len(READERS), n), -1, np.int32)
+        self.unread = np.zeros(n, np.bool_)
+        self.dead_writes = 0
+        """Sticks overwritten before anything read them."""
+
+    def read(self, touch: Touch, clock: Clock, stamp: int, component: int, event: int, report: Report) -> None:
+        """A word of `component` (relative) that has seen `clock` [WIDTH] reads; entry e has the stamp `stamp` + e."""
+        cells = touch.cells
+        bad = (self.tag[cells] != touch.tag) | (self.lanes[cells] < touch.lanes)
+        if bad.any():
+            k = int(bad.argmax())
+            cell = cells[k]
+            kind = "type" if self.tag[cell] not in (NEVER, touch.tag[k]) else "uninit"
+            report(self._conflict(kind, touch, k, int(self.writer[cell]), int(self.write_event[cell])))
+        writer = self.writer[cells]
+        seen = _absolute(clock)[touch.corelet, writer]
+        late = self.write_clock[cells] > seen
+        if late.any():
+            k = int(late.argmax())
+            report(self._conflict("RAW", touch, k, int(writer[k]), int(self.write_event[cells[k]])))
+        row = READER_ROW[_absolute_component(component, touch.corelet)]
+        self.read_clock[row, cells] = stamp + touch.entry
+        self.read_event[row, cells] = event
+        self.unread[cells] = False
+
+    def write(self, touch: Touch, rows: Clock, component: int, event: int, report: Report) -> None:
+        """A word of `component` (relative) writes; `rows` [entries | 1, WIDTH] is what it had seen at each entry, with its own stamp."""
+        cells = touch.cells
+        seen = np.stack([rows, rows[:, SWAP]])
+        at = touch.entry if len(rows) > 1 else 0
+        mine = seen[touch.corelet, at]
+        old = self.writer[cells]
+        last = self.write_clock[cells]
+        late = (last > mine[np.arange(len(cells)), old]) & (old >= 0)
+        if late.any():
+            k = int(late.argmax())
+            report(self._conflict("WAW", touch, k, int(old[k]), int(self.write_event[cells[k]])))
+        unread = self.read_clock[:, cells] > mine[:, READERS].T
+        if unread.any():
+            r, k = np.argwhere(unread)[0]
+            report(self._conflict("WAR", touch, int(k), int(READERS[r]), int(self.read_event[r, cells[k]])))
+        self.dead_writes += int(np.count_nonzero(self.unread[cells]))
+        own = _absolute_component(component, touch.corelet)
+        same = self.tag[cells] == touch.tag
+        self.lanes[cells] = np.maximum(touch.lanes, np.where(same, self.lanes[cells], 0))
+        self.writer[cells] = own
+        self.write_clock[cells] = mine[np.arange(len(cells)), own]
+        self.write_event[cells] = event
+        self.tag[cells] = touch.tag
+        self.unread[cells] = True
+        lost = self.writer[cells] != own
+        if lost.any():
+            k = int(lost.argmax())
+            report(self._conflict("WAW", touch, k, int(self.writer[cells[k]]), event))
+
+    def _conflict(self, kind: str, touch: Touch, k: int, other: int, event: int) -> Conflict:
+        return Conflict(kind, int(touch.cells[k]) % self.sticks, int(touch.corelet[k]), other, event)
+
+
+def _absolute(clock: Clock) -> Clock:
+    """Per corelet the clock in absolute order [2, WIDTH]."""
+    return np.stack([clock, clock[SWAP]])
+
+
+def _absolute_component(component: int, corelet: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A relative component of each corelet in absolute order."""
+    if component < OWN:
+        return np.full(len(corelet), component)
+    return component + corelet * ((WIDTH - OWN) // 2)

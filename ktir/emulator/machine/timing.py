@@ -1,0 +1,73 @@
+"""What instructions cost, in cycles of the target's clock. Every time is an integer, so no result depends on an order of additions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+
+from ktir.isa.program import Word
+from ktir.isa.units import Unit
+from ktir.target import STICK_BYTES, Target
+
+_FREE = ("vin", "vout", "vconst")
+_TRANSCENDENTAL = ("exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "div")
+
+
+def op_cycles(word: Word, target: Target) -> int:
+    """Cycles of one execution of a REP body's op."""
+    if word.op in _FREE:
+        return 0
+    if word.op == "vred":
+        return target.sfp_lane_reduction_cycles
+    if word.op in ("v1", "v2") and word["kind"] in _TRANSCENDENTAL:
+        return target.sfp_transcendental_cycles
+    return 1
+
+
+def transfer_cycles(sticks: int, target: Target) -> int:
+    """Occupation of the memory channel by a transfer of `sticks` sticks, summed over the cores."""
+    return ceil(sticks * STICK_BYTES / target.dram_bytes_per_cycle)
+
+
+def multicast_cycles(sticks: int, members: float, target: Target) -> int:
+    """Delivery of `sticks` sticks to each of `members` cores of a group over the ring."""
+    slowdown = max(1.0, (members / target.multicast_free) ** 0.75)
+    return ceil(sticks * STICK_BYTES * slowdown / target.ring_bytes_per_cycle)
+
+
+@dataclass
+class Request:
+    """A unit's claim on the memory channel from cycle `time` on; `start` is set when it is granted."""
+
+    unit: Unit
+    time: int
+    cycles: int
+    start: int | None = None
+
+
+@dataclass
+class MemoryChannel:
+    """The chip's one memory channel: first come first served by time, then by unit id, whatever order the emulator serves units in.
+
+    A request is granted when no unit can advance without it. Whatever is requested later then follows from a granted request, so it
+    cannot be earlier.
+    """
+
+    free: int = 0
+    pending: list[Request] = field(default_factory=list)
+
+    def request(self, unit: Unit, time: int, cycles: int) -> Request:
+        """Ask for the channel."""
+        r = Request(unit, time, cycles)
+        self.pending.append(r)
+        return r
+
+    def grant(self) -> bool:
+        """Grant the earliest request; False if there is none."""
+        if not self.pending:
+            return False
+        r = min(self.pending, key=lambda r: (r.time, r.unit))
+        self.pending.remove(r)
+        r.start = max(r.time, self.free)
+        self.free = r.start + r.cycles
+        return True
