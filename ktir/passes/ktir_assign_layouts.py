@@ -102,10 +102,10 @@ class _Roles:
                 self._reshape(op)
         for g in contractions:
             self._second_operand(g)
-        for op in ops:
-            for result in op.results:
-                if isinstance(result.type, ir.RankedTensorType):
-                    self._default(result, op)
+        # tensors of more dimensions first: a vector is a row or a column depending on what it meets
+        results = [(r, op) for op in ops for r in op.results if isinstance(r.type, ir.RankedTensorType)]
+        for result, op in sorted(results, key=lambda r: -len(_shape(r[0]))):
+            self._default(result, op)
 
     def find(self, key: tuple[ir.Value, int]) -> tuple[ir.Value, int]:
         root = self.parent.setdefault(key, key)
@@ -311,7 +311,11 @@ class _Rewriter:
         return tuple(self.roles.rows(value))
 
     def _operand(self, value: ir.Value, rows: tuple[int, ...] | None = None) -> _Tensor:
-        """The physical tensor of a value; `rows` asks for another order of its row dimensions, which only a load can give."""
+        """The physical tensor of a value.
+
+        `rows` asks for its row dimensions in another order, or (as the complement of an extent) for a row dimension that it lacks and is
+        repeated over; only a view of an input can have that.
+        """
         root = self._root(value)
         order = self._natural(root) if rows is None else rows
         found = self.tensors.get((root, order))
@@ -339,13 +343,15 @@ class _Rewriter:
         stick = self.roles.stick(value)
         dims = [*rows, *([] if stick is None else [stick])]
         if list(view.sizes) != _shape(value):  # a reshaped input: the host reshapes its view, so dimensions keep their order
-            if dims != sorted(dims):
+            if dims != sorted(dims) or min(dims, default=0) < 0:
                 raise _refuse(
                     op, "is reshaped and then used with another dimension in the stick, which is not supported; copy the input first"
                 )
             dims = list(range(len(view.sizes)))
-        sizes, strides = [view.sizes[d] for d in dims], [view.strides[d] for d in dims]
-        layout = self._layout(value)
+        sizes = [view.sizes[d] if d >= 0 else ~d for d in dims]
+        strides = [view.strides[d] if d >= 0 else 0 for d in dims]
+        columns = 1 if stick is None else _shape(value)[stick]
+        layout = Layout.rows(prod(sizes) // columns, columns, _dtype(value))
         return _DeviceView(host, offset, tuple(sizes), tuple(strides), layout)
 
     def _layout(self, value: ir.Value) -> Layout:
@@ -399,20 +405,22 @@ class _Rewriter:
     def _maps(self, g: Generic, rows: list[int], stick: int | None) -> tuple[list[_Tensor], list[list[int | None]]]:
         """Physical inputs, and per input its map over the loops (s, p, l) = (0, 1, 2)."""
         tensors, maps = [], []
+        extents = {
+            loop: _shape(value)[d]
+            for i, value in enumerate([*g.inputs, g.op.results[0]])
+            for d in range(len(_shape(value)))
+            if (loop := g.loop_of(i, d)) is not None
+        }
         for operand, value in enumerate(g.inputs):
             loops = [g.loop_of(operand, d) for d in range(len(_shape(value)))]
             own = [loop for loop in loops if loop in rows]
-            if own == rows:
-                tensor_, p = self._operand(value), 1
-            elif not own:
+            if not own and rows:
                 tensor_, p = self._operand(value), None
-            elif sorted(own) == rows or sorted(own) == sorted(rows):
-                tensor_, p = self._operand(value, tuple(loops.index(r) for r in rows)), 1
-            else:
-                shape = "x".join(map(str, _shape(value)))
-                raise _refuse(
-                    g.op, f"broadcasts tensor<{shape}x{_dtype(value)}> over some of its rows only, which is supported for inputs only"
-                )
+            elif own == rows:
+                tensor_, p = self._operand(value), 1
+            else:  # another order of rows, or only some of them: a view of an input can have that
+                order = tuple(loops.index(r) if r in own else ~extents[r] for r in rows)
+                tensor_, p = self._operand(value, order), 1
             in_stick = stick is not None and stick in loops
             tensors.append(tensor_)
             maps.append([0 if in_stick else None, p, 2 if in_stick else None])
