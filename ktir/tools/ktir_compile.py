@@ -1,0 +1,46 @@
+"""`ktir-compile FILE.mlir -o DIR`: logical KTIR to a package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ktir import config
+from ktir.diagnostics import KtirError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the driver; returns the exit status: 0 compiled, 1 refused."""
+    parser = argparse.ArgumentParser(prog="ktir-compile", description="Compile logical KTIR to a package of the Spyre instruction stream.")
+    parser.add_argument("file", help="KTIR text, or - for standard input")
+    parser.add_argument("-o", dest="output", metavar="DIR", type=Path, required=True, help="folder to write the package to")
+    parser.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: 32, or SENCORES)")
+    parser.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
+    options = parser.parse_args(arguments)
+    try:
+        changed = {"cores": options.cores, "dump_dir": options.keep}
+        with config.patch(**{k: v for k, v in changed.items() if v is not None}):
+            _compile(options.file, options.output)
+    except (KtirError, ValueError, OSError) as error:
+        print(error if isinstance(error, KtirError) else f"ktir-compile: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _compile(file: str, output: Path) -> None:
+    from ktir.assembly import parse_module
+    from ktir.context import context
+    from ktir.lowering.compile import compile_logical
+    from ktir.mlir import ir
+
+    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    with context(), ir.Location.unknown():
+        files = compile_logical(parse_module(text, file))
+    output.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (output / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
