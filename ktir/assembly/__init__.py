@@ -31,8 +31,8 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnosti
         file, line, column = (location or "::").rsplit(":", 2)
         if file != _PARSED:
             return location
-        line, column = origin.source_position(int(line), int(column))
-        return f"{source}:{line + shift}:{column}"
+        at, column = origin.source_position(int(line), int(column))
+        return f"{source}:{at + shift}:{column}"
 
     def placed(diagnostic: Diagnostic) -> Diagnostic:
         notes = tuple(placed(note) for note in diagnostic.notes)
@@ -58,7 +58,7 @@ def _relocate(module: ir.Module, source: str, shift: int, origin: SourceMap) -> 
         if not isinstance(location, ir.FileLineColLoc) or location.filename != _PARSED:
             return None
         line, column = origin.source_position(location.start_line, location.start_col)
-        return ir.Location.file(source, line + shift, column)
+        return ir.Location.file(source, line + shift if line else 0, column)
 
     for op in operations(module):
         if new := moved(op.location):

@@ -26,7 +26,7 @@ def tidy(text: str) -> str:
             number = counts.get(family, 0)
             counts[family] = number + 1
             renamed[name] = f"{family}{number or ''}"
-    if list(renamed) == list(head) and all(old == new for old, new in renamed.items()):
+    if all(renamed.get(name) == name for name in head):
         return text
     text = _DEFINITION.sub(lambda m: "" if m.group(1) in head and m.group(1) not in renamed else m.group(), text)
     return _USE.sub(lambda m: renamed.get(m.group(), m.group()), text)

@@ -91,12 +91,14 @@ class Cursor:
             raise SyntaxFault("expected integer", start) from None
 
     def until_comma(self) -> tuple[int, int]:
-        """Skips to a comma or a closing bracket outside brackets; the extent of what was skipped."""
+        """Skips to a comma or a closing bracket outside brackets; the extent of the tokens that were skipped."""
         begin, end = self.start, self._closing(self.start, comma=True)
+        if "//" in self.text[begin:end]:  # the extent must not end in a comment
+            while self.start < end:
+                self.advance()
+            return begin, self.last
         self.seek(end)
-        while self.text[end - 1].isspace() and end > begin:
-            end -= 1
-        return begin, end
+        return begin, begin + len(self.text[begin:end].rstrip())
 
     def bracketed(self) -> tuple[int, int]:
         """Skips the bracket under the cursor with all inside it; the extent, brackets included."""

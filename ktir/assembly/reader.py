@@ -11,7 +11,6 @@ from ktir.assembly import formats
 from ktir.assembly.elements import Text
 from ktir.assembly.lexer import SKIP, Cursor, SyntaxFault
 
-
 _SHORT = 400  # characters: types and attributes, which repeat, rather than regions
 
 

@@ -28,8 +28,8 @@ class SourceMap:
         return start + (offset - self._at[piece] if self._source.startswith(text, start) else 0)
 
     def source_position(self, line: int, column: int) -> tuple[int, int]:
-        """Line and column in the source of a place in the generated text."""
-        return self.position(self.source_offset(line, column))
+        """Line and column in the source of a place in the generated text; 0, 0 (MLIR's place for an implicit module) stays."""
+        return (0, 0) if line == 0 else self.position(self.source_offset(line, column))
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a source offset."""
