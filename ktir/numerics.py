@@ -79,9 +79,7 @@ def _dense_order(x: NDArray[Any]) -> tuple[int, ...] | None:
     return tuple(order) if x.transpose(order).flags.c_contiguous else None
 
 
-def _flat_pair(
-    x: NDArray[Any], out: NDArray[Any] | None, dtype: type
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _flat_pair(x: NDArray[Any], out: NDArray[Any] | None, dtype: type) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Flat views of the same elements of `x` and of the result, for passes in chunks.
 
     Returns (flat input, flat result, result in the shape of `x`). Memory order is kept where `x` is dense, so transposed

@@ -51,9 +51,7 @@ def interesting_f32():
     rng = np.random.default_rng(0)
     parts.append(rng.integers(0, 2**32, 300_000, dtype=np.uint32).view(np.float32))
     parts.append((rng.standard_normal(200_000) * 2.0 ** rng.integers(-40, 18, 200_000)).astype(np.float32))
-    parts.append(
-        np.array([0.0, -0.0, 65519.99, 65520, -65520, 65504, 1e-45, -1e-45, 2.0**-25, 2.0**-24, 3e38], np.float32)
-    )
+    parts.append(np.array([0.0, -0.0, 65519.99, 65520, -65520, 65504, 1e-45, -1e-45, 2.0**-25, 2.0**-24, 3e38], np.float32))
     return np.concatenate(parts)
 
 
@@ -167,10 +165,7 @@ def test_binary(name):
     got = num.BINARY[name](a[:, None], b)
     assert got.shape == (a.size, b.size)
     same_bits(num.BINARY[name](a[5:6], b), got[5])
-    assert (
-        float(num.BINARY[name](np.float32(3), np.float32(2)))
-        == {"add": 5, "sub": 1, "mul": 6, "div": 1.5, "max": 3, "min": 2}[name]
-    )
+    assert float(num.BINARY[name](np.float32(3), np.float32(2))) == {"add": 5, "sub": 1, "mul": 6, "div": 1.5, "max": 3, "min": 2}[name]
 
 
 def loop_sum(x, axis):
@@ -188,9 +183,7 @@ def tree(x):
     return x[..., 0]
 
 
-@pytest.mark.parametrize(
-    "shape", [(1,), (2,), (1000,), (300, 1), (1, 300), (300, 2), (2, 300), (40, 1, 1, 30), (5, 700, 3), (3, 129, 64)]
-)
+@pytest.mark.parametrize("shape", [(1,), (2,), (1000,), (300, 1), (1, 300), (300, 2), (2, 300), (40, 1, 1, 30), (5, 700, 3), (3, 129, 64)])
 def test_sum_in_order(shape):
     rng = np.random.default_rng(4)
     base = (rng.standard_normal(shape) * 10.0 ** rng.integers(-4, 4, shape)).astype(np.float32)

@@ -1,0 +1,30 @@
+"""How a program is executed: numerics and checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["LX_BYTES", "Policy"]
+
+LX_BYTES = 1_625_344
+"""The part of a core's scratchpad that programs may use, in bytes."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an execution guarantees and which faults it reports. Hashable: plans are cached per policy."""
+
+    numerics: Literal["machine", "fast"] = "machine"
+    """`machine`: sums and matmuls in machine order (docs/design.md, section 3), bits equal to the machine's. `fast`: NumPy's own
+    order and one f32 GEMM; the results differ in the last places."""
+    bounds: bool = True
+    """Report accesses beyond a statically bounded view. Accesses beyond a buffer are always reported."""
+    races: bool = True
+    """Report elements of global memory that one tile of a kernel writes and another reads or writes."""
+    uninitialized: bool = True
+    """Report reads of LX, or of scratch in global memory, that nothing has written."""
+    poison: bool = True
+    """Memory without content reads as NaN (integers: -1), otherwise as zero. Seen only with `uninitialized=False`."""
+    lx_bytes: int = LX_BYTES
+    """Scratchpad of one tile, in bytes; `ct_local` views must lie inside."""

@@ -1,0 +1,220 @@
+"""MLIR to plan: every op of every function becomes one recording action, made once from plain data.
+
+After compilation nothing refers to MLIR: SSA values are numbered slots of their function, attributes are Python values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from ktir.diagnostics import KtirError, Unsupported, location_text
+from ktir.emulator.findings import Where
+from ktir.emulator.reference.registry import Action, executor
+from ktir.emulator.reference.values import CARRIERS
+from ktir.mlir import ir
+
+__all__ = ["Argument", "BlockPlan", "Function", "OpReader", "Program", "TensorType", "compile_module"]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor; a scalar has rank 0."""
+
+    shape: tuple[int, ...]
+    element: str
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """A block: slots of its arguments, the actions of its ops, slots that its terminator passes on."""
+
+    arguments: tuple[int, ...]
+    actions: tuple[tuple[Action, Where], ...]
+    yields: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A function argument: its type, and what `ktir.name`, `ktir.role` and `ktir.layout` say of it."""
+
+    slot: int
+    type: str
+    name: str | None
+    role: str | None
+    elements: int | None
+    """Size of a buffer with a layout, in elements of `element`."""
+    element: str | None
+
+
+@dataclass
+class Function:
+    """A compiled `func.func`. `grid` is None where the attribute is absent: one tile."""
+
+    name: str
+    where: Where
+    grid: tuple[int, ...] | None
+    arguments: list[Argument] = field(default_factory=list)
+    body: BlockPlan | None = None
+    slots: int = 0
+
+    @property
+    def tiles(self) -> int:
+        return prod(self.grid) if self.grid else 1
+
+
+@dataclass
+class Program:
+    """All functions of a module by name, and the one that is executed if none is named."""
+
+    functions: dict[str, Function]
+    entry: str | None
+
+
+class Numbering:
+    """Slots of the SSA values of one function."""
+
+    def __init__(self) -> None:
+        self.slots: dict[ir.Value, int] = {}
+
+    def define(self, value: ir.Value) -> int:
+        return self.slots.setdefault(value, len(self.slots))
+
+    def __getitem__(self, value: ir.Value) -> int:
+        return self.slots[value]
+
+
+class OpReader:
+    """What an executor reads of its op. `where` is what findings name."""
+
+    def __init__(self, op: ir.Operation, numbering: Numbering) -> None:
+        self.op = op
+        self.numbering = numbering
+        self.where = where_of(op)
+        self.operands = [numbering[v] for v in op.operands]
+        self.results = [numbering.define(v) for v in op.results]
+
+    def view(self) -> Any:
+        """The op as its own class, with the accessors of its dialect."""
+        return self.op.opview
+
+    def slot(self, value: ir.Value) -> int:
+        return self.numbering[value]
+
+    def attribute(self, name: str) -> Any:
+        """Attribute `name`, or None."""
+        return self.op.attributes[name] if name in self.op.attributes else None
+
+    def integers(self, name: str) -> list[int]:
+        """A dense array attribute as integers."""
+        attribute = self.op.attributes[name]
+        kind = ir.DenseI32ArrayAttr if isinstance(attribute, ir.DenseI32ArrayAttr) else ir.DenseI64ArrayAttr
+        return [int(x) for x in kind(attribute)]
+
+    def operand_type(self, i: int) -> TensorType:
+        return self.tensor_type(self.op.operands[i].type)
+
+    def result_type(self, i: int = 0) -> TensorType:
+        return self.tensor_type(self.op.results[i].type)
+
+    def tensor_type(self, type_: ir.Type) -> TensorType:
+        """Shape and element type; refuses what has no static shape or no NumPy carrier."""
+        shape: tuple[int, ...] = ()
+        element = str(type_)
+        if isinstance(type_, ir.RankedTensorType):
+            if not type_.has_static_shape:
+                raise self.unsupported(f"has the dynamic shape '{type_}'")
+            shape, element = tuple(type_.shape), str(type_.element_type)
+        if element not in CARRIERS:
+            raise self.unsupported(f"uses element type '{element}'")
+        return TensorType(shape, element)
+
+    def block(self, region: int = 0) -> BlockPlan:
+        """The one block of a region, compiled."""
+        return compile_block(self.op.regions[region].blocks[0], self.numbering)
+
+    def unsupported(self, what: str) -> Unsupported:
+        return Unsupported(f"{self.where} {what}, which the executor does not support", self.where.location)
+
+
+_TERMINATORS = ("func.return", "scf.yield", "linalg.yield", "tensor.yield")
+
+
+def where_of(op: ir.Operation) -> Where:
+    text = location_text(op.location)
+    return Where(op.name, None if text == "<unknown>" else text)
+
+
+def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
+    """Compile every op of `block`. Raises Unsupported for an op without an executor."""
+    arguments = tuple(numbering.define(a) for a in block.arguments)
+    actions: list[tuple[Action, Where]] = []
+    yields: tuple[int, ...] = ()
+    for view in block.operations:
+        op = view.operation
+        if op.name in _TERMINATORS:
+            yields = tuple(numbering[v] for v in op.operands)
+            continue
+        make = executor(op.name)
+        if make is None:
+            raise Unsupported(f"'{op.name}' op has no executor", location_text(op.location))
+        reader = OpReader(op, numbering)
+        actions.append((make(reader), reader.where))
+    return BlockPlan(arguments, tuple(actions), yields)
+
+
+def compile_module(module: ir.Module) -> Program:
+    """Compile all functions of `module`.
+
+    The entry is the function that no other one calls, if there is exactly one with a body. Raises KtirError for ops and types
+    that cannot be executed.
+    """
+    functions: dict[str, Function] = {}
+    called: set[str] = set()
+    for view in module.body.operations:
+        op = view.operation
+        if op.name != "func.func":
+            raise Unsupported(f"'{op.name}' op has no executor at module level", location_text(op.location))
+        functions[_name(op)] = function = Function(_name(op), where_of(op), _grid(op))
+        if len(op.regions[0].blocks) == 0:
+            continue
+        if len(op.regions[0].blocks) > 1:
+            raise Unsupported("'func.func' op has several blocks, which the executor does not support", function.where.location)
+        numbering = Numbering()
+        block = op.regions[0].blocks[0]
+        attributes = list(ir.ArrayAttr(op.attributes["arg_attrs"])) if "arg_attrs" in op.attributes else []
+        for i, argument in enumerate(block.arguments):
+            given = ir.DictAttr(attributes[i]) if attributes else None
+            function.arguments.append(_argument(numbering.define(argument), str(argument.type), given))
+        function.body = compile_block(block, numbering)
+        function.slots = len(numbering.slots)
+        called |= {
+            ir.FlatSymbolRefAttr(o.operation.attributes["callee"]).value for o in block.operations if o.operation.name == "func.call"
+        }
+    roots = [f.name for f in functions.values() if f.body and f.name not in called]
+    return Program(functions, roots[0] if len(roots) == 1 else None)
+
+
+def _name(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _grid(op: ir.Operation) -> tuple[int, ...] | None:
+    if "grid" not in op.attributes:
+        return None
+    grid = tuple(ir.IntegerAttr(n).value for n in ir.ArrayAttr(op.attributes["grid"]))
+    if not 1 <= len(grid) <= 3 or any(n < 1 for n in grid):
+        raise KtirError(f"'func.func' op expects a grid of 1 to 3 positive sizes, but got {list(grid)}", op.location)
+    return grid
+
+
+def _argument(slot: int, type_: str, attributes: ir.DictAttr | None) -> Argument:
+    def text(key: str) -> str | None:
+        return ir.StringAttr(attributes[key]).value if attributes is not None and key in attributes else None
+
+    elements = element = None
+    if attributes is not None and "ktir.layout" in attributes:
+        layout: Any = attributes["ktir.layout"]
+        elements, element = prod(layout.device), str(layout.dtype)
+    return Argument(slot, type_, text("ktir.name"), text("ktir.role"), elements, element)

@@ -1,0 +1,1 @@
+"""Executors, one file per dialect."""

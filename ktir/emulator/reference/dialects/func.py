@@ -1,0 +1,25 @@
+"""func: calls. A call of a kernel is a barrier; global memory and LX keep their contents."""
+
+from __future__ import annotations
+
+from ktir.diagnostics import KtirError
+from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.registry import Action, executes
+from ktir.mlir import ir
+
+
+@executes("func.call")
+def _call(op: OpReader) -> Action:
+    callee = ir.FlatSymbolRefAttr(op.attribute("callee")).value
+    operands, where = op.operands, op.where
+    if op.results:
+        raise op.unsupported("returns values")
+
+    def action(rec: Recorder) -> None:
+        function = rec.program.functions.get(callee)
+        if function is None:
+            raise KtirError(f"{where} calls '{callee}', which is not defined", where.location)
+        rec.call(function, [rec.get(slot) for slot in operands])
+
+    return action

@@ -1,0 +1,152 @@
+"""linalg: everything is brought to the forms of `structured`, except what only rearranges data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.dialects.tensor import broadcast_scalar
+from ktir.emulator.reference.maps import IndexMap
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.registry import Action, executes, scalar
+from ktir.emulator.reference.scalar import ScalarOp, compile_body, types_of
+from ktir.emulator.reference.structured import Structured
+from ktir.emulator.reference.values import Strided
+from ktir.mlir import ir
+
+
+@scalar("linalg.index")
+def _index(op: OpReader) -> ScalarOp:
+    return ScalarOp("index", form="index", dim=ir.IntegerAttr(op.attribute("dim")).value)
+
+
+def _structured(op: OpReader, maps: list[IndexMap], reduced: list[bool], inputs: int, *, named: bool = False) -> Structured:
+    """The op with these maps; loop extents follow from the shapes of the operands."""
+    types = types_of(op)
+    loops = maps[0].loops if maps else 0
+    extents: list[int | None] = [None] * loops
+    for map_, type_ in zip(maps, types, strict=True):
+        for i, n in enumerate(type_.shape):
+            loop = map_.loop_of(i)
+            if loop is not None:
+                extents[loop] = n
+    if None in extents:
+        raise op.unsupported(f"does not determine the extent of loop {extents.index(None)}")
+    for i, operand in enumerate(op.op.operands):
+        if i >= inputs and not isinstance(operand.type, ir.RankedTensorType):
+            raise op.unsupported("has outs that are no tensors")
+    if len(op.results) != len(op.operands) - inputs:
+        raise op.unsupported("does not return its outs")
+    return Structured(
+        tuple(op.operands[:inputs]),
+        tuple(op.operands[inputs:]),
+        tuple(op.results),
+        tuple(maps),
+        tuple(reduced),
+        tuple(n for n in extents if n is not None),
+        tuple(op.result_type(i).shape for i in range(len(op.results))),
+        tuple(op.result_type(i).element for i in range(len(op.results))),
+        tuple(t.element for t in types[:inputs]),
+        compile_body(op, inputs),
+        op.where,
+        named,
+    )
+
+
+def _input_count(op: OpReader) -> int:
+    return op.integers("operandSegmentSizes")[0]
+
+
+def _given_maps(op: OpReader) -> list[IndexMap] | None:
+    attribute = op.attribute("indexing_maps")
+    return None if attribute is None else [IndexMap.of(ir.AffineMapAttr(m).value) for m in ir.ArrayAttr(attribute)]
+
+
+@executes("linalg.generic")
+def _generic(op: OpReader) -> Action:
+    maps = _given_maps(op)
+    assert maps is not None
+    reduced = ["reduction" in str(i) for i in ir.ArrayAttr(op.attribute("iterator_types"))]
+    return _structured(op, maps, reduced, _input_count(op))
+
+
+@executes(
+    "linalg.add",
+    "linalg.sub",
+    "linalg.mul",
+    "linalg.div",
+    "linalg.max",
+    "linalg.min",
+    "linalg.exp",
+    "linalg.log",
+    "linalg.sqrt",
+    "linalg.rsqrt",
+    "linalg.tanh",
+    "linalg.erf",
+    "linalg.abs",
+    "linalg.floor",
+    "linalg.negf",
+    "linalg.copy",
+    "linalg.map",
+)
+def _named_pointwise(op: OpReader) -> Action:
+    rank = len(op.operand_type(len(op.operands) - 1).shape)
+    maps = [IndexMap.of_dims(rank, range(rank)) for _ in op.operands]
+    return _structured(op, maps, [False] * rank, len(op.operands) - 1)
+
+
+@executes("linalg.reduce")
+def _reduce(op: OpReader) -> Action:
+    dims = op.integers("dimensions")
+    inputs = len(op.operands) // 2
+    rank = len(op.operand_type(0).shape)
+    kept = [d for d in range(rank) if d not in dims]
+    maps = [IndexMap.of_dims(rank, range(rank))] * inputs + [IndexMap.of_dims(rank, kept)] * inputs
+    return _structured(op, maps, [d in dims for d in range(rank)], inputs)
+
+
+@executes("linalg.matmul")
+def _matmul(op: OpReader) -> Action:
+    maps = _given_maps(op) or [IndexMap.of_dims(3, dims) for dims in ((0, 2), (2, 1), (0, 1))]
+    return _structured(op, maps, [False, False, True], 2, named=True)
+
+
+@executes("linalg.batch_matmul")
+def _batch_matmul(op: OpReader) -> Action:
+    maps = _given_maps(op) or [IndexMap.of_dims(4, dims) for dims in ((0, 1, 3), (0, 3, 2), (0, 1, 2))]
+    return _structured(op, maps, [False, False, False, True], 2, named=True)
+
+
+@executes("linalg.fill")
+def _fill(op: OpReader) -> Action:
+    value, _ = op.operands
+    (result,), type_ = op.results, op.result_type()
+    return lambda rec: rec.set(result, broadcast_scalar(rec, rec.get(value), type_.shape, type_.element))
+
+
+@executes("linalg.transpose")
+def _transpose(op: OpReader) -> Action:
+    order = (0, *(1 + d for d in op.integers("permutation")))
+    value, (result,) = op.operands[0], op.results
+
+    def action(rec: Recorder) -> None:
+        tensor = rec.tensor(value)
+        rec.set(result, tensor.moved(tensor.at.axes(order)))
+
+    return action
+
+
+@executes("linalg.broadcast")
+def _broadcast(op: OpReader) -> Action:
+    added = op.integers("dimensions")
+    shape = op.result_type().shape
+    value, (result,) = op.operands[0], op.results
+
+    def action(rec: Recorder) -> None:
+        tensor = rec.tensor(value)
+        given: Any = iter(tensor.at.strides[1:])
+        strides = [0 if d in added else next(given) for d in range(len(shape))]
+        at = Strided((tensor.at.shape[0], *shape), (tensor.at.strides[0], *strides), tensor.at.offset)
+        rec.set(result, tensor.moved(at))
+
+    return action

@@ -1,0 +1,212 @@
+"""tensor: reshapes and slices are views of the same data; only inserting and padding move it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ktir.diagnostics import Unsupported
+from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.registry import Action, executes
+from ktir.emulator.reference.structured import repeat
+from ktir.emulator.reference.values import Overlay, Strided, Tensor
+from ktir.mlir import ir
+
+_DYNAMIC = -(2**63)
+
+
+@executes("tensor.empty")
+def _empty(op: OpReader) -> Action:
+    type_ = op.result_type()
+    (result,) = op.results
+    return lambda rec: rec.set(result, rec.poison(type_.shape, type_.element))
+
+
+@executes("tensor.splat")
+def _splat(op: OpReader) -> Action:
+    type_ = op.result_type()
+    (value,), (result,) = op.operands, op.results
+    return lambda rec: rec.set(result, broadcast_scalar(rec, rec.get(value), type_.shape, type_.element))
+
+
+def broadcast_scalar(rec: Recorder, value: Any, shape: tuple[int, ...], element: str) -> Tensor:
+    """A tensor of `shape` that repeats a scalar, known or from data."""
+    if isinstance(value, Tensor):
+        at = value.at
+        return value.moved(Strided((at.shape[0], *shape), (at.strides[0], *(0,) * len(shape)), at.offset), element)
+    array = np.asarray(value)
+    return rec.constant(array.reshape(array.shape + (1,) * len(shape)) if array.ndim else array, shape, element)
+
+
+@executes("tensor.cast")
+def _cast(op: OpReader) -> Action:
+    if op.operand_type(0) != op.result_type():
+        raise op.unsupported("changes the shape")
+    (value,), (result,) = op.operands, op.results
+    return lambda rec: rec.set(result, rec.get(value))
+
+
+def _groups(op: OpReader) -> list[list[int]]:
+    return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attribute("reassociation"))]
+
+
+@executes("tensor.collapse_shape")
+def _collapse(op: OpReader) -> Action:
+    groups = _groups(op)
+    (value,), (result,) = op.operands, op.results
+
+    def collapsed(at: Strided) -> Strided | None:
+        if not groups:  # every extent is 1
+            return at.axes((0,))
+        for axis, group in enumerate(groups, 1):
+            merged = at.collapse(axis, axis + len(group) - 1)
+            if merged is None:
+                return None
+            at = merged
+        return at
+
+    def action(rec: Recorder) -> None:
+        tensor = rec.tensor(value)
+        at = collapsed(tensor.at)
+        if at is None:
+            tensor = repeat(rec, tensor)
+            at = collapsed(tensor.at)
+            assert at is not None
+        rec.set(result, tensor.moved(at))
+
+    return action
+
+
+@executes("tensor.expand_shape")
+def _expand(op: OpReader) -> Action:
+    groups = _groups(op)
+    shape = op.result_type().shape
+    (value, *_), (result,) = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        tensor = rec.tensor(value)
+        at = tensor.at
+        if not groups:
+            at = Strided((at.shape[0], *shape), (at.strides[0], *(0,) * len(shape)), at.offset)
+        for group in groups:
+            at = at.expand(1 + group[0], tuple(shape[i] for i in group))
+        rec.set(result, tensor.moved(at))
+
+    return action
+
+
+def _slice(op: OpReader, first: int) -> tuple[list[tuple[bool, int]], tuple[int, ...], tuple[int, ...]]:
+    """Offsets (constant, or slot), sizes and strides of a slice op whose dynamic operands begin at operand `first`."""
+    offsets, sizes, strides = (op.integers(f"static_{name}") for name in ("offsets", "sizes", "strides"))
+    if _DYNAMIC in sizes or _DYNAMIC in strides:
+        raise op.unsupported("has dynamic sizes or strides")
+    operands = iter(op.operands[first:])
+    return [(False, next(operands)) if o == _DYNAMIC else (True, o) for o in offsets], tuple(sizes), tuple(strides)
+
+
+def _kept(op: OpReader, sizes: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+    """The dims of a slice that remain in a type of lower rank, which drops dims of size 1."""
+    kept: list[int] = []
+    for dim, size in enumerate(sizes):
+        droppable = size == 1 and len(sizes) - dim > len(shape) - len(kept)
+        if len(kept) < len(shape) and shape[len(kept)] == size and not (droppable and shape[len(kept)] != 1):
+            kept.append(dim)
+        elif size != 1:
+            raise op.unsupported("drops a dim that is not of size 1")
+    if len(kept) != len(shape):
+        raise op.unsupported("reduces the rank in a way")
+    return kept
+
+
+def _origin(rec: Recorder, offsets: list[tuple[bool, int]]) -> list[int]:
+    return [o if fixed else rec.integer(o, "an offset") for fixed, o in offsets]
+
+
+@executes("tensor.extract_slice")
+def _extract_slice(op: OpReader) -> Action:
+    offsets, sizes, strides = _slice(op, 1)
+    kept = _kept(op, sizes, op.result_type().shape)
+    value, (result,), where = op.operands[0], op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        origin = _origin(rec, offsets)
+        source = rec.get(value)
+        _check_box(source.shape, origin, sizes, strides, where)
+        tensor = rec.plain(source)
+        at = tensor.at.box(tuple(zip(origin, sizes, strict=True)))
+        at = Strided(at.shape, (at.strides[0], *(s * k for s, k in zip(at.strides[1:], strides, strict=True))), at.offset)
+        rec.set(result, tensor.moved(at.axes((0, *(1 + d for d in kept)))))
+
+    return action
+
+
+def _check_box(shape: Any, origin: list[int], sizes: tuple[int, ...], strides: tuple[int, ...], where: Any) -> None:
+    for dim, (n, low, size, stride) in enumerate(zip(shape, origin, sizes, strides, strict=True)):
+        if low < 0 or (size and low + (size - 1) * stride >= n):
+            from ktir.emulator.findings import OutOfBounds
+
+            raise OutOfBounds(f"takes elements {low} to {low + (size - 1) * stride} in dim {dim} of size {n}", where, address=low)
+
+
+@executes("tensor.insert_slice")
+def _insert_slice(op: OpReader) -> Action:
+    offsets, sizes, strides = _slice(op, 2)
+    if any(s != 1 for s in strides):
+        raise op.unsupported("has strides other than 1")
+    kept = _kept(op, sizes, op.operand_type(0).shape)
+    value, base = op.operands[:2]
+    (result,), where = op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        origin = _origin(rec, offsets)
+        whole, part = rec.tensor(base), rec.tensor(value)
+        _check_box(whole.shape, origin, sizes, strides, where)
+        steps = dict(zip(kept, part.at.strides[1:], strict=True))
+        at = Strided(
+            (part.at.shape[0], *sizes),
+            (part.at.strides[0], *(steps.get(d, 0) for d in range(len(sizes)))),
+            part.at.offset,
+        )
+        rec.set(result, rec.overwrite(whole, [(tuple(zip(origin, sizes, strict=True)), part.moved(at))]))
+
+    return action
+
+
+@executes("tensor.pad")
+def _pad(op: OpReader) -> Action:
+    low, high = op.integers("static_low"), op.integers("static_high")
+    type_ = op.result_type()
+    if _DYNAMIC in low or _DYNAMIC in high:
+        raise op.unsupported("pads by a dynamic amount")
+    body = op.block()
+    value, (result,), where = op.operands[0], op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        (fill,) = rec.run(body)
+        if isinstance(fill, Tensor | Overlay) or fill is None:
+            raise Unsupported(f"{where} pads with a value that depends on data", where.location)
+        tensor = rec.tensor(value)
+        if not any(low) and not any(high):
+            rec.set(result, tensor)
+            return
+        base = rec.constant(np.asarray(fill), type_.shape, type_.element)
+        rec.set(result, rec.overwrite(base, [(tuple(zip(low, tensor.shape, strict=True)), tensor)]))
+
+    return action
+
+
+@executes("tensor.extract")
+def _extract(op: OpReader) -> Action:
+    value, *indices = op.operands
+    (result,), where = op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        tensor = rec.tensor(value)
+        origin = [rec.integer(i, "an index") for i in indices]
+        ones = (1,) * len(origin)
+        _check_box(tensor.shape, origin, ones, ones, where)
+        rec.set(result, tensor.moved(tensor.at.box(tuple((o, 1) for o in origin)).axes((0,))))
+
+    return action

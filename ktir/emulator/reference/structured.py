@@ -1,0 +1,359 @@
+"""The three forms of `linalg` ops: pointwise, reduction, contraction. All `linalg` executors end here.
+
+Every operand is read into *loop space*: a view of shape [tiles, *loop extents] whose stride is 0 along loops that do not address it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir import numerics
+from ktir.diagnostics import Unsupported
+from ktir.emulator.findings import Where
+from ktir.emulator.reference.maps import IndexMap, read, scatter
+from ktir.emulator.reference.pointwise import evaluate, loop_tensor
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.scalar import Body, Combiner
+from ktir.emulator.reference.tape import Binder, Call, Step
+from ktir.emulator.reference.values import Overlay, Strided, Tensor, Value
+
+__all__ = ["Structured", "repeat"]
+
+_MOST_POINTS = 1 << 14
+"""Reduction points that are unrolled where a body is no known reduction."""
+
+
+@dataclass(frozen=True)
+class Structured:
+    """A `linalg` op. Operands are slots; `maps` are those of ins then outs; `shapes` and `elements` those of the results."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    results: tuple[int, ...]
+    maps: tuple[IndexMap, ...]
+    reduced: tuple[bool, ...]
+    extents: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    elements: tuple[str, ...]
+    input_elements: tuple[str, ...]
+    body: Body
+    where: Where
+    named: bool = False
+    """A named contraction: its meaning is a matmul whatever its element types."""
+
+    def __call__(self, rec: Recorder) -> None:
+        if not any(self.reduced):
+            values = evaluate(rec, self.body, self._arguments(rec), self.extents, self.body.yields)
+            for k, value in enumerate(values):
+                tensor = loop_tensor(rec, value, self.extents, self.elements[k])
+                rec.set(self.results[k], self._place(rec, k, tensor))
+            return
+        combiners = [self.body.combiner(k) for k in range(len(self.outputs))]
+        for k, combiner in enumerate(combiners):
+            if combiner is None:
+                self._in_sequence(rec)
+                return
+            rec.where = self.where
+            if (roles := self._contraction(k, combiner)) is not None:
+                self._contract(rec, k, roles)
+            else:
+                self._reduce(rec, k, combiner)
+
+    # Operands
+
+    def _arguments(self, rec: Recorder) -> list[Any]:
+        """Values of the body's arguments in loop space; those of outs only where the body reads them."""
+        slots = (*self.inputs, *self.outputs)
+        used = [i < len(self.inputs) or self._reads_output(i) for i in range(len(slots))]
+        return [
+            read(rec, rec.get(slot), map_, self.extents) if is_used else None
+            for slot, map_, is_used in zip(slots, self.maps, used, strict=True)
+        ]
+
+    def _reads_output(self, argument: int) -> bool:
+        return any(r.kind == "argument" and r.index == argument for o in self.body.ops for r in o.operands) or any(
+            r.kind == "argument" and r.index == argument for r in self.body.yields
+        )
+
+    def _place(self, rec: Recorder, k: int, value: Tensor) -> Value:
+        """The result k of `value`, a tensor over the loops; reduced loops have extent 1 there."""
+        map_, shape = self.maps[len(self.inputs) + k], self.shapes[k]
+        tiles = value.at.shape[0]
+        extents = value.at.shape[1:]
+        base = rec.get(self.outputs[k])
+        loops = [map_.loop_of(i) for i in range(len(shape))]
+        constants = [map_.constant(i) for i in range(len(shape))]
+        addressed = [j for j in loops if j is not None]
+        covered = all(n == 1 or j in addressed for j, n in enumerate(extents))
+        simple = all(j is not None or c is not None for j, c in zip(loops, constants, strict=True))
+        if not simple or not covered or len(set(addressed)) != len(addressed):
+            return scatter(rec, rec.plain(base), value, map_, extents)
+        at = Strided(
+            (tiles, *(1 if j is None else extents[j] for j in loops)),
+            (value.at.strides[0], *(0 if j is None else value.at.strides[1 + j] for j in loops)),
+            value.at.offset,
+        )
+        tensor = value.moved(at)
+        box = tuple(
+            (c if j is None and c is not None else 0, at.shape[1 + i]) for i, (j, c) in enumerate(zip(loops, constants, strict=True))
+        )
+        if at.shape[1:] == shape:
+            return tensor
+        return Overlay(rec.plain(base), tensor, box)
+
+    # Reductions
+
+    def _reduce(self, rec: Recorder, k: int, combiner: Combiner) -> None:
+        (mapped,) = evaluate(rec, self.body, self._arguments(rec), self.extents, [combiner.mapped])
+        element = self.elements[k]
+        value = loop_tensor(rec, mapped, self.extents, element)
+        kept = [j for j, r in enumerate(self.reduced) if not r]
+        over = [j for j, r in enumerate(self.reduced) if r]
+        accumulator = self._accumulator(rec, k)
+        extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
+        present = tuple(
+            max(a, b)
+            for a, b in zip(
+                value.at.axes((0, *(1 + j for j in kept))).present,
+                accumulator.at.axes((0, *(1 + j for j in kept))).present,
+                strict=True,
+            )
+        )
+        full = [1] * (1 + len(extents))
+        for axis, n in zip((0, *(1 + j for j in kept)), present, strict=True):
+            full[axis] = n
+        result = rec.temporary((rec.tiles, *extents), tuple(full), element)
+        step = _Reduce((value, accumulator), (result,))
+        step.kind, step.over, step.rounds = combiner.kind, tuple(1 + j for j in over), combiner.rounds
+        step.order = (0, *(1 + j for j in kept), *step.over)
+        step.physical = len(over) == 2 and self.extents[over[1]] == numerics.STICK
+        step.fast = rec.policy.numerics == "fast"
+        rec.emit(step)
+        rec.set(self.results[k], self._place(rec, k, result))
+
+    def _accumulator(self, rec: Recorder, k: int) -> Tensor:
+        """Operand outs k in loop space, with extent 1 along the reduced loops."""
+        extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
+        value = read(rec, rec.get(self.outputs[k]), self.maps[len(self.inputs) + k], extents)
+        return loop_tensor(rec, value, extents, self.elements[k])
+
+    def _in_sequence(self, rec: Recorder) -> None:
+        """Any other body: evaluated once per point of the reduced loops, in row-major order."""
+        over = [j for j, r in enumerate(self.reduced) if r]
+        points = prod(self.extents[j] for j in over)
+        if points > _MOST_POINTS:
+            raise Unsupported(f"{self.where} is no reduction that the executor knows and has {points} points", self.where.location)
+        extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
+        inputs = [read(rec, rec.get(slot), map_, self.extents) for slot, map_ in zip(self.inputs, self.maps, strict=False)]
+        accumulators: list[Any] = [self._accumulator(rec, k) for k in range(len(self.outputs))]
+        for point in product(*(range(self.extents[j]) for j in over)):
+            origin = [0] * len(extents)
+            for j, at in zip(over, point, strict=True):
+                origin[j] = at
+            box = tuple(zip(origin, extents, strict=True))
+            here = [v.moved(v.at.box(box)) if isinstance(v, Tensor) else v for v in inputs]
+            accumulators = evaluate(rec, self.body, [*here, *accumulators], extents, self.body.yields, tuple(origin))
+        for k, value in enumerate(accumulators):
+            tensor = loop_tensor(rec, value, extents, self.elements[k])
+            rec.set(self.results[k], self._place(rec, k, tensor))
+
+    # Contractions
+
+    def _contraction(self, k: int, combiner: Combiner) -> _Roles | None:
+        """Which loop plays which part, if outs k is a sum of products of two inputs."""
+        factors = self.body.factors(combiner)
+        if factors is None or factors[0] == factors[1] or not all(m.is_linear for m in self.maps):
+            return None
+        if not self.named and not (self.elements[k] == "f32" and all(self.input_elements[f] == "f16" for f in factors)):
+            return None
+        left, right = (self.maps[f].loops_used() for f in factors)
+        out = self.maps[len(self.inputs) + k].loops_used()
+        loops = range(len(self.extents))
+        batch = tuple(j for j in loops if j in left and j in right and j in out)
+        rows = tuple(j for j in loops if j in left and j not in right and j in out)
+        columns = tuple(j for j in loops if j in right and j not in left and j in out)
+        inner = tuple(j for j in loops if self.reduced[j])
+        if any(j not in left or j not in right or j in out for j in inner) or len((*batch, *rows, *columns, *inner)) != len(loops):
+            return None
+        if batch and not rows and not columns and not self.named:
+            return None  # an elementwise product, summed: a reduction
+        return _Roles(factors, batch, rows, columns, inner)
+
+    def _contract(self, rec: Recorder, k: int, roles: _Roles) -> None:
+        left, right = (
+            loop_tensor(
+                rec,
+                read(rec, rec.get(self.inputs[f]), self.maps[f], self.extents),
+                self.extents,
+                self.input_elements[f],
+            )
+            for f in roles.factors
+        )
+        accumulator = self._accumulator(rec, k)
+        a = _grouped(rec, left, (roles.batch, roles.rows, roles.inner))
+        b = _grouped(rec, right, (roles.batch, roles.inner, roles.columns))
+        acc = _grouped(rec, accumulator, (roles.batch, roles.rows, roles.columns))
+        tiles = max(t.at.present[0] for t in (a, b, acc))
+        shape = (rec.tiles, acc.at.shape[1], acc.at.shape[2], acc.at.shape[3])
+        result = rec.temporary(shape, (tiles, *shape[1:]), self.elements[k])
+        step = _Matmul((a, b, acc), (result,), reuse=2)
+        step.fast, step.rounds = rec.policy.numerics == "fast", self.elements[k] == "f16"
+        rec.emit(step)
+        rec.set(self.results[k], self._place(rec, k, result.moved(_ungrouped(result.at, roles, self.extents))))
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """Loops of a contraction: in both factors and the result, in the left one, in the right one, in both but not the result."""
+
+    factors: tuple[int, int]
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    inner: tuple[int, ...]
+
+
+def _grouped(rec: Recorder, tensor: Tensor, groups: Sequence[tuple[int, ...]]) -> Tensor:
+    """`tensor` with one axis per group of loops, after the tile axis; copied where memory does not allow it."""
+    order = (0, *(1 + j for group in groups for j in group))
+    picked = tensor.moved(tensor.at.axes(order))
+    at = _collapsed(picked.at, groups)
+    if at is None:
+        picked = repeat(rec, picked)
+        at = _collapsed(picked.at, groups)
+        assert at is not None
+    return picked.moved(at)
+
+
+def repeat(rec: Recorder, tensor: Tensor) -> Tensor:
+    """A row-major copy that repeats along no axis but that of the tiles."""
+    shape = tensor.at.shape
+    result = rec.temporary(shape, (tensor.at.present[0], *shape[1:]), tensor.element)
+    step = _Spread((tensor,), (result,))
+    rec.emit(step)
+    return result
+
+
+class _Spread(Step):
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        yield np.copyto, (binder.array(self.writes[0]), binder.array(self.reads[0]))
+
+
+def _collapsed(at: Strided, groups: Sequence[tuple[int, ...]]) -> Strided | None:
+    axis = 1
+    for group in groups:
+        if not group:
+            at = Strided((*at.shape[:axis], 1, *at.shape[axis:]), (*at.strides[:axis], 0, *at.strides[axis:]), at.offset)
+        elif len(group) > 1:
+            merged = at.collapse(axis, axis + len(group) - 1)
+            if merged is None:
+                return None
+            at = merged
+        axis += 1
+    return at
+
+
+def _ungrouped(at: Strided, roles: _Roles, extents: tuple[int, ...]) -> Strided:
+    """The result of a matmul over the loops: groups cut into their loops, inner loops with extent 1."""
+    strides: dict[int, int] = {}
+    for axis, group in enumerate((roles.batch, roles.rows, roles.columns), 1):
+        step = at.strides[axis]
+        for j in reversed(group):
+            strides[j] = step
+            step *= extents[j]
+    shape = tuple(1 if j in roles.inner else n for j, n in enumerate(extents))
+    return Strided((at.shape[0], *shape), (at.strides[0], *(strides.get(j, 0) for j in range(len(extents)))), at.offset)
+
+
+class _Matmul(Step):
+    """writes[0] = reads[2] + reads[0] x reads[1], all [tiles, batch, ., .]."""
+
+    fast: bool
+    rounds: bool
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        a, b, acc = (binder.array(t, (1, 2, 3)) for t in self.reads)
+        out = binder.array(self.writes[0], (1, 2, 3))
+        if out.size == 0:
+            return
+        if binder.same_memory(self.reads[2], self.writes[0]):
+            acc = out
+        if self.fast:
+            yield _matmul_fast, (a, b, acc, out)
+        else:
+            yield numerics.matmul_machine, (a, b, acc, out)
+        if self.rounds:
+            yield numerics.round_f16, (out, out)
+
+
+def _matmul_fast(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
+    np.add(acc, np.matmul(a, b), out=out)
+
+
+class _Reduce(Step):
+    """writes[0] = combine(reads[1], reduction of reads[0] over the axes `over`)."""
+
+    kind: str
+    over: tuple[int, ...]
+    order: tuple[int, ...]
+    physical: bool
+    rounds: bool
+    fast: bool
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        value = binder.array(self.reads[0], self.over).transpose(self.order)
+        kept = self.order[: len(self.order) - len(self.over)]
+        accumulator = binder.array(self.reads[1]).transpose(self.order)[(..., *([0] * len(self.over)))]
+        out = binder.array(self.writes[0]).transpose(self.order)[(..., *([0] * len(self.over)))]
+        assert out.ndim == len(kept)
+        yield self._run, (value, accumulator, out)
+
+    def _run(self, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> None:
+        kind, axes = self.kind, len(self.over)
+        if value.dtype != np.float32:
+            reduced = _INTEGER[kind].reduce(value, axis=tuple(range(-axes, 0)), dtype=value.dtype)
+            _INTEGER[kind](accumulator, reduced, out=out)
+            return
+        if self.fast and kind == "add":
+            reduced = np.add.reduce(value, axis=tuple(range(-axes, 0)))
+        elif self.rounds and kind == "add":
+            reduced = self._rounded(value)
+        elif self.physical:
+            reduced = numerics.lane_tree(kind, numerics.reduce_sticks(kind, value, -2))[..., 0]
+        elif axes == 1:
+            reduced = numerics.reduce_machine(kind, value)
+        else:
+            reduced = numerics.reduce_sticks(kind, value.reshape(*value.shape[:-axes], -1), -1)
+        numerics.PLAIN[kind](accumulator, reduced, out)
+        if self.rounds and kind == "add":
+            numerics.round_f16(out, out)
+
+    def _rounded(self, value: NDArray[Any]) -> NDArray[Any]:
+        """The sum in machine order with every partial sum rounded to f16, as an f16 accumulator has it."""
+        if len(self.over) > 1 and not self.physical:
+            value = value.reshape(*value.shape[: -len(self.over)], -1)
+            sticks = [value[..., i : i + 1] for i in range(value.shape[-1])]
+        else:
+            if not self.physical:
+                width = value.shape[-1]
+                padded = np.zeros((*value.shape[:-1], -(-width // numerics.STICK) * numerics.STICK), np.float32)
+                padded[..., :width] = value
+                value = padded.reshape(*value.shape[:-1], -1, numerics.STICK)
+            sticks = [value[..., i, :] for i in range(value.shape[-2])]
+        total = sticks[0]
+        for stick in sticks[1:]:
+            total = numerics.round_f16(total + stick)
+        while total.shape[-1] > 1:
+            half = total.shape[-1] // 2
+            total = numerics.round_f16(total[..., :half] + total[..., half:])
+        return total[..., 0]
+
+
+_INTEGER: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}
