@@ -1,0 +1,16 @@
+"""The package on disk: a compiled program, how to launch it, and where its instructions come from.
+
+    spyrecode.json        manifest: plans with the public command names, and the size and hash of every other file
+    program.bin           the instruction stream (`ktir.isa.encoding`)
+    launch_spec.json      arguments: role, host view, device layout (`LaunchSpec`)
+    debug.json            sources: KTIR op and location by the id that instructions carry
+    allocated.ktir.mlir   the program at the last KTIR level, for people; may be missing
+
+`read` checks everything and executes nothing.
+"""
+
+from .errors import PackageError
+from .files import Package, content_hash, read
+from .launch_spec import HostView, LaunchArgument, LaunchSpec, PublishedLayout
+
+__all__ = ["HostView", "LaunchArgument", "LaunchSpec", "Package", "PackageError", "PublishedLayout", "content_hash", "read"]

@@ -1,0 +1,135 @@
+"""`Package`: a program with its launch spec, to and from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ktir.isa.encoding import decode, encode
+from ktir.isa.problem import EncodingError
+from ktir.isa.program import Program, Source
+
+from . import launch_spec, manifest
+from .errors import PackageError, dump_json, load_json
+from .launch_spec import LaunchSpec
+
+DEBUG = "debug.json"
+DEBUG_VERSION = 1
+ALLOCATED = "allocated.ktir.mlir"
+REQUIRED = (manifest.NAME, manifest.PROGRAM, launch_spec.NAME, DEBUG)
+OPTIONAL = (ALLOCATED,)
+MAX_BYTES = 1 << 28
+"""No package is larger than 256 MiB."""
+
+
+@dataclass
+class Package:
+    """A program, how to launch it, and further files by name. The sources are `program.sources`."""
+
+    program: Program
+    launch_spec: LaunchSpec
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where instructions come from, by the id that they carry."""
+        return self.program.sources
+
+    def to_files(self) -> dict[str, bytes]:
+        """Name and bytes of every file; equal packages give equal bytes. Raises KtirError where spec and program disagree."""
+        problems = self.launch_spec.disagreements(self.program)
+        problems += [f"{name!r} is no file of a package" for name in self.files if name not in OPTIONAL]
+        missing = _missing_source(self.program, self.program.sources)
+        if problems or missing:
+            raise PackageError("", problems or [missing or ""])
+        out = {
+            manifest.PROGRAM: encode(self.program),
+            launch_spec.NAME: self.launch_spec.to_bytes(),
+            DEBUG: _debug_bytes(self.program.sources),
+            **self.files,
+        }
+        LaunchSpec.from_bytes(out[launch_spec.NAME])
+        return {manifest.NAME: manifest.make(out), **out}
+
+    def write(self, folder: str | Path) -> None:
+        """Write the files into a folder, which is made if missing."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        for name, data in self.to_files().items():
+            (place / name).write_bytes(data)
+
+
+def content_hash(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over the sorted names and bytes, each with its length."""
+    total = sha256()
+    for name in sorted(files):
+        for part in (name.encode(), files[name]):
+            total.update(len(part).to_bytes(8, "little"))
+            total.update(part)
+    return total.hexdigest()
+
+
+def read(source: str | Path | Mapping[str, bytes]) -> Package:
+    """The package in a folder, or in files by name. Raises PackageError; nothing of the package is executed."""
+    files = dict(source) if isinstance(source, Mapping) else _read_folder(Path(source))
+    problems = [f"file {name!r} is missing" for name in REQUIRED if name not in files]
+    problems += [f"{name!r} is no file of a package" for name in files if name not in (*REQUIRED, *OPTIONAL)]
+    if sum(map(len, files.values())) > MAX_BYTES:
+        problems.append(f"the files have more than {MAX_BYTES} bytes")
+    if problems:
+        raise PackageError("", problems)
+    manifest.check(files)
+    try:
+        program = decode(files[manifest.PROGRAM])
+    except EncodingError as e:
+        raise PackageError(manifest.PROGRAM, [e.message]) from e
+    spec = LaunchSpec.from_bytes(files[launch_spec.NAME])
+    problems = spec.disagreements(program)
+    if problems:
+        raise PackageError(launch_spec.NAME, problems)
+    program.sources = _read_sources(files[DEBUG], program)
+    return Package(program, spec, {name: files[name] for name in OPTIONAL if name in files})
+
+
+def _read_folder(folder: Path) -> dict[str, bytes]:
+    files, total = {}, 0
+    try:
+        for place in sorted(folder.iterdir()):
+            if not place.is_file():
+                raise PackageError("", [f"{place.name!r} is no file of a package"])
+            total += place.stat().st_size
+            if total > MAX_BYTES:
+                raise PackageError("", [f"the files have more than {MAX_BYTES} bytes"])
+            files[place.name] = place.read_bytes()
+    except OSError as e:
+        raise PackageError("", [f"cannot read {folder}: {e.strerror or e}"]) from e
+    return files
+
+
+def _debug_bytes(sources: list[Source]) -> bytes:
+    return dump_json({"version": DEBUG_VERSION, "sources": [{"op": s.op, "location": s.location} for s in sources]})
+
+
+def _read_sources(data: bytes, program: Program) -> list[Source]:
+    value: Any = load_json(data, DEBUG)
+    if not isinstance(value, dict) or value.get("version") != DEBUG_VERSION:
+        raise PackageError(DEBUG, [f"expects an object of version {DEBUG_VERSION}"])
+    rows = value.get("sources")
+    good = isinstance(rows, list) and all(
+        isinstance(r, dict) and r.keys() == {"op", "location"} and all(isinstance(v, str) for v in r.values()) for r in rows
+    )
+    if not good or not rows or rows[0] != {"op": "", "location": ""}:
+        raise PackageError(DEBUG, ["expects 'sources' to be a list of objects with op and location, the first one empty"])
+    sources = [Source(r["op"], r["location"]) for r in rows]
+    problem = _missing_source(program, sources)
+    if problem:
+        raise PackageError(DEBUG, [problem])
+    return sources
+
+
+def _missing_source(program: Program, sources: list[Source]) -> str | None:
+    last = max((w.source for k in program.kernels for words in k.units.values() for w in words), default=0)
+    return f"an instruction carries source id {last}, but there are {len(sources)} sources" if last >= len(sources) else None

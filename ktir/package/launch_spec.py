@@ -1,0 +1,264 @@
+"""`launch_spec.json`, version 1: what the arguments of a program are and how host tensors become device sticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ktir.isa.program import ROLES, Program
+from ktir.target import LANES, STICK_BYTES
+
+from .errors import PackageError, dump_json, load_json
+
+NAME = "launch_spec.json"
+VERSION = 1
+DTYPES = {"float16": ("IEEE_FP16", 2), "float32": ("IEEE_FP32", 4)}
+"""Torch name -> published device name and bytes."""
+ARRANGEMENTS = ("STANDARD",)
+MAX_MEMORY = 7 << 34
+"""Bytes of device memory for arguments: seven of the eight segments of 16 GiB; the last one holds the program."""
+_MAX = 2**48
+
+
+@dataclass(frozen=True)
+class HostView:
+    """Which elements of host argument `arg` a device tensor holds; offset, sizes and strides in elements."""
+
+    arg: int
+    offset: int
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PublishedLayout:
+    """The published fields of a device layout, and the logical `size` that they describe."""
+
+    size: tuple[int, ...]
+    device_size: tuple[int, ...]
+    stride_map: tuple[int, ...]
+    device_dtype: str
+    element_arrangement: str
+    pad: str
+
+
+@dataclass(frozen=True)
+class LaunchArgument:
+    """One program argument. A pool argument has no host view."""
+
+    arg_index: int
+    name: str
+    role: str
+    host: HostView | None
+    dtype: str
+    layout: PublishedLayout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Logical size."""
+        return self.layout.size
+
+    @property
+    def sticks(self) -> int:
+        """Sticks of the device tensor."""
+        return prod(self.layout.device_size[:-1]) * DTYPES[self.dtype][1] // 2
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """The arguments of a program in order. `pool_size` is the bytes of all pool arguments together."""
+
+    kernel_name: str
+    pool_size: int
+    args: tuple[LaunchArgument, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {
+            "version": VERSION,
+            "kernel_name": self.kernel_name,
+            "pool_size": self.pool_size,
+            "args": [_argument_json(a) for a in self.args],
+        }
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return dump_json(self.to_json())
+
+    @staticmethod
+    def from_json(value: Any) -> LaunchSpec:
+        """The spec of a JSON object. Raises PackageError with all problems; unknown keys are ignored."""
+        reader = _Reader()
+        spec = reader.spec(value)
+        if reader.problems or spec is None:
+            raise PackageError(NAME, reader.problems)
+        return spec
+
+    @staticmethod
+    def from_bytes(data: bytes) -> LaunchSpec:
+        """The spec of a file."""
+        return LaunchSpec.from_json(load_json(data, NAME))
+
+    def disagreements(self, program: Program) -> list[str]:
+        """Where the spec and the program do not fit together."""
+        out = []
+        if self.kernel_name != program.name:
+            out.append(f"kernel_name is {self.kernel_name!r}, but the program is named {program.name!r}")
+        if len(self.args) != len(program.arguments):
+            out.append(f"has {len(self.args)} arguments, but the program has {len(program.arguments)}")
+        for i, (a, b) in enumerate(zip(self.args, program.arguments, strict=False)):
+            pairs = (
+                ("name", a.name, b.name),
+                ("role", a.role, b.role),
+                ("sticks", a.sticks, b.sticks),
+                ("element bytes", DTYPES[a.dtype][1], b.element_bytes),
+            )
+            out += [f"argument {i}: {what} is {mine!r}, but {other!r} in the program" for what, mine, other in pairs if mine != other]
+        pool = STICK_BYTES * sum(a.sticks for a in program.arguments if a.role == "pool")
+        if self.pool_size != pool:
+            out.append(f"pool_size is {self.pool_size}, but the program's pool has {pool} bytes")
+        total = STICK_BYTES * sum(a.sticks for a in program.arguments)
+        if total > MAX_MEMORY:
+            out.append(f"the arguments need {total} bytes, more than the {MAX_MEMORY} of the device")
+        return out
+
+
+def _argument_json(a: LaunchArgument) -> dict[str, Any]:
+    layout = a.layout
+    value: dict[str, Any] = {
+        "arg_index": a.arg_index,
+        "name": a.name,
+        "role": a.role,
+        "shape": list(a.shape),
+        "dtype": a.dtype,
+        "layout": {
+            "size": list(layout.size),
+            "device_size": list(layout.device_size),
+            "stride_map": list(layout.stride_map),
+            "device_dtype": layout.device_dtype,
+            "element_arrangement": layout.element_arrangement,
+            "pad": layout.pad,
+        },
+    }
+    if a.host is not None:
+        host = a.host
+        value["host"] = {"arg": host.arg, "offset": host.offset, "size": list(host.size), "strides": list(host.strides)}
+    return value
+
+
+class _Reader:
+    """Reads fields and collects what is wrong with them."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def fail(self, where: str, message: str) -> None:
+        self.problems.append(f"{where}: {message}" if where else message)
+
+    def object(self, value: Any, where: str) -> dict[str, Any] | None:
+        if isinstance(value, dict):
+            return value
+        self.fail(where, f"expects an object, but got {_short(value)}")
+        return None
+
+    def field(self, value: dict[str, Any], name: str, where: str) -> Any:
+        if name not in value:
+            self.fail(where, f"{name} is missing")
+        return value.get(name)
+
+    def integer(self, value: dict[str, Any], name: str, where: str, low: int = 0) -> int:
+        found = self.field(value, name, where)
+        if type(found) is int and low <= found <= _MAX:
+            return found
+        if name in value:
+            self.fail(where, f"{name} expects an integer of {low} to {_MAX}, but got {_short(found)}")
+        return low
+
+    def integers(self, value: dict[str, Any], name: str, where: str, low: int = 0) -> tuple[int, ...]:
+        found = self.field(value, name, where)
+        if isinstance(found, list) and len(found) <= 16 and all(type(v) is int and low <= v <= _MAX for v in found):
+            return tuple(found)
+        if name in value:
+            self.fail(where, f"{name} expects at most 16 integers of {low} to {_MAX}, but got {_short(found)}")
+        return ()
+
+    def text(self, value: dict[str, Any], name: str, where: str, choices: tuple[str, ...] = ()) -> str:
+        found = self.field(value, name, where)
+        if isinstance(found, str) and (not choices or found in choices):
+            return found
+        if name in value:
+            self.fail(where, f"{name} expects {'one of ' + ', '.join(choices) if choices else 'text'}, but got {_short(found)}")
+        return choices[0] if choices else ""
+
+    def spec(self, value: Any) -> LaunchSpec | None:
+        top = self.object(value, "")
+        if top is None:
+            return None
+        version = self.field(top, "version", "")
+        if "version" in top and version != VERSION:
+            self.fail("", f"version {_short(version)} is not supported, only {VERSION}")
+        args = self.field(top, "args", "")
+        if "args" in top and not isinstance(args, list):
+            self.fail("", f"args expects a list, but got {_short(args)}")
+        name, pool = self.text(top, "kernel_name", ""), self.integer(top, "pool_size", "")
+        found = tuple(self.argument(a, i) for i, a in enumerate(args if isinstance(args, list) else []))
+        return LaunchSpec(name, pool, tuple(a for a in found if a is not None))
+
+    def argument(self, value: Any, index: int) -> LaunchArgument | None:
+        where = f"args[{index}]"
+        a = self.object(value, where)
+        if a is None:
+            return None
+        before = len(self.problems)
+        arg_index = self.integer(a, "arg_index", where)
+        if arg_index != index and len(self.problems) == before:
+            self.fail(where, f"arg_index expects {index}, but got {arg_index}")
+        name, role = self.text(a, "name", where), self.text(a, "role", where, ROLES)
+        dtype = self.text(a, "dtype", where, tuple(DTYPES))
+        layout = self.layout(self.field(a, "layout", where), dtype, f"{where}.layout") if "layout" in a else None
+        if layout is None:
+            if "layout" not in a:
+                self.fail(where, "layout is missing")
+            return None
+        if self.integers(a, "shape", where, 1) != layout.size and "shape" in a:
+            self.fail(where, f"shape is {_short(a['shape'])}, but the layout's size is {list(layout.size)}")
+        host = self.host(a["host"], layout, f"{where}.host") if a.get("host") is not None else None
+        if (host is None) != (role == "pool") and "role" in a:
+            self.fail(where, "a pool argument has no host view" if role == "pool" else "host is missing")
+        return LaunchArgument(arg_index, name, role, host, dtype, layout)
+
+    def layout(self, value: Any, dtype: str, where: str) -> PublishedLayout | None:
+        v = self.object(value, where)
+        if v is None:
+            return None
+        size, device = self.integers(v, "size", where, 1), self.integers(v, "device_size", where, 1)
+        strides = self.integers(v, "stride_map", where, -1)
+        device_dtype = self.text(v, "device_dtype", where)
+        arrangement = self.text(v, "element_arrangement", where, ARRANGEMENTS)
+        if len(device) != len(strides):
+            self.fail(where, f"stride_map expects {len(device)} strides, one per device dimension, but got {len(strides)}")
+        if not device or device[-1] != LANES:
+            self.fail(where, f"device_size expects a last dimension of {LANES} lanes, but got {list(device)}")
+        if "device_dtype" in v and device_dtype != DTYPES[dtype][0]:
+            self.fail(where, f"device_dtype expects {DTYPES[dtype][0]} for {dtype}, but got {_short(device_dtype)}")
+        if prod(device) < prod(size):
+            self.fail(where, f"{list(size)} does not fit into device_size {list(device)}")
+        return PublishedLayout(size, device, strides, device_dtype, arrangement, self.text(v, "pad", where))
+
+    def host(self, value: Any, layout: PublishedLayout, where: str) -> HostView | None:
+        v = self.object(value, where)
+        if v is None:
+            return None
+        arg, offset = self.integer(v, "arg", where), self.integer(v, "offset", where)
+        size, strides = self.integers(v, "size", where, 1), self.integers(v, "strides", where)
+        if len(size) != len(strides):
+            self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")
+        if prod(size) != prod(layout.size):
+            self.fail(where, f"{list(size)} has {prod(size)} elements, but the layout's size {list(layout.size)} has {prod(layout.size)}")
+        return HostView(arg, offset, size, strides)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
