@@ -62,9 +62,9 @@ class IndexEvaluator:
             argument: Index(np.zeros(1, np.int64), argument=i) for i, argument in enumerate(function.regions[0].blocks[0].arguments)
         }
 
-    def enter_loop(self, induction: ir.Value, lower: Index, step: int, level: int) -> None:
-        """The induction variable is lower + step * counter[level]."""
-        self.values[induction] = Index(lower.constant, steps={level: step})
+    def enter_loop(self, induction: ir.Value, lower: Index, step: int, trips: int, level: int) -> None:
+        """The induction variable is lower + step * counter[level]; a loop of one trip does not step."""
+        self.values[induction] = Index(lower.constant, steps={level: step} if trips > 1 else {})
 
     def __call__(self, value: ir.Value) -> Index:
         found = self.values.get(value)

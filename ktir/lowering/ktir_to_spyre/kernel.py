@@ -8,6 +8,7 @@ it. A block of R rows is halved: corelet c works on rows [c*R/2, (c+1)*R/2).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
@@ -26,6 +27,21 @@ _IGNORED = {
     "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "tensor.empty", "linalg.fill", "scf.yield", "func.return",
 }  # fmt: skip
 """Ops that become part of a descriptor, or that the op which uses them emits."""
+
+
+def _without_dead_rows(source: Tile, target: Tile) -> tuple[Tile, Tile]:
+    """Leave out of a transfer what the target's bound drops on every core and in every trip.
+
+    Where a tensor has fewer rows than a block, a dead row's address would be the next stick's first row.
+    """
+    shape, limits = list(target.shape), list(target.limits)
+    for d, limit in enumerate(limits):
+        first = target.first[d]
+        if limit is not None and limit.is_uniform and first.is_constant and first.is_uniform:
+            live = limit.scalar - first.scalar
+            if 0 < live <= shape[d]:
+                shape[d], limits[d] = live, None
+    return replace(source, shape=tuple(shape)), replace(target, shape=tuple(shape), limits=tuple(limits))
 
 
 class KernelLowering:
@@ -79,7 +95,7 @@ class KernelLowering:
         level = parent.level + 1
         loop = Loop(-(-(upper.scalar - lower.scalar) // step.scalar), level, self.regions)
         body = op.regions[0].blocks[0]
-        self.index.enter_loop(body.arguments[0], lower, step.scalar, level)
+        self.index.enter_loop(body.arguments[0], lower, step.scalar, loop.trips, level)
         parent.children.append(loop)
         self._block(body, loop)
 
@@ -120,6 +136,7 @@ class KernelLowering:
         return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
 
     def _write(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
+        source, target = _without_dead_rows(source, target)
         ddr = self.table.describe(target, self._walk(target))
         lx = self.table.describe(source, self._walk(source))
         return Action({Unit.MNIS: [word("xst", self.source_id(op), ddr=ddr, lx=lx)]}, [self._touch(Unit.MNIS, source, False)])
