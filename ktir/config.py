@@ -1,8 +1,8 @@
 """Options of the toolchain: typed fields, set by environment variables `KTIR_<FIELD>` or for a block by `patch`.
 
-    from ktir import config
-    with config.patch(cores=4, dump_dir="/tmp/stages"):
-        config.current().cores
+from ktir import config
+with config.patch(cores=4, dump_dir="/tmp/stages"):
+    config.current().cores
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Importing this package registers the backends "spyre" and "ktir" with Dynamo and
 """
 
 from ktir.lowering.inductor import artifacts, backend
+from ktir.lowering.inductor.backend import ktir, spyre
+
+__all__ = ["ktir", "spyre"]
 
 backend.register()
 artifacts.register()

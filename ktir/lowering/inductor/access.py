@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -66,9 +67,7 @@ def _factored(offsets: npt.NDArray[np.int64], ranges: Sequence[int]) -> Box:
         stride = int(rest[1] - rest[0])
         other = np.flatnonzero(np.diff(rest) != stride)
         size = int(other[0]) + 1 if other.size else len(rest)
-        if len(rest) % size or not np.array_equal(
-            rest.reshape(-1, size), rest[::size, None] + stride * np.arange(size)
-        ):
+        if len(rest) % size or not np.array_equal(rest.reshape(-1, size), rest[::size, None] + stride * np.arange(size)):
             raise NotStrided("its steps through memory are not regular")
         digits.insert(0, (size, stride))
         rest = rest[::size]
@@ -147,7 +146,7 @@ def route(dims: Sequence[tuple[int, int]], box: Box) -> Route:
     if box.offset or not is_dense(descending, elements):
         raise NotStrided("it reads only a part of an intermediate, or parts of it several times")
     cuts = sorted({s for _, s in (*dims, *box.digits)} | {elements})
-    if all(b % a == 0 for a, b in zip(cuts, cuts[1:], strict=False)):
+    if all(b % a == 0 for a, b in pairwise(cuts)):
         atoms = _atoms(dims, cuts)
         return Route(tuple(n for n, _ in atoms), tuple(atoms.index(a) for a in _atoms(box.digits, cuts)))
     if list(dims) == sorted(dims, key=lambda d: -d[1]) and list(box.digits) == descending:
@@ -160,5 +159,5 @@ def _atoms(dims: Sequence[tuple[int, int]], cuts: Sequence[int]) -> list[tuple[i
     result: list[tuple[int, int]] = []
     for size, stride in dims:
         inside = [c for c in cuts if stride <= c <= stride * size]
-        result += [(b // a, a) for a, b in reversed(list(zip(inside, inside[1:], strict=False)))]
+        result += [(b // a, a) for a, b in reversed(list(pairwise(inside)))]
     return result

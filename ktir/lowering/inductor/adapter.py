@@ -81,7 +81,7 @@ def backend_for(device: str, scheduling: Callable[..., BaseScheduling], custom_p
     the cache key.
     """
     common.init_backend_registration()  # cached: lets Inductor fill its own entries first, so that there is something to restore
-    tables: tuple[dict[str, Any], ...] = (common.device_codegens, common.custom_backend_passes, common.custom_backend_codegen_configs)
+    tables: Any = (common.device_codegens, common.custom_backend_passes, common.custom_backend_codegen_configs)
     saved = [(t, t[device]) for t in tables if device in t]
     common.register_backend_for_device(device, scheduling, PythonWrapperCodegen, device_custom_pass=custom_pass)  # type: ignore[arg-type]
     try:
@@ -140,8 +140,8 @@ class RefuseExterns(CustomSchedulerPass):
 
 def _refuse_leaf(leaf: BaseSchedulerNode, what: str, reason: str = "", nearest: str = "") -> Exception:
     """The error for a scheduler node: what it is, its shape and dtype, its operators, its source line."""
-    origins = _origins(leaf.node)
-    buffer = leaf.node
+    buffer: Any = leaf.node
+    origins = _origins(buffer)
     described = ""
     if isinstance(buffer, ir.Buffer) and isinstance(buffer.layout, ir.Layout):
         described = " of " + type_text(buffer.get_size(), buffer.get_dtype())
@@ -319,6 +319,8 @@ def _dtype(dtype: torch.dtype) -> str:
 class Scheduling(BaseScheduling):
     """One kernel per graph: nests are collected unfused in final order and handed over when Inductor flushes."""
 
+    scheduler: Any
+
     def __init__(self, compile_region: RegionCompiler, scheduler: Any) -> None:
         super().__init__(scheduler)
         self._compile_region = compile_region
@@ -354,7 +356,8 @@ class Scheduling(BaseScheduling):
         kernel = wrapper.src_to_kernel.get(key)
         if kernel is None:
             kernel = wrapper.src_to_kernel[key] = f"ktir_kernel_{wrapper.next_kernel_suffix()}"
-            wrapper.add_import_once("import ktir.runtime.cache")
+            wrapper.add_import_once("import ktir.runtime.cache, ktir.lowering.inductor.artifacts")
+            wrapper.add_import_once(f"ktir.lowering.inductor.artifacts.note({key!r})")
             wrapper.define_kernel(kernel, f"ktir.runtime.cache.kernel({key!r})", "\n".join(get_kernel_metadata(nodes, wrapper)), gpu=False)
         # Intermediates are SSA values of the kernel: they need no memory of the host.
         V.graph.removed_buffers.update(b.name for b in region.buffers.values() if b.role == "temp")
@@ -375,23 +378,28 @@ class Scheduling(BaseScheduling):
 
     def _nest(self, leaf: BaseSchedulerNode) -> Nest:
         """The un-merged nest of a node: `_body` has merged and reordered loops, this has torch's dims, without those of size 1."""
-        assert isinstance(leaf.node, ir.ComputedBuffer)
+        computed: Any = leaf.node
         refuse = functools.partial(_refuse_leaf, leaf)
-        (iteration, reduction), body, _ = leaf.node.get_default_sizes_body()
+        (iteration, reduction), body, _ = computed.get_default_sizes_body()
         recorder = Recorder(refuse)
-        symbols = [[sympy.Symbol(f"{p}{k}", integer=True, nonnegative=True) for k in range(len(n))] for p, n in (("i", iteration), ("r", reduction))]
+        symbols = [
+            [sympy.Symbol(f"{p}{k}", integer=True, nonnegative=True) for k in range(len(n))]
+            for p, n in (("i", iteration), ("r", reduction))
+        ]
         with V.set_ops_handler(recorder):
             body(*symbols)
-        loops = [tuple((v.name, int(n)) for v, n in zip(vs, ns, strict=True)) for vs, ns in zip(symbols, (iteration, reduction), strict=True)]
+        loops = [
+            tuple((v.name, int(n)) for v, n in zip(vs, ns, strict=True)) for vs, ns in zip(symbols, (iteration, reduction), strict=True)
+        ]
         records = tuple(self._resolved(r, refuse) for r in recorder.records)
-        return Nest(leaf.get_name(), type(leaf.node.data).__name__, loops[0], loops[1], records, _origins(leaf.node))
+        return Nest(leaf.get_name(), type(computed.data).__name__, loops[0], loops[1], records, _origins(computed))
 
     def _resolved(self, record: Record, refuse: Callable[..., Exception]) -> Record:
         """The record with the name of the buffer that really holds the data."""
         if not record.buffer:
             return record
         name = self.scheduler.mutation_real_name.get(record.buffer, record.buffer)
-        layout = getattr(V.graph.try_get_buffer(name), "layout", None)
+        layout = getattr(V.graph.try_get_buffer(record.buffer), "layout", None)
         if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
             raise refuse(f"change of '{layout.get_buffer().get_name()}' in place", "", "an op that returns the new value")
         if isinstance(layout, ir.NonOwningLayout):

@@ -10,6 +10,8 @@ import zipfile
 
 from torch.compiler._cache import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
 
+from ktir.diagnostics import KtirError
+
 KIND = "ktir_package"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal packages give equal bytes
 
@@ -54,3 +56,24 @@ def record(key: str, files: dict[str, bytes]) -> None:
     """Remember a package for the next `save_cache_artifacts`."""
     register()
     CacheArtifactManager.record_artifact(KIND, key, pack(files))
+
+
+_missing: list[str] = []
+
+
+def note(key: str) -> None:
+    """Called by generated wrappers when they load: a package that came out of a cache is remembered too; one that is gone is reported
+    to the compilation that is going on, see `take_missing`.
+    """
+    from ktir.runtime import cache
+
+    try:
+        record(key, cache.files(key))
+    except KtirError:
+        _missing.append(key)
+
+
+def take_missing() -> list[str]:
+    """Keys noted since the last call for which there is no package."""
+    found, _missing[:] = list(_missing), []
+    return found

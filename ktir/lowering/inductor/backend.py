@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -47,11 +48,17 @@ def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None,
 
 def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, nonce: str = "") -> Any:
     """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them."""
-    from ktir.lowering.inductor import adapter, wrapper
+    from ktir.lowering.inductor import adapter, artifacts, wrapper
 
+    compile_region = compile_region or wrapper.compile_region
     try:
         check_call(gm)
-        return adapter.compile_graph(gm, inputs, compile_region or wrapper.compile_region, nonce=nonce)
+        artifacts.take_missing()
+        compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce)
+        if missing := artifacts.take_missing():
+            log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
+            compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=uuid.uuid4().hex)
+        return compiled
     except Exception as error:
         own = next((e for e in _chain(error) if isinstance(e, KtirError)), None)
         if own is None:

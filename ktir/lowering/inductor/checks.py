@@ -7,8 +7,9 @@ into ATen on the host, unnoticed.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import torch
 from torch import fx
@@ -30,25 +31,27 @@ _VIEWS = """
 _PRIMS = "convert_element_type.default broadcast_in_dim.default"
 
 _OUTSIDE = "compute it outside of the compiled function and pass the result in"
+_MASK = "for a mask, add a float16 tensor of 0 and -65504 that is passed in; for a bound, maximum and minimum"
 _NEAREST = {
     "aten.convolution.default": "a matmul of unfolded patches (torch.nn.functional.unfold outside of the compiled function)",
-    "aten.embedding.default": f"a lookup outside: {_OUTSIDE}",
-    "aten.index.Tensor": f"a slice with constant bounds, or {_OUTSIDE}",
-    "aten.gather.default": f"a slice with constant bounds, or {_OUTSIDE}",
-    "aten.where.self": "an additive mask: add a float16 tensor of 0 and -65504",
+    "aten.embedding.default": "the rows, looked up outside of the compiled function and passed in",
+    **dict.fromkeys(
+        ("aten.index.Tensor", "aten.gather.default", "aten.index_select.default"), f"a slice with constant bounds, or {_OUTSIDE}"
+    ),
+    **dict.fromkeys([f"aten.{op}.{form}" for op in ("gt", "ge", "lt", "le", "eq", "ne") for form in ("Scalar", "Tensor")], _MASK),
+    "aten.where.self": _MASK,
+    "aten.constant_pad_nd.default": "the padded tensor, passed in",
+    "prims.iota.default": "the positions, passed in as a float16 tensor",
     "aten.argmax.default": "amax; take the index outside of the compiled function",
     "aten.argmin.default": "amin; take the index outside of the compiled function",
     "aten.max.dim": "amax, which has no indices",
     "aten.min.dim": "amin, which has no indices",
-    "aten.var_mean.correction": "the last dim only",
     "aten._scaled_dot_product_flash_attention_for_cpu.default": "torch.softmax(q @ k.t() * scale, -1) @ v on 2-d tensors, head by head",
     "aten.pow.Tensor_Tensor": "a power with a small constant integer exponent",
     "aten.copy_.default": "an out-of-place op that returns the new value; inputs cannot be changed in place",
-    "aten.log.default": _OUTSIDE,
-    "aten.bernoulli.p": "model.eval(), which switches dropout off",
-    "prims.inductor_random.default": "model.eval(), which switches dropout off",
-    "aten.gt.Scalar": "arithmetic with maximum and minimum, for example relu",
     "aten.cat.default": "separate results, joined outside of the compiled function",
+    "aten.log.default": _OUTSIDE,
+    **dict.fromkeys(("prims.inductor_seeds.default", "prims.inductor_random.default"), "model.eval(), which switches dropout off"),
 }
 _FLOATS = (torch.float16, torch.float32)
 _DTYPE_HINTS = {
@@ -141,14 +144,18 @@ def shares_weight(node: fx.Node) -> bool:
     return len(shape) == 2 or shape[0] == 1
 
 
+def _reduced_dims(node: fx.Node) -> set[int]:
+    """The dims that a reduction sums away; all of them where none is given."""
+    value = _value(node.args[0])
+    dims: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    if dims is None or dims == [] or value.dim() == 0:
+        return set(range(value.dim()))
+    return {d % value.dim() for d in ([dims] if isinstance(dims, int) else dims)}
+
+
 def _reduction(node: fx.Node) -> None:
     value = _value(node.args[0])
-    dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if dims is None or dims == []:
-        dims = list(range(value.dim()))
-    assert isinstance(dims, Sequence) or isinstance(dims, int)
-    reduced = {d % value.dim() for d in ([dims] if isinstance(dims, int) else dims)} if value.dim() else set()
-    reduced = {d for d in reduced if value.shape[d] != 1}
+    reduced = {d for d in _reduced_dims(node) if value.shape[d] != 1}
     last = max((d for d, n in enumerate(value.shape) if n != 1), default=None)
     if reduced - {last}:
         raise refuse(
@@ -160,11 +167,9 @@ def _reduction(node: fx.Node) -> None:
 
 def _variance(node: fx.Node) -> None:
     _reduction(node)
-    correction = node.kwargs.get("correction", 1)
-    value = _value(node.args[0])
-    dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    count = value.numel() if dims is None or dims == [] else prod(value.shape[d] for d in dims)  # type: ignore[union-attr]
-    if correction is not None and count <= correction:  # type: ignore[operator]
+    correction: Any = node.kwargs.get("correction", 1)
+    count = prod(_value(node.args[0]).shape[d] for d in _reduced_dims(node))
+    if correction is not None and count <= correction:
         raise refuse(node, f"{count} values with correction {correction} have no variance")
 
 

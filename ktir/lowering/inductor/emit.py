@@ -85,6 +85,8 @@ class _Emitter:
 
     def _check_store(self, nest: Nest, store: Record, buffer: Buffer) -> None:
         """A nest writes its whole buffer, each loop one dim, in torch's order: then its result is the buffer's value."""
+        if buffer.role not in ("temp", "output") or buffer.name in self._tensors:
+            raise self._refuse(nest, f"a change of '{buffer.name}' in place", "an op that returns the new value")
         walked = tuple((n, store.index.coefficient(v)) for v, n in nest.iteration)
         if not store.index.is_affine or store.index.constant or walked != buffer.dims:
             raise self._refuse(nest, f"a store to a part of a buffer, at index {store.index}")
@@ -197,8 +199,8 @@ class _Emitter:
             return self._memory(buffer, box_of(load.index, loops), loops)
         except NotStrided as error:
             kind = "input" if buffer.role == "input" else "intermediate"
-            size = list(buffer.size)
-            raise self._refuse(nest, f"this way to read {kind} '{buffer.name}' of shape {size}, at index {load.index}: {error}") from None
+            what = f"this access to {kind} '{buffer.name}' of shape {list(buffer.size)} (index {load.index})"
+            raise self._refuse(nest, what, "slices and reshapes of inputs rather than of intermediates", str(error)) from None
 
     def _memory(self, buffer: Buffer, box: Box, loops: Sequence[Loop]) -> Operand:
         """An input: a view of exactly the box, read as one tile."""
@@ -232,12 +234,13 @@ class _Emitter:
         view = ktdp.construct_memory_view(base, list(sizes), list(strides), element_type(buffer.dtype))
         return ktdp.construct_access_tile(view, [0] * len(sizes), list(sizes))
 
-    def _refuse(self, nest: Nest, what: str, nearest: str = "") -> Unsupported:
+    def _refuse(self, nest: Nest, what: str, nearest: str = "", reason: str = "") -> Unsupported:
         """The error for a nest: what of it, its operators, shape, dtype, nearest supported form, source line."""
         operators = ", ".join(f"'{t}'" for t in dict.fromkeys(o.target for o in nest.origins)) or f"'{nest.name}'"
         store = next(r for r in nest.body if r.op == "store")
         buffer = self._region.buffers[store.buffer]
         text = f"{what}, in {operators} of shape {list(buffer.size)} and dtype {buffer.dtype}, is not supported"
+        text += f": {reason}" if reason else ""
         return Unsupported(text + (f"; nearest supported form: {nearest}" if nearest else ""), nest.source)
 
 

@@ -6,7 +6,8 @@ The wrapper holds `ktir_kernel_0 = ktir.runtime.cache.kernel("<hash>")`, never t
 from __future__ import annotations
 
 import hashlib
-import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch._logging._internal import trace_structured
@@ -14,6 +15,7 @@ from torch._logging._internal import trace_structured
 from ktir import config
 from ktir.assembly import print_module
 from ktir.context import context
+from ktir.diagnostics import verify
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.emit import emit
 from ktir.lowering.inductor.region import Region
@@ -22,42 +24,40 @@ from ktir.mlir import ir
 
 def logical(region: Region) -> ir.Module:
     """The verified logical module of a region, in the current context."""
-    from ktir.diagnostics import verify
-
     module = emit(region)
     verify(module)
     return module
 
 
 def compile_region(region: Region) -> str:
-    """Compile a region to a package, store it, and return its key."""
+    """Compile a region to a package, store it, and return its content hash."""
     from ktir.lowering.compile import compile_logical
+    from ktir.package import content_hash
     from ktir.runtime import cache
 
     with context(), ir.Location.unknown():
         module = logical(region)
         text = print_module(module, debuginfo=True)
-        key = content_hash(text)
-        trace_structured("artifact", metadata_fn=lambda: {"name": f"ktir_logical_{key[:12]}", "encoding": "string"}, payload_fn=lambda: text)
-        dump(key, "region.json", region.to_json())
-        dump(key, "logical.ktir.mlir", text)
-        files = compile_logical(module)
+        name = f"{region.name}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        trace_structured("artifact", metadata_fn=lambda: {"name": f"ktir_{name}", "encoding": "string"}, payload_fn=lambda: text)
+        with _own_dump_folder(name) as folder:
+            if folder:
+                (folder / "region.json").write_text(region.to_json())
+            files = compile_logical(module)
+    key = content_hash(files)
     cache.store(key, files)
     artifacts.record(key, files)
     return key
 
 
-def content_hash(text: str) -> str:
-    """The key of a kernel: its logical text together with whatever else decides the code that it becomes."""
-    from ktir.lowering.inductor.adapter import identity
-
-    return hashlib.sha256(pickle.dumps(identity(), protocol=4) + b"\0" + text.encode()).hexdigest()
-
-
-def dump(key: str, name: str, text: str) -> None:
-    """Write a stage to `config.dump_dir`/<key>/, if one is set."""
+@contextmanager
+def _own_dump_folder(name: str) -> Iterator[Path | None]:
+    """A folder per graph inside `config.dump_dir`, if one is set: a model may be several graphs."""
     folder = config.current().dump_dir
-    if folder:
-        path = Path(folder) / key[:16] / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    if not folder:
+        yield None
+        return
+    own = Path(folder) / name
+    own.mkdir(parents=True, exist_ok=True)
+    with config.patch(dump_dir=str(own)):
+        yield own

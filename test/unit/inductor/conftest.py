@@ -1,0 +1,113 @@
+"""Compile with the real adapter and emitter; run the logical module, after a trip through its text, in the evaluator beside this file."""
+
+import hashlib
+import importlib.util
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import ktir.runtime
+from ktir.assembly import parse_module, print_module
+from ktir.context import context
+from ktir.diagnostics import verify
+from ktir.lowering.inductor import artifacts
+from ktir.lowering.inductor.backend import compile_graph
+from ktir.lowering.inductor.region import Region
+from ktir.lowering.inductor.wrapper import logical
+from ktir.mlir import ir
+
+
+def _sibling(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Logical:
+    """A model compiled to logical KTIR and evaluated at that level."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.regions: list[Region] = []
+        self.launches = 0
+        self._evaluator = _sibling("evaluate").Evaluator
+
+    def compile_region(self, region: Region) -> str:
+        assert Region.from_json(region.to_json()) == region
+        self.regions.append(region)
+        with context(), ir.Location.unknown():
+            text = print_module(logical(region))
+        key = hashlib.sha256(text.encode()).hexdigest()
+        self.texts[key] = text
+        return key
+
+    def kernel(self, key: str) -> Callable[..., None]:
+        def launch(*tensors: torch.Tensor) -> None:
+            self.launches += 1
+            flat = [_flat(t).numpy() for t in tensors]
+            with context(), ir.Location.unknown():
+                module = parse_module(self.texts[key])
+                verify(module)
+                assert print_module(module) == self.texts[key]
+                self._evaluator(module, flat)
+
+        return launch
+
+    def backend(self, gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return compile_graph(gm, inputs, self.compile_region, nonce=uuid.uuid4().hex)
+
+    def run(self, model: Any, *inputs: Any) -> Any:
+        torch._dynamo.reset()
+        with torch.no_grad():
+            return torch.compile(model, backend=self.backend, fullgraph=True, dynamic=False)(*inputs)
+
+    @property
+    def text(self) -> str:
+        """Text of the last region."""
+        return list(self.texts.values())[-1]
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor, from its first element on."""
+    count = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    return torch.as_strided(tensor, (count,), (1,), tensor.storage_offset())
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Logical:
+    """A compiler to logical KTIR whose kernels are evaluated."""
+    made = Logical()
+    stub = ModuleType("ktir.runtime.cache")
+    vars(stub)["kernel"] = made.kernel
+    monkeypatch.setitem(sys.modules, "ktir.runtime.cache", stub)
+    monkeypatch.setattr(ktir.runtime, "cache", stub, raising=False)
+    monkeypatch.setattr(artifacts, "note", lambda key: None)
+    return made
+
+
+@pytest.fixture
+def check(compiled: Logical) -> Callable[..., str]:
+    """Assert that a model gives eager's values, and return the logical text."""
+
+    def compare(model: Any, *inputs: Any, rtol: float = 4e-3, atol: float = 4e-3, launches: int = 1) -> str:
+        before = compiled.launches
+        with torch.no_grad():
+            expected = model(*inputs)
+        actual = compiled.run(model, *inputs)
+        assert compiled.launches - before == launches
+        pairs = zip(expected, actual, strict=True) if isinstance(expected, tuple) else [(expected, actual)]
+        for e, a in pairs:
+            assert a.stride() == e.stride() or e.numel() == 1
+            torch.testing.assert_close(a, e, rtol=rtol, atol=atol)
+        return compiled.text if compiled.texts else ""
+
+    return compare

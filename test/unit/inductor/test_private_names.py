@@ -1,0 +1,92 @@
+"""The private names of torch that the adapter touches: a new torch release shows here what moved."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ktir
+
+FOLDER = Path(ktir.__file__).parent / "lowering" / "inductor"
+
+NAMES = """
+torch._inductor.ir ComputedBuffer Buffer Layout Pointwise Reduction MutationLayoutSHOULDREMOVE NonOwningLayout
+torch._inductor.ir ComputedBuffer.get_default_sizes_body MutationLayoutSHOULDREMOVE.get_buffer
+torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args
+torch._inductor.codegen.common register_backend_for_device init_backend_registration device_codegens custom_backend_passes
+torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT
+torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER
+torch._inductor.codegen.wrapper PythonWrapperCodegen.define_kernel PythonWrapperCodegen.writeline
+torch._inductor.codegen.wrapper PythonWrapperCodegen.next_kernel_suffix
+torch._inductor.compile_fx compile_fx
+torch._inductor.custom_graph_pass CustomGraphModulePass CustomSchedulerPass
+torch._inductor.decomposition select_decomp_table
+torch._inductor.graph GraphLowering.try_get_buffer GraphLowering.get_buffer GraphLowering.get_output_names
+torch._inductor.ops_handler DefaultHandler._default
+torch._inductor.scheduler BaseSchedulerNode.get_nodes BaseSchedulerNode.get_name BaseSchedulerNode.mark_run
+torch._inductor.scheduler BaseScheduling.group_fn BaseScheduling.can_fuse_vertical BaseScheduling.can_fuse_horizontal
+torch._inductor.scheduler BaseScheduling.codegen_node BaseScheduling.flush BaseScheduling.codegen_sync BaseScheduling.codegen_comment
+torch._inductor.scheduler BaseScheduling.free_buffers_in_scheduler BaseScheduling.get_backend_features
+torch._inductor.utils get_kernel_metadata sympy_product
+torch._inductor.virtualized V ops
+torch._inductor.config split_reductions unroll_reductions_threshold comprehensive_padding allow_buffer_reuse inplace_buffers
+torch._inductor.config mtia.disable_welford_reduction pattern_matcher online_softmax cpp_wrapper fx_wrapper _pre_fusion_custom_pass
+torch._dynamo.backends.registry register_backend _BACKENDS
+torch._logging._internal trace_structured
+torch.compiler._cache CacheArtifact CacheArtifactFactory.register CacheArtifactFactory._artifact_types
+torch.compiler._cache CacheArtifactManager.record_artifact
+torch.utils._ordered_set OrderedSet
+"""
+FULL = [(line.split()[0], name) for line in NAMES.strip().splitlines() for name in line.split()[1:]]
+
+
+def _get(module: str, name: str) -> Any:
+    value: Any = importlib.import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def test_torch_is_the_pinned_one() -> None:
+    assert torch.__version__.startswith("2.13.")
+
+
+@pytest.mark.parametrize(("module", "name"), FULL)
+def test_name_exists(module: str, name: str) -> None:
+    _get(module, name)
+
+
+def test_operators_of_the_recorder_are_known() -> None:
+    handler = _get("torch._inductor.ops_handler", "OpsHandler")
+    for op in ("load", "store", "store_reduction", "reduction", "constant", "to_dtype", "index_expr", "indirect_indexing", "masked"):
+        assert hasattr(handler, op)
+    assert list(inspect.signature(handler.reduction).parameters) == ["self", "dtype", "src_dtype", "reduction_type", "value"]
+
+
+def test_every_import_is_listed() -> None:
+    listed = {(m, n.split(".")[0]) for m, n in FULL}
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torch._"):
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    assert (node.module, alias.name) in listed or any(m == whole for m, _ in listed), f"{path.name}: {whole}"
+
+
+def test_only_the_adapter_imports_inductor() -> None:
+    users = [p.name for p in FOLDER.glob("*.py") if "torch._inductor" in _imports(p)]
+    assert users == ["adapter.py"]
+
+
+def test_the_emitter_needs_no_torch() -> None:
+    for name in ("region", "indices", "access", "emit", "scalars"):
+        assert "torch" not in _imports(FOLDER / f"{name}.py").replace("torch_mlir", "")
+
+
+def _imports(path: Path) -> str:
+    found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    return " ".join([n.module or "" for n in found if isinstance(n, ast.ImportFrom)] + [a.name for n in found for a in n.names])
