@@ -213,7 +213,7 @@ def _describe(function: Function, i: int, parameter: Argument, value: Any, array
         if value.element not in ELEMENT_BYTES:
             raise fault(f"has element type '{value.element}', which has no NumPy carrier")
         return ("scratch", value.elements, value.element)
-    if isinstance(value, np.ndarray) and (value.ndim or parameter.type == "index" and value.dtype.kind == "f"):
+    if isinstance(value, np.ndarray) and (value.ndim or (parameter.type == "index" and value.dtype.kind == "f")):
         if parameter.type != "index":
             raise fault(f"expects a number of type {parameter.type}, but got an array")
         if value.dtype.name not in _ELEMENT_OF and value.dtype.name != _RAW:

@@ -208,13 +208,24 @@ class _Evaluation:
             return self.inputs[source.index].at.present
         return self.micros[source.index].present if source.kind == "register" else (1,) * self.rank
 
-    def micro(self, compute: Callable[..., Any], values: Sequence[Any], kinds: Sequence[str], element: str, **rest: Any) -> _Source:
+    def micro(
+        self,
+        compute: Callable[..., Any],
+        values: Sequence[Any],
+        kinds: Sequence[str],
+        element: str,
+        *,
+        rounds: bool = False,
+        form: str = "function",
+        where: NDArray[np.bool_] | None = None,
+    ) -> _Source:
+        """Append a micro-op on `values` of element types `kinds`; returns its register."""
         sources = tuple(self.source(v, k) for v, k in zip(values, kinds, strict=True))
         shapes = [self.present(s) for s in sources]
-        if rest.get("where") is not None:
-            shapes.append(rest["where"].shape)
+        if where is not None:
+            shapes.append(where.shape)
         present = tuple(max(axis) for axis in zip(*shapes, strict=True))
-        self.micros.append(_Micro(compute, sources, present, element, **({"rounds": False} | rest)))
+        self.micros.append(_Micro(compute, sources, present, element, rounds, form, where))
         return _Source("register", len(self.micros) - 1)
 
 

@@ -69,7 +69,7 @@ class Scratchpad:
         dense = at.present_size * ELEMENT_BYTES[value.element] == high - low and _injective(at)
         kept: list[_Entry] = []
         for entry in self.entries:
-            hidden = dense and low <= entry.low and entry.high <= high or entry.at == at and entry.element == value.element
+            hidden = (dense and low <= entry.low and entry.high <= high) or (entry.at == at and entry.element == value.element)
             if hidden:
                 entry.tiles = _pad(entry.tiles, rec.tiles)
                 entry.tiles[: rec.tiles] &= ~active

@@ -27,7 +27,8 @@ def bits(x):
 
 def same_bits(a, b):
     """Equal bits, any NaN equal to any NaN."""
-    assert a.dtype == b.dtype and a.shape == b.shape
+    assert a.dtype == b.dtype
+    assert a.shape == b.shape
     nan = np.isnan(a)
     np.testing.assert_array_equal(nan, np.isnan(b))
     np.testing.assert_array_equal(np.where(nan, 0, bits(a)), np.where(nan, 0, bits(b)))
@@ -249,7 +250,7 @@ def oracle_matmul(a, b, acc):
 
 
 @pytest.mark.parametrize(
-    "lead_a, lead_b, m, k, n",
+    ("lead_a", "lead_b", "m", "k", "n"),
     [
         ((), (), 1, 1, 1),
         ((), (), 5, 200, 7),

@@ -228,10 +228,11 @@ def _constant_op(op: OpReader) -> Action:
     if not isinstance(op.op.results[0].type, ir.RankedTensorType):
         value = _constant(op)
         return lambda rec: rec.set(result, value)
-    array = _dense(op, CARRIERS[type_.element]).reshape(type_.shape or ())
+    array = _dense(op, CARRIERS[type_.element])
+    array = array.reshape(() if array.size == 1 else type_.shape)
 
     def action(rec: Recorder) -> None:
-        rec.set(result, rec.constant(array if array.size != 1 else array.reshape(-1)[0], type_.shape, type_.element))
+        rec.set(result, rec.constant(array, type_.shape, type_.element))
 
     return action
 
