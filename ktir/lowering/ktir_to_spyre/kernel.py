@@ -120,7 +120,7 @@ class KernelLowering:
 
     @staticmethod
     def _touch(unit: Unit, tile: Tile, writes: bool) -> Access:
-        return Access(unit, writes, *tile.buffer, tile.rotation)
+        return Access(unit, writes, *tile.buffer, tile.rotation, tile.element_bytes)
 
     def _load(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
         ddr = self.table.describe(source, self._walk(source))

@@ -23,6 +23,12 @@ class Access:
     start: int
     end: int
     slots: int = 1
+    element_bytes: int = 2
+
+    def same_place(self, other: Access) -> bool:
+        """Whether both see one buffer with its rows at the same addresses, so that each corelet meets its own rows only."""
+        mine = (self.start, self.end, self.slots, self.element_bytes)
+        return mine == (other.start, other.end, other.slots, other.element_bytes)
 
 
 @dataclass
@@ -48,26 +54,34 @@ class Loop:
 
 @dataclass(frozen=True)
 class _Dependence:
+    """`receiver` at child `target` waits for `sender` at child `source`, `distance` trips ago; `relayed` = in both corelets."""
+
     sender: Unit
     receiver: Unit
     source: int
     target: int
     distance: int
+    relayed: bool
 
     def implies(self, other: _Dependence) -> bool:
         """Whether waiting for this one makes `other` (same units, same body) redundant."""
-        if self.distance == other.distance or (self.distance and other.distance and self.distance < other.distance):
-            return self.source >= other.source and self.target <= other.target
-        return False
+        closer = self.distance == other.distance or 0 < self.distance < other.distance
+        stronger = self.relayed or not other.relayed
+        return closer and stronger and self.source >= other.source and self.target <= other.target
 
 
-def _overlap(a: Access, b: Access) -> bool:
-    return a.unit != b.unit and (a.writes or b.writes) and a.start < b.end and b.start < a.end
-
-
-def _ordered_by_fifo(sender: Unit, receiver: Unit) -> bool:
-    """LXSU stores what came through the FIFOs that LXLU fills, op after op: its stores follow all earlier reads of LXLU anyway."""
-    return sender == Unit.LXLU and receiver == Unit.LXSU
+def _dependence(a: Access, b: Access, source: int, target: int) -> _Dependence | None:
+    """The order that two accesses in program order need, if any."""
+    if a.unit == b.unit and not a.unit.per_corelet:
+        return None
+    if not (a.writes or b.writes) or a.start >= b.end or b.start >= a.end:
+        return None
+    same = a.same_place(b)
+    if same and (a.unit == b.unit or (a.unit == Unit.LXLU and b.unit == Unit.LXSU)):
+        # LXSU stores what came through the FIFOs that LXLU fills, op after op: its stores follow all earlier reads of its corelet
+        return None
+    distance = (a.slots if same else 1) if target <= source else 0
+    return _Dependence(a.unit, b.unit, source, target, distance, relayed=a.unit.per_corelet and b.unit.per_corelet and not same)
 
 
 class Synchroniser:
@@ -78,46 +92,64 @@ class Synchroniser:
         self.credits: dict[Unit, list[Word]] = {}
         self.channels: list[Channel] = []
         self._tokens: dict[tuple[Unit, Unit], int] = {}
-        self._body(root, True)
+        self._body(root, root.trips)
 
     def _accesses(self, node: Action | Loop) -> list[Access]:
         if isinstance(node, Action):
             return node.accesses
         return [a for child in node.children for a in self._accesses(child)]
 
-    def _body(self, loop: Loop, outermost: bool) -> None:
+    def _body(self, loop: Loop, trips: int) -> None:
+        """`trips`: how often the body runs in all."""
         for child in loop.children:
             if isinstance(child, Loop):
-                self._body(child, False)
+                self._body(child, trips * child.trips)
         touched = [self._accesses(child) for child in loop.children]
         found: set[_Dependence] = set()
         for i, first in enumerate(touched):
             for j, second in enumerate(touched):
-                carried = j <= i
-                if carried and outermost:
-                    continue
                 if i == j and isinstance(loop.children[i], Loop):
                     continue  # the inner loop's own tokens order its trips, across its re-entry too
                 for a in first:
                     for b in second:
-                        if _overlap(a, b) and not _ordered_by_fifo(a.unit, b.unit):
-                            same_buffer = (a.start, a.end, a.slots) == (b.start, b.end, b.slots)
-                            distance = (a.slots if same_buffer else 1) if carried else 0
-                            found.add(_Dependence(a.unit, b.unit, i, j, distance))
+                        d = _dependence(a, b, i, j)
+                        if d is not None and d.distance < trips:
+                            found.add(d)
         for d in sorted(found, key=lambda d: (d.sender, d.receiver, d.distance, d.source, d.target)):
-            if not any(e != d and (e.sender, e.receiver) == (d.sender, d.receiver) and e.implies(d) for e in found):
+            others = (e for e in found if e != d and (e.sender, e.receiver) == (d.sender, d.receiver))
+            if not any(e.implies(d) for e in others):
                 self._insert(loop, d)
 
     def _insert(self, loop: Loop, d: _Dependence) -> None:
-        token = self._tokens.get((d.sender, d.receiver), 0)
-        self._tokens[d.sender, d.receiver] = token + 1
-        posts = loop.after.setdefault(d.source, {}).setdefault(d.sender, [])
-        waits = loop.before.setdefault(d.target, {}).setdefault(d.receiver, [])
-        posts.append(word("sig", token=token, receiver=d.receiver.name, count=1))
-        waits.append(word("wait", token=token, sender=d.sender.name, count=1))
-        if d.distance:
-            self.credits.setdefault(d.sender, []).append(word("sig", token=token, receiver=d.receiver.name, count=d.distance))
-            self.channels.append(Channel(d.sender, d.receiver, token, d.distance))
+        """Post after the source, wait before the target.
+
+        A token between corelet units stays in its corelet. Where a corelet reuses what the other one held, MNIL, which takes from both and
+        posts to both, passes the token on.
+        """
+        first = self._channel(d.sender, Unit.MNIL if d.relayed else d.receiver, d.distance)
+        self._words(loop.after, d.source, d.sender).append(first[0])
+        if not d.relayed:
+            self._words(loop.before, d.target, d.receiver).append(first[1])
+            return
+        second = self._channel(Unit.MNIL, d.receiver, 0)
+        self._words(loop.before, d.target, Unit.MNIL).extend([first[1], second[0]])
+        self._words(loop.before, d.target, d.receiver).append(second[1])
+
+    @staticmethod
+    def _words(table: dict[int, dict[Unit, list[Word]]], child: int, unit: Unit) -> list[Word]:
+        return table.setdefault(child, {}).setdefault(unit, [])
+
+    def _channel(self, sender: Unit, receiver: Unit, credits: int) -> tuple[Word, Word]:
+        """A new channel with initial credits: its SIG and its WAIT."""
+        token = self._tokens.get((sender, receiver), 0)
+        self._tokens[sender, receiver] = token + 1
+        if credits:
+            self.credits.setdefault(sender, []).append(word("sig", token=token, receiver=receiver.name, count=credits))
+            self.channels.append(Channel(sender, receiver, token, credits))
+        return (
+            word("sig", token=token, receiver=receiver.name, count=1),
+            word("wait", token=token, sender=sender.name, count=1),
+        )
 
     # Emission
 
