@@ -1,4 +1,6 @@
-"""Compile with the real adapter and emitter; run the logical module, after a trip through its text, in the evaluator beside this file."""
+"""Compile with the real adapter and emitter; run the logical module, after a trip through its text, in the KTIR executor and, as a second
+opinion, in the evaluator beside this file.
+"""
 
 import hashlib
 import importlib.util
@@ -9,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +19,7 @@ import ktir.runtime
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import verify
+from ktir.emulator.reference import execute
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
 from ktir.lowering.inductor.region import Region
@@ -58,7 +62,11 @@ class Logical:
                 module = parse_module(self.texts[key])
                 verify(module)
                 assert print_module(module) == self.texts[key]
-                self._evaluator(module, flat)
+                copies = [a.copy() for a in flat]
+                execute(module, args=flat)
+                self._evaluator(module, copies)
+            for ours, theirs in zip(copies, flat, strict=True):
+                np.testing.assert_allclose(theirs, ours, rtol=4e-3, atol=4e-3)
 
         return launch
 

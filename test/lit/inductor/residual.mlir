@@ -1,0 +1,155 @@
+// three linear layers with a residual, 57x64: logical KTIR as the Inductor route emits it. Written by test/unit/inductor/test_lit_inputs.py.
+// RUN: ktir-opt %s --verify-roundtrip | FileCheck %s
+// RUN: ktir-opt %s --pass-pipeline='builtin.module(ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work,ktir-tile,ktir-allocate-scratchpad)' | FileCheck %s --check-prefix=ALLOCATED
+// ALLOCATED: ktir.level = "allocated"
+// ALLOCATED: #ktdp.memory_space<ct_local>
+
+// CHECK: ktir.level = "logical"
+// CHECK-LABEL: func.func @forward(
+// CHECK: ktdp.load {{.*}} : <57x64xindex> -> tensor<57x64xf16>
+// CHECK: ktdp.load {{.*}} : <64x100xindex> -> tensor<64x100xf16>
+// CHECK: linalg.generic {{.*}} : tensor<57x64xf16>, tensor<64x100xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<57x100xf32>)
+// CHECK: ktdp.load {{.*}} : <100xindex> -> tensor<100xf16>
+// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf16>)
+// CHECK: ktdp.load {{.*}} : <100x100xindex> -> tensor<100x100xf16>
+// CHECK: linalg.generic {{.*}} : tensor<57x100xf16>, tensor<100x100xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<57x100xf32>)
+// CHECK: ktdp.load {{.*}} : <100xindex> -> tensor<100xf16>
+// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf16>)
+// CHECK: ktdp.load {{.*}} : <100x64xindex> -> tensor<100x64xf16>
+// CHECK: linalg.generic {{.*}} : tensor<57x100xf16>, tensor<100x64xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<57x64xf32>)
+// CHECK: ktdp.load {{.*}} : <64xindex> -> tensor<64xf16>
+// CHECK: ktdp.load {{.*}} : <57x64xindex> -> tensor<57x64xf16>
+// CHECK: linalg.generic {{.*}} : tensor<64xf16>, tensor<57x64xf16>, tensor<57x64xf16>)
+// CHECK: ktdp.store {{.*}} : tensor<57x64xf16>, <57x64xindex>
+
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#map1 = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map2 = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map3 = affine_map<(d0, d1, d2) -> (d0, d1)>
+#map4 = affine_map<(d0) -> (d0)>
+#map5 = affine_map<(d0, d1) -> (d1)>
+#set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 63 >= 0)>
+#set1 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 63 >= 0, d1 >= 0, -d1 + 99 >= 0)>
+#set2 = affine_set<(d0) : (d0 >= 0, -d0 + 99 >= 0)>
+#set3 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 99 >= 0, d1 >= 0, -d1 + 99 >= 0)>
+#set4 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 99 >= 0, d1 >= 0, -d1 + 63 >= 0)>
+#set5 = affine_set<(d0) : (d0 >= 0, -d0 + 63 >= 0)>
+module attributes {ktir.level = "logical"} {
+  func.func @forward(%arg0: index {ktir.name = "arg0_1", ktir.role = "input", ktir.type = tensor<100x64xf16>}, %arg1: index {ktir.name = "arg1_1", ktir.role = "input", ktir.type = tensor<100xf16>}, %arg2: index {ktir.name = "arg2_1", ktir.role = "input", ktir.type = tensor<57x64xf16>}, %arg3: index {ktir.name = "arg3_1", ktir.role = "input", ktir.type = tensor<100x100xf16>}, %arg4: index {ktir.name = "arg4_1", ktir.role = "input", ktir.type = tensor<100xf16>}, %arg5: index {ktir.name = "arg5_1", ktir.role = "input", ktir.type = tensor<64x100xf16>}, %arg6: index {ktir.name = "arg6_1", ktir.role = "input", ktir.type = tensor<64xf16>}, %arg7: index {ktir.name = "buf5", ktir.role = "output", ktir.type = tensor<57x64xf16>}) {
+    %0 = ktdp.construct_memory_view %arg2, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
+    %1 = ktdp.construct_access_tile %0[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
+    %2 = ktdp.load %1 : <57x64xindex> -> tensor<57x64xf16>
+    %3 = ktdp.construct_memory_view %arg0, sizes: [64, 100], strides: [1, 64] {coordinate_set = #set1, memory_space = #ktdp.memory_space<global>} : memref<64x100xf16>
+    %4 = ktdp.construct_access_tile %3[0, 0] {access_tile_order = #map, access_tile_set = #set1} : memref<64x100xf16> -> !ktdp.access_tile<64x100xindex>
+    %5 = ktdp.load %4 : <64x100xindex> -> tensor<64x100xf16>
+    %cst = arith.constant 0.000000e+00 : f32
+    %6 = tensor.empty() : tensor<57x100xf32>
+    %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<57x100xf32>) -> tensor<57x100xf32>
+    %8 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%2, %5 : tensor<57x64xf16>, tensor<64x100xf16>) outs(%7 : tensor<57x100xf32>) {
+    ^bb0(%in: f16, %in_2: f16, %out: f32):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.mulf %47, %48 : f32
+      %50 = arith.addf %out, %49 : f32
+      linalg.yield %50 : f32
+    } -> tensor<57x100xf32>
+    %9 = tensor.empty() : tensor<57x100xf16>
+    %10 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<57x100xf32>) outs(%9 : tensor<57x100xf16>) {
+    ^bb0(%in: f32, %out: f16):
+      %47 = arith.truncf %in : f32 to f16
+      linalg.yield %47 : f16
+    } -> tensor<57x100xf16>
+    %11 = ktdp.construct_memory_view %arg1, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
+    %12 = ktdp.construct_access_tile %11[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
+    %13 = ktdp.load %12 : <100xindex> -> tensor<100xf16>
+    %14 = tensor.empty() : tensor<57x100xf16>
+    %15 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%13, %10 : tensor<100xf16>, tensor<57x100xf16>) outs(%14 : tensor<57x100xf16>) {
+    ^bb0(%in: f16, %in_2: f16, %out: f16):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.addf %47, %48 : f32
+      %cst_3 = arith.constant 0.000000e+00 : f32
+      %50 = arith.maximumf %49, %cst_3 : f32
+      %51 = arith.truncf %50 : f32 to f16
+      linalg.yield %51 : f16
+    } -> tensor<57x100xf16>
+    %16 = ktdp.construct_memory_view %arg3, sizes: [100, 100], strides: [1, 100] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<100x100xf16>
+    %17 = ktdp.construct_access_tile %16[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<100x100xf16> -> !ktdp.access_tile<100x100xindex>
+    %18 = ktdp.load %17 : <100x100xindex> -> tensor<100x100xf16>
+    %cst_0 = arith.constant 0.000000e+00 : f32
+    %19 = tensor.empty() : tensor<57x100xf32>
+    %20 = linalg.fill ins(%cst_0 : f32) outs(%19 : tensor<57x100xf32>) -> tensor<57x100xf32>
+    %21 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%15, %18 : tensor<57x100xf16>, tensor<100x100xf16>) outs(%20 : tensor<57x100xf32>) {
+    ^bb0(%in: f16, %in_2: f16, %out: f32):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.mulf %47, %48 : f32
+      %50 = arith.addf %out, %49 : f32
+      linalg.yield %50 : f32
+    } -> tensor<57x100xf32>
+    %22 = tensor.empty() : tensor<57x100xf16>
+    %23 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%21 : tensor<57x100xf32>) outs(%22 : tensor<57x100xf16>) {
+    ^bb0(%in: f32, %out: f16):
+      %47 = arith.truncf %in : f32 to f16
+      linalg.yield %47 : f16
+    } -> tensor<57x100xf16>
+    %24 = ktdp.construct_memory_view %arg4, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
+    %25 = ktdp.construct_access_tile %24[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
+    %26 = ktdp.load %25 : <100xindex> -> tensor<100xf16>
+    %27 = tensor.empty() : tensor<57x100xf16>
+    %28 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%26, %23 : tensor<100xf16>, tensor<57x100xf16>) outs(%27 : tensor<57x100xf16>) {
+    ^bb0(%in: f16, %in_2: f16, %out: f16):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.addf %47, %48 : f32
+      %cst_3 = arith.constant 0.000000e+00 : f32
+      %50 = arith.maximumf %49, %cst_3 : f32
+      %51 = arith.truncf %50 : f32 to f16
+      linalg.yield %51 : f16
+    } -> tensor<57x100xf16>
+    %29 = ktdp.construct_memory_view %arg5, sizes: [100, 64], strides: [1, 100] {coordinate_set = #set4, memory_space = #ktdp.memory_space<global>} : memref<100x64xf16>
+    %30 = ktdp.construct_access_tile %29[0, 0] {access_tile_order = #map, access_tile_set = #set4} : memref<100x64xf16> -> !ktdp.access_tile<100x64xindex>
+    %31 = ktdp.load %30 : <100x64xindex> -> tensor<100x64xf16>
+    %cst_1 = arith.constant 0.000000e+00 : f32
+    %32 = tensor.empty() : tensor<57x64xf32>
+    %33 = linalg.fill ins(%cst_1 : f32) outs(%32 : tensor<57x64xf32>) -> tensor<57x64xf32>
+    %34 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%28, %31 : tensor<57x100xf16>, tensor<100x64xf16>) outs(%33 : tensor<57x64xf32>) {
+    ^bb0(%in: f16, %in_2: f16, %out: f32):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.mulf %47, %48 : f32
+      %50 = arith.addf %out, %49 : f32
+      linalg.yield %50 : f32
+    } -> tensor<57x64xf32>
+    %35 = tensor.empty() : tensor<57x64xf16>
+    %36 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%34 : tensor<57x64xf32>) outs(%35 : tensor<57x64xf16>) {
+    ^bb0(%in: f32, %out: f16):
+      %47 = arith.truncf %in : f32 to f16
+      linalg.yield %47 : f16
+    } -> tensor<57x64xf16>
+    %37 = ktdp.construct_memory_view %arg6, sizes: [64], strides: [1] {coordinate_set = #set5, memory_space = #ktdp.memory_space<global>} : memref<64xf16>
+    %38 = ktdp.construct_access_tile %37[0] {access_tile_order = #map4, access_tile_set = #set5} : memref<64xf16> -> !ktdp.access_tile<64xindex>
+    %39 = ktdp.load %38 : <64xindex> -> tensor<64xf16>
+    %40 = ktdp.construct_memory_view %arg2, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
+    %41 = ktdp.construct_access_tile %40[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
+    %42 = ktdp.load %41 : <57x64xindex> -> tensor<57x64xf16>
+    %43 = tensor.empty() : tensor<57x64xf16>
+    %44 = linalg.generic {indexing_maps = [#map5, #map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%39, %36, %42 : tensor<64xf16>, tensor<57x64xf16>, tensor<57x64xf16>) outs(%43 : tensor<57x64xf16>) {
+    ^bb0(%in: f16, %in_2: f16, %in_3: f16, %out: f16):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.addf %47, %48 : f32
+      %50 = arith.extf %in_3 : f16 to f32
+      %51 = arith.addf %49, %50 : f32
+      %52 = arith.truncf %51 : f32 to f16
+      linalg.yield %52 : f16
+    } -> tensor<57x64xf16>
+    %45 = ktdp.construct_memory_view %arg7, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
+    %46 = ktdp.construct_access_tile %45[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
+    ktdp.store %44, %46 : tensor<57x64xf16>, <57x64xindex>
+    return
+  }
+}
