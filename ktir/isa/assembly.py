@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 from .assembly_parser import parse_program
 from .descriptor import Bound, Descriptor
-from .instructions import FIRST_ACCUMULATOR, Field
+from .instructions import Field, register_name
 from .problem import ProgramError
 from .program import Kernel, Operand, Program, Word, f32
 
@@ -179,11 +179,6 @@ def word_text(word: Word, descriptor_names: list[str]) -> str:
     return f"{text} @{word.source}" if word.source else text
 
 
-def register_text(number: int) -> str:
-    """`r3` or `acc0`."""
-    return f"r{number}" if number < FIRST_ACCUMULATOR else f"acc{number - FIRST_ACCUMULATOR}"
-
-
 def _operand(field: Field, value: Operand, names: list[str]) -> str:
     if field.kind == "flag":
         return field.name if value else ""
@@ -192,7 +187,7 @@ def _operand(field: Field, value: Operand, names: list[str]) -> str:
     if field.kind == "descriptor":
         text = names[value]
     elif field.kind in ("register", "accumulator"):
-        text = register_text(value)
+        text = register_name(value)
     elif field.kind == "f32":
         text = f32_text(value)
     else:

@@ -287,3 +287,8 @@ OPCODE_BY_CODE = {o.code: o for o in OPCODES.values()}
 def default(field: Field) -> int | float | str | bool | None:
     """What a field that is left out of a word means, or None if it must be given."""
     return {"flag": False, "f32": 0.0, "enum": field.values[0] if field.values else None, "fifo": None, "unit": None}.get(field.kind, 0)
+
+
+def register_name(number: int) -> str:
+    """`r3`, or `acc0` for an accumulator."""
+    return f"r{number}" if number < FIRST_ACCUMULATOR else f"acc{number - FIRST_ACCUMULATOR}"

@@ -1,0 +1,117 @@
+"""Addresses of descriptors in closed form: which sticks a word may touch over all cores, corelets, trips and positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .descriptor import LEVELS, Descriptor
+from .program import Kernel
+
+_GRID = 1 << 22
+"""Largest grid of cores, corelets and trips that bounds are evaluated on; beyond it they are left out, which only widens ranges."""
+_WALK = 1 << 20
+"""Largest walk whose addresses are enumerated."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Sticks `low` to `high`, both included; `low` > `high` where nothing is touched."""
+
+    low: int
+    high: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is touched."""
+        return self.low > self.high
+
+
+def touched(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int) -> Range:
+    """The range of sticks over every run of a word in loops with `trips` per open level, without positions that a bound clips."""
+    if any(n == 0 for n in trips.values()):
+        return Range(0, -1)
+    bounds = d.bounds if _grid_size(d, kernel, trips, corelets) <= _GRID else ()
+    levels = sorted({b.level for b in bounds if b.level is not None and b.level in trips})
+    axes = [np.arange(kernel.cores), np.arange(corelets), *(np.arange(trips[level]) for level in levels)]
+    core, corelet, *counters = np.meshgrid(*axes, indexing="ij", sparse=True)
+    table = np.zeros(kernel.cores, np.int64) if d.core_table is None else np.array(kernel.tables[d.core_table], np.int64)
+    start = d.base + table[core] + corelet * d.corelet_step
+    for level, counter in zip(levels, counters, strict=True):
+        start = start + d.level_step[level] * counter
+    live = np.ones((1,) * len(axes), bool)
+    last = [np.full((1,) * len(axes), e - 1, np.int64) for e in d.extent]
+    for b in bounds:
+        limit = np.int64(b.limit) if b.table is None else np.array(kernel.tables[b.table], np.int64)[core]
+        room = limit - b.corelet_step * corelet
+        if b.level is not None and b.level in levels:
+            room = room - b.level_step * counters[levels.index(b.level)]
+        live = live & (room > 0)
+        if b.dim is not None and b.dim_step:
+            last[b.dim] = np.minimum(last[b.dim], -(-room // b.dim_step) - 1)
+    if not live.any():
+        return Range(0, -1)
+    low = high = start
+    for stride, end in zip(d.stride, last, strict=True):
+        low, high = low + np.minimum(0, stride * end), high + np.maximum(0, stride * end)
+    live = np.broadcast_to(live, np.broadcast_shapes(live.shape, low.shape))
+    minimum = int(np.min(np.broadcast_to(low, live.shape)[live]))
+    maximum = int(np.max(np.broadcast_to(high, live.shape)[live]))
+    free = [d.level_step[level] * (n - 1) for level, n in trips.items() if level not in levels]
+    reach = rotation_reach(d, trips) * d.rotate_step
+    return Range(minimum + sum(min(0, f) for f in free), maximum + sum(max(0, f) for f in free) + reach + d.sticks_per_entry - 1)
+
+
+def _grid_size(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int) -> int:
+    size = kernel.cores * corelets
+    for level in {b.level for b in d.bounds if b.level is not None}:
+        size *= trips.get(level, 1)
+    return size
+
+
+def rotation_reach(d: Descriptor, trips: dict[int, int]) -> int:
+    """The highest buffer that the open levels reach."""
+    steps = sum(n - 1 for level, n in trips.items() if d.rotate_levels >> level & 1)
+    return min(d.buffers - 1, steps)
+
+
+def buffer_sticks(d: Descriptor, trips: dict[int, int], corelets: int) -> int:
+    """Sticks that one buffer spans: the walk, the corelets, and the levels that do not choose the buffer."""
+    spans = [abs(stride) * (e - 1) for stride, e in zip(d.stride, d.extent, strict=True)]
+    spans += [abs(d.level_step[level]) * max(n - 1, 0) for level, n in trips.items() if not d.rotate_levels >> level & 1]
+    return sum(spans) + abs(d.corelet_step) * (corelets - 1) + d.sticks_per_entry
+
+
+def stepped_levels(d: Descriptor) -> set[int]:
+    """Levels whose counters move the address or a bound."""
+    levels = {level for level in range(LEVELS) if d.level_step[level]}
+    return levels | {b.level for b in d.bounds if b.level is not None and b.level_step}
+
+
+def is_injective(d: Descriptor, corelets: int) -> bool:
+    """Whether no two positions of one walk, on both corelets, share a stick. Walks too long to enumerate must be visibly so."""
+    dims = [(e, s) for e, s in zip(d.extent, d.stride, strict=True) if e > 1]
+    if corelets > 1:
+        dims.append((corelets, d.corelet_step))
+    covered = d.sticks_per_entry
+    nested = True
+    for extent, stride in sorted(dims, key=lambda dim: abs(dim[1])):
+        nested = nested and abs(stride) >= covered
+        covered += abs(stride) * (extent - 1)
+    if nested or d.entries * corelets * d.sticks_per_entry > _WALK:
+        return nested
+    sticks = np.arange(d.sticks_per_entry)
+    for extent, stride in dims:
+        sticks = (sticks[:, None] + stride * np.arange(extent)).ravel()
+    return len(np.unique(sticks)) == len(sticks)
+
+
+def is_contiguous(d: Descriptor) -> bool:
+    """Whether one walk visits adjacent sticks in order."""
+    expected = d.sticks_per_entry
+    for extent, stride in zip(reversed(d.extent), reversed(d.stride), strict=True):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= extent
+    return True

@@ -1,0 +1,255 @@
+"""The static verifier: what can be proved of a program in closed form, in milliseconds and for all trips at once.
+
+Structure, balance of FIFOs and tokens, address ranges, sizes of transfers, registers of REP bodies. Order is not its matter: races,
+deadlocks, reads of what was never written and the accumulator protocol of PT are found by running the control plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ktir.target import DATASHEET, STICK_BYTES, Target
+
+from . import addresses, vector_body
+from .descriptor import Descriptor
+from .problem import Problem
+from .program import Kernel, Program
+from .structure import Fault, Site, sites
+from .units import FIFOS, Unit
+from .validate import validate
+
+BLOCK = 64
+"""Entries of a block of weights."""
+
+Sites = dict[Unit, list[Site]]
+
+
+def verify(program: Program, target: Target = DATASHEET) -> list[Problem]:
+    """Everything that is provably wrong with a program on `target`; a program that is not well-formed is not looked at further."""
+    problems = validate(program)
+    if problems:
+        return problems
+    for k, kernel in enumerate(program.kernels):
+        problems += _Kernel(program, k, kernel, target).problems()
+    return problems
+
+
+class _Kernel:
+    def __init__(self, program: Program, index: int, kernel: Kernel, target: Target) -> None:
+        self.program, self.index, self.kernel, self.target = program, index, kernel, target
+        self.seen: set[tuple[object, ...]] = set()
+
+    def problems(self) -> Iterator[Problem]:
+        if self.kernel.cores > self.target.cores:
+            yield self.at(None, None, f"runs on {self.kernel.cores} cores, but the target has {self.target.cores}")
+        found: Sites = {}
+        whole = True
+        for unit, words in self.kernel.units.items():
+            found[unit], faults = sites(words)
+            whole = whole and not faults
+            yield from self.placed(unit, faults)
+        for unit, places in found.items():
+            yield from self.placed(unit, self._words(unit, places))
+        if whole:
+            yield from self._fifos(found)
+            yield from self._tokens(found)
+            yield from self._regions(found)
+        yield from self._groups(found)
+
+    def at(self, unit: Unit | None, word: int | None, message: str) -> Problem:
+        """A problem of this kernel."""
+        place = Problem(message, kernel=self.index, kernel_name=self.kernel.name, unit=unit)
+        words = self.kernel.units[unit] if unit is not None else []
+        if word is None or word >= len(words):
+            return place
+        return replace(place, word=word, op=words[word].op, source=self.program.source_of(words[word]))
+
+    def placed(self, unit: Unit, faults: list[Fault] | Iterator[Fault]) -> Iterator[Problem]:
+        """Problems of words of one unit."""
+        for word, message in faults:
+            yield self.at(unit, word, message)
+
+    # --- single words ---
+
+    def _words(self, unit: Unit, places: list[Site]) -> Iterator[Fault]:
+        for s in places:
+            w = s.word
+            if w.op in ("wait", "sig") and w["sender" if w.op == "wait" else "receiver"] == unit.name:
+                yield s.index, f"'{w.op}' names its own unit {unit.name}"
+            elif w.op == "ldw" and w["count"] != BLOCK:
+                yield s.index, f"'ldw' expects a count of {BLOCK}, but got {w['count']}"
+            elif w.op == "pusht" and w["count"] % BLOCK:
+                yield s.index, f"'pusht' expects a multiple of {BLOCK}, but got {w['count']}"
+            elif w.op in ("mm", "pto") and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
+                yield s.index, f"'{w.op}' expects 1 to {self.target.pt_accumulator_rows} rows, but got {w['rows']}"
+            elif w.op == "rep":
+                yield from self._rep(s, places)
+            yield from ((s.index, message) for message in self._descriptors(unit, s))
+
+    @staticmethod
+    def _rep(s: Site, places: list[Site]) -> Iterator[Fault]:
+        w = s.word
+        if not (w["groups"] and w["sticks"]):
+            yield s.index, f"'rep' expects at least one group and one stick, but got {w['groups']} and {w['sticks']}"
+            return
+        body = [p.word for p in places[s.index + 1 : s.index + 1 + w["body"]]]
+        if all(b.opcode.body_only for b in body):
+            for i, message in vector_body.faults(w, body):
+                yield s.index + 1 + i, message
+
+    def _descriptors(self, unit: Unit, s: Site) -> Iterator[str]:
+        """Faults of a word's descriptors, each combination of descriptor, unit and loops once."""
+        w = s.word
+        named = {f.name: self.kernel.descriptors[w[f.name]] for f in w.opcode.fields if f.kind == "descriptor"}
+        if not named:
+            return
+        key = (w.op, unit, tuple(w[n] for n in named), w.operands.get("count"), tuple(sorted(s.trips.items())))
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        for name, d in named.items():
+            if d.space != name:
+                yield f"'{w.op}' expects a descriptor of {name}, but got one of {d.space}"
+                return
+            for fault in self._descriptor(unit, s, name, d):
+                yield f"'{w.op}': descriptor {w[name]} {fault}"
+        if "count" in w.operands and w["count"] != named["lx"].entries:
+            yield f"'{w.op}' expects the {named['lx'].entries} entries of its descriptor, but got {w['count']}"
+        if len(named) == 2 and named["ddr"].bytes != named["lx"].bytes:
+            yield f"'{w.op}' moves {named['ddr'].bytes} bytes of memory, but {named['lx'].bytes} of LX"
+        if len(named) == 2 and named["ddr"].element_bytes != named["lx"].element_bytes:
+            yield f"'{w.op}' changes the element size from {named['ddr'].element_bytes} to {named['lx'].element_bytes} bytes"
+
+    def _descriptor(self, unit: Unit, s: Site, name: str, d: Descriptor) -> Iterator[str]:
+        trips, corelets = s.trips, self.target.corelets if unit.per_corelet else 1
+        closed = sorted(addresses.stepped_levels(d) - trips.keys())
+        if closed:
+            yield f"steps over level {closed[0]}, which is not open"
+            return
+        if d.buffers > 1:
+            if not any(d.rotate_levels >> level & 1 for level in trips):
+                yield "rotates, but no level that chooses the buffer is open"
+            span = addresses.buffer_sticks(d, trips, corelets)
+            if d.rotate_step < span:
+                yield f"has buffers of {span} sticks, but they lie {d.rotate_step} apart"
+        if corelets == 1 and d.corelet_step:
+            yield f"has a corelet_step, but {unit.name} exists once per core"
+        reads = s.word.op in ("push", "pusht") or (s.word.op, name) in (("xld", "ddr"), ("xldm", "ddr"), ("xst", "lx"))
+        if not reads:
+            if not addresses.is_injective(d, corelets):
+                yield "is written to, but two of its positions share a stick"
+            if s.word.op in ("xld", "xldm") and not addresses.is_contiguous(d):
+                yield "is the destination of a load and must be contiguous"
+        if d.splat and s.word.op != "push":
+            yield "repeats lane 0, which only 'push' can do"
+        yield from self._range(d, trips, corelets)
+
+    def _range(self, d: Descriptor, trips: dict[int, int], corelets: int) -> Iterator[str]:
+        r = addresses.touched(d, self.kernel, trips, corelets)
+        where, size = "LX", self.target.lx_bytes // STICK_BYTES
+        if d.arg is not None:
+            argument = self.program.arguments[d.arg]
+            where, size = f"argument {argument.name!r}", argument.sticks
+            if argument.element_bytes != d.element_bytes:
+                yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
+        if not r.empty and (r.low < 0 or r.high >= size):
+            yield f"reaches sticks {r.low} to {r.high}, but {where} has {size}"
+
+    # --- balance ---
+
+    def _fifos(self, found: Sites) -> Iterator[Problem]:
+        totals: dict[tuple[str, bool], int] = {}
+        first: dict[str, tuple[Unit, int]] = {}
+        for unit, places in found.items():
+            for s in places:
+                for fifo, pushes, count in _traffic(s):
+                    totals[fifo, pushes] = totals.get((fifo, pushes), 0) + count * s.repetitions
+                    first.setdefault(fifo, (unit, s.index))
+        for fifo, place in first.items():
+            pushed, popped = totals.get((fifo, True), 0), totals.get((fifo, False), 0)
+            if pushed != popped:
+                ends = FIFOS[fifo]
+                message = f"{ends.producer.name} pushes {pushed} entries into FIFO {fifo}, but {ends.consumer.name} pops {popped}"
+                yield self.at(*place, message)
+
+    def _tokens(self, found: Sites) -> Iterator[Problem]:
+        posted: dict[tuple[Unit, Unit, int], int] = {}
+        taken: dict[tuple[Unit, Unit, int], int] = {}
+        first: dict[tuple[Unit, Unit, int], tuple[Unit, int]] = {}
+        for unit, places in found.items():
+            for s in places:
+                w = s.word
+                if w.op == "sig":
+                    key = (unit, Unit[w["receiver"]], w["token"])
+                    posted[key] = posted.get(key, 0) + w["count"] * s.repetitions
+                elif w.op == "wait":
+                    key = (Unit[w["sender"]], unit, w["token"])
+                    taken[key] = taken.get(key, 0) + w["count"] * s.repetitions
+                else:
+                    continue
+                first.setdefault(key, (unit, s.index))
+        declared = {(c.sender, c.receiver, c.token): c.leftover for c in self.kernel.channels}
+        for key, place in first.items():
+            left, name = posted.get(key, 0) - taken.get(key, 0), _channel(*key)
+            if left < 0:
+                yield self.at(*place, f"{name}: {posted.get(key, 0)} tokens are posted, but {taken[key]} are taken")
+            elif left != declared.get(key, 0):
+                yield self.at(*place, f"{name}: {left} tokens are left over, but {declared.get(key, 0)} are declared")
+        for key in declared.keys() - first.keys():
+            if declared[key]:
+                yield self.at(None, None, f"{_channel(*key)} has declared leftovers, but no word posts on it")
+
+    def _regions(self, found: Sites) -> Iterator[Problem]:
+        known: dict[int, tuple[Unit, int]] = {}
+        for unit, places in found.items():
+            mine: set[int] = set()
+            for s in places:
+                if s.word.op != "loop" or not s.word["region"]:
+                    continue
+                region, trips = s.word["region"], s.word["trips"]
+                other, expected = known.setdefault(region, (unit, trips))
+                if region in mine:
+                    yield self.at(unit, s.index, f"'loop' is the second of region {region} in {unit.name}")
+                elif trips != expected:
+                    yield self.at(unit, s.index, f"'loop' has {trips} trips, but region {region} has {expected} in {other.name}")
+                mine.add(region)
+
+    def _groups(self, found: Sites) -> Iterator[Problem]:
+        for unit, places in found.items():
+            for s in places:
+                if s.word.op == "xldm":
+                    message = self._multicast(self.kernel.groups[s.word["group"]], self.kernel.descriptors[s.word["ddr"]])
+                    if message:
+                        yield self.at(unit, s.index, f"'xldm' {message}")
+
+    def _multicast(self, leaders: list[int], d: Descriptor) -> str | None:
+        used = {d.core_table, *(b.table for b in d.bounds)} - {None}
+        for core, leader in enumerate(leaders):
+            if leaders[leader] != leader:
+                return f"has core {leader} read for core {core}, but core {leader} receives from core {leaders[leader]}"
+            for t in used:
+                row = self.kernel.tables[t] if t is not None else []
+                if row[core] != row[leader]:
+                    return f"has core {leader} read for core {core}, but table {t} differs between them"
+        return None
+
+
+def _channel(sender: Unit, receiver: Unit, token: int) -> str:
+    return f"channel {sender.name} -> {receiver.name}, token {token}"
+
+
+def _traffic(s: Site) -> Iterator[tuple[str, bool, int]]:
+    """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
+    w = s.word
+    if w.op in ("push", "pusht", "pull"):
+        yield w["fifo"], w.op != "pull", w["count"]
+    elif w.op == "ldw":
+        yield "W", False, w["count"]
+    elif w.op == "mm":
+        yield "A", False, w["rows"]
+    elif w.op == "pto":
+        yield "P", True, w["rows"]
+    elif w.op in ("vin", "vout") and s.rep is not None:
+        sticks = s.rep["sticks"] if w["phase"] == "stick" else 1
+        yield w["fifo"], w.op == "vout", s.rep["groups"] * sticks

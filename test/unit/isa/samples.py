@@ -1,0 +1,139 @@
+"""Small correct programs as assembly text."""
+
+ROW_SHARE = """\
+.program "share"
+.argument a0 = "x", role=input, sticks=228, element_bytes=2
+.argument a1 = "y", role=output, sticks=228, element_bytes=2
+
+.kernel "share_0", cores=29
+.table t0 = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56]
+.table t1 = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]
+.channel MNIS -> LXSU, token=0, leftover=1
+.channel LXLU -> MNIL, token=0, leftover=1
+.descriptor %x.0 = ddr, element_bytes=2, extent=[4, 2], stride=[57, 1], arg=a0, core_table=t0, bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %lx.1 = lx, element_bytes=2, extent=[4, 2], stride=[2, 1]
+.descriptor %lx.2 = lx, element_bytes=2, extent=[4], stride=[2], corelet_step=1
+.descriptor %lx.3 = lx, element_bytes=4, extent=[1], stride=[2], base=8, corelet_step=2
+.descriptor %lx.4 = lx, element_bytes=4, extent=[1], stride=[2], base=8, corelet_step=2, splat
+.descriptor %lx.5 = lx, element_bytes=2, extent=[4], stride=[2], base=12, corelet_step=1
+.descriptor %y.6 = ddr, element_bytes=2, extent=[4, 2], stride=[57, 1], arg=a1, core_table=t0, bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %lx.7 = lx, element_bytes=2, extent=[4, 2], stride=[2, 1], base=12
+.unit MNIL
+  loop trips=1, level=0, region=1
+    wait token=0, sender=LXLU, count=1
+    xld ddr=%x.0, lx=%lx.1 @1
+    sig token=0, receiver=LXLU, count=1
+  endl level=0
+  halt
+.unit MNIS
+  sig token=0, receiver=LXSU, count=1
+  loop trips=1, level=0, region=1
+    wait token=0, sender=LXSU, count=1
+    xst ddr=%y.6, lx=%lx.7 @4
+    sig token=0, receiver=LXSU, count=1
+  endl level=0
+  halt
+.unit LXLU
+  sig token=0, receiver=MNIL, count=1
+  loop trips=1, level=0, region=1
+    wait token=0, sender=MNIL, count=1
+    push lx=%lx.2, fifo=I0, count=4 @2
+    wait token=0, sender=LXSU, count=1
+    par streams=2 @3
+      push lx=%lx.2, fifo=I0, count=4 @3
+      push lx=%lx.4, fifo=I1, count=1 @3
+    sig token=0, receiver=MNIL, count=1
+  endl level=0
+  halt
+.unit PT
+  halt
+.unit SFP
+  loop trips=1, level=0, region=1
+    rep groups=1, body=4, sticks=4 @2
+      vin dst=r0, fifo=I0 @2
+      vacc kind=add, dst=acc0, src=r0 @2
+      vred kind=add, dst=r1, src=acc0, phase=end @2
+      vout src=r1, fifo=O, phase=end @2
+    rep groups=1, body=5, sticks=4 @3
+      vin dst=r0, fifo=I0 @3
+      vin dst=r1, fifo=I1, phase=start @3
+      v2 kind=div, dst=r2, src=r0, src2=r1 @3
+      v1 kind=mov, dst=r0, src=r2, round @3
+      vout src=r0, fifo=O @3
+  endl level=0
+  halt
+.unit LXSU
+  loop trips=1, level=0, region=1
+    pull lx=%lx.3, fifo=O, count=1 @2
+    sig token=0, receiver=LXLU, count=1
+    wait token=0, sender=MNIS, count=1
+    pull lx=%lx.5, fifo=O, count=4 @3
+    sig token=0, receiver=MNIS, count=1
+  endl level=0
+  halt
+
+.source 1 = "ktdp.load", "share.mlir:10:10"
+.source 2 = "linalg.generic", "share.mlir:14:10"
+.source 3 = "linalg.generic", "share.mlir:21:10"
+.source 4 = "ktdp.store", "share.mlir:30:5"
+"""
+"""Every row of x divided by its sum: 57 rows of 200 columns over 29 cores."""
+
+MATMUL = """\
+.program "mm"
+.argument a0 = "a", role=input, sticks=512, element_bytes=2
+.argument a1 = "b", role=input, sticks=256, element_bytes=2
+.argument a2 = "c", role=output, sticks=128, element_bytes=2
+
+.kernel "mm_0", cores=2
+.table t0 = [0, 64]
+.group g0 = [0, 0]
+.channel LXLU -> MNIL, token=0, leftover=2
+.descriptor %a.0 = ddr, element_bytes=2, extent=[64], stride=[1], arg=a0, core_table=t0, level_step=[128]
+.descriptor %lx.1 = lx, element_bytes=2, extent=[64], stride=[1], buffers=2, rotate_levels=[0], rotate_step=64
+.descriptor %b.2 = ddr, element_bytes=2, extent=[64], stride=[1], arg=a1, level_step=[64]
+.descriptor %lx.3 = lx, element_bytes=2, extent=[64], stride=[1], base=128, buffers=2, rotate_levels=[0], rotate_step=64
+.descriptor %lx.4 = lx, element_bytes=2, extent=[32], stride=[1], buffers=2, rotate_levels=[0], rotate_step=64, corelet_step=32
+.descriptor %lx.5 = lx, element_bytes=2, extent=[32], stride=[1], base=256, corelet_step=32
+.descriptor %lx.6 = lx, element_bytes=2, extent=[64], stride=[1], base=256
+.descriptor %c.7 = ddr, element_bytes=2, extent=[64], stride=[1], arg=a2, core_table=t0
+.unit MNIL
+  loop trips=4, level=0, region=1
+    wait token=0, sender=LXLU, count=1
+    xld ddr=%a.0, lx=%lx.1
+    xldm ddr=%b.2, lx=%lx.3, group=g0
+    sig token=0, receiver=LXLU, count=1
+  endl level=0
+  halt
+.unit MNIS
+  wait token=0, sender=LXSU, count=1
+  xst ddr=%c.7, lx=%lx.6
+  halt
+.unit LXLU
+  sig token=0, receiver=MNIL, count=2
+  loop trips=4, level=0, region=1
+    wait token=0, sender=MNIL, count=1
+    pusht lx=%lx.3, fifo=W, count=64
+    push lx=%lx.4, fifo=A, count=32
+    sig token=0, receiver=MNIL, count=1
+  endl level=0
+  halt
+.unit PT
+  loop trips=4, level=0, region=1
+    ldw count=64
+    mm rows=32
+  endl level=0
+  pto rows=32
+  halt
+.unit SFP
+  rep groups=32, body=3, sticks=1
+    vin dst=r0, fifo=P
+    v1 kind=mov, dst=r1, src=r0, round
+    vout src=r1, fifo=O
+  halt
+.unit LXSU
+  pull lx=%lx.5, fifo=O, count=32
+  sig token=0, receiver=MNIS, count=1
+  halt
+"""
+"""128 rows over two cores times a 256x64 block, b multicast."""

@@ -1,0 +1,138 @@
+"""The static verifier: correct programs pass, one change is found and placed."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from random_programs import programs
+from samples import MATMUL, ROW_SHARE
+
+from ktir.isa.assembly import parse_program, print_program
+from ktir.isa.program import Source
+from ktir.isa.units import Unit
+from ktir.isa.verify import verify
+from ktir.target import DATASHEET
+
+
+@pytest.mark.parametrize("text", [ROW_SHARE, MATMUL])
+def test_correct_programs(text):
+    program = parse_program(text)
+    assert verify(program) == []
+    assert "\n".join(line.split("//")[0].rstrip() for line in print_program(program).splitlines()) + "\n" == text
+    start = time.process_time()
+    verify(program)
+    assert time.process_time() - start < 0.05
+
+
+@given(programs())
+@settings(max_examples=100, deadline=None)
+def test_any_program_gets_a_verdict(program):
+    for p in verify(program):
+        assert str(p)
+
+
+CHANGES = [
+    # structure
+    (ROW_SHARE, ("    pull lx=%lx.5, fifo=O, count=4 @3\n", ""), "SFP pushes 5 entries into FIFO O, but LXSU pops 1"),
+    (ROW_SHARE, ("loop trips=1", "loop trips=0"), "region 1 has 0 in MNIL"),
+    (ROW_SHARE, ("  halt\n.unit MNIS", ".unit MNIS"), "does not end in 'halt'"),
+    (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  halt\n  endl level=0\n.unit MNIS"), "'halt' stands inside a loop"),
+    (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  halt\n  endl level=0\n.unit MNIS"), "'halt' is not the last word"),
+    (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  endl level=1\n  halt\n.unit MNIS"), "'endl' expects level 0"),
+    (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  halt\n.unit MNIS"), "'loop' of level 0 is not ended"),
+    (ROW_SHARE, ("  loop trips=1, level=0, region=1\n", "", 1), "'endl' without an open 'loop'"),
+    (ROW_SHARE, ("    xld", "    loop trips=1, level=0, region=0\n    xld"), "expects a level that is not open"),
+    (ROW_SHARE, ("body=5", "body=4"), "'vout' is legal only inside the body of a 'rep'"),
+    (ROW_SHARE, ("body=5", "body=6"), "'endl' stands inside the body of a 'rep'"),
+    (ROW_SHARE, ("body=5", "body=50"), "only 7 words follow"),
+    (ROW_SHARE, ("streams=2", "streams=3"), "'par' expects 3 words of push"),
+    (ROW_SHARE, ("fifo=I1, count=1", "fifo=I0, count=1"), "'par' expects streams of different FIFOs"),
+    (ROW_SHARE, ("region=1\n    pull", "region=2\n    pull"), None),
+    (ROW_SHARE, ("groups=1, body=5", "groups=0, body=5"), "'rep' expects at least one group"),
+    # tokens
+    (ROW_SHARE, ("xst ddr=%y.6, lx=%lx.7 @4\n    sig token=0, receiver=LXSU", "xst ddr=%y.6, lx=%lx.7 @4\n    sig token=1, receiver=LXSU"), "0 tokens are left over, but 1 are declared"),
+    (ROW_SHARE, (".channel MNIS -> LXSU, token=0, leftover=1\n", ""), "1 tokens are left over, but 0 are declared"),
+    (ROW_SHARE, ("wait token=0, sender=MNIS, count=1", "wait token=0, sender=MNIS, count=3"), "2 tokens are posted, but 3 are taken"),
+    (ROW_SHARE, ("token=0, leftover=1\n.desc", "token=3, leftover=1\n.desc"), "no word posts on it"),
+    (ROW_SHARE, ("sender=MNIS", "sender=LXSU"), "'wait' names its own unit LXSU"),
+    # descriptors
+    (ROW_SHARE, ("xld ddr=%x.0, lx=%lx.1", "xld ddr=%x.0, lx=%lx.2"), "moves 1024 bytes of memory, but 512 of LX"),
+    (ROW_SHARE, ("xld ddr=%x.0, lx=%lx.1", "xld ddr=%lx.7, lx=%lx.1"), "expects a descriptor of ddr, but got one of lx"),
+    (ROW_SHARE, ("fifo=I0, count=4 @2", "fifo=I0, count=3 @2"), "expects the 4 entries of its descriptor, but got 3"),
+    (ROW_SHARE, ("stride=[2, 1]\n", "stride=[3, 1]\n"), "must be contiguous"),
+    (ROW_SHARE, ("stride=[2], base=12", "stride=[0], base=12"), "two of its positions share a stick"),
+    (ROW_SHARE, ("stride=[2], base=12, corelet_step=1", "stride=[2], base=12"), "two of its positions share a stick"),
+    (ROW_SHARE, ("stride=[57, 1], arg=a1", "stride=[0, 1], arg=a1"), "two of its positions share a stick"),
+    (ROW_SHARE, ("base=8, corelet_step=2\n", "base=16383, corelet_step=2\n"), "but LX has 16384"),
+    (ROW_SHARE, ("stride=[57, 1], arg=a0", "stride=[58, 1], arg=a0"), "reaches sticks 0 to 230, but argument 'x' has 228"),
+    (ROW_SHARE, ("2, 2, 2, 1]", "2, 2, 2, 2]"), "reaches sticks 0 to 228, but argument 'x' has 228"),
+    (ROW_SHARE, ("bound=(limit=t1, dim=1, dim_step=1)\n.descriptor %lx.1", "base=1\n.descriptor %lx.1"), "reaches sticks 1 to 229"),
+    (ROW_SHARE, ("base=12, corelet_step=1", "base=12, corelet_step=1, level_step=[0, 4]"), "steps over level 1, which is not open"),
+    (ROW_SHARE, ("[2, 1], base=12", "[2, 1], base=12, corelet_step=1"), "but MNIS exists once per core"),
+    (ROW_SHARE, ("[2, 1], base=12", "[2, 1], base=12, splat"), "repeats lane 0, which only 'push' can do"),
+    (ROW_SHARE, ("sticks=228, element_bytes=2", "sticks=228, element_bytes=4"), "has elements of 2 bytes, but argument 'x' of 4"),
+    (ROW_SHARE, ("%lx.1 = lx, element_bytes=2, extent=[4, 2], stride=[2, 1]", "%lx.1 = lx, element_bytes=4, extent=[2, 2], stride=[4, 2]"), "changes the element size"),
+    (MATMUL, ("rotate_step=64\n.descriptor %b.2", "rotate_step=63\n.descriptor %b.2"), "has buffers of 64 sticks, but they lie 63 apart"),
+    (MATMUL, ("rotate_levels=[0], rotate_step=64\n.descriptor %b.2", "rotate_levels=[1], rotate_step=64\n.descriptor %b.2"), "no level that chooses the buffer is open"),
+    (MATMUL, ("level_step=[64]", "level_step=[65]"), "reaches sticks 0 to 258, but argument 'b' has 256"),
+    (MATMUL, ("level_step=[64]", "level_step=[-1]"), "reaches sticks -3 to 63"),
+    (MATMUL, ("xldm ddr=%b.2", "xldm ddr=%a.0"), "core 0 read for core 1, but table 0 differs between them"),
+    (MATMUL, ("g0 = [0, 0]", "g0 = [1, 0]"), "core 1 receives from core 0"),
+    (MATMUL, ("ldw count=64", "ldw count=32"), "'ldw' expects a count of 64"),
+    (MATMUL, ("fifo=W, count=64", "fifo=W, count=65"), "'pusht' expects a multiple of 64"),
+    (MATMUL, ("mm rows=32", "mm rows=999"), "'mm' expects 1 to 256 rows"),
+    (MATMUL, ("pto rows=32", "pto rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
+    (MATMUL, ("loop trips=4, level=0, region=1\n    ldw", "loop trips=3, level=0, region=1\n    ldw"), "'loop' has 3 trips, but region 1 has 4 in MNIL"),
+    # bodies
+    (ROW_SHARE, ("vacc kind=add, dst=acc0, src=r0", "vacc kind=add, dst=acc0, src=r3"), "uses r3 before it is defined"),
+    (ROW_SHARE, ("vred kind=add, dst=r1, src=acc0, phase=end", "vred kind=add, dst=r1, src=acc0"), "runs at stick, but acc0 holds a value of phase end"),
+    (ROW_SHARE, ("vout src=r1, fifo=O, phase=end", "vout src=r0, fifo=O, phase=end"), "runs at end, but r0 holds a value of phase stick"),
+    (ROW_SHARE, ("vout src=r1, fifo=O, phase=end", "vout src=r1, fifo=O, phase=start"), "'vout' runs at stick or end, but got phase start"),
+    (ROW_SHARE, ("vin dst=r1, fifo=I1, phase=start", "vin dst=r1, fifo=I1, phase=end"), "'vin' runs at stick or start"),
+    (ROW_SHARE, ("src=r2, round", "src=r2, round, phase=start"), "runs at start, but r2 holds a value of phase stick"),
+    (ROW_SHARE, ("dst=r2, src=r0, src2=r1 @3\n      v1 kind=mov, dst=r0, src=r2", "dst=r1, src=r0, src2=r1 @3\n      v1 kind=mov, dst=r0, src=r1"), "expects r1 from word 1 of the body, but word 2 overwrites it"),
+    (ROW_SHARE, ("      vred", "      vacc kind=max, dst=acc0, src=r0\n      vred"), "an accumulator of its own"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "change", "message"), CHANGES)
+def test_one_change(text, change, message):
+    old, new, *count = change
+    assert old in text
+    changed = text.replace(old, new, *count or [1])
+    if "vacc kind=max" in new:
+        changed = changed.replace("body=4", "body=5")
+    found = verify(parse_program(changed))
+    if message is None:
+        assert found == []
+    else:
+        assert any(message in p.text for p in found), "\n".join(map(str, found))
+
+
+def test_places():
+    found = verify(parse_program(ROW_SHARE.replace("fifo=I0, count=4 @2", "fifo=I0, count=3 @2")))
+    p = next(p for p in found if "entries of its descriptor" in p.message)
+    assert (p.kernel_name, p.unit, p.word, p.op) == ("share_0", Unit.LXLU, 3, "push")
+    assert p.source == Source("linalg.generic", "share.mlir:14:10")
+    assert str(p) == (
+        "share.mlir:14:10: error: kernel 'share_0', unit LXLU, word 3 (push): "
+        "'push' expects the 4 entries of its descriptor, but got 3 [linalg.generic]"
+    )
+
+
+def test_targets():
+    assert any("has 1" in p.message for p in verify(parse_program(MATMUL), DATASHEET.with_cores(1)))
+
+
+def test_bounds_of_two_loops_clip_exactly():
+    """A walk over rows (level 0) and columns (level 1), both clipped: exactly the argument."""
+    text = (
+        '.program "p"\n.argument a0 = "x", role=input, sticks=35, element_bytes=2\n.kernel "k", cores=1\n'
+        ".descriptor %x = ddr, element_bytes=2, extent=[2, 3], stride=[7, 1], arg=a0, level_step=[14, 3],"
+        " bound=(limit=5, dim=0, dim_step=1, level=0, level_step=2), bound=(limit={}, dim=1, dim_step=1, level=1, level_step=3)\n"
+        ".descriptor %l = lx, element_bytes=2, extent=[2, 3], stride=[3, 1]\n"
+        ".unit MNIL\nloop trips=3, level=0, region=0\nloop trips=3, level=1, region=0\nxld ddr=%x, lx=%l\n"
+        "endl level=1\nendl level=0\nhalt\n"
+    )
+    assert verify(parse_program(text.format(7))) == []
+    assert "reaches sticks 0 to 35" in verify(parse_program(text.format(8)))[0].message
