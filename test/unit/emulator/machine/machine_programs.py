@@ -404,7 +404,7 @@ def softmax(w: Work, sticks: int, seed: int = 0) -> Case:
 
 
 def matmul(w: Work, k: int, n: int, transposed: bool = False, multicast: bool = True, seed: int = 0) -> Case:
-    """C = f16(max(A B + bias, 0)): loops over row tiles, n sticks, k blocks; B read by each core or by one for all; PUSHT if B is [n, k]."""
+    """C = f16(max(A B + bias, 0)): loops over row tiles, n sticks, k blocks; B read by each core or by one for all; PUSHT if B is [n,k]."""
     rng = np.random.default_rng(seed)
     b = Build("matmul", w.cores)
     kb, nb, h, r = -(-k // 64), n // 64, w.h, w.tile
@@ -459,7 +459,7 @@ def matmul(w: Work, k: int, n: int, transposed: bool = False, multicast: bool = 
     data_b = pack(np.ascontiguousarray(right.T)) if transposed else pack(right)
     arguments = [
         Argument("a", "input", w.rows * kb, 2),
-        Argument("b", "input", len(data_b),
+        Argument("b", "input", len(data_b), 2),
         Argument("bias", "input", nb, 2),
         Argument("c", "output", w.rows * nb, 2),
     ]
@@ -472,6 +472,7 @@ def _simple(
     """One pass over a row tensor with one trip: load, compute, store; `keep` is where x lies in LX."""
     n, h = sticks * w.tile, w.h
     y = b.take(n)
+    b.loop(1, 0)
     if load:
         b.add(MNIL, "xld", ddr=row_tile(b, w, source, sticks), lx=b.lx((n,), (1,), base=keep))
         b.sig(MNIL, LXLU)
@@ -483,6 +484,7 @@ def _simple(
         b.sig(LXSU, MNIS)
         b.wait(MNIS, LXSU)
         b.add(MNIS, "xst", ddr=row_tile(b, w, target, sticks), lx=b.lx((n,), (1,), base=y))
+    b.end(0)
 
 
 def two_kernels(first: Work, second: Work, sticks: int, seed: int = 0) -> Case:

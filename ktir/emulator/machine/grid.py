@@ -1,0 +1,161 @@
+"""Element types of FIFO entries: what is stored in f16 sticks, or enters PT, must lie on the f16 grid.
+
+An entry lies on the grid if it comes from an f16 stick, or if the last operation on it rounded it or cannot leave the grid. The check does
+not look at values: it follows the words of the trace.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.isa.program import Program
+
+from .body import END, START, STICK, Body, Lane
+from .faults import MachineFinding, TypeFault
+from .trace import Event, Trace
+
+Flags = NDArray[np.bool_]
+
+_STAYS = ("mov", "neg", "abs", "floor", "max", "min")
+"""Operations that give f16 values for f16 values."""
+
+
+def check_grid(program: Program, trace: Trace) -> None:
+    """Raise a TypeFault for the first word that takes f32 values for f16."""
+    kernel, walk = -1, _Walk(trace)
+    for event in trace.events:
+        if event.kernel != kernel:
+            kernel, walk = event.kernel, _Walk(trace)
+        walk.event(event)
+
+
+class _Runs:
+    """A FIFO as runs of entries with the same flag."""
+
+    def __init__(self) -> None:
+        self.runs: deque[tuple[int, bool]] = deque()
+
+    def push(self, count: int, flag: bool) -> None:
+        if count:
+            self.runs.append((count, flag))
+
+    def pop(self, count: int) -> list[tuple[int, bool]]:
+        got = []
+        while count:
+            n, flag = self.runs.popleft()
+            if n > count:
+                self.runs.appendleft((n - count, flag))
+                n = count
+            got.append((n, flag))
+            count -= n
+        return got
+
+
+class _Walk:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.fifos: dict[str, _Runs] = {}
+        self.known: dict[tuple[int, tuple[bool, ...]], list[bool]] = {}
+
+    def fifo(self, name: str) -> _Runs:
+        return self.fifos.setdefault(name, _Runs())
+
+    def event(self, e: Event) -> None:
+        x = e.instruction
+        match e.op:
+            case "push" | "pusht":
+                assert x.lx
+                self.fifo(x.fifo).push(x.count, x.lx.width == 1)
+            case "pull":
+                assert x.lx
+                if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)) and x.lx.width == 1:
+                    raise self.fault(e, f"stores f32 values of FIFO {x.fifo} in f16 sticks; no operation has rounded them")
+            case "ldw" | "mm":
+                if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)):
+                    raise self.fault(e, f"takes f32 entries from FIFO {x.fifo}, but PT multiplies f16 values")
+            case "pto":
+                self.fifo(x.fifo).push(x.count, False)
+            case "fill":
+                assert x.lx
+                if x.lx.width == 1 and not on_grid(x.value):
+                    raise self.fault(e, f"fills f16 sticks with {float(x.value)!r}, which is no f16 value")
+            case "rep":
+                assert x.body
+                self.rep(x.body, e.steps)
+
+    def fault(self, e: Event, message: str) -> MachineFinding:
+        site = self.trace.kernels[e.kernel].site(e.unit, e.instruction.index, None, e.loops)
+        return TypeFault(f"{site} {message}", site)
+
+    def rep(self, body: Body, steps: tuple[int, int] | None) -> None:
+        flags = [True] * len(body.inputs)
+        for name, lane in body.pops.items():
+            order = None if steps is None else _order(body, name, lane, body.inputs, steps)
+            count = lane.per_group(body.sticks) * body.groups if order is None else len(order)
+            runs = self.fifo(name).pop(count)
+            if all(flag for _, flag in runs):
+                continue
+            order = _order(body, name, lane, body.inputs, steps) if order is None else order
+            bad = order[~np.repeat([f for _, f in runs], [n for n, _ in runs])]
+            for i in set(bad.tolist()):
+                flags[i] = False
+        key = (id(body), tuple(flags))
+        if key not in self.known:
+            self.known[key] = output_flags(body, flags)
+        out = self.known[key]
+        for name, lane in body.pushes.items():
+            ports = {out[i] for i, p in enumerate(body.outputs) if p.fifo == name}
+            if len(ports) == 1 and steps is None:
+                self.fifo(name).push(lane.per_group(body.sticks) * body.groups, ports.pop())
+                continue
+            each = np.array(out)[_order(body, name, lane, body.outputs, steps)]
+            cuts = np.flatnonzero(np.diff(each)) + 1
+            for part in np.split(each, cuts) if len(each) else ():
+                self.fifo(name).push(len(part), bool(part[0]))
+
+
+def _order(body: Body, name: str, lane: Lane, ports: list, steps: tuple[int, int] | None) -> NDArray[np.int64]:
+    """The port of each entry that a REP, or the steps of a part of it, moves through a FIFO."""
+    one = np.zeros(lane.per_group(body.sticks), np.int64)
+    for i, p in enumerate(ports):
+        if p.fifo == name:
+            one[lane.span(p, body.sticks)] = i
+    every = np.tile(one, body.groups)
+    if steps is None:
+        return every
+    counts = np.array(lane.counts)[np.tile(body.step_phases(), body.groups)]
+    total = np.concatenate(([0], np.cumsum(counts)))
+    return every[total[steps[0]] : total[steps[1]]]
+
+
+def on_grid(value: float | np.float32) -> bool:
+    """Whether an f16 can hold the value; NaN and infinities count as f16."""
+    with np.errstate(over="ignore"):
+        return bool(np.isnan(value) or np.float32(np.float16(value)) == np.float32(value))
+
+
+def output_flags(body: Body, inputs: list[bool]) -> list[bool]:
+    """Whether what each VOUT pushes lies on the grid, given the same of each VIN."""
+    flags: dict[int, bool] = {}
+    out = [True] * len(body.outputs)
+    for phase in (START, STICK, STICK, END):  # twice: what a stick leaves for the next can only lose the grid once
+        for i, w in enumerate(body.words):
+            if not body.passes(i, phase):
+                continue
+            sources = [flags.get(w[f], True) for f in ("src", "src2") if f in w.operands and w.op != "vin"]
+            if w.op == "vin":
+                flags[w["dst"]] = inputs[body.ports[i]]
+            elif w.op == "vconst":
+                flags[w["dst"]] = on_grid(w["value"])
+            elif w.op == "vout":
+                out[body.ports[i]] &= sources[0]
+            elif w.op == "vmask":
+                flags[w["dst"]] = sources[0] and on_grid(w["fill"])
+            elif w.op in ("vacc", "vred"):
+                flags[w["dst"]] = sources[0] and w["kind"] in _STAYS
+            else:
+                flags[w["dst"]] = w["round"] or (all(sources) and w["kind"] in _STAYS)
+    return out

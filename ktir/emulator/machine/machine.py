@@ -1,0 +1,95 @@
+"""The instruction emulator: a program checked once, then launched on arrays as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.diagnostics import KtirError
+from ktir.isa.problem import ProgramError
+from ktir.isa.program import Argument, Program
+from ktir.isa.verify import verify
+from ktir.target import DATASHEET, LANES, Target
+
+from .control import control
+from .grid import check_grid
+from .report import MachineReport, report
+from .step import Step
+from .tape import Tape
+from .trace import Trace
+
+Array = NDArray[np.float32]
+Mode = Literal["tape", "step"]
+
+
+def carrier_shape(argument: Argument) -> tuple[int, int]:
+    """Shape of an argument's carrier: entries of 64 lanes. The pool has a row per stick, whatever the program puts there."""
+    per_row = 1 if argument.role == "pool" else argument.element_bytes // 2
+    return argument.sticks // per_row, LANES
+
+
+class Machine:
+    """A program on a chip.
+
+    Making one verifies the program and runs its control plane: it raises ProgramError or a MachineFinding for a program that is wrong.
+    `launch` then only computes. A machine runs one launch at a time.
+    """
+
+    def __init__(self, program: Program, target: Target = DATASHEET) -> None:
+        problems = verify(program, target)
+        if problems:
+            raise ProgramError(problems)
+        self.program = program
+        self.target = target
+        self.trace: Trace = control(program, target)
+        check_grid(program, self.trace)
+        self.report: MachineReport = report(program.name, self.trace, target)
+        self._pools: dict[int, Array] = {}
+
+    @cached_property
+    def tape(self) -> Tape:
+        """The trace made ready for launches."""
+        return Tape(self.program, self.trace, self.target.corelets)
+
+    @cached_property
+    def step(self) -> Step:
+        """The reference executor."""
+        return Step(self.program, self.trace, self.target.corelets)
+
+    def launch(self, arguments: Sequence[Array | None], mode: Mode = "tape") -> None:
+        """Run the program. `arguments` are float32 carriers [entries, 64] in the order of `program.arguments`.
+
+        Carriers of f16 arguments hold values on the f16 grid. Outputs are written in place. For an argument of role `pool` None may be
+        given; its content is not kept. Raises KtirError if an array does not fit.
+        """
+        declared = self.program.arguments
+        if len(arguments) != len(declared):
+            raise KtirError(f"program '{self.program.name}' expects {len(declared)} arguments, but got {len(arguments)}")
+        given = [self._carrier(i, a) for i, a in enumerate(arguments)]
+        if mode == "step":
+            self.step.run(given)
+        else:
+            self.tape.run(given)
+        for argument, array, carrier in zip(declared, arguments, given, strict=True):
+            if array is not None and carrier is not array and argument.role != "input":
+                array[...] = carrier
+
+    def _carrier(self, index: int, array: Array | None) -> Array:
+        argument = self.program.arguments[index]
+        shape = carrier_shape(argument)
+        if array is None:
+            if argument.role != "pool":
+                raise KtirError(f"argument '{argument.name}' expects float32 {list(shape)}, but got none")
+            if index not in self._pools:
+                self._pools[index] = np.full(shape, np.nan, np.float32)
+            return self._pools[index]
+        if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != shape:
+            got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise KtirError(f"argument '{argument.name}' expects float32 {list(shape)}, but got {got}")
+        if argument.role != "input" and not array.flags.writeable:
+            raise KtirError(f"argument '{argument.name}' is written, but its array is read-only")
+        return np.ascontiguousarray(array)

@@ -1,0 +1,140 @@
+"""Values of the tape: where in which buffer the entries of a value lie. Reading, reordering and broadcasting only change offsets.
+
+A value is never larger than it must be: what does not depend on the core, the corelet, a row or the lane is stored once and seen through
+stride 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ktir.target import LANES
+
+Ints = NDArray[np.int64]
+F32 = NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory of `size` float32 elements. `data` is there once the tape is laid out; `lasting` buffers are never reused."""
+
+    size: int
+    lasting: bool = False
+    data: F32 | None = None
+
+    @property
+    def flat(self) -> F32:
+        """The elements, flat."""
+        assert self.data is not None
+        return self.data
+
+    @property
+    def rows(self) -> F32:
+        """The elements as rows of 64."""
+        return self.flat.reshape(-1, LANES)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """Entries of 64 lanes: lane l of entry i for core c and corelet k is element `at[c, k, i] + lane * l` of the buffer.
+
+    `at` is [cores or 1, corelets or 1, entries]; `lane` is 0 for a splat.
+    """
+
+    buffer: Buffer
+    at: Ints
+    lane: int = 1
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return self.at.shape[2]
+
+    def part(self, first: int, last: int) -> Value:
+        """Some of the entries."""
+        return Value(self.buffer, self.at[:, :, first:last], self.lane)
+
+    def pick(self, entries: slice | Ints) -> Value:
+        """The entries that an index selects."""
+        return Value(self.buffer, self.at[:, :, entries], self.lane)
+
+    def elements(self) -> Ints:
+        """Element of every lane [cores or 1, corelets or 1, entries, 64 or 1]."""
+        return self.at[..., None] + (np.arange(LANES) * self.lane if self.lane else np.zeros(1, np.int64))
+
+
+def shrink(at: Ints) -> Ints:
+    """Drop the core and the corelet axis where nothing depends on them."""
+    for axis in (0, 1):
+        if at.shape[axis] > 1 and (at == at.take([0], axis)).all():
+            at = at.take([0], axis)
+    return at
+
+
+def stored(shape: Sequence[int], extents: Sequence[int]) -> Ints:
+    """Offsets [cores, corelets, entries] of the entries of a C-contiguous array (cores, corelets, d.., lanes).
+
+    The entries run over `extents`; an axis d that is shorter has length 1 and is broadcast.
+    """
+    at = np.zeros((1,) * (len(shape) - 1), np.int64)
+    step = shape[-1]
+    for axis in reversed(range(len(shape) - 1)):
+        view = [1] * at.ndim
+        view[axis] = shape[axis]
+        at = at + (np.arange(shape[axis]) * step).reshape(view)
+        step *= shape[axis]
+    return np.broadcast_to(at, (*shape[:2], *extents)).reshape(*shape[:2], -1)
+
+
+@dataclass(frozen=True)
+class View:
+    """A strided view, in elements; axes of stride 0 have length 1."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def of(self, flat: F32) -> F32:
+        """The view on a flat float32 array."""
+        size = flat.itemsize
+        return as_strided(flat[self.offset :], self.shape, tuple(s * size for s in self.strides))
+
+    @property
+    def size(self) -> int:
+        """Elements of the view."""
+        return prod(self.shape)
+
+
+def affine(at: Ints, lane: int) -> View | None:
+    """The view that visits the elements `at`, with a last axis of 64 lanes (1 if `lane` is 0), or None if no strides give them."""
+    first = int(at.flat[0])
+    strides = []
+    line = np.full((1,) * at.ndim, first)
+    for axis, n in enumerate(at.shape):
+        if n == 1:
+            strides.append(0)
+            continue
+        index = [0] * at.ndim
+        index[axis] = 1
+        step = int(at[tuple(index)]) - first
+        strides.append(step)
+        if step:
+            view = [1] * at.ndim
+            view[axis] = n
+            line = line + (np.arange(n) * step).reshape(view)
+    if not np.array_equal(np.broadcast_to(line, at.shape), at):
+        return None
+    shape = tuple(n if s else 1 for n, s in zip(at.shape, strides, strict=True))
+    return View(first, (*shape, LANES if lane else 1), (*strides, lane))
+
+
+def entry_view(value: Value, shape: Sequence[int]) -> View | None:
+    """A value's entries as a view [cores | 1, corelets | 1, *shape (1 where broadcast), lanes | 1], or None."""
+    at = value.at
+    return affine(at.reshape(*at.shape[:2], *shape), value.lane)
