@@ -69,5 +69,5 @@ def operations(root: ir.Module | ir.Operation | ir.OpView) -> list[ir.Operation]
         found.append(op)
         return ir.WalkResult.ADVANCE
 
-    root.operation.walk(visit)
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found

@@ -118,17 +118,25 @@ class Reproducer:
         )
 
 
-_REPRODUCER = re.compile(r"\{-#.*?mlir_reproducer\s*:\s*\{(.*?)\}.*?#-\}", re.DOTALL)
+_REPRODUCER = re.compile(r'\{-#.*?mlir_reproducer\s*:\s*\{\s*pipeline\s*:\s*"((?:[^"\\]|\\.)*)"(.*?)#-\}', re.DOTALL)
 
 
-def reproduced_pipeline(text: str) -> tuple[Pipeline, bool] | None:
-    """The pipeline and verify-each setting that a reproducer file asks for; None if `text` is none."""
-    section = _REPRODUCER.search(text)
-    pipeline = re.search(r'pipeline\s*:\s*"((?:[^"\\]|\\.)*)"', section.group(1)) if section else None
-    if section is None or pipeline is None:
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproducer file asks for: run `pipeline` on the module `text`, whose lines keep their numbers."""
+
+    text: str
+    pipeline: Pipeline
+    verify_each: bool
+
+
+def read_reproducer(text: str) -> Reproduction | None:
+    """What `text` asks for, or None if it is no reproducer."""
+    match = _REPRODUCER.search(text)
+    if match is None:
         return None
-    unescaped = re.sub(r"\\(.)", r"\1", pipeline.group(1))
-    return parse_pipeline(unescaped), "verify_each: false" not in section.group(1)
+    pipeline = parse_pipeline(re.sub(r"\\(.)", r"\1", match.group(1)))
+    return Reproduction(text[: match.start()] + text[match.end() :], pipeline, "verify_each: false" not in match.group(2))
 
 
 def run_pipeline(

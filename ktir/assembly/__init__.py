@@ -1,5 +1,7 @@
 """KTIR's text: `parse_module` reads it, `print_module` prints it. Pretty, generic and mixed input are all accepted."""
 
+import re
+
 from ktir.assembly import aliases
 from ktir.assembly.lexer import SyntaxFault
 from ktir.assembly.printer import Printer
@@ -11,6 +13,8 @@ from ktir.mlir import ir, operations
 __all__ = ["parse_module", "pretty", "print_module"]
 
 _PARSED = "-"  # the file name that MLIR gives to text parsed from memory
+_WRITTEN = "|"  # stands for it while parsing where the text itself says loc("-":1:2); just as long
+_WRITTEN_LOCATION = re.compile(rf'"{_PARSED}":(?=\d+:\d)')
 
 
 def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnostics: list[Diagnostic] | None = None) -> ir.Module:
@@ -20,6 +24,7 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnosti
     added to `diagnostics`. Raises KtirError, placed exactly, if the text does not parse or does not verify.
     """
     shift = first_line - 1
+    text = _WRITTEN_LOCATION.sub(f'"{_WRITTEN}":', text)
     try:
         pieces = Reader(text).read()
     except SyntaxFault as fault:
@@ -55,10 +60,13 @@ def _relocate(module: ir.Module, source: str, shift: int, origin: SourceMap) -> 
     """Gives ops and block arguments the positions that they have in the source instead of in the generated text."""
 
     def moved(location: ir.Location) -> ir.Location | None:
-        if not isinstance(location, ir.FileLineColLoc) or location.filename != _PARSED:
-            return None
-        line, column = origin.source_position(location.start_line, location.start_col)
-        return ir.Location.file(source, line + shift if line else 0, column)
+        if isinstance(location, ir.FileLineColLoc) and location.filename == _PARSED:
+            line, column = origin.source_position(location.start_line, location.start_col)
+            return ir.Location.file(source, line + shift if line else 0, column)
+        if f'"{_WRITTEN}":' in str(location):
+            written = str(location).replace(f'"{_WRITTEN}":', f'"{_PARSED}":')
+            return ir.Module.parse(f"module {{}} {written}").operation.location
+        return None
 
     for op in operations(module):
         if new := moved(op.location):

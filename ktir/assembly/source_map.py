@@ -16,16 +16,23 @@ class SourceMap:
         self._from = [start for _, start in pieces]
         self._at = list(accumulate(map(len, self._texts), initial=0))
         self._source_lines = _line_starts(source)
-        self._lines = _line_starts("".join(self._texts))
+        self._text = "".join(self._texts)
+        self._lines = _line_starts(self._text)
 
     def source_offset(self, line: int, column: int) -> int:
         """Offset in the source of a place in the generated text. Translated text stands for its beginning."""
-        offset = self._lines[min(line, len(self._lines)) - 1] + column - 1
+        start = self._lines[min(line, len(self._lines)) - 1]
+        offset = start + self._characters(start, column - 1)
         piece = min(bisect_right(self._at, offset) - 1, len(self._from) - 1)
         if piece < 0:
             return 0
         start, text = self._from[piece], self._texts[piece]
         return start + (offset - self._at[piece] if self._source.startswith(text, start) else 0)
+
+    def _characters(self, start: int, count: int) -> int:
+        """How many characters the `count` bytes from `start` on are, since MLIR's columns count bytes."""
+        following = self._text[start : start + count]
+        return count if following.isascii() else len(following.encode()[:count].decode(errors="ignore"))
 
     def source_position(self, line: int, column: int) -> tuple[int, int]:
         """Line and column in the source of a place in the generated text; 0, 0 (MLIR's place for an implicit module) stays."""

@@ -56,6 +56,13 @@ def _publish(cls: Any, name: str) -> None:
 
 def _build(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     values = dict(cls.defaults) | dict(zip(cls.codecs, args, strict=False)) | dict(kwargs)
+    if unknown := [name for name in values if name not in cls.codecs]:
+        raise TypeError(f"{cls.__name__} has no parameter '{unknown[0]}'")
+    for name, codec in cls.codecs.items():
+        if name not in values:
+            raise TypeError(f"{cls.__name__}: missing parameter '{name}'")
+        if isinstance(codec, Keyword) and codec.choices and values[name] not in codec.choices:
+            raise KtirError(f"expected {codec.what}, but got '{values[name]}'")
     if fault := cls.check(values):
         raise KtirError(fault)
     return cls.get(*(codec.to_attribute(values[name]) for name, codec in cls.codecs.items()))

@@ -21,7 +21,7 @@ from ktir.pipeline import (
     Step,
     nested_as_needed,
     parse_pipeline,
-    reproduced_pipeline,
+    read_reproducer,
     run_pipeline,
 )
 from ktir.tools._expected import mismatches
@@ -162,12 +162,12 @@ class Driver:
         return [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
 
     def transform(self, part: Part, reported: list[Diagnostic]) -> str:
-        module = parse_module(part.text, self.shown_source, first_line=part.first_line, diagnostics=reported)
+        text, pipeline, verify_each = self.task(part)
+        module = parse_module(text, self.shown_source, first_line=part.first_line, diagnostics=reported)
         self.clock.lap("Parser")
         if self.line.on("verify-roundtrip"):
             check_round_trip(module)
             self.clock.lap("Round trip")
-        pipeline, verify_each = self.pipeline(part)
         if self.line.on("dump-pass-pipeline"):
             print(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", file=sys.stderr)
         dumps = self.dumps()
@@ -198,19 +198,22 @@ class Driver:
         self.clock.lap("Rest")
         return self.show(module)
 
-    def pipeline(self, part: Part) -> tuple[Pipeline, bool]:
-        """What to run, and whether to verify after each pass."""
+    def task(self, part: Part) -> tuple[str, Pipeline, bool]:
+        """The module's text, what to run on it, and whether to verify after each pass."""
+        if not self.line.on("run-reproducer"):
+            return part.text, self.pipeline(), self.line.values.get("verify-each", "true") == "true"
+        asked = read_reproducer(part.text)
+        if asked is None:
+            raise KtirError("the input is no reproducer: it has no 'mlir_reproducer' section", f"{self.shown_source}:1:1")
+        return asked.text, asked.pipeline, asked.verify_each
+
+    def pipeline(self) -> Pipeline:
+        """The passes that the command line gives."""
         text, flags = self.line.values.get("pass-pipeline"), self.line.others
-        verify_each = self.line.values.get("verify-each", "true") == "true"
-        if self.line.on("run-reproducer"):
-            found = reproduced_pipeline(part.text)
-            if found is None:
-                raise KtirError("the input is no reproducer: it has no 'mlir_reproducer' section", f"{self.shown_source}:1:1")
-            return found
         if text is not None and flags:
             raise UsageError(f"'--pass-pipeline' and '--{flags[0][0]}' cannot be given together")
         if text is not None:
-            return parse_pipeline(text), verify_each
+            return parse_pipeline(text)
         steps: list[Step] = []
         for name, options in flags:
             if registry.pass_class(name):
@@ -223,7 +226,7 @@ class Driver:
                 if "does not refer to a registered pass" in error.message:
                     raise UsageError(f"unknown command line argument '--{name}'; try 'ktir-opt --help'") from None
                 raise
-        return Pipeline(tuple(steps)), verify_each
+        return Pipeline(tuple(steps))
 
     def dumps(self) -> Dumps:
         line = self.line

@@ -1,0 +1,7 @@
+// RUN: ktir-opt %s --verify-diagnostics -o /dev/null
+
+// expected-note@below {{prior use here}}
+func.func @f(%t: !ktdp.access_tile<4xindex>) {
+  // expected-error-re@+1 {{use of value '%t' expects {{.*}}: '!ktdp.access_tile<{{[0-9]+}}xindex>' vs}}
+  %0 = ktdp.load %t : <8xindex> -> tensor<8xf16>
+}
