@@ -19,19 +19,17 @@ KTIR op it comes from, named after that op. `to_mlir` and `from_mlir` convert ex
     }
 """
 
-import math
+import re
 import types
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
 from typing import Any
 
-from ktir.diagnostics import KtirError, location_text
+from ktir.assembly import elements
+from ktir.assembly.lexer import Cursor
+from ktir.diagnostics import KtirError
 from ktir.dialects._base import Attribute, Dialect, Operation
 from ktir.isa import instructions as table
-from ktir.isa.descriptor import LEVELS, Bound, Descriptor
-from ktir.isa.problem import NO_SOURCE, Problem, ProgramError
-from ktir.isa.program import Argument, Channel, Kernel, Program, Source, Word
-from ktir.isa.units import Unit
+from ktir.isa.f32 import f32_bits, f32_text, f32_value
+from ktir.isa.program import Program
 from ktir.mlir import ext, ir
 
 
@@ -58,6 +56,28 @@ class BoundAttr(Attribute, dialect=Spyre, name="bound"):
     elided = tuple(defaults)
 
 
+class F32Value(elements.AttributeValue):
+    """An f32 attribute as a bare number: `1.5`, `-inf`, `nan`, or its bits in hexadecimal."""
+
+    def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
+        match = _NUMBER.match(cursor.text, cursor.start)
+        if match is None:
+            raise cursor.fail("expected number")
+        try:
+            bits = f32_bits(match.group())
+        except ValueError as fault:
+            raise cursor.fail(str(fault)) from None
+        op.attributes[self.name] = [(f"{bits:#010x} : f32", cursor.start)]
+        cursor.seek(match.end())
+
+    def write(self, op: elements.Writing) -> str:
+        return f32_text(f32_value(op.attribute(self.name).partition(" :")[0]))
+
+
+_NUMBER = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan)")
+elements.DIRECTIVES["f32"] = F32Value
+
+
 # --- ops -------------------------------------------------------------------------------------------------------------
 
 
@@ -71,10 +91,11 @@ class ProgramOp(Operation, dialect=Spyre, name="program", traits=[ir.NoTerminato
 
     @staticmethod
     def verify_region_invariants(op: Any) -> bool:
+        from ktir.dialects._spyre_convert import Reader
         from ktir.isa.validate import validate
 
         try:
-            reader = _Reader(op)
+            reader = Reader(op)
             problems = validate(reader.program)
         except KtirError as e:
             op.location.emit_error(str(e))
@@ -122,7 +143,7 @@ class ChannelOp(Operation, dialect=Spyre, name="channel"):
     assembly = "keyword($sender) `->` keyword($receiver) `token` `=` integer($token) `,` `leftover` `=` integer($leftover) attr-dict"
 
 
-_OPTIONAL_INTS = ("base", "arg", "core_table", "buffers", "rotate_step", "corelet_step")
+OPTIONAL_INTS = ("base", "arg", "core_table", "buffers", "rotate_step", "corelet_step")
 
 
 class DescriptorOp(Operation, dialect=Spyre, name="descriptor"):
@@ -138,7 +159,7 @@ class DescriptorOp(Operation, dialect=Spyre, name="descriptor"):
         [
             "keyword($space) `element_bytes` `=` integer($element_bytes)",
             "`extent` `=` integers($extent) `stride` `=` integers($stride)",
-            *(f"(`{name}` `=` integer(${name}))?" for name in _OPTIONAL_INTS),
+            *(f"(`{name}` `=` integer(${name}))?" for name in OPTIONAL_INTS),
             *(f"(`{name}` `=` integers(${name}))?" for name in ("level_step", "rotate_levels")),
             "(`bounds` `=` $bounds)? attr-dict",
         ]
@@ -155,20 +176,21 @@ class UnitOp(Operation, dialect=Spyre, name="unit", traits=[ir.NoTerminatorTrait
 
 
 _ATTRIBUTE_CLASSES = {"f32": ir.FloatAttr} | dict.fromkeys(("fifo", "unit", "enum"), ir.StringAttr)
-_SPELLINGS = {"f32": "${}"} | dict.fromkeys(("fifo", "unit", "enum"), "keyword(${})")
-_REGIONS = {"loop": None, "rep": "body"}
+_SPELLINGS = {"f32": "f32(${})"} | dict.fromkeys(("fifo", "unit", "enum"), "keyword(${})")
+REGIONS = {"loop": None, "rep": "body"}
 """Ops with a region, and the field that counts the region's words."""
 
 
-def _attribute_fields(op: table.Opcode) -> list[table.Field]:
-    return [f for f in op.fields if f.name != _REGIONS.get(op.name)]
+def attribute_fields(op: table.Opcode) -> list[table.Field]:
+    """The fields that are attributes: all but the count of a region's words."""
+    return [f for f in op.fields if f.name != REGIONS.get(op.name)]
 
 
 def _instruction_op(op: table.Opcode) -> type:
     """The op class of an instruction: flags are unit attributes, all other fields stand in the text."""
-    shown = [f for f in _attribute_fields(op) if f.kind != "flag"]
+    shown = [f for f in attribute_fields(op) if f.kind != "flag"]
     texts = [f"`{f.name}` `=` {_SPELLINGS.get(f.kind, 'integer(${})').format(f.name)}" for f in shown]
-    region = op.name in _REGIONS
+    region = op.name in REGIONS
     units = ", ".join(u.name for u in op.units)
     rows = [f"    {f.name}: {f.doc}" + (f" ({', '.join(f.values)})" if f.kind == "enum" else "") for f in op.fields]
     body: dict[str, Any] = {
@@ -186,375 +208,15 @@ INSTRUCTION_OPS = {op.name: _instruction_op(op) for op in table.OPCODES.values()
 """Op classes by mnemonic."""
 
 
-# --- Program -> MLIR -------------------------------------------------------------------------------------------------
-
-
 def to_mlir(program: Program, context: ir.Context) -> ir.Module:
     """A module with `program` as its only op. Raises ProgramError if it is not well-formed or its loops do not nest."""
-    from ktir.isa.validate import validate
+    from ktir.dialects._spyre_convert import to_mlir
 
-    problems = validate(program)
-    if problems:
-        raise ProgramError(problems)
-    with context, ir.Location.unknown():
-        module = ir.Module.create()
-        _Writer(program).program(module.body)
-    return module
-
-
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
-def _attribute(value: Any) -> ir.Attribute:
-    if isinstance(value, str):
-        return ir.StringAttr.get(value)
-    return ir.DenseI64ArrayAttr.get(list(value)) if isinstance(value, (list, tuple)) else _i64(value)
-
-
-class _Writer:
-    def __init__(self, program: Program) -> None:
-        self.input = program
-        self.locations: dict[int, ir.Location] = {0: ir.Location.unknown()}
-        self.kernel_index = 0
-
-    def op(self, block: ir.Block, name: str, attributes: Mapping[str, Any], regions: int = 0, source: int = 0) -> Any:
-        """Append an op; returns its body, if it has one."""
-        made = ir.Operation.create(
-            f"spyre.{name}",
-            attributes={k: v if isinstance(v, ir.Attribute) else _attribute(v) for k, v in attributes.items()},
-            regions=regions,
-            loc=self.location(source),
-            ip=ir.InsertionPoint(block),
-        )
-        return made.regions[0].blocks.append() if regions else made
-
-    def location(self, source: int) -> ir.Location:
-        """The location of source `source`; its number is kept as metadata, so that words get it back exactly."""
-        if source not in self.locations:
-            known = self.input.sources[source] if source < len(self.input.sources) else NO_SOURCE
-            self.locations[source] = _location(known, source)
-        return self.locations[source]
-
-    def program(self, block: ir.Block) -> None:
-        body = self.op(block, "program", {"name": self.input.name}, 1)
-        for a in self.input.arguments:
-            self.op(body, "argument", {"name": a.name, "role": a.role, "sticks": a.sticks, "element_bytes": a.element_bytes})
-        for self.kernel_index, kernel in enumerate(self.input.kernels):
-            self.kernel(self.op(body, "kernel", {"name": kernel.name, "cores": kernel.cores}, 1), kernel)
-
-    def kernel(self, body: ir.Block, kernel: Kernel) -> None:
-        for row in kernel.tables:
-            self.op(body, "table", {"values": row})
-        for row in kernel.groups:
-            self.op(body, "group", {"leaders": row})
-        for c in kernel.channels:
-            names = {"sender": c.sender.name, "receiver": c.receiver.name}
-            self.op(body, "channel", names | {"token": c.token, "leftover": c.leftover})
-        for d in kernel.descriptors:
-            self.op(body, "descriptor", dict(_descriptor_attributes(d)))
-        for unit in sorted(kernel.units):
-            self.words(self.op(body, "unit", {"unit": unit.name}, 1), kernel, unit)
-
-    def words(self, body: ir.Block, kernel: Kernel, unit: Unit) -> None:
-        words = kernel.units[unit]
-        open_loops: list[tuple[ir.Block, ir.Operation, Word]] = []
-        at = 0
-
-        def fail(message: str, index: int) -> ProgramError:
-            w = words[index]
-            place = Problem(message, self.kernel_index, kernel.name, unit, index, w.op, source=self.input.source_of(w))
-            return ProgramError([place])
-
-        while at < len(words):
-            w = words[at]
-            at += 1
-            if w.op == "loop":
-                inner = self.op(body, "loop", _word_attributes(w), 1, w.source)
-                open_loops.append((body, inner.owner, w))
-                body = inner
-            elif w.op == "endl":
-                if not open_loops or open_loops[-1][2]["level"] != w["level"]:
-                    raise fail("'endl' does not end the innermost open loop", at - 1)
-                body, op, loop = open_loops.pop()
-                if loop.source != w.source:
-                    ends = [self.location(n) for n in (loop.source, w.source) if n]
-                    op.location = ir.Location.fused(ends, ir.DenseI64ArrayAttr.get([loop.source, w.source]))
-            elif w.op == "rep":
-                count = w["body"]
-                inner = self.op(body, "rep", _word_attributes(w), 1, w.source)
-                for i in range(at, at + count):
-                    if i >= len(words) or not words[i].opcode.body_only:
-                        raise fail(f"'rep' has a body of {count} words, but word {i} is none of a body", at - 1)
-                    self.op(inner, words[i].op, _word_attributes(words[i]), 0, words[i].source)
-                at += count
-            else:
-                self.op(body, w.op, _word_attributes(w), 0, w.source)
-        if open_loops:
-            raise fail("'loop' is not ended", max(i for i, w in enumerate(words) if w.op == "loop"))
-
-
-def _word_attributes(w: Word) -> dict[str, ir.Attribute]:
-    attributes = {}
-    for f in _attribute_fields(w.opcode):
-        if f.kind == "flag":
-            if w[f.name]:
-                attributes[f.name] = ir.UnitAttr.get()
-        elif f.kind == "f32":
-            attributes[f.name] = ir.FloatAttr.get(ir.F32Type.get(), w[f.name])
-        else:
-            attributes[f.name] = _attribute(w[f.name])
-    return attributes
-
-
-def _descriptor_attributes(d: Descriptor) -> Iterator[tuple[str, Any]]:
-    yield from (("space", d.space), ("element_bytes", d.element_bytes), ("extent", d.extent), ("stride", d.stride))
-    for name in _OPTIONAL_INTS:
-        if getattr(d, name) != _DEFAULTS[name]:
-            yield name, getattr(d, name)
-    if any(d.level_step):
-        yield "level_step", d.level_step[: 1 + max(i for i, step in enumerate(d.level_step) if step)]
-    if d.rotate_levels:
-        yield "rotate_levels", [i for i in range(LEVELS) if d.rotate_levels >> i & 1]
-    if d.splat:
-        yield "splat", ir.UnitAttr.get()
-    if d.pad != "zero":
-        yield "pad", d.pad
-    if d.bounds:
-        yield "bounds", ir.ArrayAttr.get([_bound_attribute(b) for b in d.bounds])
-
-
-def _bound_attribute(b: Bound) -> ir.Attribute:
-    values = {f.name: getattr(b, f.name) for f in fields(Bound)}
-    return BoundAttr.build(**{name: -1 if v is None else int(v) for name, v in values.items()})
-
-
-_DEFAULTS = {f.name: f.default for f in fields(Descriptor)}
-
-
-def _location(source: Source, number: int) -> ir.Location:
-    """`fused<number>["op", "file":line:col]`; a position that is no `file:line:col` stands as a name marked as a position."""
-    parts = [ir.Location.name(source.op)] if source.op else []
-    file, *place = source.location.rsplit(":", 2)
-    if file and len(place) == 2 and all(p.isascii() and p.isdigit() and str(int(p)) == p and int(p) < 2**31 for p in place):
-        parts.append(ir.Location.file(file, int(place[0]), int(place[1])))
-    elif source.location:
-        parts.append(ir.Location.name(source.location, ir.Location.name(_POSITION)))
-    return ir.Location.fused(parts or [ir.Location.unknown()], _i64(number))
-
-
-_POSITION = "position"
-
-
-# --- MLIR -> Program -------------------------------------------------------------------------------------------------
+    return to_mlir(program, context)
 
 
 def from_mlir(module: ir.Module | ir.Operation) -> Program:
     """The program in a module, or of a `spyre.program` op. Raises KtirError if there is not exactly one, or it is not well-formed."""
-    from ktir.isa.validate import validate
+    from ktir.dialects._spyre_convert import from_mlir
 
-    top = module.operation
-    found = [top] if top.name == "spyre.program" else [o for o in _ops(top) if o.name == "spyre.program"]
-    if len(found) != 1:
-        raise KtirError(f"expects one 'spyre.program' op, but got {len(found)}", top.location)
-    program = _Reader(found[0]).program
-    problems = validate(program)
-    if problems:
-        raise ProgramError(problems)
-    return program
-
-
-def _ops(parent: Any) -> Iterator[Any]:
-    """The operations of an op's only region."""
-    for block in parent.operation.regions[0].blocks if len(parent.operation.regions) else ():
-        for op in block.operations:
-            yield op.operation
-
-
-def _value(attribute: ir.Attribute) -> Any:
-    if isinstance(attribute, ir.DenseI64ArrayAttr):
-        return list(attribute)
-    if isinstance(attribute, (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)):
-        return attribute.value
-    raise ValueError(str(attribute))
-
-
-def _get(op: Any, name: str) -> Any:
-    """The value of an attribute that must be there."""
-    if name not in op.attributes:
-        raise KtirError(f"'{op.name}' op requires attribute '{name}'", op.location)
-    try:
-        return _value(op.attributes[name])
-    except ValueError:
-        raise KtirError(f"'{op.name}' op has a wrong attribute '{name}': {op.attributes[name]}", op.location) from None
-
-
-def _unit(op: Any, name: str) -> Unit:
-    text = _get(op, name)
-    if text not in Unit.__members__:
-        raise KtirError(f"'{op.name}' op expects {name} to be one of {', '.join(Unit.__members__)}, but got '{text}'", op.location)
-    return Unit[text]
-
-
-def _metadata(loc: Any) -> Any:
-    """What is attached to a fused location, or None."""
-    return loc.metadata.maybe_downcast() if isinstance(loc, ir.FusedLoc) and loc.metadata else None
-
-
-def _source(location: ir.Location, op: str) -> tuple[int | None, Source]:
-    """The source that a location stands for, and its number if the location carries one; `op` names a bare position."""
-    loc: Any = ir.Location.from_attr(location.attr)
-    number = _metadata(loc)
-    if isinstance(number, ir.IntegerAttr):
-        name = place = ""
-        for part in (ir.Location.from_attr(child.attr) for child in loc.locations):
-            if isinstance(part, ir.NameLoc) and isinstance(ir.Location.from_attr(part.child_loc.attr), ir.UnknownLoc):
-                name = str(part.name_str)
-            elif not isinstance(part, ir.UnknownLoc):
-                place = str(part.name_str) if isinstance(part, ir.NameLoc) else location_text(part)
-        return number.value, Source(name, place)
-    if isinstance(loc, ir.UnknownLoc):
-        return 0, NO_SOURCE
-    return None, Source(str(loc.name_str) if isinstance(loc, ir.NameLoc) else op, location_text(loc))
-
-
-class _Reader:
-    """Builds the program of a `spyre.program` op and remembers where everything stands."""
-
-    def __init__(self, top: Any) -> None:
-        self.top = top.operation
-        self.program = Program(_get(self.top, "name"), [], [])
-        self.sources: dict[int, Source] = {0: NO_SOURCE}
-        self.unnumbered: dict[Source, int] = {}
-        self.places: dict[tuple[Any, ...], ir.Location] = {}
-        with self.top.context:
-            self._read()
-
-    def _read(self) -> None:
-        for op in _ops(self.top):
-            if op.name == "spyre.argument":
-                self.places["argument", len(self.program.arguments)] = op.location
-                name, role, sticks, size = (_get(op, n) for n in ("name", "role", "sticks", "element_bytes"))
-                self.program.arguments.append(Argument(name, role, sticks, size))
-            elif op.name == "spyre.kernel":
-                self.places["kernel", len(self.program.kernels)] = op.location
-                self.program.kernels.append(Kernel(_get(op, "name"), _get(op, "cores"), {}, []))
-                self._kernel(op, self.program.kernels[-1])
-            else:
-                raise _stray(op, self.top)
-        self._number()
-
-    def place(self, p: Problem) -> ir.Location:
-        """Where a problem is."""
-        keys = [("word", p.kernel, p.unit, p.word), ("descriptor", p.kernel, p.descriptor), ("argument", p.argument), ("kernel", p.kernel)]
-        return next((self.places[key] for key in keys if key in self.places), self.top.location)
-
-    def _kernel(self, parent: Any, kernel: Kernel) -> None:
-        index = len(self.program.kernels) - 1
-        for op in _ops(parent):
-            if op.name == "spyre.table":
-                kernel.tables.append(_get(op, "values"))
-            elif op.name == "spyre.group":
-                kernel.groups.append(_get(op, "leaders"))
-            elif op.name == "spyre.channel":
-                ends = _unit(op, "sender"), _unit(op, "receiver")
-                kernel.channels.append(Channel(*ends, _get(op, "token"), _get(op, "leftover")))
-            elif op.name == "spyre.descriptor":
-                self.places["descriptor", index, len(kernel.descriptors)] = op.location
-                kernel.descriptors.append(_descriptor(op))
-            elif op.name == "spyre.unit":
-                unit = _unit(op, "unit")
-                if unit in kernel.units:
-                    raise KtirError(f"'spyre.unit' op is the second {unit.name} of its kernel", op.location)
-                kernel.units[unit] = []
-                self._words(op, kernel.units[unit], ("word", index, unit))
-            else:
-                raise _stray(op, parent)
-
-    def _words(self, parent: Any, words: list[Word], key: tuple[Any, ...]) -> None:
-        for op in _ops(parent):
-            name = op.name.removeprefix("spyre.")
-            if name not in INSTRUCTION_OPS or op.name == name or (parent.name == "spyre.rep" and not table.OPCODES[name].body_only):
-                raise _stray(op, parent)
-            self.places[(*key, len(words))] = op.location
-            operands = {f.name: self._operand(op, f) for f in table.OPCODES[name].fields}
-            source, end = self._ends(op)
-            words.append(Word(name, operands, source))
-            if name in _REGIONS:
-                self._words(op, words, key)
-            if name == "loop":
-                self.places[(*key, len(words))] = op.location
-                words.append(Word("endl", {"level": operands["level"]}, end))
-
-    def _operand(self, op: Any, f: table.Field) -> Any:
-        if f.kind == "flag":
-            return f.name in op.attributes
-        if f.name == _REGIONS.get(op.name.removeprefix("spyre.")):
-            return sum(1 for _ in _ops(op))
-        value = _get(op, f.name)
-        return math.nan if f.kind == "f32" and math.isnan(value) else value
-
-    def _ends(self, op: Any) -> tuple[int, int]:
-        """The sources of an op's word and, of a loop, of its `endl`: where they differ, the location is a fusion of both."""
-        loc: Any = op.location
-        metadata = _metadata(loc)
-        if op.name != "spyre.loop" or not isinstance(metadata, ir.DenseI64ArrayAttr) or len(metadata) != 2:
-            source = self._source(loc, op.name)
-            return source, source
-        inside = {_source(child, op.name)[0]: self._source(child, op.name) for child in loc.locations}
-        return inside.get(metadata[0], 0), inside.get(metadata[1], 0)
-
-    def _source(self, location: ir.Location, op: str) -> int:
-        """A source's number, or a negative one until all numbers in locations are known."""
-        number, source = _source(location, op)
-        if number is not None and 0 <= number <= _MAX_NUMBER and self.sources.setdefault(number, source) == source:
-            return number
-        return self.unnumbered.setdefault(source, -1 - len(self.unnumbered))
-
-    def _number(self) -> None:
-        """Number the remaining sources after the others."""
-        free = max(self.sources) + 1
-        numbers = {temporary: free + i for i, temporary in enumerate(self.unnumbered.values())}
-        self.sources |= {numbers[temporary]: source for source, temporary in self.unnumbered.items()}
-        self.program.sources = [self.sources.get(i, NO_SOURCE) for i in range(max(self.sources) + 1)]
-        if numbers:
-            for kernel in self.program.kernels:
-                for words in kernel.units.values():
-                    words[:] = [replace(w, source=numbers.get(w.source, w.source)) for w in words]
-
-
-_MAX_NUMBER = 2**20
-"""Larger source numbers in locations are not kept: the table of sources has no gaps."""
-
-
-def _stray(op: Any, parent: Any) -> KtirError:
-    return KtirError(f"'{op.name}' op does not belong into '{parent.name}'", op.location)
-
-
-def _descriptor(op: Any) -> Descriptor:
-    given = {name: _get(op, name) for name in (*_OPTIONAL_INTS, "pad") if name in op.attributes}
-    steps = _get(op, "level_step") if "level_step" in op.attributes else []
-    levels = _get(op, "rotate_levels") if "rotate_levels" in op.attributes else []
-    if len(steps) > LEVELS or len(set(levels)) != len(levels) or not all(0 <= v < LEVELS for v in levels):
-        raise KtirError(f"'{op.name}' op expects level_step and rotate_levels to name levels of 0 to {LEVELS - 1}", op.location)
-    return Descriptor(
-        space=_get(op, "space"),
-        element_bytes=_get(op, "element_bytes"),
-        extent=tuple(_get(op, "extent")),
-        stride=tuple(_get(op, "stride")),
-        level_step=tuple(steps) + (0,) * (LEVELS - len(steps)),
-        rotate_levels=sum(1 << v for v in levels),
-        splat="splat" in op.attributes,
-        bounds=tuple(_bounds(op)),
-        **given,
-    )
-
-
-def _bounds(op: Any) -> Iterator[Bound]:
-    attribute = op.attributes["bounds"] if "bounds" in op.attributes else []
-    if not isinstance(attribute, (list, ir.ArrayAttr)) or not all(isinstance(b, BoundAttr) for b in attribute):
-        raise KtirError(f"'{op.name}' op expects bounds to be an array of #spyre.bound", op.location)
-    for b in map(BoundAttr, attribute):
-        optional = {name: None if getattr(b, name) == -1 else getattr(b, name) for name in ("table", "dim", "level")}
-        steps = {name: getattr(b, name) for name in ("limit", "dim_step", "level_step", "corelet_step")}
-        yield Bound(lanes=bool(b.lanes), **steps, **optional)
+    return from_mlir(module)

@@ -22,38 +22,19 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import struct
 from collections.abc import Iterable
 
 from .assembly_parser import parse_program
 from .descriptor import Bound, Descriptor
+from .f32 import f32_text
 from .instructions import Field, register_name
 from .problem import ProgramError
-from .program import Kernel, Operand, Program, Word, f32
+from .program import Kernel, Operand, Program, Word
 
-__all__ = ["f32_text", "parse_program", "print_program", "word_text"]
+__all__ = ["parse_program", "print_program", "word_text"]
 
 _COMMENT_COLUMN = 64
-
-
-def f32_text(value: float) -> str:
-    """The shortest decimal that gives the same f32 back, or `inf`, `-inf`, `nan`; f32 bits in hex if there is none."""
-    if math.isnan(value):
-        return "nan"
-    for digits in range(1, 18):
-        text = f"{value:.{digits}g}"
-        if math.isinf(value) or (abs(float(text)) < 3.5e38 and _same(text, value)):
-            return text
-    return f"{struct.unpack('<I', struct.pack('<f', value))[0]:#010x}"
-
-
-def _same(text: str, value: float) -> bool:
-    try:
-        return f32(float(text)) == value
-    except ValueError:
-        return False
 
 
 def quote(text: str) -> str:

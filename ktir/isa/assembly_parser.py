@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,14 +11,14 @@ from ktir.diagnostics import Diagnostic
 
 from .assembly_lexer import Line, Token, describe, integer
 from .descriptor import LEVELS, PADS, Bound, Descriptor
+from .f32 import f32_value
 from .instructions import FIRST_ACCUMULATOR, MAX_SOURCE, OPCODES, REGISTERS, Field
 from .instructions import default as default_operand
 from .problem import AssemblyError, Problem, ProgramError
-from .program import ROLES, Argument, Channel, Kernel, Program, Source, Word, f32
+from .program import ROLES, Argument, Channel, Kernel, Program, Source, Word
 from .units import Unit
 
 Place = tuple[int, int]
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|inf|nan)")
 
 
 def parse_program(text: str, source: str = "-") -> Program:
@@ -373,12 +371,7 @@ def _register(line: Line) -> int:
 
 def _float(line: Line) -> float:
     token = line.atom("a number")
-    if re.fullmatch(r"0[xX][0-9A-Fa-f]{8}", token.text):
-        value = struct.unpack("<f", struct.pack("<I", int(token.text, 16)))[0]
-        return math.nan if math.isnan(value) else value
-    if not _FLOAT.fullmatch(token.text):
-        line.fail(f"expects a number or 8 hexadecimal digits of f32 bits, but got '{token.text}'", token)
     try:
-        return f32(float(token.text))
-    except ValueError:
-        line.fail(f"{token.text} is beyond the range of f32", token)
+        return f32_value(token.text)
+    except ValueError as e:
+        line.fail(str(e), token)

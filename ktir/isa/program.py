@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from dataclasses import dataclass, field
 from typing import Any
 
 from .descriptor import Descriptor
+from .f32 import f32
 from .instructions import OPCODES, Opcode, default
 from .units import Unit
 
@@ -31,16 +30,6 @@ class Word:
 
     def __getitem__(self, name: str) -> Operand:
         return self.operands[name]
-
-
-def f32(value: float) -> float:
-    """`value` rounded to f32; every NaN becomes the one canonical NaN. Raises ValueError if a finite value overflows."""
-    if math.isnan(value):
-        return math.nan
-    try:
-        return struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        raise ValueError(f"{value!r} is beyond the range of f32") from None
 
 
 def word(op: str, source: int = 0, **operands: Operand) -> Word:

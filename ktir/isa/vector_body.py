@@ -48,12 +48,8 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
                 )
         if w.op == "vacc":
             if w["dst"] in combiners:
-                found.append(
-                    (
-                        i,
-                        f"'vacc' expects an accumulator of its own, but word {combiners[w['dst']]} of the body uses {register_name(w['dst'])}",
-                    )
-                )
+                first = combiners[w["dst"]]
+                found.append((i, f"'vacc' expects an accumulator of its own, but word {first} uses {register_name(w['dst'])}"))
             combiners[w["dst"]] = i
         if "dst" in w.operands and w.op != "vout":
             kinds[w["dst"]] = {"vacc": "accumulator", "vconst": "const"}.get(w.op, when)

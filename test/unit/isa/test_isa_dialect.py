@@ -1,6 +1,5 @@
 """MLIR form: round trip through objects and through text, and the verifier."""
 
-import pytest
 from hypothesis import given, settings
 from random_programs import programs
 

@@ -1,4 +1,5 @@
 """The static verifier: correct programs pass, one change is found and placed."""
+# ruff: noqa: E501
 
 import time
 
