@@ -354,9 +354,9 @@ def _deliver(work: _Evaluation, values: list[Any]) -> list[LoopValue]:
 
 
 def loop_tensor(rec: Recorder, value: LoopValue, extents: tuple[int, ...], element: str) -> Tensor:
-    """`value` as a tensor of shape [tiles, *extents]."""
+    """`value` as a tensor of shape [tiles, *extents] and type `element`: a widening passes data on, but what stores it must know its type."""
     if isinstance(value, Tensor):
-        return value
+        return value if value.element == element else value.moved(value.at, element)
     array = np.asarray(value)
     if array.ndim == 0:
         array = array.reshape((1,) * (1 + len(extents)))
