@@ -212,17 +212,17 @@ def _value(attribute: ir.Attribute) -> Any:
 def _get(op: Any, name: str) -> Any:
     """The value of an attribute that must be there."""
     if name not in op.attributes:
-        raise KtirError(f"'{op.name}' op requires attribute '{name}'", op.location)
+        raise Misformed(op, f"requires attribute '{name}'")
     try:
         return _value(op.attributes[name])
     except ValueError:
-        raise KtirError(f"'{op.name}' op has a wrong attribute '{name}': {op.attributes[name]}", op.location) from None
+        raise Misformed(op, f"has a wrong attribute '{name}': {op.attributes[name]}") from None
 
 
 def _unit(op: Any, name: str) -> Unit:
     text = _get(op, name)
     if text not in Unit.__members__:
-        raise KtirError(f"'{op.name}' op expects {name} to be one of {', '.join(Unit.__members__)}, but got '{text}'", op.location)
+        raise Misformed(op, f"expects {name} to be one of {', '.join(Unit.__members__)}, but got '{text}'")
     return Unit[text]
 
 
@@ -246,6 +246,14 @@ def _source(location: ir.Location, op: str) -> tuple[int | None, Source]:
     if isinstance(loc, ir.UnknownLoc):
         return 0, NO_SOURCE
     return None, Source(str(loc.name_str) if isinstance(loc, ir.NameLoc) else op, location_text(loc))
+
+
+class Misformed(KtirError):
+    """An op that no program can hold; `place` is its location."""
+
+    def __init__(self, op: Any, message: str) -> None:
+        super().__init__(f"'{op.name}' op {message}", op.location)
+        self.place = op.location
 
 
 class Reader:
@@ -274,10 +282,15 @@ class Reader:
                 raise _stray(op, self.top)
         self._number()
 
-    def place(self, p: Problem) -> ir.Location:
-        """Where a problem is."""
-        keys = [("word", p.kernel, p.unit, p.word), ("descriptor", p.kernel, p.descriptor), ("argument", p.argument), ("kernel", p.kernel)]
-        return next((self.places[key] for key in keys if key in self.places), self.top.location)
+    def place(self, p: Problem) -> tuple[str, ir.Location]:
+        """Name and location of the op that a problem is about."""
+        keys = (
+            (f"spyre.{p.op}", ("word", p.kernel, p.unit, p.word)),
+            ("spyre.descriptor", ("descriptor", p.kernel, p.descriptor)),
+            ("spyre.argument", ("argument", p.argument)),
+            ("spyre.kernel", ("kernel", p.kernel)),
+        )
+        return next(((name, self.places[key]) for name, key in keys if key in self.places), ("spyre.program", self.top.location))
 
     def _kernel(self, parent: Any, kernel: Kernel) -> None:
         index = len(self.program.kernels) - 1
@@ -295,7 +308,7 @@ class Reader:
             elif op.name == "spyre.unit":
                 unit = _unit(op, "unit")
                 if unit in kernel.units:
-                    raise KtirError(f"'spyre.unit' op is the second {unit.name} of its kernel", op.location)
+                    raise Misformed(op, f"is the second {unit.name} of its kernel")
                 kernel.units[unit] = []
                 self._words(op, kernel.units[unit], ("word", index, unit))
             else:
@@ -357,8 +370,8 @@ _MAX_NUMBER = 2**20
 """Larger source numbers in locations are not kept: the table of sources has no gaps."""
 
 
-def _stray(op: Any, parent: Any) -> KtirError:
-    return KtirError(f"'{op.name}' op does not belong into '{parent.name}'", op.location)
+def _stray(op: Any, parent: Any) -> Misformed:
+    return Misformed(op, f"does not belong into '{parent.name}'")
 
 
 def _descriptor(op: Any) -> Descriptor:
@@ -366,7 +379,7 @@ def _descriptor(op: Any) -> Descriptor:
     steps = _get(op, "level_step") if "level_step" in op.attributes else []
     levels = _get(op, "rotate_levels") if "rotate_levels" in op.attributes else []
     if len(steps) > LEVELS or len(set(levels)) != len(levels) or not all(0 <= v < LEVELS for v in levels):
-        raise KtirError(f"'{op.name}' op expects level_step and rotate_levels to name levels of 0 to {LEVELS - 1}", op.location)
+        raise Misformed(op, f"expects level_step and rotate_levels to name levels of 0 to {LEVELS - 1}")
     return Descriptor(
         space=_get(op, "space"),
         element_bytes=_get(op, "element_bytes"),
@@ -383,7 +396,7 @@ def _descriptor(op: Any) -> Descriptor:
 def _bounds(op: Any) -> Iterator[Bound]:
     attribute = op.attributes["bounds"] if "bounds" in op.attributes else []
     if not isinstance(attribute, (list, ir.ArrayAttr)) or not all(isinstance(b, BoundAttr) for b in attribute):
-        raise KtirError(f"'{op.name}' op expects bounds to be an array of #spyre.bound", op.location)
+        raise Misformed(op, "expects bounds to be an array of #spyre.bound")
     for b in (BoundAttr(a) for a in attribute):
         table, dim, level = (None if n == -1 else n for n in (b.table, b.dim, b.level))
         yield Bound(b.limit, table, dim, b.dim_step, level, b.level_step, b.corelet_step, bool(b.lanes))

@@ -25,7 +25,6 @@ from typing import Any
 
 from ktir.assembly import elements
 from ktir.assembly.lexer import Cursor
-from ktir.diagnostics import KtirError
 from ktir.dialects._base import Attribute, Dialect, Operation
 from ktir.isa import instructions as table
 from ktir.isa.f32 import f32_bits, f32_text, f32_value
@@ -91,18 +90,18 @@ class ProgramOp(Operation, dialect=Spyre, name="program", traits=[ir.NoTerminato
 
     @staticmethod
     def verify_region_invariants(op: Any) -> bool:
-        from ktir.dialects._spyre_convert import Reader
+        from ktir.dialects._spyre_convert import Misformed, Reader
         from ktir.isa.validate import validate
 
         try:
             reader = Reader(op)
             problems = validate(reader.program)
-        except KtirError as e:
-            op.location.emit_error(str(e))
+        except Misformed as e:
+            e.place.emit_error(e.message)
             return False
         for p in problems:
-            location = reader.place(p)
-            location.emit_error(f"'{'spyre.' + p.op if p.op else 'spyre.program'}' op is not well-formed: {p.text}")
+            name, location = reader.place(p)
+            location.emit_error(f"'{name}' op is not well-formed: {p.message}")
         return not problems
 
 

@@ -1,0 +1,102 @@
+"""`ktir-objdump`: shows the program of a package, or of a `program.bin`, as assembly with source locations.
+
+The text goes to stdout, errors to stderr; the status is 1 if the input cannot be read, or has problems with `--verify`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ktir.diagnostics import KtirError
+from ktir.isa.assembly import print_program
+from ktir.isa.encoding import decode, encode
+from ktir.isa.problem import EncodingError
+from ktir.isa.program import Kernel, Program
+from ktir.isa.verify import verify
+from ktir.package import read
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser("ktir-objdump", description="Show the instruction stream of a package.")
+    parser.add_argument("input", help="folder of a package, or a program.bin")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a summary as JSON")
+    form.add_argument("--mlir", action="store_true", help="print the program in the spyre dialect")
+    parser.add_argument("--mlir-print-debuginfo", action="store_true", help="with --mlir: print locations")
+    parser.add_argument("--verify", action="store_true", help="run the static verifier; problems go to stderr")
+    options = parser.parse_args(argv)
+    try:
+        program = load(Path(options.input))
+        if options.json:
+            text = json.dumps(summary(program), indent=1) + "\n"
+        else:
+            text = _mlir(program, options.mlir_print_debuginfo) if options.mlir else print_program(program)
+    except KtirError as e:
+        print(e, file=sys.stderr)
+        return 1
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    problems = verify(program) if options.verify else []
+    for p in problems:
+        print(p, file=sys.stderr)
+    return int(bool(problems))
+
+
+def load(place: Path) -> Program:
+    """The program of a package folder, with its sources, or of a binary file."""
+    if place.is_dir():
+        return read(place).program
+    try:
+        return decode(place.read_bytes())
+    except OSError as e:
+        raise KtirError(f"cannot read {place}: {e.strerror or e}") from None
+    except EncodingError as e:
+        raise KtirError(f"{place}: {e.message}") from None
+
+
+def summary(program: Program) -> dict[str, Any]:
+    """Sizes and counts of a program."""
+    return {
+        "name": program.name,
+        "bytes": len(encode(program)),
+        "arguments": [vars(a) for a in program.arguments],
+        "kernels": [_kernel(k) for k in program.kernels],
+        "sources": len(program.sources) - 1,
+        "problems": [str(p) for p in verify(program)],
+    }
+
+
+def _kernel(kernel: Kernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "cores": kernel.cores,
+        "descriptors": len(kernel.descriptors),
+        "tables": len(kernel.tables),
+        "groups": len(kernel.groups),
+        "words": {unit.name: len(kernel.units[unit]) for unit in sorted(kernel.units)},
+        "instructions": dict(sorted(Counter(w.op for words in kernel.units.values() for w in words).items())),
+    }
+
+
+def _mlir(program: Program, debuginfo: bool) -> str:
+    from ktir.assembly import print_module
+    from ktir.context import context
+    from ktir.dialects.spyre import to_mlir
+
+    with context() as made:
+        return print_module(to_mlir(program, made), debuginfo=debuginfo)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
