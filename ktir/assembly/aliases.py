@@ -4,7 +4,7 @@ import re
 
 _DEFINITION = re.compile(r"^([#!][A-Za-z_]\w*) = (.*)\n", re.MULTILINE)
 _OURS = re.compile(r"#(map|set)(\d*)")
-_USE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"|#(?:map|set)\d*\b(?![\w.<])')
+_USE = re.compile(r'//[^\n]*|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|#(?:map|set)\d*\b(?![\w.<])')
 
 
 def definitions(text: str) -> dict[str, str]:

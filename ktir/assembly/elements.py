@@ -41,8 +41,8 @@ class Writing:
     aliases: Mapping[str, str]
 
     def attribute(self, name: str) -> str:
-        """Text of attribute `name` with an alias resolved; taken out of the dictionary."""
-        text = self.attributes.pop(name, None) or ""
+        """Text of attribute `name` with an alias resolved; taken out of the dictionary. Raises KeyError if it is not there."""
+        text = self.attributes.pop(name) or ""
         return self.aliases.get(text, text)
 
     def has(self, name: str) -> bool:
@@ -116,7 +116,7 @@ class AttributeValue(Element):
         op.attributes[self.name] = rewrite(start, end)
 
     def write(self, op: Writing) -> str:
-        return op.attributes.pop(self.name, None) or ""
+        return op.attributes.pop(self.name) or ""
 
     def starts(self, cursor: Cursor) -> bool:
         return cursor.kind in ("number", "string", "named", "word", "symbol")

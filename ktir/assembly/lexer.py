@@ -6,10 +6,10 @@ _BLANKS = r"(?:[\ \t\r\n]+|//[^\n]*)*"
 SKIP = re.compile(_BLANKS)
 TOKEN = re.compile(
     _BLANKS
-    + r"""(?:(?P<string>"(?:[^"\\\n]|\\.)*")
+    + r"""(?:(?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*")
       | (?P<value>%(?:[0-9]+|[A-Za-z_$.\-][\w$.\-]*)(?:\#[0-9]+)?)
       | (?P<named>[!\#][A-Za-z_0-9][\w$.]*)
-      | (?P<symbol>@(?:[A-Za-z_][\w$.]*|"(?:[^"\\\n]|\\.)*"))
+      | (?P<symbol>@(?:[A-Za-z_][\w$.]*|"[^"\\\n]*(?:\\.[^"\\\n]*)*"))
       | (?P<block>\^[\w$.\-]+)
       | (?P<number>[0-9][\w.]*)
       | (?P<word>[A-Za-z_][\w$.]*)
@@ -19,7 +19,7 @@ TOKEN = re.compile(
 KINDS = ("end", *TOKEN.groupindex)
 _OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _CLOSE = frozenset(_OPEN.values())
-_BRACKET = re.compile(r'->|>=|<=|[()\[\]{}<>,]|"(?:[^"\\\n]|\\.)*"|//[^\n]*')
+_BRACKET = re.compile(r'->|>=|<=|[()\[\]{}<>,]|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*')
 _FLAT = re.compile(r'<[^<>(){}"/]*(?<!-)>(?!=)')  # an angle bracket with nothing inside that needs a closer look
 _ANGLED = frozenset(("memref", "tensor", "vector", "complex", "tuple"))
 

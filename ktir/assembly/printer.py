@@ -15,7 +15,7 @@ from ktir.assembly.lexer import Cursor, SyntaxFault
 def _scanner(dialects: tuple[str, ...], ops: bool) -> re.Pattern[str]:
     ours = rf"(?:{'|'.join(dialects)})\.[A-Za-z_][\w.]*"
     op = rf'| "(?P<op>{ours})"(?=\()' if ops else ""
-    return re.compile(rf"""//[^\n]* {op} | "(?:[^"\\\n]|\\.)*" | (?P<named>[!\#]{ours})""", re.VERBOSE)
+    return re.compile(rf"""//[^\n]* {op} | "[^"\\\n]*(?:\\.[^"\\\n]*)*" | (?P<named>[!\#]{ours})""", re.VERBOSE)
 
 
 Attributes = dict[str, str | None]
@@ -48,8 +48,12 @@ class Printer:
                 out.append(self.text[start:at])
                 at = start = self._named(match.group(), at, out)
             elif syntax := formats.OPS.get(match.group("op")):
-                out.append(self.text[start : match.start()])
-                at = start = self._op(syntax, at, out)
+                try:
+                    pretty, after = self._op(syntax, at)
+                except (LookupError, SyntaxFault):  # an op that would not verify stays generic
+                    continue
+                out += (self.text[start : match.start()], pretty)
+                at = start = after
         out.append(self.text[start:end])
         return "".join(out)
 
@@ -67,8 +71,8 @@ class Printer:
         out.append(self._parameters[key])
         return end
 
-    def _op(self, syntax: formats.OpSyntax, at: int, out: list[str]) -> int:
-        """Rewrites the op whose quoted name ends at `at`; where it ends."""
+    def _op(self, syntax: formats.OpSyntax, at: int) -> tuple[str, int]:
+        """The op whose quoted name ends at `at`, and where it ends."""
         closing = self.text.index(")", at)
         operands = self.text[at + 1 : closing].split(", ") if closing > at + 1 else []
         cursor = Cursor(self.text, closing + 1)
@@ -86,8 +90,7 @@ class Printer:
         types.update(_split(syntax.results, result_types, result_sizes))
         values = _split(syntax.operands, operands, operand_sizes)
         op = Writing(values, types, attributes, dict(zip(syntax.regions, regions, strict=False)), self._aliases)
-        out.append(syntax.name + syntax.write(op))
-        return cursor.last
+        return syntax.name + syntax.write(op), cursor.last
 
     def _dictionary(self, cursor: Cursor) -> Attributes:
         begin, end = cursor.bracketed()

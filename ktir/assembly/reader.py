@@ -20,7 +20,7 @@ def _scanner(dialects: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(
         rf"""//[^\n]*
            | (?P<generic>"{ours}")(?=\s*\()
-           | "(?:[^"\\\n]|\\.)*"
+           | "[^"\\\n]*(?:\\.[^"\\\n]*)*"
            | (?P<named>[!\#]{ours})
            | (?<![\w$.!\#%@^"\-])(?P<op>{ours})""",
         re.VERBOSE,

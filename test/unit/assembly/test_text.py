@@ -129,3 +129,11 @@ def test_any_spacing_and_any_names(data: st.DataObject) -> None:
             again = parse_module(print_module(plain, **form))
             assert print_module(again) == text
             assert print_module(again, **form) == print_module(plain, **form)
+
+
+@pytest.mark.usefixtures("mlir")
+def test_ops_that_would_not_verify_are_printed_in_generic_form() -> None:
+    module = parse_module(f"func.func @f(%x: index) {{ {view()} return }}")
+    op = next(op for op in operations(module) if op.name == "ktdp.construct_memory_view")
+    del op.attributes["static_sizes"]
+    assert '"ktdp.construct_memory_view"(%arg0) {coordinate_set = ' in print_module(module)
