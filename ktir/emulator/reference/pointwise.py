@@ -354,7 +354,7 @@ def _deliver(work: _Evaluation, values: list[Any]) -> list[LoopValue]:
 
 
 def loop_tensor(rec: Recorder, value: LoopValue, extents: tuple[int, ...], element: str) -> Tensor:
-    """`value` as a tensor of shape [tiles, *extents] and type `element`: a widening passes data on, but what stores it must know its type."""
+    """`value` as a tensor of shape [tiles, *extents] and of type `element`, which a widening alone does not change."""
     if isinstance(value, Tensor):
         return value if value.element == element else value.moved(value.at, element)
     array = np.asarray(value)

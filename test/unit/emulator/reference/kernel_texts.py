@@ -40,7 +40,9 @@ def memref(sizes: Sequence[int | str], element: str = "f16") -> str:
     return f"memref<{shape_text(sizes)}{element}>"
 
 
-def view(name: str, base: str, sizes: Sequence[int | str], strides: Sequence[int | str], element: str = "f16", space: str = "global") -> str:
+def view(
+    name: str, base: str, sizes: Sequence[int | str], strides: Sequence[int | str], element: str = "f16", space: str = "global"
+) -> str:
     masked = "masked, " if any(isinstance(s, str) for s in sizes) else ""
     size_list, stride_list = (", ".join(map(str, x)) for x in (sizes, strides))
     return (
@@ -186,9 +188,7 @@ def kernel(arguments: Sequence[str], body: str, grid: str = "") -> str:
 # Bodies
 
 EXP_OF_DIFFERENCE = "%x = arith.subf %a, %b : f16\n%y = math.exp %x : f16\nlinalg.yield %y : f16"
-QUOTIENT = (
-    "%x = arith.extf %a : f16 to f32\n%y = arith.divf %x, %b : f32\n%z = arith.truncf %y : f32 to f16\nlinalg.yield %z : f16"
-)
+QUOTIENT = "%x = arith.extf %a : f16 to f32\n%y = arith.divf %x, %b : f32\n%z = arith.truncf %y : f32 to f16\nlinalg.yield %z : f16"
 MAXIMUM = "%x = arith.maximumf %a, %o : f16\nlinalg.yield %x : f16"
 SUM = "%x = arith.extf %a : f16 to f32\n%y = arith.addf %o, %x : f32\nlinalg.yield %y : f32"
 PRODUCTS = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -189,7 +191,17 @@ def matmul_tiled(m: int, k: int, n: int, share: int) -> str:
     n0, k0 = -(-n // LANES), -(-k // LANES)
     acc, block = tensor((1, share, LANES), "f32"), (1, LANES, LANES)
     body = "%t = ktdp.get_compute_tile_id : index\n"
-    for name, value in (("c0", 0), ("c1", 1), ("c64", LANES), ("n0", n0), ("k0", k0), ("K", k), ("M", m), ("share", share), ("sa", m * LANES)):
+    for name, value in (
+        ("c0", 0),
+        ("c1", 1),
+        ("c64", LANES),
+        ("n0", n0),
+        ("k0", k0),
+        ("K", k),
+        ("M", m),
+        ("share", share),
+        ("sa", m * LANES),
+    ):
         body += f"%{name} = arith.constant {value} : index\n"
     body += "%row0 = arith.muli %t, %share : index\n%left = arith.subi %M, %row0 : index\n%rows = arith.minsi %left, %share : index\n"
     body += "%off = arith.muli %row0, %c64 : index\n%out = arith.addi %arg2, %off : index\n%in = arith.addi %arg0, %off : index\n"
@@ -203,7 +215,7 @@ def matmul_tiled(m: int, k: int, n: int, share: int) -> str:
     ins = [("%a", tensor((1, share, LANES)), "0, d0, d2"), ("%b", tensor(block), "0, d2, d1")]
     body += generic("%q", ins, ("%p", acc, "0, d0, d1"), "ppr", PRODUCTS)
     body += f"scf.yield %q : {acc}\n}}\n%h = arith.truncf %acc : {acc} to {tensor((1, share, LANES))}\n"
-    place = {"strides": (m * LANES, LANES, 1), "index": ("%n", 0, 0), "extents": (1, share, LANES)}
+    place: dict[str, Any] = {"strides": (m * LANES, LANES, 1), "index": ("%n", 0, 0), "extents": (1, share, LANES)}
     body += store("%h", "%out", (n0, "%rows", LANES), **place) + "}\n"
     return kernel(["%arg0", "%arg1", "%arg2"], body, str(-(-m // share)))
 
@@ -295,7 +307,7 @@ def two_kernels(rows: int, columns: int, first_share: int, second_share: int) ->
     sizes = (sticks, "%rows", LANES)
 
     def divided(name: str, share: int, compute: str) -> str:
-        place = {"strides": (rows * LANES, LANES, 1), "extents": (sticks, share, LANES)}
+        place: dict[str, Any] = {"strides": (rows * LANES, LANES, 1), "extents": (sticks, share, LANES)}
         rows_of = (
             "%t = ktdp.get_compute_tile_id : index\n"
             f"%share = arith.constant {share} : index\n%all = arith.constant {rows} : index\n%lanes = arith.constant {LANES} : index\n"
