@@ -32,10 +32,13 @@ clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis test/lit/Output
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# torch goes first and with its exact version, so that an index that offers a CPU-only build of it is free to give that one.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+
+# torch goes first and with its exact version, so that an index that offers a CPU-only build of it is free to give that one. The
+# editable install is a plain path entry (compat): an import hook would make every start of a tool slower.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check 'torch==2.13.0'
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,torch,examples]'
+	$(PIP) 'torch==2.13.0'
+	$(PIP) --config-settings editable_mode=compat -e '.[test,torch,examples]'
 	touch $@

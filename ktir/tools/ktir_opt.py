@@ -3,6 +3,7 @@
 The IR goes to stdout (or `-o`), everything else to stderr; the status is 1 if anything was wrong.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -129,6 +130,7 @@ class Driver:
         target = self.line.values.get("o", "-")
         if target == "-":
             sys.stdout.write(text)
+            sys.stdout.flush()
         elif not failed:
             try:
                 Path(target).write_text(text, encoding="utf-8")
@@ -304,6 +306,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return Driver(line).run()
     except UsageError as error:
         print(f"ktir-opt: error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # whoever read the output has had enough; keep the interpreter from trying again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
 
