@@ -30,8 +30,6 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnosti
     except SyntaxFault as fault:
         line, column = SourceMap(text, []).position(fault.offset)
         raise KtirError(fault.message, f"{source}:{line + shift}:{column}") from None
-    except RecursionError:
-        raise KtirError("the text is nested too deeply", f"{source}:{first_line}:1") from None
     origin = SourceMap(text, pieces)
 
     def place(location: str | None) -> str | None:

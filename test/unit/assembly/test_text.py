@@ -48,9 +48,6 @@ class TestReading:
         assert self.error("func.func @f(%t: index) { ktdp.load").message == "expected SSA operand"
         assert self.error("func.func @f(%t: index) { ktdp.load %t {a = [").message == "unexpected end of input"
 
-    def test_deep_nesting(self) -> None:
-        assert self.error(f"ktdp.get_compute_tile_id : {'() -> ' * 5000} index").message == "the text is nested too deeply"
-
     def test_warnings_are_handed_out(self) -> None:
         said: list[Diagnostic] = []
         parse_module("module {}\n{-# external_resources: { who: { a: 1 } } #-}", "k.mlir", diagnostics=said)
