@@ -102,6 +102,8 @@ class _Writer:
             w = words[at]
             at += 1
             if w.op == "loop":
+                if any(w["level"] == loop["level"] for _, _, loop in open_loops):
+                    raise fail(f"'loop' expects a level that is not open, but got {w['level']}", at - 1)
                 inner = self.op(body, "loop", _word_attributes(w), 1, w.source)
                 open_loops.append((body, inner.owner, w))
                 body = inner
@@ -314,7 +316,9 @@ class Reader:
             else:
                 raise _stray(op, parent)
 
-    def _words(self, parent: Any, words: list[Word], key: tuple[Any, ...]) -> None:
+    def _words(self, parent: Any, words: list[Word], key: tuple[Any, ...], depth: int = 0) -> None:
+        if depth > LEVELS + 1:
+            raise Misformed(parent, f"nests loops deeper than {LEVELS} levels")
         for op in _ops(parent):
             name = op.name.removeprefix("spyre.")
             if name not in INSTRUCTION_OPS or op.name == name or (parent.name == "spyre.rep" and not table.OPCODES[name].body_only):
@@ -324,7 +328,7 @@ class Reader:
             source, end = self._ends(op)
             words.append(Word(name, operands, source))
             if name in REGIONS:
-                self._words(op, words, key)
+                self._words(op, words, key, depth + 1)
             if name == "loop":
                 self.places[(*key, len(words))] = op.location
                 words.append(Word("endl", {"level": operands["level"]}, end))

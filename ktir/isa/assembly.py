@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterable
 
 from .assembly_parser import parse_program
-from .descriptor import Bound, Descriptor
+from .descriptor import LEVELS, Bound, Descriptor
 from .f32 import f32_text
 from .instructions import Field, register_name
 from .problem import ProgramError
@@ -105,7 +105,7 @@ def _descriptor_operands(d: Descriptor) -> Iterable[str]:
     if d.buffers != 1:
         yield f"buffers={d.buffers}"
     if d.rotate_levels:
-        yield f"rotate_levels={_list(i for i in range(8) if d.rotate_levels >> i & 1)}"
+        yield f"rotate_levels={_list(i for i in range(LEVELS) if d.rotate_levels >> i & 1)}"
     if d.rotate_step:
         yield f"rotate_step={d.rotate_step}"
     if d.corelet_step:
@@ -137,7 +137,7 @@ def _unit_lines(program: Program, words: list[Word], names: list[str]) -> Iterab
     for w in words:
         if w.op == "endl":
             loops = max(0, loops - 1)
-        text = "  " * (1 + loops + (inner > 0)) + word_text(w, names)
+        text = "  " * (1 + min(loops, LEVELS) + (inner > 0)) + word_text(w, names)
         source = program.source_of(w)
         if source.op or source.location:
             text = f"{text:<{_COMMENT_COLUMN - 1}} // {_comment(source.op)} at {_comment(source.location)}"

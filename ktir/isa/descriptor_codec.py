@@ -25,7 +25,8 @@ assert DESCRIPTOR_DTYPE.itemsize == DESCRIPTOR_BYTES
 
 NONE8 = 0xFF
 MAX_BOUNDS = 2
-MAX_BASE = 2**62
+MAX_BASE = 2**40
+"""Far beyond 32-bit stick numbers, and small enough that sums of addresses fit into 64 bits."""
 SPACES = ("ddr", "lx")
 
 _I32 = (-(2**31), 2**31 - 1)

@@ -47,6 +47,7 @@ def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
     found: list[Site] = []
     faults: list[Fault] = []
     loops: tuple[Loop, ...] = ()
+    stack: list[Loop] = []
     rep: Word | None = None
     body_left = 0
     for i, w in enumerate(words):
@@ -58,12 +59,14 @@ def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
             faults.append((i, f"'{w.op}' stands inside the body of a 'rep'"))
         body_left = max(0, body_left - 1)
         if w.op == "endl":
-            loops = _close(loops, i, w, faults)
+            loops = _close(loops, stack, i, w, faults)
         found.append(Site(i, w, loops, rep))
         if w.op == "loop":
+            stack.append(Loop(i, w["level"], w["trips"], w["region"]))
             if any(loop.level == w["level"] for loop in loops):
                 faults.append((i, f"'loop' expects a level that is not open, but got {w['level']}"))
-            loops = (*loops, Loop(i, w["level"], w["trips"], w["region"]))
+            else:
+                loops = (*loops, stack[-1])
         elif w.op == "rep":
             rep, body_left = w, w["body"]
             if i + body_left >= len(words):
@@ -72,18 +75,21 @@ def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
             _streams(words, i, faults)
         elif w.op == "halt":
             _halt(words, i, loops, faults)
-    faults += [(loop.index, f"'loop' of level {loop.level} is not ended") for loop in loops]
+    faults += [(loop.index, f"'loop' of level {loop.level} is not ended") for loop in stack]
     if not any(w.op == "halt" for w in words):
         faults.append((max(len(words) - 1, 0), "the unit's program does not end in 'halt'"))
     return found, faults
 
 
-def _close(loops: tuple[Loop, ...], index: int, word: Word, faults: list[Fault]) -> tuple[Loop, ...]:
-    if not loops:
+def _close(loops: tuple[Loop, ...], stack: list[Loop], index: int, word: Word, faults: list[Fault]) -> tuple[Loop, ...]:
+    """Ends the innermost loop of `stack`; the rest of `loops`, which lacks loops of a level that was open already."""
+    if not stack:
         faults.append((index, "'endl' without an open 'loop'"))
-    elif loops[-1].level != word["level"]:
-        faults.append((index, f"'endl' expects level {loops[-1].level}, which is the innermost open one, but got {word['level']}"))
-    return loops[:-1]
+        return loops
+    ended = stack.pop()
+    if ended.level != word["level"]:
+        faults.append((index, f"'endl' expects level {ended.level}, which is the innermost open one, but got {word['level']}"))
+    return loops[:-1] if loops and loops[-1] is ended else loops
 
 
 def _streams(words: list[Word], index: int, faults: list[Fault]) -> None:

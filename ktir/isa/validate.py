@@ -104,7 +104,7 @@ def kernel_faults(kernel: Kernel) -> Iterator[str]:
         if len(items) > MAX_COUNT:
             yield f"has {len(items)} {name}, but at most {MAX_COUNT} can be named"
     for what, rows, low, high in (
-        ("table", kernel.tables, -(2**62), 2**62),
+        ("table", kernel.tables, -descriptor_codec.MAX_BASE, descriptor_codec.MAX_BASE),
         ("group", kernel.groups, 0, kernel.cores - 1),
     ):
         for i, row in enumerate(rows):

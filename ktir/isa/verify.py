@@ -151,7 +151,7 @@ class _Kernel:
         if d.arg is not None:
             argument = self.program.arguments[d.arg]
             where, size = f"argument {argument.name!r}", argument.sticks
-            if argument.element_bytes != d.element_bytes:
+            if argument.role != "pool" and argument.element_bytes != d.element_bytes:
                 yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
         if not r.empty and (r.low < 0 or r.high >= size):
             yield f"reaches sticks {r.low} to {r.high}, but {where} has {size}"

@@ -37,7 +37,7 @@ def operand(op: Opcode, field: Field, kernel: Kernel):
 
 
 @st.composite
-def words(draw, unit: Unit, kernel: Kernel, sources: int, depth: int = 0) -> list[Word]:
+def words(draw, unit: Unit, kernel: Kernel, sources: int, levels: tuple[int, ...] = ()) -> list[Word]:
     """A list of words with matched loops, REP bodies and PAR streams."""
 
     def make(name: str, **fixed) -> Word:
@@ -54,23 +54,22 @@ def words(draw, unit: Unit, kernel: Kernel, sources: int, depth: int = 0) -> lis
     plain = [o.name for o in OPCODES.values() if usable(o) and not o.body_only and o.name not in ("halt", "endl", "par", "rep", "loop")]
     body_only = [o.name for o in OPCODES.values() if o.body_only]
     streams = [n for n in plain if n in ("push", "pusht", "pull")]
-    choices = ["plain", "loop"] if depth < 3 else ["plain"]
+    choices = ["plain", "loop"] if len(levels) < 3 else ["plain"]
     choices += ["rep"] * (unit is Unit.SFP) + ["par"] * bool(streams)
     out: list[Word] = []
     for choice in draw(st.lists(st.sampled_from(choices), max_size=4)):
         if choice == "plain":
             out.append(make(draw(st.sampled_from(plain))))
         elif choice == "loop":
-            loop = make("loop")
-            out += [loop, *draw(words(unit, kernel, sources, depth + 1))]
-            out.append(make("endl", level=loop["level"]))
+            level = draw(st.sampled_from([n for n in range(LEVELS) if n not in levels]))
+            out += [make("loop", level=level), *draw(words(unit, kernel, sources, (*levels, level))), make("endl", level=level)]
         elif choice == "rep":
             names = draw(st.lists(st.sampled_from(body_only), max_size=5))
             out += [make("rep", body=len(names)), *(make(n) for n in names)]
         else:
             names = draw(st.lists(st.sampled_from(streams), min_size=1, max_size=3))
             out += [make("par", streams=len(names)), *(make(n) for n in names)]
-    if depth == 0 and draw(st.booleans()):
+    if not levels and draw(st.booleans()):
         out.append(make("halt"))
     return out
 

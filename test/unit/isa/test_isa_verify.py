@@ -9,7 +9,7 @@ from random_programs import programs
 from samples import MATMUL, ROW_SHARE
 
 from ktir.isa.assembly import parse_program, print_program
-from ktir.isa.program import Source
+from ktir.isa.program import Kernel, Program, Source, word
 from ktir.isa.units import Unit
 from ktir.isa.verify import verify
 from ktir.target import DATASHEET
@@ -137,3 +137,12 @@ def test_bounds_of_two_loops_clip_exactly():
     )
     assert verify(parse_program(text.format(7))) == []
     assert "reaches sticks 0 to 35" in verify(parse_program(text.format(8)))[0].message
+
+
+def test_hostile_nests_cost_little():
+    body = [word("loop", trips=2**31 - 1, level=i % 8) for i in range(20_000)] + [word("endl", level=0)] * 20_000
+    program = Program("p", [], [Kernel("k", 1, {Unit.PT: body}, [])])
+    start = time.process_time()
+    assert len(verify(program)) >= 20_000 - 8
+    assert len(print_program(program)) < 10_000_000
+    assert time.process_time() - start < 5
