@@ -19,6 +19,9 @@ from ktir.lowering.inductor.indices import Index
 
 Loops = Sequence[tuple[str, int]]
 
+_MOST_POINTS = 1 << 27
+"""Loop spaces up to this size are evaluated point by point; an array of so many indices takes 1 GiB."""
+
 
 class NotStrided(Exception):
     """The index is no box of non-negative strides; the text says why."""
@@ -55,6 +58,8 @@ def box_of(index: Index, loops: Loops) -> Box:
 
 def _evaluate(index: Index, loops: Loops) -> npt.NDArray[np.int64]:
     shape = tuple(n for _, n in loops)
+    if prod(shape) > _MOST_POINTS:
+        raise NotStrided(f"it has {prod(shape)} points, too many to find out its steps through memory")
     grids = np.ogrid[tuple(slice(n) for n in shape)] if shape else []
     return np.broadcast_to(index.values({v: g for (v, _), g in zip(loops, grids, strict=True)}), shape).reshape(-1)
 

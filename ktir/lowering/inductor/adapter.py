@@ -176,17 +176,25 @@ def decompositions() -> Table:
 
 
 def _dot(a: Any, b: Any) -> Any:
-    """[M, K] x [K, N] as one loop nest: a reduction of kind `dot`. Operands are realized, so the body is two plain loads."""
+    """[M, K] x [K, N] as one loop nest: a reduction of kind `dot`. Operands are realized, so the body is two plain loads.
+
+    The result is the f32 accumulator; it is rounded to the operands' type where it is stored, after what is fused with it.
+    """
     a.realize()
     b.realize()
     a = builtin.lowerings[aten.unsqueeze](a, -1)
     b = builtin.lowerings[aten.unsqueeze](b, 0)
     (a, b), _ = builtin.transform_args(args=[a, b], kwargs={}, broadcast=True, type_promotion_kind=None, convert_input_to_bool=False)
-    return builtin.make_reduction("dot")(builtin.make_pointwise(ops.dot)(a, b), 1)
+    return builtin.make_reduction("dot", torch.float32)(builtin.make_pointwise(ops.dot)(a, b), 1)
+
+
+def _mm(a: Any, b: Any) -> Any:
+    return builtin.to_dtype(_dot(a, b), a.get_dtype())
 
 
 def _addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    return builtin.lowerings[aten.add.Tensor](bias, _dot(a, b))
+    sum_ = builtin.lowerings[aten.add.Tensor](builtin.to_dtype(bias, torch.float32), _dot(a, b))
+    return builtin.to_dtype(sum_, a.get_dtype())
 
 
 def _bmm(a: Any, b: Any) -> Any:
@@ -196,11 +204,11 @@ def _bmm(a: Any, b: Any) -> Any:
     batch, rows, inner = a.get_size()
     a.realize()
     view = builtin.lowerings[aten.view]
-    product = _dot(view(a, [batch * rows, inner]), builtin.lowerings[aten.select](b, 0, 0))
+    product = _mm(view(a, [batch * rows, inner]), builtin.lowerings[aten.select](b, 0, 0))
     return view(product, [batch, rows, b.get_size()[2]])
 
 
-_LOWERINGS = {aten.mm.default: _dot, aten.bmm.default: _bmm, aten.addmm.default: _addmm}
+_LOWERINGS = {aten.mm.default: _mm, aten.bmm.default: _bmm, aten.addmm.default: _addmm}
 
 
 @contextmanager

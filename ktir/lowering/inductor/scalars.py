@@ -1,7 +1,8 @@
 """Scalar bodies: the records of a nest as `arith` and `math` ops on f16 and f32.
 
-Types follow Inductor: a chain is computed in f32 and rounded once, where it is stored or where the body says `to_dtype`. An f16 load
-is extended at its first use that needs it; selections (maximum, neg, ...) are exact in either type and do not extend.
+Types follow Inductor's default (`config.emulate_precision_casts` off): a chain is computed in f32 and rounded once, where it is stored;
+a `to_dtype` to float16 inside a chain does not round. An f16 load is extended at its first use that needs it; selections (maximum,
+neg, ...) are exact in either type and do not extend.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Body:
         if record.op == "to_dtype":
             if record.dtype not in TYPES:
                 raise self._refuse(f"conversion to {record.dtype}")
-            self.values[record.out] = self.convert(operands[0], TYPES[record.dtype])
+            narrows = operands[0].type == "f32" and operands[0].number is None and TYPES[record.dtype] == "f16"
+            self.values[record.out] = operands[0] if narrows else self.convert(operands[0], TYPES[record.dtype])
             return
         build = OPS.get(record.op)
         if build is None or not all(isinstance(o, Scalar) for o in operands):

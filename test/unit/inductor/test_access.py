@@ -60,6 +60,11 @@ def test_what_is_no_box(index: Index, reason: str) -> None:
         box_of(index, [("i", 10)])
 
 
+def test_too_many_points() -> None:
+    with pytest.raises(NotStrided, match="too many"):
+        box_of(VI.divided(3) + VJ, [("i", 1 << 15), ("j", 1 << 15)])
+
+
 shapes = st.lists(st.sampled_from([2, 3, 4, 5, 6, 10]), min_size=1, max_size=4)
 
 

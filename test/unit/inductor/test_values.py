@@ -246,3 +246,61 @@ def test_chains_are_computed_in_f32_and_rounded_once(check: Check) -> None:
     assert text.count("arith.truncf") == 1
     text = check(lambda x: torch.relu(-x), half(57, 65))
     assert "arith.extf" not in text
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 7])
+def test_short_reductions_stay_reductions(check: Check, columns: int) -> None:
+    assert '"reduction"' in check(lambda x: x.mean(-1), half(57, columns))
+    check(lambda x: F.layer_norm(x, (columns,)), half(57, columns), atol=2e-2)
+
+
+@pytest.mark.parametrize("columns", [1000, 4096])
+def test_long_rows(check: Check, columns: int) -> None:
+    """Beyond 1024 columns Inductor would use Welford's variance."""
+    check(lambda x: F.layer_norm(x, (columns,)), half(5, columns))
+    check(lambda x: torch.softmax(x, -1).sum(-1), half(5, columns))
+    check(lambda x: x.float().sum(), half(columns))
+
+
+INPUTS: dict[str, Callable[[], torch.Tensor]] = {
+    "offset": lambda: half(57, 100)[5:, 3:],
+    "transposed": lambda: half(57, 100).t(),
+    "steps": lambda: half(57, 100)[::2, ::3],
+    "expanded": lambda: half(57, 1).expand(57, 65),
+    "expanded_rows": lambda: half(1, 65).expand(57, 65),
+    "permuted": lambda: half(3, 10, 57).permute(2, 0, 1),
+    "windows": lambda: half(100).as_strided((10, 57), (3, 1)),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_in_any_strides(check: Check, name: str) -> None:
+    x = INPUTS[name]()
+    check(lambda x: torch.relu(x) + 1, x)
+    check(lambda x, w: torch.softmax(x @ w, -1), x, half(x.shape[-1], 10))
+    check(lambda x: x.reshape(-1) * 2, x)
+
+
+def test_results_beside_tensors(check: Check, compiled: Any) -> None:
+    results = compiled.run(lambda x: {"y": x + 1, "n": None, "k": 3, "same": x}, half(57, 10))
+    assert results["n"] is None
+    assert results["k"] == 3
+    torch.testing.assert_close(results["y"], half(57, 10) + 1)
+
+
+def test_inference_mode(compiled: Any) -> None:
+    layer, x = nn.Linear(65, 10).half(), half(57, 65)
+    torch._dynamo.reset()
+    with torch.inference_mode():
+        actual = torch.compile(layer, backend=compiled.backend, dynamic=False)(x)
+        torch.testing.assert_close(actual, layer(x), rtol=4e-3, atol=4e-3)
+
+
+def test_one_compilation_per_shape(compiled: Any) -> None:
+    torch._dynamo.reset()
+    model = torch.compile(lambda x: torch.softmax(x, -1), backend=compiled.backend, dynamic=False)
+    with torch.no_grad():
+        for shape in ((57, 10), (10, 65), (57, 10), (1, 65)):
+            torch.testing.assert_close(model(half(*shape)), torch.softmax(half(*shape), -1), rtol=4e-3, atol=4e-3)
+    assert len(compiled.regions) == 3
+    assert compiled.launches == 4
