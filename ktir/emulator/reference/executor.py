@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
 import time
 from collections import OrderedDict
@@ -247,7 +248,7 @@ def _number(value: NDArray[Any], arrays: list[NDArray[Any]], fault: Any) -> int:
 # Caches
 
 _MOST_PROGRAMS = 64
-_MOST_PLANS = 64
+_MOST_PLANS = 512
 _MOST_BYTES = 2 << 30
 """Memory that the plans at hand may hold together; the newest one is always kept."""
 
@@ -257,12 +258,13 @@ _lock = threading.Lock()
 
 
 def _program(module: ir.Module | str) -> tuple[bytes, Program]:
-    """The compiled program of a module, found again by its text: a module may have been changed since."""
+    """The compiled program of a module, found again by its contents: a module may have been changed since."""
     if isinstance(module, str):
-        text = module
+        key = b"text" + hashlib.sha256(module.encode()).digest()
     else:
-        text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True, use_local_scope=True, assume_verified=True)
-    key = hashlib.sha256(text.encode()).digest() + (b"text" if isinstance(module, str) else b"module")
+        contents = io.BytesIO()
+        module.operation.write_bytecode(contents)  # with locations; several times as fast as printing
+        key = b"module" + hashlib.sha256(contents.getvalue()).digest()
     with _lock:
         if key in _programs:
             _programs.move_to_end(key)

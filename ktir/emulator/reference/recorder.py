@@ -71,7 +71,7 @@ class Recorder:
     # Functions and blocks
 
     def call(self, function: Function, arguments: Sequence[Value]) -> None:
-        """Run `function` on all tiles of its grid."""
+        """Run `function` on all tiles of its grid; without a grid, on those of the caller."""
         if function.body is None:
             raise KtirError(f"'{self.where.op}' op calls '{function.name}', which has no body", self.where.location)
         if self._depth > 32:
@@ -82,13 +82,14 @@ class Recorder:
         self.values = [None] * function.slots
         if function.grid is not None:
             self.tiles, self.grid = function.tiles, function.grid
-        self.kernel += 1
+        barrier = int(function.grid is not None or self.tiles == 1)
+        self.kernel += barrier
         self._depth += 1
         for argument, value in zip(function.arguments, arguments, strict=True):
             self.values[argument.slot] = value
         self.run(function.body)
         self._depth -= 1
-        self.kernel += 1
+        self.kernel += barrier
         self.values, self.tiles, self.grid, self.active = outer
 
     def run(self, block: BlockPlan) -> list[Value]:

@@ -20,7 +20,7 @@ from ktir.emulator.findings import Where
 from ktir.emulator.reference.maps import IndexMap, read, scatter
 from ktir.emulator.reference.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.scalar import Body, Combiner
+from ktir.emulator.reference.scalar import Body, Combiner, Ref
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import Overlay, Strided, Tensor, Value
 
@@ -50,7 +50,7 @@ class Structured:
 
     def __call__(self, rec: Recorder) -> None:
         if not any(self.reduced):
-            values = evaluate(rec, self.body, self._arguments(rec), self.extents, self.body.yields)
+            values = evaluate(rec, self.body, self._arguments(rec, outputs=True), self.extents, self.body.yields)
             for k, value in enumerate(values):
                 tensor = loop_tensor(rec, value, self.extents, self.elements[k])
                 rec.set(self.results[k], self._place(rec, k, tensor))
@@ -68,19 +68,14 @@ class Structured:
 
     # Operands
 
-    def _arguments(self, rec: Recorder) -> list[Any]:
-        """Values of the body's arguments in loop space; those of outs only where the body reads them."""
-        slots = (*self.inputs, *self.outputs)
-        used = [i < len(self.inputs) or self._reads_output(i) for i in range(len(slots))]
-        return [
-            read(rec, rec.get(slot), map_, self.extents) if is_used else None
-            for slot, map_, is_used in zip(slots, self.maps, used, strict=True)
-        ]
-
-    def _reads_output(self, argument: int) -> bool:
-        return any(r.kind == "argument" and r.index == argument for o in self.body.ops for r in o.operands) or any(
-            r.kind == "argument" and r.index == argument for r in self.body.yields
-        )
+    def _arguments(self, rec: Recorder, *, outputs: bool) -> list[Any]:
+        """Values of the body's arguments in loop space; those of outs only if `outputs`, and where the body reads them."""
+        inputs = [read(rec, rec.get(slot), map_, self.extents) for slot, map_ in zip(self.inputs, self.maps, strict=False)]
+        accumulators: list[Any] = [None] * len(self.outputs)
+        for k, slot in enumerate(self.outputs):
+            if outputs and self.body.uses(Ref("argument", len(self.inputs) + k)):
+                accumulators[k] = read(rec, rec.get(slot), self.maps[len(self.inputs) + k], self.extents)
+        return [*inputs, *accumulators]
 
     def _place(self, rec: Recorder, k: int, value: Tensor) -> Value:
         """The result k of `value`, a tensor over the loops; reduced loops have extent 1 there."""
@@ -111,7 +106,7 @@ class Structured:
     # Reductions
 
     def _reduce(self, rec: Recorder, k: int, combiner: Combiner) -> None:
-        (mapped,) = evaluate(rec, self.body, self._arguments(rec), self.extents, [combiner.mapped])
+        (mapped,) = evaluate(rec, self.body, self._arguments(rec, outputs=False), self.extents, [combiner.mapped])
         element = self.elements[k]
         value = loop_tensor(rec, mapped, self.extents, element)
         kept = [j for j, r in enumerate(self.reduced) if not r]

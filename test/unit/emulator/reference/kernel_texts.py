@@ -101,9 +101,9 @@ def load(
     index = [0] * len(sizes) if index is None else index
     shape = [extents[i] for i in order] if order else extents
     return (
-        view(f"%v{n}", base, sizes, strides, element, space)
-        + tile(f"%t{n}", f"%v{n}", index, extents, sizes, element, order)
-        + f"{name} = ktdp.load %t{n} : {access(shape)} -> {tensor(shape, element)}\n"
+        view(f"%view{n}", base, sizes, strides, element, space)
+        + tile(f"%tile{n}", f"%view{n}", index, extents, sizes, element, order)
+        + f"{name} = ktdp.load %tile{n} : {access(shape)} -> {tensor(shape, element)}\n"
     )
 
 
@@ -127,9 +127,9 @@ def store(
     index = [0] * len(sizes) if index is None else index
     shape = [extents[i] for i in order] if order else extents
     return (
-        view(f"%v{n}", base, sizes, strides, element, space)
-        + tile(f"%t{n}", f"%v{n}", index, extents, sizes, element, order)
-        + f"ktdp.store {name}, %t{n} : {tensor(shape, element)}, {access(shape)}\n"
+        view(f"%view{n}", base, sizes, strides, element, space)
+        + tile(f"%tile{n}", f"%view{n}", index, extents, sizes, element, order)
+        + f"ktdp.store {name}, %tile{n} : {tensor(shape, element)}, {access(shape)}\n"
     )
 
 
@@ -165,9 +165,9 @@ def empty(name: str, shape: Sequence[int], element: str = "f16") -> str:
 def filled(name: str, value: str, shape: Sequence[int], element: str = "f32") -> str:
     n = next(_serial)
     return (
-        f"%c{n} = arith.constant {value} : {element}\n"
-        + empty(f"%e{n}", shape, element)
-        + f"{name} = linalg.fill ins(%c{n} : {element}) outs(%e{n} : {tensor(shape, element)}) -> {tensor(shape, element)}\n"
+        f"%fill{n} = arith.constant {value} : {element}\n"
+        + empty(f"%init{n}", shape, element)
+        + f"{name} = linalg.fill ins(%fill{n} : {element}) outs(%init{n} : {tensor(shape, element)}) -> {tensor(shape, element)}\n"
     )
 
 
@@ -321,6 +321,64 @@ def _pieces(text: str) -> list[str]:
 def softmax_reference(x: np.ndarray) -> np.ndarray:
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True).astype(np.float64))
     return e / e.sum(1, keepdims=True)
+
+
+# Other kernels
+
+
+def matmul_tiled(m: int, k: int, n: int, share: int) -> str:
+    """A loop over output sticks and one over K with the accumulator carried; K tails by masked views."""
+    n0, k0 = -(-n // LANES), -(-k // LANES)
+    acc, block = tensor((1, share, LANES), "f32"), (1, LANES, LANES)
+    body = "%t = ktdp.get_compute_tile_id : index\n"
+    for name, value in (
+        ("c0", 0),
+        ("c1", 1),
+        ("c64", LANES),
+        ("n0", n0),
+        ("k0", k0),
+        ("K", k),
+        ("M", m),
+        ("share", share),
+        ("sa", m * LANES),
+    ):
+        body += f"%{name} = arith.constant {value} : index\n"
+    body += "%row0 = arith.muli %t, %share : index\n%left = arith.subi %M, %row0 : index\n%rows = arith.minsi %left, %share : index\n"
+    body += "%off = arith.muli %row0, %c64 : index\n%out = arith.addi %arg2, %off : index\n%in = arith.addi %arg0, %off : index\n"
+    body += "scf.for %n = %c0 to %n0 step %c1 {\n" + filled("%z", "0.0", (1, share, LANES))
+    body += f"%acc = scf.for %k = %c0 to %k0 step %c1 iter_args(%p = %z) -> ({acc}) {{\n"
+    body += "%kb = arith.muli %k, %c64 : index\n%kr = arith.subi %K, %kb : index\n%kv = arith.minsi %kr, %c64 : index\n"
+    body += "%ko = arith.muli %k, %sa : index\n%ao = arith.addi %in, %ko : index\n"
+    body += load("%a", "%ao", (1, "%rows", "%kv"), strides=(m * LANES, LANES, 1), extents=(1, share, LANES))
+    strides = (k * LANES, LANES, 1)
+    body += load("%b", "%arg1", (n0, "%K", LANES), strides=strides, index=("%n", "%kb", 0), extents=block)
+    ins = [("%a", tensor((1, share, LANES)), "0, d0, d2"), ("%b", tensor(block), "0, d2, d1")]
+    body += generic("%q", ins, ("%p", acc, "0, d0, d1"), "ppr", PRODUCTS)
+    body += f"scf.yield %q : {acc}\n}}\n%h = arith.truncf %acc : {acc} to {tensor((1, share, LANES))}\n"
+    place: dict[str, Any] = {"strides": (m * LANES, LANES, 1), "index": ("%n", 0, 0), "extents": (1, share, LANES)}
+    body += store("%h", "%out", (n0, "%rows", LANES), **place) + "}\n"
+    return kernel(["%arg0", "%arg1", "%arg2"], body, str(-(-m // share)))
+
+
+def layer_norm(rows: int, columns: int) -> str:
+    """Logical level; mean and variance in f32, weight and bias as row vectors."""
+    full, wide, per_row = tensor((rows, columns)), tensor((rows,), "f32"), tensor((columns,))
+    mean = "%x = arith.extf %a : f16 to f32\n%y = arith.addf %o, %x : f32\nlinalg.yield %y : f32"
+    scale = f"%n = arith.constant {1.0 / columns:e} : f32\n%x = arith.mulf %a, %n : f32\nlinalg.yield %x : f32"
+    square = "%x = arith.extf %a : f16 to f32\n%y = arith.subf %x, %b : f32\n%z = arith.mulf %y, %y : f32\n"
+    square += "%w = arith.addf %o, %z : f32\nlinalg.yield %w : f32"
+    final = f"%n = arith.constant {1.0 / columns:e} : f32\n%eps = arith.constant 1.0e-5 : f32\n%v = arith.mulf %c, %n : f32\n"
+    final += "%ve = arith.addf %v, %eps : f32\n%r = math.rsqrt %ve : f32\n%x = arith.extf %a : f16 to f32\n%y = arith.subf %x, %b : f32\n"
+    final += "%z = arith.mulf %y, %r : f32\n%g = arith.extf %d : f16 to f32\n%zg = arith.mulf %z, %g : f32\n"
+    final += "%h = arith.extf %e : f16 to f32\n%q = arith.addf %zg, %h : f32\n%t = arith.truncf %q : f32 to f16\nlinalg.yield %t : f16"
+    body = load("%x", "%arg0", (rows, columns)) + load("%g", "%arg1", (columns,)) + load("%h", "%arg2", (columns,))
+    body += filled("%z", "0.0", (rows,)) + generic("%s", [("%x", full, "d0, d1")], ("%z", wide, "d0"), "pr", mean)
+    body += generic("%mean", [("%s", wide, "d0")], ("%z", wide, "d0"), "p", scale)
+    body += generic("%var", [("%x", full, "d0, d1"), ("%mean", wide, "d0")], ("%z", wide, "d0"), "pr", square)
+    body += empty("%e0", (rows, columns))
+    ins = [("%x", full, "d0, d1"), ("%mean", wide, "d0"), ("%var", wide, "d0"), ("%g", per_row, "d1"), ("%h", per_row, "d1")]
+    body += generic("%y", ins, ("%e0", full, "d0, d1"), "pp", final)
+    return kernel(["%arg0", "%arg1", "%arg2", "%arg3"], body + store("%y", "%arg3", (rows, columns)))
 
 
 # Sticks
