@@ -11,7 +11,7 @@ Both executors (KTIR and instruction stream) compute with these functions, so eq
 *Machine order* (docs/design.md, section 3) is the meaning of reductions: sticks of 64 in sequence per lane, then a halving tree
 over the lanes; matmuls add blocks of 64 along K in order.
 
-This module imports only NumPy.
+Beyond the machine description this module imports only NumPy.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ktir.target import LANES
 
 __all__ = [
     "BINARY",
@@ -47,7 +49,7 @@ __all__ = [
 F32 = NDArray[np.float32]
 F16 = NDArray[np.float16]
 
-STICK = 64
+STICK = LANES
 """Lanes of an entry: elements of a stick of f16, or of two adjacent sticks of f32."""
 
 _CHUNK = 32768

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ktir.target import DATASHEET
+
 __all__ = ["LX_BYTES", "Policy"]
 
-LX_BYTES = 1_625_344
+LX_BYTES = DATASHEET.lx_planned_bytes
 """The part of a core's scratchpad that programs may use, in bytes."""
 
 
