@@ -1,15 +1,14 @@
 """The body of a REP: what it pops and pushes, what it costs, and its operations in single-assignment form.
 
-A group runs in three passes over the body: the ops of phase `start` once, those of phase `stick` for every stick, those of phase `end`
-once. VACC and VMASK belong to the stick pass; VCONST stands in every pass. A register read in a later pass has the value that the earlier
-one left, the last stick's in the end pass.
+The body runs in order for every stick of a group; ops of phase `start` take part at the first stick only, ops of phase `end` at the last
+one only. Accumulators are reset at the start of a group. A body is *regular* if every value comes from the same stick, from the group's
+start, from a constant, or from a finished accumulator: then all groups and sticks can be computed at once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from .timing import op_cycles
 
 START, STICK, END = range(3)
 _PHASE = {"start": START, "stick": STICK, "end": END}
-CONST = -1
-"""Phase of a node that is the same everywhere."""
+
+Span = slice | NDArray[np.int64]
 
 
 class BodyError(Exception):
@@ -36,52 +35,34 @@ class BodyError(Exception):
 
 @dataclass(frozen=True)
 class Port:
-    """A VIN or VOUT: `slot` is its place among the ports of the same FIFO and phase, `word` its place in the body."""
+    """A VIN or VOUT: `word` is its place in the body, `span` the places of its entries among those of its FIFO in one group."""
 
     fifo: str
     phase: int
-    slot: int
     word: int
+    span: Span
 
 
 @dataclass(frozen=True)
 class Node:
-    """One value of the body.
+    """One value of a regular body, computed from the values `operands`.
 
     kind: in (`data` = index of the VIN), const (value), unary or binary (name, round), mask (lanes, fill), accumulate (kind), tree (kind),
     last (the last stick of a value).
     """
 
     kind: str
-    phase: int
     operands: tuple[int, ...] = ()
     data: Any = None
 
 
-@dataclass
-class Lane:
-    """What one FIFO sees of a group: entries popped or pushed at its start, per stick, and at its end."""
+@dataclass(frozen=True)
+class _Seen:
+    """The value that an op finds in a register: which word wrote it, in which group and at which stick."""
 
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0])
-
-    def per_group(self, sticks: int) -> int:
-        """Entries of a whole group."""
-        return self.counts[START] + self.counts[STICK] * sticks + self.counts[END]
-
-    def span(self, port: Port, sticks: int) -> slice:
-        """Positions of a port's entries within a group."""
-        if port.phase == START:
-            return slice(port.slot, port.slot + 1)
-        base = self.counts[START]
-        if port.phase == STICK:
-            step = self.counts[STICK]
-            return slice(base + port.slot, base + step * sticks, step)
-        return slice(base + self.counts[STICK] * sticks + port.slot, base + self.counts[STICK] * sticks + port.slot + 1)
-
-
-def _sources(w: Word) -> list[int]:
-    """Registers that an op reads."""
-    return [] if w.op == "vin" else [w[f] for f in ("src", "src2") if f in w.operands]
+    word: int
+    group: int
+    stick: int
 
 
 class Body:
@@ -91,113 +72,166 @@ class Body:
         self.words = list(words)
         self.groups = groups
         self.sticks = sticks
-        self.inputs: list[Port] = []
-        self.outputs: list[Port] = []
-        self.pops: dict[str, Lane] = {}
-        self.pushes: dict[str, Lane] = {}
-        self.costs = [0, 0, 0]
-        self.ports: dict[int, int] = {}
+        self.phases = [_PHASE[w["phase"]] if "phase" in w.operands else STICK for w in self.words]
+        self.pops = self._per_step("vin")
+        """FIFO -> entries popped at each stick of a group."""
+        self.pushes = self._per_step("vout")
+        self.inputs = self._ports("vin")
+        self.outputs = self._ports("vout")
+        self.ports = {p.word: i for ports in (self.inputs, self.outputs) for i, p in enumerate(ports)}
         """Word -> index in `inputs` or `outputs`."""
-        self.phases = [self._phase(w) for w in self.words]
-        for i, w in enumerate(self.words):
-            self._count(i, w, target)
-        self.costs[STICK] = max(self.costs[STICK], 1)
+        self.cycles = self._cycles(target)
+        """Cycles of each stick of a group."""
+        sources = self._sources()
+        self.regular = sources is not None and all(isinstance(p.span, slice) for p in self.outputs)
         self.nodes: list[Node] = []
-        self.results: list[int] = [0] * len(self.outputs)
+        self.results: list[int] = []
         """Per VOUT the node that it pushes."""
-        self.carried: int | None = None
-        """A word that reads what the previous stick left; such a body runs stick by stick (`run_steps`)."""
-        self._renumber()
+        if sources is not None and self.regular:
+            self._renumber(sources)
 
-    def _phase(self, w: Word) -> int:
-        return _PHASE[w["phase"]] if "phase" in w.operands else STICK
-
-    def passes(self, i: int, phase: int) -> bool:
-        """Whether word `i` runs in the pass of `phase`."""
-        return self.words[i].op == "vconst" or self.phases[i] == phase
-
-    def _count(self, i: int, w: Word, target: Target) -> None:
+    def runs(self, i: int, stick: int) -> bool:
+        """Whether word `i` takes part at a stick."""
         phase = self.phases[i]
-        if w.op in ("vin", "vout"):
-            lanes, ports = (self.pops, self.inputs) if w.op == "vin" else (self.pushes, self.outputs)
-            lane = lanes.setdefault(w["fifo"], Lane())
-            self.ports[i] = len(ports)
-            ports.append(Port(w["fifo"], phase, lane.counts[phase], i))
-            lane.counts[phase] += 1
-        self.costs[phase] += op_cycles(w, target)
+        return phase == STICK or (phase == START and stick == 0) or (phase == END and stick == self.sticks - 1)
+
+    def per_group(self, flow: dict[str, NDArray[np.int64]], fifo: str) -> int:
+        """Entries of a FIFO in a whole group; `flow` is `pops` or `pushes`."""
+        return int(flow[fifo].sum())
+
+    def total(self, flow: dict[str, NDArray[np.int64]], fifo: str) -> NDArray[np.int64]:
+        """Entries of a FIFO before each step of the whole REP, and after the last; a step is a stick."""
+        return np.concatenate(([0], np.cumsum(np.tile(flow[fifo], self.groups))))
+
+    def _per_step(self, op: str) -> dict[str, NDArray[np.int64]]:
+        out: dict[str, NDArray[np.int64]] = {}
+        for w, phase in zip(self.words, self.phases, strict=True):
+            if w.op == op:
+                counts = out.setdefault(w["fifo"], np.zeros(self.sticks, np.int64))
+                counts[slice(None) if phase == STICK else 0 if phase == START else -1] += 1
+        return out
+
+    def _ports(self, op: str) -> list[Port]:
+        """Ports in the body's order, each with the places of its entries."""
+        members = [(i, w["fifo"]) for i, w in enumerate(self.words) if w.op == op]
+        places: dict[int, list[int]] = {i: [] for i, _ in members}
+        for fifo in {f for _, f in members}:
+            mine = [i for i, f in members if f == fifo]
+            place = 0
+            for stick in range(self.sticks):
+                for i in mine:
+                    if self.runs(i, stick):
+                        places[i].append(place)
+                        place += 1
+        return [Port(f, self.phases[i], i, _span(places[i])) for i, f in members]
+
+    def _cycles(self, target: Target) -> NDArray[np.int64]:
+        costs = [0, 0, 0]
+        for w, phase in zip(self.words, self.phases, strict=True):
+            costs[phase] += op_cycles(w, target)
+        cycles = np.full(self.sticks, max(costs[STICK], 1))
+        cycles[0] += costs[START]
+        cycles[-1] += costs[END]
+        return cycles
 
     # Single assignment
+
+    def _sources(self) -> list[list[int]] | None:
+        """Per word the words that define its operands, or None if the body is not regular. Raises BodyError on undefined registers."""
+        sticks = range(self.sticks) if self.sticks <= 4 else (0, 1, self.sticks - 2, self.sticks - 1)
+        accumulators = {w["dst"] for w in self.words if w.op == "vacc"}
+        regular = len(accumulators) == sum(w.op == "vacc" for w in self.words)
+        found: list[list[int]] = [[] for _ in self.words]
+        holds: dict[int, _Seen] = {}
+        for group in range(min(self.groups, 2)):
+            for r in accumulators:
+                holds[r] = _Seen(-1, group, -1)  # the identity
+            for stick in sticks:
+                for i, w in enumerate(self.words):
+                    if not self.runs(i, stick):
+                        continue
+                    seen = []
+                    for r in registers_read(w):
+                        if r not in holds:
+                            raise BodyError(f"reads register {r} before it is written", i)
+                        seen.append(holds[r])
+                        regular = regular and self._is_regular(i, holds[r], group, stick)
+                    origin = [s.word for s in seen]
+                    regular = regular and found[i] in ([], origin)
+                    found[i] = origin
+                    if w.op != "vout":
+                        holds[w["dst"]] = _Seen(i, group, stick)
+        return found if regular else None
+
+    def _is_regular(self, reader: int, seen: _Seen, group: int, stick: int) -> bool:
+        """Whether a value that word `reader` finds is one that a regular body may use."""
+        if seen.word < 0:
+            return False
+        if self.words[seen.word].op == "vconst":
+            return True
+        same = (seen.group, seen.stick) == (group, stick)
+        phase = self.phases[seen.word]
+        if self.words[seen.word].op == "vacc":
+            return same and self.phases[reader] == END
+        if phase == START:
+            return seen.group == group
+        return same and phase <= self.phases[reader]
+
+    def _renumber(self, sources: list[list[int]]) -> None:
+        node_of: dict[int, int] = {}
+        results: dict[int, int] = {}
+        order = sorted(range(len(self.words)), key=lambda i: (START if self.words[i].op == "vconst" else self.phases[i], i))
+        for i in order:
+            w = self.words[i]
+            operands = []
+            for j in sources[i]:
+                node = node_of[j]
+                if self.phases[i] == END and self.phases[j] == STICK and self.words[j].op not in ("vacc", "vconst"):
+                    node = self._add(Node("last", (node,)))
+                operands.append(node)
+            if w.op == "vout":
+                results[self.ports[i]] = operands[0]
+            else:
+                node_of[i] = self._add(self._node(i, w, tuple(operands)))
+        self.results = [results[p] for p in range(len(self.outputs))]
 
     def _add(self, node: Node) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
-    def _renumber(self) -> None:
-        registers: dict[int, int] = {}
-        """Register -> node, as the passes so far have left it."""
-        for phase in (START, STICK, END):
-            todo = [(i, w) for i, w in enumerate(self.words) if self.passes(i, phase)]
-            accumulated = {w["dst"] for _, w in todo if w.op == "vacc"}
-            coming = Counter(w["dst"] for _, w in todo if w.op != "vout")
-            """Register -> writes of this pass that are still to come."""
-            written: set[int] = set()
-            for i, w in todo:
-                operands = []
-                for r in _sources(w):
-                    if r not in registers and r not in accumulated:
-                        raise BodyError(f"reads register {r} before it is written", i)
-                    if phase == STICK and (r in accumulated or (coming[r] and r not in written)):
-                        self.carried = i
-                    operands.append(self._at(registers.get(r, 0), phase))
-                if w.op == "vout":
-                    self.results[self.ports[i]] = operands[0]
-                    continue
-                if w.op == "vacc" and coming[w["dst"]] > 1:
-                    self.carried = i
-                coming[w["dst"]] -= 1
-                written.add(w["dst"])
-                registers[w["dst"]] = self._node(i, w, phase, tuple(operands))
-
-    def _at(self, node: int, phase: int) -> int:
-        """`node` as a later pass sees it."""
-        if phase == END and self.nodes and self.nodes[node].phase == STICK:
-            return self._add(Node("last", END, (node,)))
-        return node
-
-    def _node(self, i: int, w: Word, phase: int, operands: tuple[int, ...]) -> int:
+    def _node(self, i: int, w: Word, operands: tuple[int, ...]) -> Node:
         match w.op:
             case "vin":
-                return self._add(Node("in", phase, (), self.ports[i]))
+                return Node("in", (), self.ports[i])
             case "vconst":
-                return self._add(Node("const", CONST, (), np.float32(w["value"])))
+                return Node("const", (), np.float32(w["value"]))
             case "v1":
-                return self._add(Node("unary", phase, operands, (w["kind"], bool(w["round"]))))
+                return Node("unary", operands, (w["kind"], bool(w["round"])))
             case "v2":
-                return self._add(Node("binary", phase, operands, (w["kind"], bool(w["round"]))))
+                return Node("binary", operands, (w["kind"], bool(w["round"])))
             case "vred":
-                return self._add(Node("tree", phase, operands, w["kind"]))
+                return Node("tree", operands, w["kind"])
             case "vacc":
-                return self._add(Node("accumulate", END, operands, w["kind"]))
+                return Node("accumulate", operands, w["kind"])
             case "vmask":
-                return self._add(Node("mask", STICK, operands, (w["lanes"], np.float32(w["fill"]))))
+                return Node("mask", operands, (w["lanes"], np.float32(w["fill"])))
         raise BodyError(f"'{w.op}' is no instruction of a REP body", i)
 
-    # Steps
-
-    @property
-    def step_kinds(self) -> list[int]:
-        """Phases of a group's steps in order. The control run advances by steps; a step pops, computes and pushes at once."""
-        return [p for p in (START, STICK, END) if p == STICK or self._runs(p)]
-
-    def _runs(self, phase: int) -> bool:
-        return any(p == phase and w.op != "vconst" for p, w in zip(self.phases, self.words, strict=True))
-
-    def step_phases(self) -> NDArray[np.int64]:
-        """Phase of each step of one group."""
-        counts = {START: 1, STICK: self.sticks, END: 1}
-        kinds = self.step_kinds
-        return np.repeat(kinds, [counts[p] for p in kinds])
-
-    def group_mask(self, lanes: int) -> NDArray[np.bool_]:
+    def mask(self, lanes: int) -> NDArray[np.bool_]:
         """VMASK's dead lanes [sticks, 64]."""
         return np.arange(self.sticks * LANES).reshape(self.sticks, LANES) >= lanes
+
+
+def registers_read(w: Word) -> list[int]:
+    """Registers that an op reads; the accumulator of a VACC not counted."""
+    return [] if w.op == "vin" else [w[f] for f in ("src", "src2") if f in w.operands]
+
+
+def _span(places: list[int]) -> Span:
+    """Places as a slice if they are evenly spaced."""
+    if len(places) == 1:
+        return slice(places[0], places[0] + 1)
+    step = places[1] - places[0] if places else 1
+    if places == list(range(places[0], places[-1] + 1, step)):
+        return slice(places[0], places[-1] + 1, step)
+    return np.array(places)

@@ -19,7 +19,7 @@ from ktir.target import DATASHEET, STICK_BYTES, Target
 
 from . import faults, stream
 from .access import Access
-from .clocks import MNIL, MNIS, WIDTH, Clock, component, party
+from .clocks import MNIL, MNIS, WIDTH, Clock, both_corelets, component, party
 from .decode import UNITS, DecodedKernel, Instruction
 from .fifo import FifoQueue
 from .memory import ArgumentShadow
@@ -30,7 +30,7 @@ from .tokens import Channels
 from .touch import Toucher, lx_classes
 from .trace import Event, KernelStatistics, Trace, UnitStatistics
 
-MAX_WORDS = 20_000_000
+MAX_WORDS = 4_000_000
 """Words that one kernel may execute, over all units; more is taken for a runaway loop."""
 
 Blocked = Generator[None, None, None]
@@ -65,7 +65,7 @@ class Control:
         for decoded in self.trace.kernels:
             run = KernelRun(self, decoded, clock)
             run.run()
-            clock = np.maximum.reduce([u.clock for u in run.units.values()])
+            clock = both_corelets(np.maximum.reduce([u.clock for u in run.units.values()]))
         if self.trace.statistics:
             self.trace.statistics[-1].dead_writes += int(np.count_nonzero(self.lx.unread))
         return self.trace
@@ -117,7 +117,7 @@ class KernelRun:
         self.accumulated = 0
         self.rep: tuple[UnitState, Instruction, Stream, int] | None = None
         """The REP in progress, and up to which step the trace holds it."""
-        self._touchers: dict[tuple[int, tuple[int, ...] | None], Toucher] = {}
+        self._touchers: dict[tuple[int, bool, tuple[int, ...] | None], Toucher] = {}
         self._plans: dict[tuple[str, int, int], Plan] = {}
         cores = decoded.kernel.cores
         self._classes = {c: core for core, c in reversed(list(enumerate(control.classes[:cores])))}
@@ -295,7 +295,7 @@ class KernelRun:
     # Transfers
 
     def _toucher(self, access: Access, per_corelet: bool, leaders: tuple[int, ...] | None = None) -> Toucher:
-        key = (access.index, leaders)
+        key = (access.index, per_corelet, leaders)
         if key not in self._touchers:
             if access.descriptor.space == "lx":
                 rows = list(self._classes)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ktir.isa.program import Program
 
-from .body import END, START, STICK, Body, Lane
+from .body import Body, Port, registers_read
 from .faults import MachineFinding, TypeFault
 from .trace import Event, Trace
 
@@ -92,42 +92,36 @@ class _Walk:
 
     def rep(self, body: Body, steps: tuple[int, int] | None) -> None:
         flags = [True] * len(body.inputs)
-        for name, lane in body.pops.items():
-            order = None if steps is None else _order(body, name, lane, body.inputs, steps)
-            count = lane.per_group(body.sticks) * body.groups if order is None else len(order)
-            runs = self.fifo(name).pop(count)
-            if all(flag for _, flag in runs):
-                continue
-            order = _order(body, name, lane, body.inputs, steps) if order is None else order
-            bad = order[~np.repeat([f for _, f in runs], [n for n, _ in runs])]
-            for i in set(bad.tolist()):
-                flags[i] = False
+        for name in body.pops:
+            order = _order(body, name, body.pops, body.inputs, steps)
+            runs = self.fifo(name).pop(len(order))
+            if not all(flag for _, flag in runs):
+                bad = order[~np.repeat([f for _, f in runs], [n for n, _ in runs])]
+                for i in set(bad.tolist()):
+                    flags[i] = False
         key = (id(body), tuple(flags))
         if key not in self.known:
             self.known[key] = output_flags(body, flags)
         out = self.known[key]
-        for name, lane in body.pushes.items():
-            ports = {out[i] for i, p in enumerate(body.outputs) if p.fifo == name}
-            if len(ports) == 1 and steps is None:
-                self.fifo(name).push(lane.per_group(body.sticks) * body.groups, ports.pop())
-                continue
-            each = np.array(out)[_order(body, name, lane, body.outputs, steps)]
+        for name in body.pushes:
+            each = np.array(out)[_order(body, name, body.pushes, body.outputs, steps)]
             cuts = np.flatnonzero(np.diff(each)) + 1
             for part in np.split(each, cuts) if len(each) else ():
                 self.fifo(name).push(len(part), bool(part[0]))
 
 
-def _order(body: Body, name: str, lane: Lane, ports: list, steps: tuple[int, int] | None) -> NDArray[np.int64]:
+def _order(
+    body: Body, name: str, flow: dict[str, NDArray[np.int64]], ports: list[Port], steps: tuple[int, int] | None
+) -> NDArray[np.int64]:
     """The port of each entry that a REP, or the steps of a part of it, moves through a FIFO."""
-    one = np.zeros(lane.per_group(body.sticks), np.int64)
+    one = np.zeros(body.per_group(flow, name), np.int64)
     for i, p in enumerate(ports):
         if p.fifo == name:
-            one[lane.span(p, body.sticks)] = i
+            one[p.span] = i
     every = np.tile(one, body.groups)
     if steps is None:
         return every
-    counts = np.array(lane.counts)[np.tile(body.step_phases(), body.groups)]
-    total = np.concatenate(([0], np.cumsum(counts)))
+    total = body.total(flow, name)
     return every[total[steps[0]] : total[steps[1]]]
 
 
@@ -141,11 +135,11 @@ def output_flags(body: Body, inputs: list[bool]) -> list[bool]:
     """Whether what each VOUT pushes lies on the grid, given the same of each VIN."""
     flags: dict[int, bool] = {}
     out = [True] * len(body.outputs)
-    for phase in (START, STICK, STICK, END):  # twice: what a stick leaves for the next can only lose the grid once
+    for stick in (0, 0, body.sticks - 1):  # twice: what a stick leaves for the next can only lose the grid once
         for i, w in enumerate(body.words):
-            if not body.passes(i, phase):
+            if not body.runs(i, stick):
                 continue
-            sources = [flags.get(w[f], True) for f in ("src", "src2") if f in w.operands and w.op != "vin"]
+            sources = [flags.get(r, True) for r in registers_read(w)]
             if w.op == "vin":
                 flags[w["dst"]] = inputs[body.ports[i]]
             elif w.op == "vconst":

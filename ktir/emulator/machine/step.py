@@ -21,7 +21,7 @@ from .access import Access, Counters, Ints
 from .body import Body
 from .touch import HALF
 from .trace import Event, Trace
-from .vector import F32, Passes, all_lanes, evaluate, run_groups, run_steps
+from .vector import F32, InOrder, all_lanes, evaluate, run_groups, run_steps
 
 _LANE = np.arange(LANES)
 
@@ -75,10 +75,11 @@ class Step:
                 self.queues: dict[tuple[str, int], _Queue] = {}
                 self.weights: dict[int, F32] = {}
                 self.sums: dict[int, F32] = {}
-                self.passes: dict[int, Passes] = {}
+                self.parts: dict[int, InOrder] = {}
             corelets = range(self.corelets) if event.unit.per_corelet else (0,)
-            for k in corelets:
-                self._event(event, k)
+            with numerics.quiet():
+                for k in corelets:
+                    self._event(event, k)
 
     def _event(self, e: Event, k: int) -> None:
         x = e.instruction
@@ -186,28 +187,29 @@ class Step:
 
     def _rep(self, body: Body, steps: tuple[int, int] | None, k: int) -> None:
         if steps is not None:
-            passes = self.passes.setdefault(k, Passes(body))
-            if passes.body is not body or steps[0] == 0:
-                passes = self.passes[k] = Passes(body)
+            if steps[0] == 0:
+                self.parts[k] = InOrder(body)
             run_steps(
-                passes,
+                self.parts[k],
                 *steps,
-                lambda p: self._queue(body.inputs[p].fifo, k).pop(1)[:, 0],
-                lambda p, x: self._queue(body.outputs[p].fifo, k).push(self._entries(all_lanes(x)[..., None, :])),
+                lambda fifo: self._queue(fifo, k).pop(1)[:, 0],
+                lambda fifo, x: self._queue(fifo, k).push(np.broadcast_to(all_lanes(x), (self.cores, LANES))[:, None]),
             )
             return
-        inputs: list[F32] = []
-        grouped = {f: self._queue(f, k).pop(lane.per_group(body.sticks) * body.groups) for f, lane in body.pops.items()}
-        for port in body.inputs:
-            x = grouped[port.fifo].reshape(self.cores, body.groups, -1, LANES)
-            inputs.append(x[:, :, body.pops[port.fifo].span(port, body.sticks)])
-        results = evaluate(body, inputs) if body.carried is None else run_groups(body, inputs)
-        for fifo, lane in body.pushes.items():
-            out = np.empty((self.cores, body.groups, lane.per_group(body.sticks), LANES), np.float32)
-            for port, x in zip(body.outputs, results, strict=True):
-                if port.fifo == fifo:
-                    out[:, :, lane.span(port, body.sticks)] = x
-            self._queue(fifo, k).push(out.reshape(self.cores, -1, LANES))
-
-    def _entries(self, x: F32) -> F32:
-        return np.broadcast_to(x, (self.cores, 1, LANES)) if x.ndim == 3 else np.broadcast_to(x, (self.cores, *x.shape[-2:]))
+        popped = {}
+        for fifo in body.pops:
+            n = body.per_group(body.pops, fifo)
+            popped[fifo] = self._queue(fifo, k).pop(n * body.groups).reshape(self.cores, body.groups, n, LANES)
+        if body.regular:
+            results = evaluate(body, [popped[p.fifo][:, :, p.span] for p in body.inputs])
+            pushed = {}
+            for fifo in body.pushes:
+                pushed[fifo] = out = np.empty((self.cores, body.groups, body.per_group(body.pushes, fifo), LANES), np.float32)
+                for port, x in zip(body.outputs, results, strict=True):
+                    if port.fifo == fifo:
+                        out[:, :, port.span] = x
+        else:
+            pushed = run_groups(body, popped)
+        for fifo, x in pushed.items():
+            x = np.broadcast_to(all_lanes(x), (self.cores, body.groups, x.shape[-2], LANES))
+            self._queue(fifo, k).push(x.reshape(self.cores, -1, LANES))

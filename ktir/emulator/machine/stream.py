@@ -52,17 +52,12 @@ def uniform(steps: int, cycles: int, pops: Sequence[str] = (), pushes: Sequence[
 
 
 def of_body(body: Body, latency: int) -> Plan:
-    """The steps of a REP: per group an optional first one, one per stick, an optional last one."""
-    phases = np.tile(body.step_phases(), body.groups)
-
-    def total(counts: Sequence[int]) -> Ints:
-        return np.concatenate(([0], np.cumsum(np.array(counts)[phases])))
-
+    """The steps of a REP: one per stick."""
     return Plan(
-        len(phases),
-        total(body.costs),
-        tuple(Flow(f, total(lane.counts)) for f, lane in body.pops.items()),
-        tuple(Flow(f, total(lane.counts), latency) for f, lane in body.pushes.items()),
+        body.groups * body.sticks,
+        np.concatenate(([0], np.cumsum(np.tile(body.cycles, body.groups)))),
+        tuple(Flow(f, body.total(body.pops, f)) for f in body.pops),
+        tuple(Flow(f, body.total(body.pushes, f), latency) for f in body.pushes),
     )
 
 

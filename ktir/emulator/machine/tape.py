@@ -25,7 +25,7 @@ from .ops import Assemble, Call, Launch, Load, Multiply, Operation, Piece, Rows,
 from .step import rows_per_entry
 from .trace import Event, Trace
 from .values import F32, Buffer, Ints, Value, View, affine, entry_view, shrink, stored
-from .vector import Passes
+from .vector import InOrder
 from .vector_op import Ordered, Scratch, Vector
 
 _NONE = np.zeros(0, np.int64)
@@ -85,7 +85,7 @@ class _Builder:
         self.program = program
         self.trace = trace
         self.corelets = corelets
-        self.lx = LxMap(max(trace.classes, default=0) + 1, trace.lx_sticks)
+        self.lx = LxMap(max(trace.classes, default=0) + 1, trace.lx_sticks + 1)  # half of an f32 pair may be live
         self.operations: list[Operation] = []
         self.lasting: list[Buffer] = []
         self.scratch = Scratch()
@@ -110,7 +110,7 @@ class _Builder:
         self.fifos: dict[str, deque[Value]] = defaultdict(deque)
         self.weights: Value | None = None
         self.sums: tuple[Buffer, tuple[int, ...]] | None = None
-        self.state: list[Passes] = []
+        self.state: list[InOrder] = []
 
     def _event(self, e: Event) -> None:
         x = e.instruction
@@ -415,23 +415,23 @@ class _Builder:
     # SFP
 
     def _rep(self, body: Body, steps: tuple[int, int] | None) -> None:
-        if steps is not None or body.carried is not None:
+        if steps is not None or not body.regular:
             self._ordered(body, steps)
             return
         inputs: dict[int, tuple[Buffer, View]] = {}
-        groups, sticks = body.groups, body.sticks
-        for fifo, lane in body.pops.items():
-            per_group = lane.per_group(sticks)
+        groups = body.groups
+        for fifo in body.pops:
+            per_group = body.per_group(body.pops, fifo)
             value = self._pop(fifo, groups * per_group)
             numbers = np.arange(groups * per_group).reshape(groups, per_group)
             for i, port in enumerate(body.inputs):
                 if port.fifo == fifo:
-                    span = numbers[:, lane.span(port, sticks)]
+                    span = numbers[:, port.span]
                     inputs[i] = self._view(value.pick(span.ravel()), span.shape)
         vector = Vector(body, [inputs[i] for i in range(len(inputs))], self.scratch)
         self.operations.append(vector)
         for o in vector.outputs:
-            self._push(o.fifo, o.value(groups, o.lane.per_group(sticks)))
+            self._push(o.fifo, o.value(groups, body.per_group(body.pushes, o.fifo)))
 
     def _ordered(self, body: Body, steps: tuple[int, int] | None) -> None:
         plan = stream.of_body(body, 0)

@@ -1,4 +1,4 @@
-"""Values of a REP body: for all groups and sticks at once, or pass by pass for bodies and parts that need their order.
+"""Values of a REP body: for all groups and sticks at once, or stick by stick for bodies and parts that need their order.
 
 Arrays end in the axes (groups, sticks, lanes); an axis on which a value does not depend may have length 1.
 """
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.target import LANES
 
-from .body import END, STICK, Body
+from .body import Body, registers_read
 
 F32 = NDArray[np.float32]
-Registers = dict[int, F32]
 
 
 def all_lanes(x: F32) -> F32:
@@ -38,7 +37,7 @@ def accumulate(kind: str, x: F32, sticks: int) -> F32:
 
 
 def evaluate(body: Body, inputs: Sequence[F32]) -> list[F32]:
-    """What each VOUT pushes, given what each VIN pops: [.., groups, sticks or 1, lanes]. For bodies that carry nothing between sticks."""
+    """What each VOUT pushes, given what each VIN pops: [.., groups, sticks or 1, lanes]. For regular bodies."""
     values: list[F32] = []
     with numerics.quiet():
         for node in body.nodes:
@@ -59,7 +58,7 @@ def _node(body: Body, kind: str, data: Any, x: list[F32], inputs: Sequence[F32])
             return numerics.round_f16(y, y) if rounded else y
         case "mask":
             lanes, fill = data
-            return np.where(body.group_mask(lanes), fill, x[0])
+            return np.where(body.mask(lanes), fill, x[0])
         case "accumulate":
             return accumulate(data, x[0], body.sticks)
         case "tree":
@@ -67,34 +66,29 @@ def _node(body: Body, kind: str, data: Any, x: list[F32], inputs: Sequence[F32])
     return x[0][..., -1:, :]  # last
 
 
-class Passes:
-    """A body run pass by pass: `registers` live as long as this object. Arrays have no axis of sticks."""
+class InOrder:
+    """A body run stick by stick: `registers` live as long as this object. Arrays have no axis of sticks."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
-        self.registers: Registers = {}
+        self.registers: dict[int, F32] = {}
         self._fresh: set[int] = set()
 
-    def begin_group(self) -> None:
-        """Reset the accumulators."""
-        for w in self.body.words:
-            if w.op == "vacc":
-                self.registers[w["dst"]] = np.full((1, 1), numerics.IDENTITY[w["kind"]], np.float32)
-                self._fresh.add(w["dst"])
-
-    def run(self, phase: int, stick: int, pop: Callable[[int], F32], push: Callable[[int, F32], None]) -> None:
-        """One pass; `pop` gives the entry of a VIN, `push` takes that of a VOUT (indices of the body's ports)."""
+    def stick(self, stick: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:
+        """One stick of a group; `pop` gives the next entry of a FIFO, `push` takes one."""
         r = self.registers
+        if stick == 0:
+            self._begin_group()
         with numerics.quiet():
             for i, w in enumerate(self.body.words):
-                if not self.body.passes(i, phase):
+                if not self.body.runs(i, stick):
                     continue
                 if w.op == "vin":
-                    r[w["dst"]] = pop(self.body.ports[i])
+                    r[w["dst"]] = pop(w["fifo"])
                 elif w.op == "vconst":
                     r[w["dst"]] = np.full((1, 1), w["value"], np.float32)
                 elif w.op == "vout":
-                    push(self.body.ports[i], r[w["src"]])
+                    push(w["fifo"], r[w["src"]])
                 elif w.op == "vred":
                     r[w["dst"]] = tree(w["kind"], r[w["src"]])
                 elif w.op == "vmask":
@@ -103,8 +97,14 @@ class Passes:
                 elif w.op == "vacc":
                     self._accumulate(w["dst"], w["kind"], r[w["src"]])
                 else:
-                    y = numerics.PLAIN[w["kind"]](*(r[w[f]] for f in ("src", "src2") if f in w.operands))
+                    y = numerics.PLAIN[w["kind"]](*(r[k] for k in registers_read(w)))
                     r[w["dst"]] = numerics.round_f16(y, y) if w["round"] else y
+
+    def _begin_group(self) -> None:
+        for w in self.body.words:
+            if w.op == "vacc":
+                self.registers[w["dst"]] = np.full((1, 1), numerics.IDENTITY[w["kind"]], np.float32)
+                self._fresh.add(w["dst"])
 
     def _accumulate(self, acc: int, kind: str, x: F32) -> None:
         if acc in self._fresh:
@@ -114,29 +114,22 @@ class Passes:
             self.registers[acc] = numerics.PLAIN[kind](self.registers[acc], x)
 
 
-def run_steps(passes: Passes, first: int, last: int, pop: Callable[[int], F32], push: Callable[[int, F32], None]) -> None:
-    """Run the steps `first` to `last` - 1 of a REP one by one, with its state in `passes`."""
-    body = passes.body
-    phases = body.step_phases().tolist()
+def run_steps(state: InOrder, first: int, last: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:
+    """Run the steps (sticks of all groups, in order) `first` to `last` - 1 of a REP, with its state in `state`."""
     for i in range(first, last):
-        at = i % len(phases)
-        phase = phases[at]
-        if at == 0:
-            passes.begin_group()
-        passes.run(phase, at - phases.index(STICK) if phase == STICK else 0, pop, push)
+        state.stick(i % state.body.sticks, pop, push)
 
 
-def run_groups(body: Body, inputs: Sequence[F32]) -> list[F32]:
-    """As `evaluate`, stick after stick for all groups at once: for bodies that carry values from one stick to the next."""
-    outputs: list[list[F32]] = [[] for _ in body.outputs]
-    passes = Passes(body)
-    passes.begin_group()
-    for phase in range(END + 1):
-        for stick in range(body.sticks if phase == STICK else 1):
-            passes.run(
-                phase,
-                stick,
-                lambda k, s=stick: inputs[k][..., min(s, inputs[k].shape[-2] - 1), :],
-                lambda k, x: outputs[k].append(x),
-            )
-    return [np.stack(np.broadcast_arrays(*column), -2) for column in outputs]
+def run_groups(body: Body, popped: dict[str, F32]) -> dict[str, F32]:
+    """Run a whole REP stick by stick, all groups at once. Per FIFO: entries [.., groups, entries of a group, lanes] -> the same."""
+    state = InOrder(body)
+    taken = dict.fromkeys(popped, 0)
+    pushed: dict[str, list[F32]] = {}
+
+    def pop(fifo: str) -> F32:
+        taken[fifo] += 1
+        return popped[fifo][..., taken[fifo] - 1, :]
+
+    for stick in range(body.sticks):
+        state.stick(stick, pop, lambda fifo, x: pushed.setdefault(fifo, []).append(x))
+    return {fifo: np.stack(np.broadcast_arrays(*entries), -2) for fifo, entries in pushed.items()}

@@ -12,10 +12,10 @@ import numpy as np
 from ktir import numerics
 from ktir.target import LANES
 
-from .body import Body, Lane, Node, Port
+from .body import Body, Node
 from .ops import Call, Launch
 from .values import F32, Buffer, Value, View, stored
-from .vector import Passes, accumulate, all_lanes, run_groups, run_steps, tree
+from .vector import InOrder, accumulate, run_groups, run_steps, tree
 
 BLOCK = 1 << 16
 """Elements of one register of a block: a handful of them fit into the second cache level."""
@@ -49,7 +49,6 @@ class Output:
     """What a REP pushes to one FIFO: an array (cores, corelets, groups, entries of a group, lanes), contiguous in `buffer`."""
 
     fifo: str
-    lane: Lane
     ports: list[int]
     """Indices of the VOUTs."""
     shape: Shape
@@ -83,7 +82,7 @@ def infer(body: Body, inputs: Sequence[Shape]) -> list[Shape]:
 
 @dataclass
 class Vector:
-    """A whole REP whose body carries nothing between sticks. `inputs` has buffer and view of what each VIN pops."""
+    """A whole REP of a regular body. `inputs` has buffer and view of what each VIN pops."""
 
     body: Body
     inputs: list[tuple[Buffer, View]]
@@ -94,13 +93,12 @@ class Vector:
 
     def __post_init__(self) -> None:
         self.shapes = infer(self.body, [v.shape for _, v in self.inputs])
-        sticks = self.body.sticks
-        for fifo, lane in self.body.pushes.items():
+        for fifo in self.body.pushes:
             ports = [i for i, p in enumerate(self.body.outputs) if p.fifo == fifo]
             shape = tuple(max(sizes) for sizes in zip(*(self.shapes[self.body.results[p]] for p in ports), strict=True))
             if len(ports) > 1:
-                shape = (*shape[:3], lane.per_group(sticks), shape[4])
-            self.outputs.append(Output(fifo, lane, ports, shape, Buffer(prod(shape))))
+                shape = (*shape[:3], self.body.per_group(self.body.pushes, fifo), shape[4])
+            self.outputs.append(Output(fifo, ports, shape, Buffer(prod(shape))))
         self.reads = [b for b, _ in self.inputs]
         self.writes = [o.buffer for o in self.outputs]
 
@@ -113,7 +111,7 @@ class Vector:
             whole = o.buffer.flat.reshape(o.shape)
             for p in o.ports:
                 alone = len(o.ports) == 1
-                part = whole if alone else whole[:, :, :, o.lane.span(self.body.outputs[p], self.body.sticks)]
+                part = whole if alone else whole[:, :, :, self.body.outputs[p].span]
                 targets[self.body.results[p]].append((part, alone))
         out: list[Call] = []
         for block in self._blocks():
@@ -253,17 +251,17 @@ def _tree(kind: str, x: F32, y: F32) -> None:
 
 @dataclass
 class Ordered:
-    """A REP, or a part of one, that needs its order: run pass by pass, with every core, corelet and lane stored.
+    """A REP, or a part of one, that needs its order: run stick by stick, with every core, corelet and lane stored.
 
-    `inputs` has per FIFO the buffer and view [cores | 1, corelets | 1, entries, lanes | 1] of what it pops, `outputs` the arrays that it
-    pushes, [cores, corelets, entries, 64]. `steps` is None for a whole REP; parts share `state`.
+    `inputs` has per FIFO the buffer and view [cores | 1, corelets | 1, entries | 1, lanes | 1] of what it pops, `outputs` the arrays
+    [cores, corelets, entries, 64] that it pushes. `steps` is None for a whole REP; parts share `state`.
     """
 
     body: Body
     inputs: dict[str, tuple[Buffer, View]]
     outputs: dict[str, tuple[Buffer, Shape]]
     steps: tuple[int, int] | None
-    state: list[Passes]
+    state: list[InOrder]
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -279,34 +277,30 @@ class Ordered:
 
     def _groups(self, popped: dict[str, F32], pushed: dict[str, F32]) -> None:
         body = self.body
-
-        def grouped(x: F32, lane: Lane, port: Port) -> F32:
-            x = x.reshape(*x.shape[:2], body.groups, lane.per_group(body.sticks), x.shape[-1])
-            return x[:, :, :, lane.span(port, body.sticks)]
-
-        sizes = {f: lane.per_group(body.sticks) * body.groups for f, lane in body.pops.items()}
-        full = {f: np.broadcast_to(x, (*x.shape[:2], sizes[f], x.shape[-1])) for f, x in popped.items()}
-        results = run_groups(body, [grouped(full[p.fifo], body.pops[p.fifo], p) for p in body.inputs])
-        for port, x in zip(body.outputs, results, strict=True):
-            grouped(pushed[port.fifo], body.pushes[port.fifo], port)[...] = x
+        grouped = {}
+        for f, x in popped.items():
+            n = body.per_group(body.pops, f)
+            x = np.broadcast_to(x, (*x.shape[:2], body.groups * n, x.shape[-1]))
+            grouped[f] = x.reshape(*x.shape[:2], body.groups, n, x.shape[-1])
+        for f, x in run_groups(body, grouped).items():
+            y = pushed[f]
+            y.reshape(*y.shape[:2], body.groups, -1, LANES)[...] = x
 
     def _steps(self, popped: dict[str, F32], pushed: dict[str, F32]) -> None:
         assert self.steps is not None
         if self.steps[0] == 0:
-            self.state[:] = [Passes(self.body)]
+            self.state[:] = [InOrder(self.body)]
         next_in = dict.fromkeys(popped, 0)
         next_out = dict.fromkeys(pushed, 0)
 
-        def pop(port: int) -> F32:
-            fifo = self.body.inputs[port].fifo
+        def pop(fifo: str) -> F32:
             x = popped[fifo]
             entry = x[:, :, min(next_in[fifo], x.shape[2] - 1)]
             next_in[fifo] += 1
             return entry.copy()  # registers outlive the buffer
 
-        def push(port: int, x: F32) -> None:
-            fifo = self.body.outputs[port].fifo
-            pushed[fifo][:, :, next_out[fifo]] = all_lanes(x)
+        def push(fifo: str, x: F32) -> None:
+            pushed[fifo][:, :, next_out[fifo]] = x
             next_out[fifo] += 1
 
         run_steps(self.state[0], *self.steps, pop, push)

@@ -201,6 +201,7 @@ class Work:
     rows: int
     share: int
     tile: int
+    corelets: int = 2
 
     @property
     def cores(self) -> int:
@@ -212,7 +213,7 @@ class Work:
 
     @property
     def h(self) -> int:
-        return self.tile // 2
+        return self.tile // self.corelets
 
     def starts(self, scale: int = 1) -> list[int]:
         """Core table: first row of each core."""

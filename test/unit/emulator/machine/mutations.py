@@ -1,0 +1,258 @@
+"""Single random changes of programs, and what becomes of them: found by the verifier, found by the control run, harmless, or silent."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from machine_programs import Case
+
+from ktir.emulator.machine.control import control
+from ktir.emulator.machine.faults import MachineFinding
+from ktir.emulator.machine.grid import check_grid
+from ktir.emulator.machine.machine import carrier_shape
+from ktir.emulator.machine.step import Step
+from ktir.emulator.machine.tape import Tape
+from ktir.isa.descriptor import PADS, Bound, Descriptor
+from ktir.isa.instructions import BINARY, OPCODES, PHASES, REDUCTIONS, UNARY
+from ktir.isa.program import Kernel, Program, Word
+from ktir.isa.units import FIFOS, Unit
+from ktir.isa.verify import verify
+from ktir.target import DATASHEET, Target
+
+SYNC = ("drop", "duplicate", "swap", "token", "count", "peer")
+DESCRIPTOR = (
+    "base",
+    "level_step",
+    "stride",
+    "extent",
+    "buffers",
+    "rotate_levels",
+    "rotate_step",
+    "corelet_step",
+    "element_bytes",
+    "pad",
+    "splat",
+)
+OTHER = (
+    "trips",
+    "entries",
+    "table",
+    "group",
+    "bound",
+    "operation",
+    "register",
+    "round",
+    "phase",
+    "constant",
+    "descriptor",
+    "opcode",
+    "fifo",
+)
+KINDS = SYNC + DESCRIPTOR + OTHER
+
+
+def mutate(program: Program, r: random.Random, kind: str) -> Program | None:
+    """A copy with one change of a kind, or None if there is nothing to change."""
+    p = deepcopy(program)
+    kernel = r.choice(p.kernels)
+    if kind in SYNC:
+        return p if _sync(kernel, r, kind) else None
+    if kind in DESCRIPTOR or kind == "bound":
+        if not kernel.descriptors:
+            return None
+        i = r.randrange(len(kernel.descriptors))
+        changed = _bound(kernel.descriptors[i], kernel, r) if kind == "bound" else _descriptor(kernel.descriptors[i], r, kind)
+        if changed is None or changed == kernel.descriptors[i]:
+            return None
+        kernel.descriptors[i] = changed
+        return p
+    if kind == "table":
+        if not kernel.tables or kernel.cores < 2:
+            return None
+        t = r.choice(kernel.tables)
+        i, j = r.sample(range(len(t)), 2)
+        t[i] = t[j] if r.random() < 0.5 else max(0, t[i] + r.choice([-1, 1]))
+        return p
+    if kind == "group":
+        if not kernel.groups or kernel.cores < 2:
+            return None
+        g = r.choice(kernel.groups)
+        i = r.randrange(len(g))
+        g[i] = i if r.random() < 0.5 else r.randrange(len(g))
+        return p
+    return p if _word(kernel, r, kind) else None
+
+
+def _pick(kernel: Kernel, r: random.Random, ops: tuple[str, ...]) -> tuple[list[Word], int] | None:
+    found = [(words, i) for words in kernel.units.values() for i, w in enumerate(words) if w.op in ops]
+    return r.choice(found) if found else None
+
+
+def _set(words: list[Word], i: int, **operands: Any) -> None:
+    words[i] = replace(words[i], operands={**words[i].operands, **operands})
+
+
+def _sync(kernel: Kernel, r: random.Random, kind: str) -> bool:
+    place = _pick(kernel, r, ("wait", "sig"))
+    if place is None:
+        return False
+    words, i = place
+    w = words[i]
+    if kind == "drop":
+        del words[i]
+    elif kind == "duplicate":
+        words.insert(i, w)
+    elif kind == "swap":
+        j = i + r.choice([-1, 1])
+        if not 0 <= j < len(words) - 1 or words[j] == w or {words[j].op} & {"par", "rep"} or OPCODES[words[j].op].body_only:
+            return False
+        words[i], words[j] = words[j], words[i]
+    elif kind == "token":
+        _set(words, i, token=(w["token"] + 1) % 3)
+    elif kind == "count":
+        _set(words, i, count=w["count"] % 3 + 1)
+    else:
+        field = "sender" if w.op == "wait" else "receiver"
+        _set(words, i, **{field: r.choice([u.name for u in Unit if u.name != w[field]])})
+    return True
+
+
+def _descriptor(d: Descriptor, r: random.Random, kind: str) -> Descriptor | None:
+    if kind == "base":
+        return replace(d, base=max(0, d.base + r.choice([-16, -2, -1, 1, 2, 16])))
+    if kind == "level_step":
+        steps = list(d.level_step)
+        level = r.choice([i for i, s in enumerate(steps) if s] or [0, 1])
+        steps[level] += r.choice([-1, 1, 2])
+        return replace(d, level_step=tuple(steps))
+    if kind in ("stride", "extent"):
+        values = list(getattr(d, kind))
+        k = r.randrange(len(values))
+        values[k] = max(1 if kind == "extent" else -9, values[k] + r.choice([-1, 1, 2]))
+        return replace(d, **{kind: tuple(values)})
+    if kind == "buffers":
+        return replace(d, buffers=r.choice([1, 2, 3]), rotate_levels=d.rotate_levels or 1)
+    if kind == "rotate_levels":
+        return replace(d, rotate_levels=r.choice([1, 2, 3, 4, 6]))
+    if kind in ("rotate_step", "corelet_step"):
+        return replace(d, **{kind: getattr(d, kind) + r.choice([-1, 1, 2])})
+    if kind == "element_bytes":
+        return replace(d, element_bytes=6 - d.element_bytes)
+    if kind == "pad":
+        return replace(d, pad=r.choice(PADS))
+    return replace(d, splat=not d.splat)
+
+
+def _bound(d: Descriptor, kernel: Kernel, r: random.Random) -> Descriptor:
+    bounds = list(d.bounds)
+    choice = r.randrange(5)
+    if not bounds or (choice == 0 and len(bounds) < 2):
+        bounds.append(Bound(r.randrange(70), dim=r.randrange(len(d.extent)), dim_step=r.choice([1, 64]), lanes=r.random() < 0.4))
+        return replace(d, bounds=tuple(bounds))
+    k = r.randrange(len(bounds))
+    b = bounds[k]
+    if choice == 1:
+        del bounds[k]
+    elif choice == 2:
+        bounds[k] = replace(b, limit=r.randrange(70), table=None)
+    elif choice == 3:
+        bounds[k] = replace(b, lanes=not b.lanes, corelet_step=r.choice([0, 1, 2]))
+    else:
+        bounds[k] = replace(
+            b, dim=r.randrange(len(d.extent)), dim_step=r.choice([0, 1, 2]), level_step=max(0, b.level_step + r.choice([-1, 1]))
+        )
+    return replace(d, bounds=tuple(bounds))
+
+
+def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
+    ops = {
+        "trips": ("loop",), "entries": ("push", "pull", "ldw", "mm", "pto", "rep"), "operation": ("v1", "v2", "vacc", "vred"),
+        "register": ("v1", "v2", "vacc", "vred", "vmask", "vin", "vout"), "round": ("v1", "v2"),
+        "phase": ("v1", "v2", "vred", "vin", "vout"), "constant": ("vconst", "vmask", "fill"),
+        "descriptor": ("xld", "xldm", "xst", "push", "pusht", "pull"), "opcode": ("xld", "xldm", "push", "pusht"),
+        "fifo": ("push", "pull", "vin", "vout"),
+    }[kind]  # fmt: skip
+    place = _pick(kernel, r, ops)
+    if place is None:
+        return False
+    words, i = place
+    w = words[i]
+    match kind:
+        case "trips":
+            _set(words, i, trips=max(0, w["trips"] + r.choice([-1, 1])))
+        case "entries":
+            field = {"rep": r.choice(["groups", "sticks", "body"]), "mm": "rows", "pto": "rows"}.get(w.op, "count")
+            _set(words, i, **{field: max(1, w[field] + r.choice([-2, -1, 1, 16]))})
+        case "operation":
+            kinds = {"v1": UNARY, "v2": BINARY}.get(w.op, REDUCTIONS)
+            _set(words, i, kind=r.choice(kinds))
+        case "register":
+            field = r.choice([f for f in ("src", "src2", "dst") if f in w.operands and not (w.op == "vin" and f == "src")])
+            low = 16 if w.op == "vacc" and field == "dst" else 0
+            _set(words, i, **{field: r.randrange(low, low + 8) if low or r.random() < 0.7 else 16 + r.randrange(2)})
+        case "round":
+            _set(words, i, round=not w["round"])
+        case "phase":
+            _set(words, i, phase=r.choice(PHASES))
+        case "constant":
+            field = "fill" if w.op == "vmask" else "value"
+            change = {field: float(np.float32(r.choice([0.5, 1.0 / 3, -2.0, np.inf])))}
+            _set(
+                words, i, **({"lanes": max(0, w["lanes"] + r.choice([-64, -1, 1, 64]))} if w.op == "vmask" and r.random() < 0.5 else change)
+            )
+        case "descriptor":
+            field = r.choice([f for f in ("ddr", "lx") if f in w.operands])
+            _set(words, i, **{field: r.randrange(len(kernel.descriptors))})
+        case "opcode":
+            other = {"xld": "xldm", "xldm": "xld", "push": "pusht", "pusht": "push"}[w.op]
+            if other == "xldm" and not kernel.groups:
+                return False
+            operands = {k: v for k, v in w.operands.items() if k != "group"} | ({"group": 0} if other == "xldm" else {})
+            words[i] = replace(w, op=other, operands=operands)
+        case _:
+            _set(words, i, fifo=r.choice(list(FIFOS)))
+    return True
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal bits; any NaN equals any other."""
+    return bool(((a.view(np.uint32) == b.view(np.uint32)) | (np.isnan(a) & np.isnan(b))).all())
+
+
+def carriers(program: Program, case: Case) -> list[np.ndarray]:
+    """Arguments for both executors, outputs and pools full of a pattern."""
+    out = []
+    for spec, a in zip(program.arguments, case.fresh(), strict=True):
+        out.append(np.full(carrier_shape(spec), -55, np.float32) if a is None else a)
+    return out
+
+
+def outcome(case: Case, program: Program, target: Target = DATASHEET) -> tuple[str, str]:
+    """(verdict, detail) for a mutant of `case`: static, dynamic, harmless or silent. Fails if tape and step differ.
+
+    A program that the verifier refuses runs nevertheless if the control run accepts it: the two executors must agree on it too.
+    """
+    problems = verify(program, target)
+    detail = "static only"
+    try:
+        trace = control(program, target)
+        check_grid(program, trace)
+    except MachineFinding as e:
+        return ("static" if problems else "dynamic"), e.kind
+    by_step, by_tape = carriers(program, case), carriers(program, case)
+    Step(program, trace, target.corelets).run(by_step)
+    tape = Tape(program, trace, target.corelets)
+    tape.run(by_tape)
+    again = carriers(program, case)
+    tape.run(again)
+    for i, (a, b, c) in enumerate(zip(by_step, by_tape, again, strict=True)):
+        assert same(a, b), f"tape and step differ in argument {i}"
+        assert same(b, c), f"the second launch differs in argument {i}"
+    if problems:
+        return "static", detail
+    right = all(e is None or same(a, e) for a, e in zip(by_step, case.expected, strict=True))
+    return ("harmless" if right else "silent"), ""
