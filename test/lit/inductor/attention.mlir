@@ -10,8 +10,7 @@
 // CHECK: ktdp.load {{.*}} : <64x57xindex> -> tensor<64x57xf16>
 // CHECK: linalg.generic {{.*}} : tensor<10x64xf16>, tensor<64x57xf16>)
 // CHECK: linalg.generic {{.*}} : tensor<10x57xf32>)
-// CHECK: linalg.generic {{.*}} : tensor<10x57xf16>)
-// CHECK: linalg.generic {{.*}} : tensor<10x57xf16>, tensor<10xf32>)
+// CHECK: linalg.generic {{.*}} : tensor<10x57xf32>, tensor<10xf32>)
 // CHECK: math.exp {{.*}} : f32
 // CHECK: linalg.generic {{.*}} : tensor<10x57xf32>)
 // CHECK: linalg.generic {{.*}} : tensor<10x57xf32>, tensor<10xf32>)
@@ -29,7 +28,7 @@
 #set1 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 63 >= 0, d1 >= 0, -d1 + 56 >= 0)>
 #set2 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 63 >= 0)>
 module attributes {ktir.level = "logical"} {
-  func.func @forward(%arg0: index {ktir.name = "arg0_1", ktir.role = "input", ktir.type = tensor<57x64xf16>}, %arg1: index {ktir.name = "arg1_1", ktir.role = "input", ktir.type = tensor<10x64xf16>}, %arg2: index {ktir.name = "arg2_1", ktir.role = "input", ktir.type = tensor<57x64xf16>}, %arg3: index {ktir.name = "buf5", ktir.role = "output", ktir.type = tensor<10x64xf16>}) {
+  func.func @forward(%arg0: index {ktir.name = "arg0_1", ktir.role = "input", ktir.type = tensor<57x64xf16>}, %arg1: index {ktir.name = "arg1_1", ktir.role = "input", ktir.type = tensor<10x64xf16>}, %arg2: index {ktir.name = "arg2_1", ktir.role = "input", ktir.type = tensor<57x64xf16>}, %arg3: index {ktir.name = "buf6", ktir.role = "output", ktir.type = tensor<10x64xf16>}) {
     %0 = ktdp.construct_memory_view %arg1, sizes: [10, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<10x64xf16>
     %1 = ktdp.construct_access_tile %0[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<10x64xf16> -> !ktdp.access_tile<10x64xindex>
     %2 = ktdp.load %1 : <10x64xindex> -> tensor<10x64xf16>
@@ -41,77 +40,69 @@ module attributes {ktir.level = "logical"} {
     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<10x57xf32>) -> tensor<10x57xf32>
     %8 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%2, %5 : tensor<10x64xf16>, tensor<64x57xf16>) outs(%7 : tensor<10x57xf32>) {
     ^bb0(%in: f16, %in_3: f16, %out: f32):
-      %31 = arith.extf %in : f16 to f32
-      %32 = arith.extf %in_3 : f16 to f32
-      %33 = arith.mulf %31, %32 : f32
-      %34 = arith.addf %out, %33 : f32
-      linalg.yield %34 : f32
+      %29 = arith.extf %in : f16 to f32
+      %30 = arith.extf %in_3 : f16 to f32
+      %31 = arith.mulf %29, %30 : f32
+      %32 = arith.addf %out, %31 : f32
+      linalg.yield %32 : f32
     } -> tensor<10x57xf32>
-    %9 = tensor.empty() : tensor<10x57xf16>
-    %10 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<10x57xf32>) outs(%9 : tensor<10x57xf16>) {
-    ^bb0(%in: f32, %out: f16):
-      %31 = arith.truncf %in : f32 to f16
-      linalg.yield %31 : f16
-    } -> tensor<10x57xf16>
     %cst_0 = arith.constant 0xFF800000 : f32
-    %11 = tensor.empty() : tensor<10xf32>
-    %12 = linalg.fill ins(%cst_0 : f32) outs(%11 : tensor<10xf32>) -> tensor<10xf32>
-    %13 = linalg.generic {indexing_maps = [#map, #map4], iterator_types = ["parallel", "reduction"]} ins(%10 : tensor<10x57xf16>) outs(%12 : tensor<10xf32>) {
-    ^bb0(%in: f16, %out: f32):
-      %31 = arith.extf %in : f16 to f32
+    %9 = tensor.empty() : tensor<10xf32>
+    %10 = linalg.fill ins(%cst_0 : f32) outs(%9 : tensor<10xf32>) -> tensor<10xf32>
+    %11 = linalg.generic {indexing_maps = [#map, #map4], iterator_types = ["parallel", "reduction"]} ins(%8 : tensor<10x57xf32>) outs(%10 : tensor<10xf32>) {
+    ^bb0(%in: f32, %out: f32):
       %cst_3 = arith.constant 1.250000e-01 : f32
-      %32 = arith.mulf %31, %cst_3 : f32
-      %33 = arith.maximumf %out, %32 : f32
-      linalg.yield %33 : f32
+      %29 = arith.mulf %in, %cst_3 : f32
+      %30 = arith.maximumf %out, %29 : f32
+      linalg.yield %30 : f32
     } -> tensor<10xf32>
-    %14 = tensor.empty() : tensor<10x57xf32>
-    %15 = linalg.generic {indexing_maps = [#map, #map4, #map], iterator_types = ["parallel", "parallel"]} ins(%10, %13 : tensor<10x57xf16>, tensor<10xf32>) outs(%14 : tensor<10x57xf32>) {
-    ^bb0(%in: f16, %in_3: f32, %out: f32):
-      %31 = arith.extf %in : f16 to f32
+    %12 = tensor.empty() : tensor<10x57xf32>
+    %13 = linalg.generic {indexing_maps = [#map, #map4, #map], iterator_types = ["parallel", "parallel"]} ins(%8, %11 : tensor<10x57xf32>, tensor<10xf32>) outs(%12 : tensor<10x57xf32>) {
+    ^bb0(%in: f32, %in_3: f32, %out: f32):
       %cst_4 = arith.constant 1.250000e-01 : f32
-      %32 = arith.mulf %31, %cst_4 : f32
-      %33 = arith.subf %32, %in_3 : f32
-      %34 = math.exp %33 : f32
-      linalg.yield %34 : f32
+      %29 = arith.mulf %in, %cst_4 : f32
+      %30 = arith.subf %29, %in_3 : f32
+      %31 = math.exp %30 : f32
+      linalg.yield %31 : f32
     } -> tensor<10x57xf32>
     %cst_1 = arith.constant 0.000000e+00 : f32
-    %16 = tensor.empty() : tensor<10xf32>
-    %17 = linalg.fill ins(%cst_1 : f32) outs(%16 : tensor<10xf32>) -> tensor<10xf32>
-    %18 = linalg.generic {indexing_maps = [#map, #map4], iterator_types = ["parallel", "reduction"]} ins(%15 : tensor<10x57xf32>) outs(%17 : tensor<10xf32>) {
+    %14 = tensor.empty() : tensor<10xf32>
+    %15 = linalg.fill ins(%cst_1 : f32) outs(%14 : tensor<10xf32>) -> tensor<10xf32>
+    %16 = linalg.generic {indexing_maps = [#map, #map4], iterator_types = ["parallel", "reduction"]} ins(%13 : tensor<10x57xf32>) outs(%15 : tensor<10xf32>) {
     ^bb0(%in: f32, %out: f32):
-      %31 = arith.addf %out, %in : f32
-      linalg.yield %31 : f32
+      %29 = arith.addf %out, %in : f32
+      linalg.yield %29 : f32
     } -> tensor<10xf32>
-    %19 = tensor.empty() : tensor<10x57xf16>
-    %20 = linalg.generic {indexing_maps = [#map, #map4, #map], iterator_types = ["parallel", "parallel"]} ins(%15, %18 : tensor<10x57xf32>, tensor<10xf32>) outs(%19 : tensor<10x57xf16>) {
+    %17 = tensor.empty() : tensor<10x57xf16>
+    %18 = linalg.generic {indexing_maps = [#map, #map4, #map], iterator_types = ["parallel", "parallel"]} ins(%13, %16 : tensor<10x57xf32>, tensor<10xf32>) outs(%17 : tensor<10x57xf16>) {
     ^bb0(%in: f32, %in_3: f32, %out: f16):
-      %31 = arith.divf %in, %in_3 : f32
-      %32 = arith.truncf %31 : f32 to f16
-      linalg.yield %32 : f16
+      %29 = arith.divf %in, %in_3 : f32
+      %30 = arith.truncf %29 : f32 to f16
+      linalg.yield %30 : f16
     } -> tensor<10x57xf16>
-    %21 = ktdp.construct_memory_view %arg2, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
-    %22 = ktdp.construct_access_tile %21[0, 0] {access_tile_order = #map, access_tile_set = #set2} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
-    %23 = ktdp.load %22 : <57x64xindex> -> tensor<57x64xf16>
+    %19 = ktdp.construct_memory_view %arg2, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
+    %20 = ktdp.construct_access_tile %19[0, 0] {access_tile_order = #map, access_tile_set = #set2} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
+    %21 = ktdp.load %20 : <57x64xindex> -> tensor<57x64xf16>
     %cst_2 = arith.constant 0.000000e+00 : f32
-    %24 = tensor.empty() : tensor<10x64xf32>
-    %25 = linalg.fill ins(%cst_2 : f32) outs(%24 : tensor<10x64xf32>) -> tensor<10x64xf32>
-    %26 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%20, %23 : tensor<10x57xf16>, tensor<57x64xf16>) outs(%25 : tensor<10x64xf32>) {
+    %22 = tensor.empty() : tensor<10x64xf32>
+    %23 = linalg.fill ins(%cst_2 : f32) outs(%22 : tensor<10x64xf32>) -> tensor<10x64xf32>
+    %24 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%18, %21 : tensor<10x57xf16>, tensor<57x64xf16>) outs(%23 : tensor<10x64xf32>) {
     ^bb0(%in: f16, %in_3: f16, %out: f32):
-      %31 = arith.extf %in : f16 to f32
-      %32 = arith.extf %in_3 : f16 to f32
-      %33 = arith.mulf %31, %32 : f32
-      %34 = arith.addf %out, %33 : f32
-      linalg.yield %34 : f32
+      %29 = arith.extf %in : f16 to f32
+      %30 = arith.extf %in_3 : f16 to f32
+      %31 = arith.mulf %29, %30 : f32
+      %32 = arith.addf %out, %31 : f32
+      linalg.yield %32 : f32
     } -> tensor<10x64xf32>
-    %27 = tensor.empty() : tensor<10x64xf16>
-    %28 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%26 : tensor<10x64xf32>) outs(%27 : tensor<10x64xf16>) {
+    %25 = tensor.empty() : tensor<10x64xf16>
+    %26 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%24 : tensor<10x64xf32>) outs(%25 : tensor<10x64xf16>) {
     ^bb0(%in: f32, %out: f16):
-      %31 = arith.truncf %in : f32 to f16
-      linalg.yield %31 : f16
+      %29 = arith.truncf %in : f32 to f16
+      linalg.yield %29 : f16
     } -> tensor<10x64xf16>
-    %29 = ktdp.construct_memory_view %arg3, sizes: [10, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<10x64xf16>
-    %30 = ktdp.construct_access_tile %29[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<10x64xf16> -> !ktdp.access_tile<10x64xindex>
-    ktdp.store %28, %30 : tensor<10x64xf16>, <10x64xindex>
+    %27 = ktdp.construct_memory_view %arg3, sizes: [10, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<10x64xf16>
+    %28 = ktdp.construct_access_tile %27[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<10x64xf16> -> !ktdp.access_tile<10x64xindex>
+    ktdp.store %26, %28 : tensor<10x64xf16>, <10x64xindex>
     return
   }
 }

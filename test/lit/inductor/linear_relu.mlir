@@ -9,9 +9,8 @@
 // CHECK: ktdp.load {{.*}} : <57x64xindex> -> tensor<57x64xf16>
 // CHECK: ktdp.load {{.*}} : <64x100xindex> -> tensor<64x100xf16>
 // CHECK: linalg.generic {{.*}} : tensor<57x64xf16>, tensor<64x100xf16>)
-// CHECK: linalg.generic {{.*}} : tensor<57x100xf32>)
 // CHECK: ktdp.load {{.*}} : <100xindex> -> tensor<100xf16>
-// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf32>)
 // CHECK: ktdp.store {{.*}} : tensor<57x100xf16>, <57x100xindex>
 
 #map = affine_map<(d0, d1) -> (d0, d1)>
@@ -37,35 +36,28 @@ module attributes {ktir.level = "logical"} {
     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<57x100xf32>) -> tensor<57x100xf32>
     %8 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%2, %5 : tensor<57x64xf16>, tensor<64x100xf16>) outs(%7 : tensor<57x100xf32>) {
     ^bb0(%in: f16, %in_0: f16, %out: f32):
-      %18 = arith.extf %in : f16 to f32
-      %19 = arith.extf %in_0 : f16 to f32
-      %20 = arith.mulf %18, %19 : f32
-      %21 = arith.addf %out, %20 : f32
-      linalg.yield %21 : f32
+      %16 = arith.extf %in : f16 to f32
+      %17 = arith.extf %in_0 : f16 to f32
+      %18 = arith.mulf %16, %17 : f32
+      %19 = arith.addf %out, %18 : f32
+      linalg.yield %19 : f32
     } -> tensor<57x100xf32>
-    %9 = tensor.empty() : tensor<57x100xf16>
-    %10 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<57x100xf32>) outs(%9 : tensor<57x100xf16>) {
-    ^bb0(%in: f32, %out: f16):
-      %18 = arith.truncf %in : f32 to f16
-      linalg.yield %18 : f16
-    } -> tensor<57x100xf16>
-    %11 = ktdp.construct_memory_view %arg1, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
-    %12 = ktdp.construct_access_tile %11[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
-    %13 = ktdp.load %12 : <100xindex> -> tensor<100xf16>
-    %14 = tensor.empty() : tensor<57x100xf16>
-    %15 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%13, %10 : tensor<100xf16>, tensor<57x100xf16>) outs(%14 : tensor<57x100xf16>) {
-    ^bb0(%in: f16, %in_0: f16, %out: f16):
-      %18 = arith.extf %in : f16 to f32
-      %19 = arith.extf %in_0 : f16 to f32
-      %20 = arith.addf %18, %19 : f32
+    %9 = ktdp.construct_memory_view %arg1, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
+    %10 = ktdp.construct_access_tile %9[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
+    %11 = ktdp.load %10 : <100xindex> -> tensor<100xf16>
+    %12 = tensor.empty() : tensor<57x100xf16>
+    %13 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%11, %8 : tensor<100xf16>, tensor<57x100xf32>) outs(%12 : tensor<57x100xf16>) {
+    ^bb0(%in: f16, %in_0: f32, %out: f16):
+      %16 = arith.extf %in : f16 to f32
+      %17 = arith.addf %16, %in_0 : f32
       %cst_1 = arith.constant 0.000000e+00 : f32
-      %21 = arith.maximumf %20, %cst_1 : f32
-      %22 = arith.truncf %21 : f32 to f16
-      linalg.yield %22 : f16
+      %18 = arith.maximumf %17, %cst_1 : f32
+      %19 = arith.truncf %18 : f32 to f16
+      linalg.yield %19 : f16
     } -> tensor<57x100xf16>
-    %16 = ktdp.construct_memory_view %arg3, sizes: [57, 100], strides: [100, 1] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>
-    %17 = ktdp.construct_access_tile %16[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<57x100xf16> -> !ktdp.access_tile<57x100xindex>
-    ktdp.store %15, %17 : tensor<57x100xf16>, <57x100xindex>
+    %14 = ktdp.construct_memory_view %arg3, sizes: [57, 100], strides: [100, 1] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>
+    %15 = ktdp.construct_access_tile %14[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<57x100xf16> -> !ktdp.access_tile<57x100xindex>
+    ktdp.store %13, %15 : tensor<57x100xf16>, <57x100xindex>
     return
   }
 }

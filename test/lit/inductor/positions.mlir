@@ -22,10 +22,9 @@
 // CHECK: tensor.collapse_shape {{.*}} : tensor<3x10x65xf16> into tensor<30x65xf16>
 // CHECK: ktdp.load {{.*}} : <65x100xindex> -> tensor<65x100xf16>
 // CHECK: linalg.generic {{.*}} : tensor<30x65xf16>, tensor<65x100xf16>)
-// CHECK: linalg.generic {{.*}} : tensor<30x100xf32>)
 // CHECK: ktdp.load {{.*}} : <100xindex> -> tensor<100xf16>
-// CHECK: tensor.expand_shape {{.*}} : tensor<30x100xf16> into tensor<3x10x100xf16>
-// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<3x10x100xf16>)
+// CHECK: tensor.expand_shape {{.*}} : tensor<30x100xf32> into tensor<3x10x100xf32>
+// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<3x10x100xf32>)
 // CHECK: math.erf {{.*}} : f32
 // CHECK: ktdp.store {{.*}} : tensor<3x10x100xf16>, <3x10x100xindex>
 
@@ -54,18 +53,18 @@ module attributes {ktir.level = "logical"} {
     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<3x10xf32>) -> tensor<3x10xf32>
     %8 = linalg.generic {indexing_maps = [#map, #map, #map1], iterator_types = ["parallel", "parallel", "reduction"]} ins(%2, %5 : tensor<3x10x65xf16>, tensor<3x10x65xf16>) outs(%7 : tensor<3x10xf32>) {
     ^bb0(%in: f16, %in_2: f16, %out: f32):
-      %49 = arith.extf %in : f16 to f32
-      %50 = arith.extf %in_2 : f16 to f32
-      %51 = arith.addf %49, %50 : f32
-      %52 = arith.addf %out, %51 : f32
-      linalg.yield %52 : f32
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.addf %47, %48 : f32
+      %50 = arith.addf %out, %49 : f32
+      linalg.yield %50 : f32
     } -> tensor<3x10xf32>
     %9 = tensor.empty() : tensor<3x10xf32>
     %10 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<3x10xf32>) outs(%9 : tensor<3x10xf32>) {
     ^bb0(%in: f32, %out: f32):
       %cst_2 = arith.constant 6.500000e+01 : f32
-      %49 = arith.divf %in, %cst_2 : f32
-      linalg.yield %49 : f32
+      %47 = arith.divf %in, %cst_2 : f32
+      linalg.yield %47 : f32
     } -> tensor<3x10xf32>
     %11 = ktdp.construct_memory_view %arg0, sizes: [3, 10, 65], strides: [650, 65, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<3x10x65xf16>
     %12 = ktdp.construct_access_tile %11[0, 0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<3x10x65xf16> -> !ktdp.access_tile<3x10x65xindex>
@@ -78,13 +77,13 @@ module attributes {ktir.level = "logical"} {
     %18 = linalg.fill ins(%cst_0 : f32) outs(%17 : tensor<3x10xf32>) -> tensor<3x10xf32>
     %19 = linalg.generic {indexing_maps = [#map, #map, #map1, #map1], iterator_types = ["parallel", "parallel", "reduction"]} ins(%13, %16, %10 : tensor<3x10x65xf16>, tensor<3x10x65xf16>, tensor<3x10xf32>) outs(%18 : tensor<3x10xf32>) {
     ^bb0(%in: f16, %in_2: f16, %in_3: f32, %out: f32):
-      %49 = arith.extf %in : f16 to f32
-      %50 = arith.extf %in_2 : f16 to f32
-      %51 = arith.addf %49, %50 : f32
-      %52 = arith.subf %51, %in_3 : f32
-      %53 = arith.mulf %52, %52 : f32
-      %54 = arith.addf %out, %53 : f32
-      linalg.yield %54 : f32
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.addf %47, %48 : f32
+      %50 = arith.subf %49, %in_3 : f32
+      %51 = arith.mulf %50, %50 : f32
+      %52 = arith.addf %out, %51 : f32
+      linalg.yield %52 : f32
     } -> tensor<3x10xf32>
     %20 = ktdp.construct_memory_view %arg0, sizes: [3, 10, 65], strides: [650, 65, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<3x10x65xf16>
     %21 = ktdp.construct_access_tile %20[0, 0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<3x10x65xf16> -> !ktdp.access_tile<3x10x65xindex>
@@ -101,22 +100,22 @@ module attributes {ktir.level = "logical"} {
     %32 = tensor.empty() : tensor<3x10x65xf16>
     %33 = linalg.generic {indexing_maps = [#map, #map, #map1, #map1, #map4, #map4, #map], iterator_types = ["parallel", "parallel", "parallel"]} ins(%22, %25, %10, %19, %28, %31 : tensor<3x10x65xf16>, tensor<3x10x65xf16>, tensor<3x10xf32>, tensor<3x10xf32>, tensor<65xf16>, tensor<65xf16>) outs(%32 : tensor<3x10x65xf16>) {
     ^bb0(%in: f16, %in_2: f16, %in_3: f32, %in_4: f32, %in_5: f16, %in_6: f16, %out: f16):
-      %49 = arith.extf %in : f16 to f32
-      %50 = arith.extf %in_2 : f16 to f32
-      %51 = arith.addf %49, %50 : f32
-      %52 = arith.subf %51, %in_3 : f32
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.addf %47, %48 : f32
+      %50 = arith.subf %49, %in_3 : f32
       %cst_7 = arith.constant 6.500000e+01 : f32
-      %53 = arith.divf %in_4, %cst_7 : f32
+      %51 = arith.divf %in_4, %cst_7 : f32
       %cst_8 = arith.constant 9.99999974E-6 : f32
-      %54 = arith.addf %53, %cst_8 : f32
-      %55 = math.rsqrt %54 : f32
-      %56 = arith.mulf %52, %55 : f32
-      %57 = arith.extf %in_5 : f16 to f32
-      %58 = arith.mulf %56, %57 : f32
-      %59 = arith.extf %in_6 : f16 to f32
-      %60 = arith.addf %58, %59 : f32
-      %61 = arith.truncf %60 : f32 to f16
-      linalg.yield %61 : f16
+      %52 = arith.addf %51, %cst_8 : f32
+      %53 = math.rsqrt %52 : f32
+      %54 = arith.mulf %50, %53 : f32
+      %55 = arith.extf %in_5 : f16 to f32
+      %56 = arith.mulf %54, %55 : f32
+      %57 = arith.extf %in_6 : f16 to f32
+      %58 = arith.addf %56, %57 : f32
+      %59 = arith.truncf %58 : f32 to f16
+      linalg.yield %59 : f16
     } -> tensor<3x10x65xf16>
     %collapsed = tensor.collapse_shape %33 [[0, 1], [2]] : tensor<3x10x65xf16> into tensor<30x65xf16>
     %34 = ktdp.construct_memory_view %arg4, sizes: [65, 100], strides: [1, 65] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<65x100xf16>
@@ -127,42 +126,35 @@ module attributes {ktir.level = "logical"} {
     %38 = linalg.fill ins(%cst_1 : f32) outs(%37 : tensor<30x100xf32>) -> tensor<30x100xf32>
     %39 = linalg.generic {indexing_maps = [#map5, #map6, #map1], iterator_types = ["parallel", "parallel", "reduction"]} ins(%collapsed, %36 : tensor<30x65xf16>, tensor<65x100xf16>) outs(%38 : tensor<30x100xf32>) {
     ^bb0(%in: f16, %in_2: f16, %out: f32):
-      %49 = arith.extf %in : f16 to f32
-      %50 = arith.extf %in_2 : f16 to f32
-      %51 = arith.mulf %49, %50 : f32
-      %52 = arith.addf %out, %51 : f32
-      linalg.yield %52 : f32
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.extf %in_2 : f16 to f32
+      %49 = arith.mulf %47, %48 : f32
+      %50 = arith.addf %out, %49 : f32
+      linalg.yield %50 : f32
     } -> tensor<30x100xf32>
-    %40 = tensor.empty() : tensor<30x100xf16>
-    %41 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = ["parallel", "parallel"]} ins(%39 : tensor<30x100xf32>) outs(%40 : tensor<30x100xf16>) {
-    ^bb0(%in: f32, %out: f16):
-      %49 = arith.truncf %in : f32 to f16
-      linalg.yield %49 : f16
-    } -> tensor<30x100xf16>
-    %42 = ktdp.construct_memory_view %arg5, sizes: [100], strides: [1] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
-    %43 = ktdp.construct_access_tile %42[0] {access_tile_order = #map3, access_tile_set = #set3} : memref<100xf16> -> !ktdp.access_tile<100xindex>
-    %44 = ktdp.load %43 : <100xindex> -> tensor<100xf16>
-    %expanded = tensor.expand_shape %41 [[0, 1], [2]] output_shape [3, 10, 100] : tensor<30x100xf16> into tensor<3x10x100xf16>
-    %45 = tensor.empty() : tensor<3x10x100xf16>
-    %46 = linalg.generic {indexing_maps = [#map4, #map, #map], iterator_types = ["parallel", "parallel", "parallel"]} ins(%44, %expanded : tensor<100xf16>, tensor<3x10x100xf16>) outs(%45 : tensor<3x10x100xf16>) {
-    ^bb0(%in: f16, %in_2: f16, %out: f16):
-      %49 = arith.extf %in : f16 to f32
-      %50 = arith.extf %in_2 : f16 to f32
-      %51 = arith.addf %49, %50 : f32
+    %40 = ktdp.construct_memory_view %arg5, sizes: [100], strides: [1] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
+    %41 = ktdp.construct_access_tile %40[0] {access_tile_order = #map3, access_tile_set = #set3} : memref<100xf16> -> !ktdp.access_tile<100xindex>
+    %42 = ktdp.load %41 : <100xindex> -> tensor<100xf16>
+    %expanded = tensor.expand_shape %39 [[0, 1], [2]] output_shape [3, 10, 100] : tensor<30x100xf32> into tensor<3x10x100xf32>
+    %43 = tensor.empty() : tensor<3x10x100xf16>
+    %44 = linalg.generic {indexing_maps = [#map4, #map, #map], iterator_types = ["parallel", "parallel", "parallel"]} ins(%42, %expanded : tensor<100xf16>, tensor<3x10x100xf32>) outs(%43 : tensor<3x10x100xf16>) {
+    ^bb0(%in: f16, %in_2: f32, %out: f16):
+      %47 = arith.extf %in : f16 to f32
+      %48 = arith.addf %47, %in_2 : f32
       %cst_3 = arith.constant 5.000000e-01 : f32
-      %52 = arith.mulf %51, %cst_3 : f32
+      %49 = arith.mulf %48, %cst_3 : f32
       %cst_4 = arith.constant 0.707106769 : f32
-      %53 = arith.mulf %51, %cst_4 : f32
-      %54 = math.erf %53 : f32
+      %50 = arith.mulf %48, %cst_4 : f32
+      %51 = math.erf %50 : f32
       %cst_5 = arith.constant 1.000000e+00 : f32
-      %55 = arith.addf %54, %cst_5 : f32
-      %56 = arith.mulf %52, %55 : f32
-      %57 = arith.truncf %56 : f32 to f16
-      linalg.yield %57 : f16
+      %52 = arith.addf %51, %cst_5 : f32
+      %53 = arith.mulf %49, %52 : f32
+      %54 = arith.truncf %53 : f32 to f16
+      linalg.yield %54 : f16
     } -> tensor<3x10x100xf16>
-    %47 = ktdp.construct_memory_view %arg6, sizes: [3, 10, 100], strides: [1000, 100, 1] {coordinate_set = #set4, memory_space = #ktdp.memory_space<global>} : memref<3x10x100xf16>
-    %48 = ktdp.construct_access_tile %47[0, 0, 0] {access_tile_order = #map, access_tile_set = #set4} : memref<3x10x100xf16> -> !ktdp.access_tile<3x10x100xindex>
-    ktdp.store %46, %48 : tensor<3x10x100xf16>, <3x10x100xindex>
+    %45 = ktdp.construct_memory_view %arg6, sizes: [3, 10, 100], strides: [1000, 100, 1] {coordinate_set = #set4, memory_space = #ktdp.memory_space<global>} : memref<3x10x100xf16>
+    %46 = ktdp.construct_access_tile %45[0, 0, 0] {access_tile_order = #map, access_tile_set = #set4} : memref<3x10x100xf16> -> !ktdp.access_tile<3x10x100xindex>
+    ktdp.store %44, %46 : tensor<3x10x100xf16>, <3x10x100xindex>
     return
   }
 }

@@ -9,20 +9,17 @@
 // CHECK: ktdp.load {{.*}} : <57x64xindex> -> tensor<57x64xf16>
 // CHECK: ktdp.load {{.*}} : <64x100xindex> -> tensor<64x100xf16>
 // CHECK: linalg.generic {{.*}} : tensor<57x64xf16>, tensor<64x100xf16>)
-// CHECK: linalg.generic {{.*}} : tensor<57x100xf32>)
 // CHECK: ktdp.load {{.*}} : <100xindex> -> tensor<100xf16>
-// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf32>)
 // CHECK: ktdp.load {{.*}} : <100x100xindex> -> tensor<100x100xf16>
 // CHECK: linalg.generic {{.*}} : tensor<57x100xf16>, tensor<100x100xf16>)
-// CHECK: linalg.generic {{.*}} : tensor<57x100xf32>)
 // CHECK: ktdp.load {{.*}} : <100xindex> -> tensor<100xf16>
-// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<100xf16>, tensor<57x100xf32>)
 // CHECK: ktdp.load {{.*}} : <100x64xindex> -> tensor<100x64xf16>
 // CHECK: linalg.generic {{.*}} : tensor<57x100xf16>, tensor<100x64xf16>)
-// CHECK: linalg.generic {{.*}} : tensor<57x64xf32>)
 // CHECK: ktdp.load {{.*}} : <64xindex> -> tensor<64xf16>
 // CHECK: ktdp.load {{.*}} : <57x64xindex> -> tensor<57x64xf16>
-// CHECK: linalg.generic {{.*}} : tensor<64xf16>, tensor<57x64xf16>, tensor<57x64xf16>)
+// CHECK: linalg.generic {{.*}} : tensor<64xf16>, tensor<57x64xf32>, tensor<57x64xf16>)
 // CHECK: ktdp.store {{.*}} : tensor<57x64xf16>, <57x64xindex>
 
 #map = affine_map<(d0, d1) -> (d0, d1)>
@@ -50,106 +47,85 @@ module attributes {ktir.level = "logical"} {
     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<57x100xf32>) -> tensor<57x100xf32>
     %8 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%2, %5 : tensor<57x64xf16>, tensor<64x100xf16>) outs(%7 : tensor<57x100xf32>) {
     ^bb0(%in: f16, %in_2: f16, %out: f32):
-      %47 = arith.extf %in : f16 to f32
-      %48 = arith.extf %in_2 : f16 to f32
-      %49 = arith.mulf %47, %48 : f32
-      %50 = arith.addf %out, %49 : f32
-      linalg.yield %50 : f32
+      %41 = arith.extf %in : f16 to f32
+      %42 = arith.extf %in_2 : f16 to f32
+      %43 = arith.mulf %41, %42 : f32
+      %44 = arith.addf %out, %43 : f32
+      linalg.yield %44 : f32
     } -> tensor<57x100xf32>
-    %9 = tensor.empty() : tensor<57x100xf16>
-    %10 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<57x100xf32>) outs(%9 : tensor<57x100xf16>) {
-    ^bb0(%in: f32, %out: f16):
-      %47 = arith.truncf %in : f32 to f16
-      linalg.yield %47 : f16
-    } -> tensor<57x100xf16>
-    %11 = ktdp.construct_memory_view %arg1, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
-    %12 = ktdp.construct_access_tile %11[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
-    %13 = ktdp.load %12 : <100xindex> -> tensor<100xf16>
-    %14 = tensor.empty() : tensor<57x100xf16>
-    %15 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%13, %10 : tensor<100xf16>, tensor<57x100xf16>) outs(%14 : tensor<57x100xf16>) {
-    ^bb0(%in: f16, %in_2: f16, %out: f16):
-      %47 = arith.extf %in : f16 to f32
-      %48 = arith.extf %in_2 : f16 to f32
-      %49 = arith.addf %47, %48 : f32
+    %9 = ktdp.construct_memory_view %arg1, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
+    %10 = ktdp.construct_access_tile %9[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
+    %11 = ktdp.load %10 : <100xindex> -> tensor<100xf16>
+    %12 = tensor.empty() : tensor<57x100xf16>
+    %13 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%11, %8 : tensor<100xf16>, tensor<57x100xf32>) outs(%12 : tensor<57x100xf16>) {
+    ^bb0(%in: f16, %in_2: f32, %out: f16):
+      %41 = arith.extf %in : f16 to f32
+      %42 = arith.addf %41, %in_2 : f32
       %cst_3 = arith.constant 0.000000e+00 : f32
-      %50 = arith.maximumf %49, %cst_3 : f32
-      %51 = arith.truncf %50 : f32 to f16
-      linalg.yield %51 : f16
+      %43 = arith.maximumf %42, %cst_3 : f32
+      %44 = arith.truncf %43 : f32 to f16
+      linalg.yield %44 : f16
     } -> tensor<57x100xf16>
-    %16 = ktdp.construct_memory_view %arg3, sizes: [100, 100], strides: [1, 100] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<100x100xf16>
-    %17 = ktdp.construct_access_tile %16[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<100x100xf16> -> !ktdp.access_tile<100x100xindex>
-    %18 = ktdp.load %17 : <100x100xindex> -> tensor<100x100xf16>
+    %14 = ktdp.construct_memory_view %arg3, sizes: [100, 100], strides: [1, 100] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<100x100xf16>
+    %15 = ktdp.construct_access_tile %14[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<100x100xf16> -> !ktdp.access_tile<100x100xindex>
+    %16 = ktdp.load %15 : <100x100xindex> -> tensor<100x100xf16>
     %cst_0 = arith.constant 0.000000e+00 : f32
-    %19 = tensor.empty() : tensor<57x100xf32>
-    %20 = linalg.fill ins(%cst_0 : f32) outs(%19 : tensor<57x100xf32>) -> tensor<57x100xf32>
-    %21 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%15, %18 : tensor<57x100xf16>, tensor<100x100xf16>) outs(%20 : tensor<57x100xf32>) {
+    %17 = tensor.empty() : tensor<57x100xf32>
+    %18 = linalg.fill ins(%cst_0 : f32) outs(%17 : tensor<57x100xf32>) -> tensor<57x100xf32>
+    %19 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%13, %16 : tensor<57x100xf16>, tensor<100x100xf16>) outs(%18 : tensor<57x100xf32>) {
     ^bb0(%in: f16, %in_2: f16, %out: f32):
-      %47 = arith.extf %in : f16 to f32
-      %48 = arith.extf %in_2 : f16 to f32
-      %49 = arith.mulf %47, %48 : f32
-      %50 = arith.addf %out, %49 : f32
-      linalg.yield %50 : f32
+      %41 = arith.extf %in : f16 to f32
+      %42 = arith.extf %in_2 : f16 to f32
+      %43 = arith.mulf %41, %42 : f32
+      %44 = arith.addf %out, %43 : f32
+      linalg.yield %44 : f32
     } -> tensor<57x100xf32>
-    %22 = tensor.empty() : tensor<57x100xf16>
-    %23 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%21 : tensor<57x100xf32>) outs(%22 : tensor<57x100xf16>) {
-    ^bb0(%in: f32, %out: f16):
-      %47 = arith.truncf %in : f32 to f16
-      linalg.yield %47 : f16
-    } -> tensor<57x100xf16>
-    %24 = ktdp.construct_memory_view %arg4, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
-    %25 = ktdp.construct_access_tile %24[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
-    %26 = ktdp.load %25 : <100xindex> -> tensor<100xf16>
-    %27 = tensor.empty() : tensor<57x100xf16>
-    %28 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%26, %23 : tensor<100xf16>, tensor<57x100xf16>) outs(%27 : tensor<57x100xf16>) {
-    ^bb0(%in: f16, %in_2: f16, %out: f16):
-      %47 = arith.extf %in : f16 to f32
-      %48 = arith.extf %in_2 : f16 to f32
-      %49 = arith.addf %47, %48 : f32
+    %20 = ktdp.construct_memory_view %arg4, sizes: [100], strides: [1] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<100xf16>
+    %21 = ktdp.construct_access_tile %20[0] {access_tile_order = #map4, access_tile_set = #set2} : memref<100xf16> -> !ktdp.access_tile<100xindex>
+    %22 = ktdp.load %21 : <100xindex> -> tensor<100xf16>
+    %23 = tensor.empty() : tensor<57x100xf16>
+    %24 = linalg.generic {indexing_maps = [#map5, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%22, %19 : tensor<100xf16>, tensor<57x100xf32>) outs(%23 : tensor<57x100xf16>) {
+    ^bb0(%in: f16, %in_2: f32, %out: f16):
+      %41 = arith.extf %in : f16 to f32
+      %42 = arith.addf %41, %in_2 : f32
       %cst_3 = arith.constant 0.000000e+00 : f32
-      %50 = arith.maximumf %49, %cst_3 : f32
-      %51 = arith.truncf %50 : f32 to f16
-      linalg.yield %51 : f16
+      %43 = arith.maximumf %42, %cst_3 : f32
+      %44 = arith.truncf %43 : f32 to f16
+      linalg.yield %44 : f16
     } -> tensor<57x100xf16>
-    %29 = ktdp.construct_memory_view %arg5, sizes: [100, 64], strides: [1, 100] {coordinate_set = #set4, memory_space = #ktdp.memory_space<global>} : memref<100x64xf16>
-    %30 = ktdp.construct_access_tile %29[0, 0] {access_tile_order = #map, access_tile_set = #set4} : memref<100x64xf16> -> !ktdp.access_tile<100x64xindex>
-    %31 = ktdp.load %30 : <100x64xindex> -> tensor<100x64xf16>
+    %25 = ktdp.construct_memory_view %arg5, sizes: [100, 64], strides: [1, 100] {coordinate_set = #set4, memory_space = #ktdp.memory_space<global>} : memref<100x64xf16>
+    %26 = ktdp.construct_access_tile %25[0, 0] {access_tile_order = #map, access_tile_set = #set4} : memref<100x64xf16> -> !ktdp.access_tile<100x64xindex>
+    %27 = ktdp.load %26 : <100x64xindex> -> tensor<100x64xf16>
     %cst_1 = arith.constant 0.000000e+00 : f32
-    %32 = tensor.empty() : tensor<57x64xf32>
-    %33 = linalg.fill ins(%cst_1 : f32) outs(%32 : tensor<57x64xf32>) -> tensor<57x64xf32>
-    %34 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%28, %31 : tensor<57x100xf16>, tensor<100x64xf16>) outs(%33 : tensor<57x64xf32>) {
+    %28 = tensor.empty() : tensor<57x64xf32>
+    %29 = linalg.fill ins(%cst_1 : f32) outs(%28 : tensor<57x64xf32>) -> tensor<57x64xf32>
+    %30 = linalg.generic {indexing_maps = [#map1, #map2, #map3], iterator_types = ["parallel", "parallel", "reduction"]} ins(%24, %27 : tensor<57x100xf16>, tensor<100x64xf16>) outs(%29 : tensor<57x64xf32>) {
     ^bb0(%in: f16, %in_2: f16, %out: f32):
-      %47 = arith.extf %in : f16 to f32
-      %48 = arith.extf %in_2 : f16 to f32
-      %49 = arith.mulf %47, %48 : f32
-      %50 = arith.addf %out, %49 : f32
-      linalg.yield %50 : f32
+      %41 = arith.extf %in : f16 to f32
+      %42 = arith.extf %in_2 : f16 to f32
+      %43 = arith.mulf %41, %42 : f32
+      %44 = arith.addf %out, %43 : f32
+      linalg.yield %44 : f32
     } -> tensor<57x64xf32>
-    %35 = tensor.empty() : tensor<57x64xf16>
-    %36 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%34 : tensor<57x64xf32>) outs(%35 : tensor<57x64xf16>) {
-    ^bb0(%in: f32, %out: f16):
-      %47 = arith.truncf %in : f32 to f16
-      linalg.yield %47 : f16
+    %31 = ktdp.construct_memory_view %arg6, sizes: [64], strides: [1] {coordinate_set = #set5, memory_space = #ktdp.memory_space<global>} : memref<64xf16>
+    %32 = ktdp.construct_access_tile %31[0] {access_tile_order = #map4, access_tile_set = #set5} : memref<64xf16> -> !ktdp.access_tile<64xindex>
+    %33 = ktdp.load %32 : <64xindex> -> tensor<64xf16>
+    %34 = ktdp.construct_memory_view %arg2, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
+    %35 = ktdp.construct_access_tile %34[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
+    %36 = ktdp.load %35 : <57x64xindex> -> tensor<57x64xf16>
+    %37 = tensor.empty() : tensor<57x64xf16>
+    %38 = linalg.generic {indexing_maps = [#map5, #map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%33, %30, %36 : tensor<64xf16>, tensor<57x64xf32>, tensor<57x64xf16>) outs(%37 : tensor<57x64xf16>) {
+    ^bb0(%in: f16, %in_2: f32, %in_3: f16, %out: f16):
+      %41 = arith.extf %in : f16 to f32
+      %42 = arith.addf %41, %in_2 : f32
+      %43 = arith.extf %in_3 : f16 to f32
+      %44 = arith.addf %42, %43 : f32
+      %45 = arith.truncf %44 : f32 to f16
+      linalg.yield %45 : f16
     } -> tensor<57x64xf16>
-    %37 = ktdp.construct_memory_view %arg6, sizes: [64], strides: [1] {coordinate_set = #set5, memory_space = #ktdp.memory_space<global>} : memref<64xf16>
-    %38 = ktdp.construct_access_tile %37[0] {access_tile_order = #map4, access_tile_set = #set5} : memref<64xf16> -> !ktdp.access_tile<64xindex>
-    %39 = ktdp.load %38 : <64xindex> -> tensor<64xf16>
-    %40 = ktdp.construct_memory_view %arg2, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
-    %41 = ktdp.construct_access_tile %40[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
-    %42 = ktdp.load %41 : <57x64xindex> -> tensor<57x64xf16>
-    %43 = tensor.empty() : tensor<57x64xf16>
-    %44 = linalg.generic {indexing_maps = [#map5, #map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%39, %36, %42 : tensor<64xf16>, tensor<57x64xf16>, tensor<57x64xf16>) outs(%43 : tensor<57x64xf16>) {
-    ^bb0(%in: f16, %in_2: f16, %in_3: f16, %out: f16):
-      %47 = arith.extf %in : f16 to f32
-      %48 = arith.extf %in_2 : f16 to f32
-      %49 = arith.addf %47, %48 : f32
-      %50 = arith.extf %in_3 : f16 to f32
-      %51 = arith.addf %49, %50 : f32
-      %52 = arith.truncf %51 : f32 to f16
-      linalg.yield %52 : f16
-    } -> tensor<57x64xf16>
-    %45 = ktdp.construct_memory_view %arg7, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
-    %46 = ktdp.construct_access_tile %45[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
-    ktdp.store %44, %46 : tensor<57x64xf16>, <57x64xindex>
+    %39 = ktdp.construct_memory_view %arg7, sizes: [57, 64], strides: [64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<57x64xf16>
+    %40 = ktdp.construct_access_tile %39[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<57x64xf16> -> !ktdp.access_tile<57x64xindex>
+    ktdp.store %38, %40 : tensor<57x64xf16>, <57x64xindex>
     return
   }
 }

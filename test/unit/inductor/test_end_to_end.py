@@ -11,7 +11,8 @@ from torch import nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
-import ktir.lowering.inductor  # noqa: F401  registers the backends
+import ktir.lowering.inductor  # registers the backends
+from ktir.lowering.inductor.adapter import sources_hash
 
 
 class Model(nn.Module):
@@ -78,7 +79,11 @@ assert counters["inductor"]["fxgraph_cache_hit"] == 1 and not counters["inductor
 
 def test_artifacts_move_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first process the entry point is enough to find the backend; nothing of ktir is imported."""
+    before = sources_hash.__wrapped__()
     for name, code in (("save", _SAVE), ("load", _LOAD)):
         monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path / name / "packages"))
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / name / "inductor"))
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "artifacts.bin")], check=True, cwd=tmp_path)
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "artifacts.bin")], cwd=tmp_path)
+        if sources_hash.__wrapped__() != before:
+            pytest.skip("a source file of ktir was edited meanwhile, so the second process rightly misses the cache")
+        assert done.returncode == 0
