@@ -80,10 +80,12 @@ class VectorBody:
     def _emit(self, op: str, **operands: int | float | str | bool) -> None:
         self.words.append(word(op, self.source, **operands))
 
-    # Registers: linear scan over the body; start values and constants must survive until the group's last stick
+    # Registers: linear scan over the body. Start values and constants must survive until the group's last stick, so they take registers
+    # that no value of a stick has had, from the high end.
 
     def _last_uses(self) -> None:
         self.free = list(range(DATASHEET.vector_registers))
+        self.touched: set[int] = set()
         self.expires: dict[int, list[ir.Value]] = {}
         position = {op: i for i, op in enumerate(self.g.body_ops)}
         self.last: dict[ir.Value, int] = {}
@@ -102,17 +104,24 @@ class VectorBody:
         return value
 
     def _define(self, value: ir.Value, phase: str) -> int:
-        if not self.free:
-            raise Unsupported(
-                f"'linalg.generic' op needs more than {DATASHEET.vector_registers} vector registers; "
-                "the nearest supported form computes the expression in two steps",
-                location_text(self.g.op.location),
-            )
-        self.register[value] = self.free.pop(0)
+        if not self.free or (phase == "start" and max(self.free) in self.touched):
+            raise self._too_many()
+        register = max(self.free) if phase == "start" else self.free[0]
+        self.free.remove(register)
+        if phase == "stick":
+            self.touched.add(register)
+        self.register[value] = register
         self.phase[value] = phase
         if phase == "stick" and value in self.last:
             self.expires.setdefault(self.last[value], []).append(value)
         return self.register[value]
+
+    def _too_many(self) -> Unsupported:
+        return Unsupported(
+            f"'linalg.generic' op needs more than {DATASHEET.vector_registers} vector registers; "
+            "the nearest supported form computes the expression in two steps",
+            location_text(self.g.op.location),
+        )
 
     def _release(self, number: int) -> None:
         for value in self.expires.pop(number, []):
@@ -193,6 +202,8 @@ class VectorBody:
         kind = self.g.combiner
         assert kind is not None
         self._emit("vacc", kind=kind, dst=FIRST_ACCUMULATOR, src=self._source(self.g.mapped))
-        result = self.free[0] if self.free else 0
+        if not self.free:
+            raise self._too_many()
+        result = self.free[0]
         self._emit("vred", kind=kind, src=FIRST_ACCUMULATOR, dst=result, phase="end")
         self._emit("vout", src=result, fifo="O", phase="end")
