@@ -11,7 +11,6 @@ from torch import nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
-import ktir.lowering.inductor  # registers the backends
 from ktir.lowering.inductor.adapter import sources_hash
 
 
