@@ -55,7 +55,7 @@ def place(draw, sim: Simulation, memory: np.ndarray, scratchpad: bool) -> tuple[
         if draw(st.booleans()):
             strides = (1, sizes[0])
         reach = (sizes[0] - 1) * strides[0] + (sizes[1] - 1) * strides[1] + 1
-        offset = draw(st.sampled_from([0, 1, 5, LX - reach]))
+        offset = min(draw(st.sampled_from([0, 1, 5, LX])), LX - reach)
         base = sim.name()
         sim.text += f"{base} = arith.constant {offset} : index\n"
     else:
