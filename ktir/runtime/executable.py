@@ -12,6 +12,7 @@ import numpy as np
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
+from ktir.emulator.machine.machine import Mode
 from ktir.layout import Digit, Layout
 from ktir.package import LaunchArgument, Package
 from ktir.runtime.transfer import as_array, from_device, host_view, to_device
@@ -64,7 +65,7 @@ class Executable:
         self.layouts = [layout_of(a) for a in self.spec.args]
         self.hosts = 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)
 
-    def __call__(self, *tensors: Any, mode: str = "tape") -> None:
+    def __call__(self, *tensors: Any, mode: Mode = "tape") -> None:
         """Launch on host tensors in the order of the source function's arguments; outputs are written in place.
 
         Takes NumPy arrays or CPU tensors, float16 or float32. Raises KtirError for a wrong number, element type or extent.
@@ -72,11 +73,11 @@ class Executable:
         if len(tensors) < self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
         views: list[np.ndarray | None] = []
-        device: list[np.ndarray] = []
+        device: list[np.ndarray | None] = []
         for argument, layout in zip(self.spec.args, self.layouts, strict=True):
             if argument.host is None:
                 views.append(None)
-                device.append(np.full((layout.entries, 64), np.nan, np.float32))
+                device.append(None)  # the pool: the machine's own
                 continue
             array = as_array(tensors[argument.host.arg], argument.name)
             view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
@@ -91,7 +92,7 @@ class Executable:
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
 
-    def _write_back(self, views: Sequence[np.ndarray | None], device: Sequence[np.ndarray]) -> None:
+    def _write_back(self, views: Sequence[np.ndarray | None], device: Sequence[np.ndarray | None]) -> None:
         for argument, layout, view, entries in zip(self.spec.args, self.layouts, views, device, strict=True):
-            if view is not None and argument.role != "input":
+            if view is not None and entries is not None and argument.role != "input":
                 from_device(entries, layout, view)

@@ -1,0 +1,42 @@
+"""First-fit addresses: tensors that live at the same time never share a byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktir.passes.ktir_allocate_scratchpad import _Buffer, first_fit
+
+ANY: Any = None
+BUFFERS = st.lists(
+    st.builds(
+        lambda start, length, sticks, slots: _Buffer(ANY, start, start + length, sticks * 128, slots),
+        st.integers(0, 20),
+        st.integers(1, 10),
+        st.integers(1, 40),
+        st.integers(1, 2),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(BUFFERS, st.booleans())
+def test_no_overlap(buffers: list[_Buffer], reuse: bool) -> None:
+    used = first_fit(buffers, 1 << 30, reuse)
+    assert used == max(b.address + b.bytes for b in buffers)
+    for i, a in enumerate(buffers):
+        assert a.address % 128 == 0
+        for b in buffers[:i]:
+            alive = not reuse or (a.start < b.end and b.start < a.end)
+            apart = a.address + a.bytes <= b.address or b.address + b.bytes <= a.address
+            assert apart or not alive
+
+
+@given(BUFFERS)
+def test_budget(buffers: list[_Buffer]) -> None:
+    used = first_fit(buffers, 1 << 30, reuse=True)
+    assert first_fit(buffers, used - 1, reuse=True) == -1
+    assert used <= first_fit(buffers, 1 << 30, reuse=False)
