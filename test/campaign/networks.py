@@ -27,7 +27,7 @@ class Network(nn.Module):
         rows = tuple(choose.choice(SIZES[:10] if rank == 3 else SIZES) for _ in range(rank - 1))
         self.shape: tuple[int, ...] = (*rows, width)
         self.steps: list[tuple[str, Step]] = []
-        shape = self._opening(self.shape)
+        shape: tuple[int, ...] = self._opening(self.shape)
         for _ in range(choose.randint(1, 6)):
             shape = self._step(shape)
 
@@ -51,13 +51,13 @@ class Network(nn.Module):
         kind = self.choose.choice(("plain", "plain", "plain", "transpose", "flatten", "slice", "split"))
         if kind == "transpose" and len(shape) >= 2:
             self._add("transpose", lambda x, _: x.transpose(-1, -2))
-            *outer, rows, columns = shape
-            return (*outer, columns, rows)
+            return (*shape[: len(shape) - 2], shape[len(shape) - 1], shape[len(shape) - 2])
         if kind == "flatten" and len(shape) == 3:
             self._add("flatten", lambda x, _: x.flatten(0, 1))
             return (shape[0] * shape[1], shape[2])
-        if kind == "slice" and shape[-1] > 4:
-            end = shape[-1] - 1
+        width = list(shape)[-1]
+        if kind == "slice" and width > 4:
+            end = width - 1
             self._add("slice", lambda x, _: x[..., 1:end])
             return (*shape[:-1], end - 1)
         if kind == "split" and len(shape) == 2 and shape[0] % 2 == 0:
