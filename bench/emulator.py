@@ -27,7 +27,6 @@ from machine_programs import Case, Work, elementwise, matmul, reduction, softmax
 
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control import control
-from ktir.emulator.machine.step import Step
 from ktir.emulator.machine.tape import Tape
 from ktir.isa.verify import verify
 
@@ -85,37 +84,36 @@ def cpu_ms(run: Callable[[], object], repeat: int = 5) -> float:
     return median(times) * 1000
 
 
+def measure(case: Case, plain: Callable[[], object]) -> list[float]:
+    """A row of the table."""
+    program = case.program
+    machine = Machine(program)
+    args = case.fresh()
+    words = sum(len(w) for k in program.kernels for w in k.units.values())
+    events = len(machine.trace.events)
+    tape = cpu_ms(lambda: machine.launch(args))
+    return [
+        words,
+        events,
+        cpu_ms(lambda: verify(program), 2),
+        cpu_ms(lambda: control(program), 2),
+        cpu_ms(lambda: Tape(program, machine.trace, machine.target.corelets), 1),
+        tape,
+        tape * 1000 / events,
+        cpu_ms(lambda: machine.launch(args, "step"), 2),
+        cpu_ms(plain),
+    ]
+
+
 def main(names: list[str]) -> None:
     """Print the table."""
     columns = ("words", "events", "verify", "control", "build", "tape", "us/event", "step", "plain")
     print(f"{'program':46}" + "".join(f"{c:>9}" for c in columns))
-    print(
-        f"{'program':46} {'words':>5} {'events':>6} {'verify':>7} {'control':>8} {'build':>7} {'tape':>8} {'us/ev':>6} {'step':>8} {'plain':>7}"
-    )
     for name, (make, plain) in CASES.items():
         if names and not any(n in name for n in names):
             continue
-        case = make()
-        program = case.program
-        machine = Machine(program)
-        args = case.fresh()
-        machine.launch(args)
-        words = sum(len(w) for k in program.kernels for w in k.units.values())
-        events = len(machine.trace.events)
-        corelets = machine.target.corelets
-        step = Step(program, machine.trace, corelets)
-        carriers = [np.zeros((1, 64), np.float32) if a is None else a for a in args]
-        tape = cpu_ms(lambda machine=machine, args=args: machine.launch(args))
-        row = (
-            cpu_ms(lambda program=program: verify(program), 2),
-            cpu_ms(lambda program=program: control(program), 1),
-            cpu_ms(lambda program=program, machine=machine: Tape(program, machine.trace, corelets), 1),
-        )
-        plain_ms = cpu_ms(plain())
-        print(
-            f"{name:46} {words:5} {events:6} {row[0]:7.1f} {row[1]:8.1f} {row[2]:7.1f} {tape:8.2f} {tape * 1000 / events:6.1f} "
-            f"{cpu_ms(lambda step=step, carriers=carriers: step.run(carriers), 2):8.1f} {plain_ms:7.2f}"
-        )
+        row = measure(make(), plain())
+        print(f"{name:46}" + "".join(f"{x:9}" if isinstance(x, int) else f"{x:9.2f}" for x in row))
 
 
 if __name__ == "__main__":

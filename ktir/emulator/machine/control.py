@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -20,14 +21,15 @@ from ktir.target import DATASHEET, STICK_BYTES, Target
 from . import faults, stream
 from .access import Access
 from .clocks import MNIL, MNIS, WIDTH, Clock, both_corelets, component, party
+from .conflicts import WORDING, Conflict
 from .decode import UNITS, DecodedKernel, Instruction
 from .fifo import FifoQueue
 from .memory import ArgumentShadow
-from .shadow import Conflict, LxShadow
+from .shadow import LxShadow
 from .stream import Plan, Stream
 from .timing import MemoryChannel, Request, multicast_cycles, transfer_cycles
 from .tokens import Channels
-from .touch import Toucher, lx_classes
+from .touch import Touch, Toucher, lx_classes
 from .trace import Event, KernelStatistics, Trace, UnitStatistics
 
 MAX_WORDS = 4_000_000
@@ -147,6 +149,7 @@ class KernelRun:
         self.statistics.dead_writes = self.control.lx.dead_writes - before
 
     def _finish(self) -> None:
+        self._early_reads()
         if self.accumulated:
             raise self._fault(faults.AccumulatorFault, "the kernel ends with sums that PTO has not drained", self._last(Unit.PT))
         for f in self.fifos.values():
@@ -187,16 +190,29 @@ class KernelRun:
 
     def _conflict(self, event: Event, where: str, found: Conflict) -> NoReturn:
         """Raise the finding that a conflict amounts to."""
+        if found.kind == "early":
+            reader = self.trace.events[found.event]
+            me = self._site(reader, found.corelet if reader.unit.per_corelet else None)
+            writer = self._site(event)
+            text = f"RAW hazard: {me} reads {where} stick {found.stick}, not ordered after {writer} writes it"
+            raise faults.RawHazard(text, me, writer)
         site = self._site(event, found.corelet if event.unit.per_corelet else None)
         other = None
         if found.event >= 0:
             earlier = self.trace.events[found.event]
             other = self._site(earlier, party(found.other)[1] if found.other >= 0 else None)
-        kind, text = _WORDING[found.kind, event.unit is Unit.MNIS or event.unit is Unit.LXSU or (where == "LX" and event.unit is Unit.MNIL)]
+        kind, text = WORDING[found.kind]
         message = text.format(me=site, other=other or "another word", stick=f"{where} stick {found.stick}")
         raise kind(message, site, other)
 
+    def _early_reads(self) -> None:
+        """Reads of LX that nothing has written: no write has come to make them a race."""
+        for early in self.control.lx.early:
+            reader = self.trace.events[early.conflict.event]
+            self._conflict(reader, "LX", replace(early.conflict, event=-1))
+
     def _deadlock(self, blocked: Sequence[Unit]) -> NoReturn:
+        self._early_reads()
         waits = {u: self.units[u].waits() for u in blocked}
         parts = []
         for u, (what, on) in waits.items():
@@ -348,7 +364,7 @@ class KernelRun:
             if loads:
                 argument.read(touch, u.clock, number, lambda c: self._conflict(event, where, c))
             else:
-                self._injective(event, x.ddr, self._toucher(x.ddr, False, leaders))
+                self._injective(event, x.ddr, self._toucher(x.ddr, False), touch)
                 argument.write(touch, u.clock, number, lambda c: self._conflict(event, where, c))
         if loads:
             self._write_lx(event, number, x.lx, u.clock[None], MNIL)
@@ -384,8 +400,8 @@ class KernelRun:
     def _range(self, event: Event, what: str, whole: str) -> NoReturn:
         raise self._fault(faults.OutOfRange, f"{self._site(event)} accesses {what} of {whole}", event)
 
-    def _injective(self, event: Event, access: Access, toucher: Toucher) -> None:
-        if not toucher.injective:
+    def _injective(self, event: Event, access: Access, toucher: Toucher, touch: Touch) -> None:
+        if toucher.visits_twice(touch):
             message = f"{self._site(event)} writes through descriptor {access.index}, which visits a stick twice"
             raise self._fault(faults.IllegalProgram, message, event)
 
@@ -402,7 +418,7 @@ class KernelRun:
         toucher = self._toucher(access, event.unit.per_corelet)
         touch, low, high = toucher.touch(event.counters)
         self._check_lx(event, low, high)
-        self._injective(event, access, toucher)
+        self._injective(event, access, toucher, touch)
         if self.control.checks:
             self.control.lx.write(touch, rows, comp, number, lambda c: self._conflict(event, "LX", c))
 
@@ -557,25 +573,6 @@ class KernelRun:
             return False
         self._emit_rep()
         return True
-
-
-_WORDING: dict[tuple[str, bool], tuple[type[faults.MachineFinding], str]] = {}
-for _kind, _class, _text, _mode in (
-    ("RAW", faults.RawHazard, "RAW hazard: {me} reads {stick}, not ordered after {other} wrote it", False),
-    ("RAW", faults.RawHazard, "RAW hazard: {me} reads {stick}, not ordered after {other} wrote it", True),
-    ("WAR", faults.WarHazard, "WAR hazard: {me} overwrites {stick} before {other} has surely read it", True),
-    ("WAW", faults.WawHazard, "WAW hazard: {me} overwrites {stick}, not ordered after {other} wrote it", True),
-    ("uninit", faults.UninitialisedRead, "{me} reads {stick}, which nothing has written", False),
-    ("uninit", faults.UninitialisedRead, "{me} reads {stick}, which nothing has written", True),
-    ("type", faults.TypeFault, "{me} reads {stick} with another element size than {other} wrote", False),
-    ("type", faults.TypeFault, "{me} reads {stick} with another element size than {other} wrote", True),
-    ("foreign", faults.MemoryHazard, "{me} reads {stick}, which another core writes in this kernel by {other}", False),
-    ("foreign", faults.MemoryHazard, "{me} writes {stick}, which another core reads in this kernel by {other}", True),
-    ("unordered", faults.MemoryHazard, "{me} reads {stick} back, not ordered after {other} wrote it", False),
-    ("unordered", faults.MemoryHazard, "{me} writes {stick}, not ordered after {other} read it", True),
-    ("twice", faults.MemoryHazard, "{me} writes {stick}, which another core writes in this kernel by {other}", True),
-):
-    _WORDING[_kind, _mode] = (_class, _text)
 
 
 def _entries(n: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from ktir.isa.program import Argument
 
 from .clocks import MNIL, MNIS, Clock
-from .shadow import Conflict, Report
+from .conflicts import Conflict, Report
 from .touch import F16, HALF, HIGH, LANES, LOW, NEVER, Touch
 
 NOBODY, MANY = -1, -2
@@ -63,7 +63,7 @@ class ArgumentShadow:
         foreign = (owner >= 0) & ((owner != touch.owner) | (self.write_clock[cells] > clock[MNIS]))
         if foreign.any():
             k = int(foreign.argmax())
-            kind = "foreign" if owner[k] != touch.owner[k] else "unordered"
+            kind = "foreign read" if owner[k] != touch.owner[k] else "unordered read"
             report(Conflict(kind, int(cells[k]), 0, MNIS, int(self.write_event[cells[k]])))
         # several cores may read one stick in one word: the last of them stays, so compare afterwards
         before = self.reader[cells]
@@ -84,7 +84,7 @@ class ArgumentShadow:
         taken = (reader != NOBODY) & ((reader != core) | (self.read_clock[cells] > clock[MNIL]))
         if taken.any():
             k = int(taken.argmax())
-            kind = "foreign" if reader[k] != core[k] else "unordered"
+            kind = "foreign write" if reader[k] != core[k] else "unordered write"
             report(Conflict(kind, int(cells[k]), 0, MNIL, int(self.read_event[cells[k]])))
         same = self.tag[cells] == touch.tag
         self.lanes[cells] = np.maximum(touch.lanes, np.where(same, self.lanes[cells], 0))

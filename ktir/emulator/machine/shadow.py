@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .clocks import OWN, READER_ROW, READERS, SWAP, WIDTH, Clock
+from .conflicts import Conflict, EarlyRead, Report
 from .touch import NEVER, Touch
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """An access that fails. `kind` is a kind of finding, `stick` the first stick at fault, `corelet` the one that accesses it.
-
-    `other` is the component (absolute) of the earlier access and `event` its place in the trace, -1 if there is none.
-    """
-
-    kind: str
-    stick: int
-    corelet: int
-    other: int = -1
-    event: int = -1
-
-
-Report = Callable[[Conflict], None]
-"""Called with the first conflict of an access; raises."""
 
 
 class LxShadow:
@@ -48,16 +30,20 @@ class LxShadow:
         self.unread = np.zeros(n, np.bool_)
         self.dead_writes = 0
         """Sticks overwritten before anything read them."""
+        self.early: list[EarlyRead] = []
+        """Reads of what nothing had written; a later write in the same kernel makes them a race."""
 
     def read(self, touch: Touch, clock: Clock, stamp: int, component: int, event: int, report: Report) -> None:
         """A word of `component` (relative) that has seen `clock` [WIDTH] reads; entry e has the stamp `stamp` + e."""
         cells = touch.cells
-        bad = (self.tag[cells] != touch.tag) | (self.lanes[cells] < touch.lanes)
+        tag = self.tag[cells]
+        bad = (tag != touch.tag) & (tag != NEVER)
         if bad.any():
             k = int(bad.argmax())
-            cell = cells[k]
-            kind = "type" if self.tag[cell] not in (NEVER, touch.tag[k]) else "uninit"
-            report(self._conflict(kind, touch, k, int(self.writer[cell]), int(self.write_event[cell])))
+            report(self._conflict("type", touch, k, int(self.writer[cells[k]]), int(self.write_event[cells[k]])))
+        early = self.lanes[cells] < touch.lanes
+        if early.any():
+            self.early.append(EarlyRead(cells[early], self._conflict("uninit", touch, int(early.argmax()), -1, event)))
         writer = self.writer[cells]
         seen = _absolute(clock)[touch.corelet, writer]
         late = self.write_clock[cells] > seen
@@ -71,6 +57,7 @@ class LxShadow:
 
     def write(self, touch: Touch, rows: Clock, component: int, event: int, report: Report) -> None:
         """A word of `component` (relative) writes; `rows` [entries | 1, WIDTH] is what it had seen at each entry, with its own stamp."""
+        self.early_reads(touch, event, report)
         cells = touch.cells
         seen = np.stack([rows, rows[:, SWAP]])
         at = touch.entry if len(rows) > 1 else 0
@@ -98,6 +85,14 @@ class LxShadow:
         if lost.any():
             k = int(lost.argmax())
             report(self._conflict("WAW", touch, k, int(self.writer[cells[k]]), event))
+
+    def early_reads(self, touch: Touch, event: int, report: Report) -> None:
+        """Report a read that came before the write of `touch`; the conflict's `other` side is the writer."""
+        for early in self.early:
+            met = np.isin(touch.cells, early.cells)
+            if met.any():
+                k = int(met.argmax())
+                report(replace(early.conflict, kind="early", stick=int(touch.cells[k]) % self.sticks, writer=event))
 
     def _conflict(self, kind: str, touch: Touch, k: int, other: int, event: int) -> Conflict:
         return Conflict(kind, int(touch.cells[k]) % self.sticks, int(touch.corelet[k]), other, event)

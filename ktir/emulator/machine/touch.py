@@ -80,12 +80,14 @@ class Toucher:
             tag[self._half],
             np.full(self._stick.size, LANES if width == 1 else HALF),
         )
-        self._static = np.unique(self._stick.reshape(-1, n * width)[0]).size == n * width
+        self._apart = np.unique(self._stick.reshape(-1, n * width)[0]).size == n * width
 
-    @property
-    def injective(self) -> bool:
-        """Whether the walk visits no stick twice."""
-        return self._static
+    def visits_twice(self, touch: Touch) -> bool:
+        """Whether a core and corelet visits a live stick twice."""
+        if self._apart:
+            return False
+        visits = np.stack([touch.owner, touch.corelet, touch.cells])
+        return np.unique(visits, axis=1).shape[1] < visits.shape[1]
 
     def touch(self, counters: Counters) -> tuple[Touch, int, int]:
         """The sticks, and the lowest and highest of them within the memory; empty touches give (0, -1)."""

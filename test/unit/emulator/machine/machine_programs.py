@@ -50,7 +50,7 @@ class Build:
     channels: list[Channel] = field(default_factory=list)
     units: dict[Unit, list[Word]] = field(default_factory=lambda: {u: [] for u in Unit})
     top: int = 0
-    sources: dict[Unit, int] = field(default_factory=dict)
+    corelets: int = 2
 
     def table(self, values: list[int]) -> int:
         """A core table."""
@@ -73,6 +73,8 @@ class Build:
         return self._descriptor("ddr", extent, stride, arg=arg, **more)
 
     def _descriptor(self, space, extent, stride, steps=None, element_bytes: Literal[2, 4] = 2, **more) -> int:
+        if self.corelets == 1:
+            more.pop("corelet_step", None)
         level_step = tuple((steps or {}).get(level, 0) for level in range(LEVELS))
         d = Descriptor(space, element_bytes, tuple(extent), tuple(stride), level_step=level_step, **more)
         self.descriptors.append(d)
@@ -253,7 +255,7 @@ def row_tile(b: Build, w: Work, arg: int, sticks: int, offset: int = 0, **more) 
 def elementwise(w: Work, sticks: int, buffers: int = 2, seed: int = 0) -> Case:
     """y = f16(f16(x * column) + row), then f16(exp(-|y|)) for a second output row tensor; column and row broadcast."""
     rng = np.random.default_rng(seed)
-    b = Build("elementwise", w.cores)
+    b = Build("elementwise", w.cores, corelets=w.corelets)
     n, h = sticks * w.tile, w.h
     x, c, r, y = b.take(buffers * n), b.take(buffers * w.tile), b.take(sticks), b.take(buffers * n)
     rotate, rotate_c = double(buffers, n), double(buffers, w.tile)
@@ -349,7 +351,7 @@ def reduction(w: Work, columns: int, kind: str = "add", seed: int = 0) -> Case:
 def softmax(w: Work, sticks: int, seed: int = 0) -> Case:
     """Row softmax: maximum, exp and sum, product; e and the sum stay in LX as f32."""
     rng = np.random.default_rng(seed)
-    b = Build("softmax", w.cores)
+    b = Build("softmax", w.cores, corelets=w.corelets)
     n, h = sticks * w.tile, w.h
     x, y, top, e, total = b.take(2 * n), b.take(2 * n), b.take(w.tile), b.take(2 * n), b.take(2 * w.tile)
     push_x = b.lx((h, sticks), (1, w.tile), base=x, corelet_step=h, **double(2, n))
@@ -407,7 +409,7 @@ def softmax(w: Work, sticks: int, seed: int = 0) -> Case:
 def matmul(w: Work, k: int, n: int, transposed: bool = False, multicast: bool = True, seed: int = 0) -> Case:
     """C = f16(max(A B + bias, 0)): loops over row tiles, n sticks, k blocks; B read by each core or by one for all; PUSHT if B is [n,k]."""
     rng = np.random.default_rng(seed)
-    b = Build("matmul", w.cores)
+    b = Build("matmul", w.cores, corelets=w.corelets)
     kb, nb, h, r = -(-k // 64), n // 64, w.h, w.tile
     a, wt, bias, y = b.take(kb * r), b.take(2 * 64), b.take(nb), b.take(2 * r)
     b.groups.append([0] * w.cores)
