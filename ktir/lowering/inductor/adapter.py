@@ -51,7 +51,7 @@ INDUCTOR_CONFIG: dict[str, Any] = {
     "allow_buffer_reuse": False,
     "inplace_buffers": False,
     "mtia.disable_welford_reduction": True,  # acts on every device: variance is two sums
-    "pattern_matcher": False,  # no rewriting into fused attention, and explicit f16 roundings stay
+    "pattern_matcher": False,  # no rewriting into fused attention or into host kernels
     "online_softmax": False,
     "cpp_wrapper": False,
     "fx_wrapper": False,

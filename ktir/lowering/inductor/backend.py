@@ -11,6 +11,7 @@ import importlib.metadata
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -32,11 +33,12 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
     """Compile a Dynamo graph for the emulated Spyre. `options` are fields of `ktir.config.Config`."""
     if mode not in (None, "default"):
         raise KtirError(f"mode {mode!r} is not supported; the options are fields of ktir.config.Config")
-    try:
-        with config.patch(**(options or {})):
-            return compile_graph(gm, inputs)
-    except ValueError as error:  # a bad option
-        raise KtirError(str(error)) from None
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(config.patch(**(options or {})))
+        except ValueError as error:
+            raise KtirError(str(error)) from None
+        return compile_graph(gm, inputs)
 
 
 def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:

@@ -18,7 +18,10 @@ class _Captured(Exception):
 
 
 def capture_region(model: Any, *inputs: Any) -> Region:
-    """The loop nests of `model(*inputs)` as data. Raises Unsupported and KtirError as they are."""
+    """The loop nests of `model(*inputs)` as data. Raises Unsupported and KtirError as they are.
+
+    Resets Dynamo, so that nothing compiled before is taken for this model.
+    """
     found: list[Region] = []
 
     def take(region: Region) -> str:
