@@ -1,0 +1,30 @@
+"""Sphinx configuration of the specification. The pages in `generated/` are written first, by `ktir.tools.ktir_docs`."""
+
+import sys
+from pathlib import Path
+
+from ktir import __version__
+from ktir.tools.ktir_docs import write_pages
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "KTIR"
+author = "The ktir authors"
+copyright = "The ktir authors, Apache-2.0"
+version = release = __version__
+
+extensions = ["myst_parser", "mlir_lexer"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_ext", "examples", "README.md"]
+highlight_language = "text"
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"KTIR {__version__}"
+html_show_sourcelink = False
+
+_generated = HERE / "generated"
+_written = set(write_pages(_generated))
+for _page in set(_generated.rglob("*.md")) - _written:
+    _page.unlink()

@@ -1,0 +1,343 @@
+"""`ktir-docs`: writes the pages of the specification that follow from the code, as Markdown.
+
+    ktir-docs docs/generated
+
+One page per dialect from its op, type and attribute classes, one per pass from its class, and the instruction set from its table. An
+example stands in `docs/examples/<dialect>/<op>.mlir` (further ones in `<op>.<word>.mlir`); the tests of the documentation run it.
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from ktir import registry
+from ktir.isa import descriptor, instructions, units
+from ktir.mlir import ext, ir
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+
+_NAMES = {
+    ir.DenseI64ArrayAttr: "array of i64",
+    ir.IntegerAttr: "integer",
+    ir.FloatAttr: "number",
+    ir.IntegerSetAttr: "integer set",
+    ir.AffineMapAttr: "affine map",
+    ir.ArrayAttr: "array",
+    ir.StringAttr: "word",
+    ir.BoolAttr: "true or false",
+    ir.UnitAttr: "unit",
+    ir.TypeAttr: "type",
+    ir.IndexType: "index",
+    ir.MemRefType: "ranked memref",
+    ir.RankedTensorType: "ranked tensor",
+    ir.F16Type: "f16",
+    ir.F32Type: "f32",
+    ir.Type: "any type",
+    Any: "any type",
+}
+_TRAITS = {
+    "Pure": "no effects; may be removed, merged and moved",
+    "ReadEffect": "reads memory",
+    "WriteEffect": "writes memory",
+    "NoTerminatorTrait": "its blocks have no terminator",
+    "IsTerminatorTrait": "ends its block",
+}
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def prose(text: str) -> str:
+    """Plain text as Markdown: what would be markup outside of code spans stands for itself."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(p if i % 2 else re.sub(r"(?<=\S)\*|[<\[\]|]|(?<=\w)_(?=\w)", r"\\\g<0>", p) for i, p in enumerate(parts))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table, or nothing if it has no rows."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *lines, ""] if lines else []
+
+
+def fence(text: str, language: str = "text") -> list[str]:
+    """A code block."""
+    return [f"```{language}", text.strip("\n"), "```", ""]
+
+
+def code(text: str) -> str:
+    """A code span that may stand in a table."""
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def toctree(names: Iterable[str]) -> list[str]:
+    """A table of contents of pages in the same folder."""
+    return ["```{toctree}", ":maxdepth: 1", "", *names, "```", ""]
+
+
+# --- Docstrings, constraints -----------------------------------------------------------------------------------------
+
+
+def _doc(cls: type, example_names: Sequence[str], has_example: bool) -> list[str]:
+    """The docstring; fragments of code that name the thing are left out where a whole example follows."""
+    lines: list[str] = []
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(cls.__doc__ or "")):
+        is_code = block.startswith("    ") or (len(lines) > 0 and block.lstrip()[:1] in "%#!")
+        is_code = is_code or (len(lines) > 0 and block.startswith(tuple(example_names)))
+        if not is_code:
+            lines += [prose(block), ""]
+        elif not (has_example and any(name in block for name in example_names)):
+            lines += fence(textwrap.dedent(block))
+    return lines
+
+
+def _examples(dialect: str, name: str) -> list[str]:
+    folder = EXAMPLES / dialect
+    paths = [p for p in (folder / f"{name}.mlir", *sorted(folder.glob(f"{name}.*.mlir"))) if p.exists()]
+    return [line for p in paths for line in fence(p.read_text(), "mlir")]
+
+
+def _messages(function: Callable[..., Any], owner: Any, depth: int = 3) -> Iterator[str]:
+    """What a check says: the strings that it, and the functions for faults that it calls, return."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield from filter(None, map(_text, _values(node.value)))
+        if isinstance(node, ast.Call) and depth:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            inner = function.__globals__.get(name) or getattr(owner, name, None)
+            if ("fault" in name or name.startswith(("_check", "check"))) and inspect.isfunction(inner) and inner is not function:
+                yield from _messages(inner, owner, depth - 1)
+
+
+def _values(node: ast.expr) -> list[ast.expr]:
+    return [*_values(node.body), *_values(node.orelse)] if isinstance(node, ast.IfExp) else [node]
+
+
+def _text(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(v) or "…" if isinstance(v, ast.Constant) else "…" for v in node.values)
+    return None
+
+
+def _constraints(function: Callable[..., Any], owner: Any) -> list[str]:
+    found = list(dict.fromkeys(_messages(function, owner)))
+    return ["Errors:", "", *(f"* {code(m)}" for m in found if " " in m), ""] if any(" " in m for m in found) else []
+
+
+def describe(constraint: Any) -> str:
+    """A class, union or type variable of types or attributes in words."""
+    if isinstance(constraint, TypeVar):
+        inner = constraint.__constraints__ or ((constraint.__bound__,) if constraint.__bound__ else ())
+        return f"{constraint.__name__}: {' or '.join(map(describe, inner)) or 'any type'}"
+    if constraint in _NAMES:
+        return _NAMES[constraint]
+    if hasattr(constraint, "type_name"):
+        return code(f"!{constraint.type_name}")
+    if hasattr(constraint, "attr_name"):
+        return code(f"#{constraint.attr_name}")
+    if args := get_args(constraint):
+        return " or ".join(map(describe, args))
+    return getattr(constraint, "__name__", str(constraint))
+
+
+# --- Dialects --------------------------------------------------------------------------------------------------------
+
+_COUNT = {ext.Variadicity.single: "", ext.Variadicity.optional: "optional ", ext.Variadicity.variadic: "any number of "}
+
+
+def _fields(title: str, fields: Sequence[Any]) -> list[str]:
+    rows = [(code(f.name), _COUNT[f.variadicity] + describe(f.constraint)) for f in fields]
+    return table((title, "type"), rows)
+
+
+def op_section(cls: Any) -> list[str]:
+    """The part of a dialect's page about one op."""
+    name: str = cls.OPERATION_NAME
+    dialect, _, short = name.partition(".")
+    operands, attributes, results, regions = ext.partition_fields(cls._fields)
+    example = _examples(dialect, short)
+    lines = [f"### `{name}`", "", *_doc(cls, (name,), bool(example))]
+    lines += ["Syntax:", "", *fence(f"{name} {cls.assembly}".replace(" )?", ")?"))]
+    lines += _fields("operand", operands)
+    named = {f.name for f in (*operands, *attributes, *results, *regions)}
+    rows = [(code(key), describe(kind)) for key, kind in cls.required.items()]
+    rows += [(code(f.name), describe(getattr(f, "constraint", Any))) for f in attributes]
+    written = dict.fromkeys(re.findall(r"\$(\w+)", cls.assembly))
+    rows += [(code(key), "optional") for key in written if key not in named and key not in cls.required]
+    lines += table(("attribute", "kind"), rows)
+    lines += _fields("result", results)
+    lines += table(("region",), [(code(r.name),) for r in regions])
+    effects = [_TRAITS.get(t.__name__, f"`{t.__name__}`") for t in cls._traits]
+    lines += [f"Effects and traits: {'; '.join(effects)}.", ""] if effects else []
+    return [*lines, *_constraints(cls.check, cls), *(["Example:", "", *example] if example else [])]
+
+
+def parameter_section(cls: Any, sigil: str) -> list[str]:
+    """The part of a dialect's page about one attribute or type."""
+    name: str = cls.type_name if sigil == "!" else cls.attr_name
+    dialect, _, short = name.partition(".")
+    example = _examples(dialect, short)
+    texts = [key if key in cls.positional else f"{key} = …" for key in cls.codecs]
+    lines = [f"### `{sigil}{name}`", "", *_doc(cls, (f"{sigil}{name}",), bool(example))]
+    if texts:
+        lines += ["Syntax:", "", *fence(f"{sigil}{name}<{', '.join(texts)}>")]
+    rows = []
+    for key, codec in cls.codecs.items():
+        notes = [f"default {code(str(cls.defaults[key]))}"] if key in cls.defaults else []
+        notes += ["not printed when it has its default"] if key in cls.elided else []
+        rows.append((code(key), prose(codec.what), "; ".join(notes)))
+    lines += table(("parameter", "kind", ""), rows)
+    return [*lines, *_constraints(cls.check, cls), *(["Example:", "", *example] if example else [])]
+
+
+def dialect_page(name: str) -> list[str]:
+    """The page of dialect `name`."""
+    cls = registry.dialect_class(name)
+    lines = [f"# The `{name}` dialect", "", *_doc(cls, (), False)]
+    if (EXAMPLES / f"{name}.mlir").exists():
+        lines += fence((EXAMPLES / f"{name}.mlir").read_text(), "mlir")
+    for title, items, sigil in (("Types", cls.types, "!"), ("Attributes", cls.attributes, "#")):
+        if items:
+            lines += [f"## {title}", "", *(line for item in items for line in parameter_section(item, sigil))]
+    if cls.operations:
+        lines += ["## Operations", "", *(line for op in cls.operations for line in op_section(op))]
+    return lines
+
+
+# --- Passes ----------------------------------------------------------------------------------------------------------
+
+
+def _option_notes(cls: type) -> dict[str, str]:
+    """What the source says about each option: the string below it, or the comment behind it."""
+    source = textwrap.dedent(inspect.getsource(cls))
+    body = ast.parse(source).body[0].body  # type: ignore[attr-defined]  # a class
+    notes: dict[str, str] = {}
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            line = source.splitlines()[node.lineno - 1]
+            notes[node.target.id] = line.partition("  # ")[2]
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                notes[node.target.id] = " ".join(str(after.value.value).split())
+    return notes
+
+
+def pass_page(cls: Any) -> list[str]:
+    """The page of one pass."""
+    lines = [f"# `{cls.name}`", "", prose(cls.description[:1].upper() + cls.description[1:]) + ".", "", *_doc(cls, (), False)]
+    notes, hints = _option_notes(cls), get_type_hints(cls)
+    rows = []
+    for f in dataclasses.fields(cls):
+        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        kind = getattr(hints[f.name], "__name__", str(hints[f.name]))
+        rows.append((code(f.name.replace("_", "-")), kind, code(str(default)), prose(notes.get(f.name, ""))))
+    lines += ["## Options", "", *table(("option", "type", "default", "meaning"), rows)] if rows else []
+    change = f"by at most the relative difference {cls.tolerance:g}" if cls.tolerance else "in no bit"
+    return [*lines, "## Values", "", f"The pass changes the values of the program {change}.", ""]
+
+
+# --- Instruction set -------------------------------------------------------------------------------------------------
+
+
+def instruction_section(op: instructions.Opcode) -> list[str]:
+    """The part of the instruction set chapter about one instruction."""
+    where = ", ".join(u.name for u in op.units) + (", inside the body of a `rep` only" if op.body_only else "")
+    lines = [f"### `{op.name}`", "", prose(op.doc), "", f"Code `{op.code:#04x}`. Units: {where}.", ""]
+    rows = []
+    for f in op.fields:
+        place = f.slot + (f" bits {f.shift} to {f.shift + f.bits - 1}" if f.bits > 1 else f" bit {f.shift}" if f.bits else "")
+        doc = f.doc + (f": {', '.join(f.values)}" if f.kind == "enum" else "")
+        rows.append((code(f.name), f.kind, place, prose(doc)))
+    return [*lines, *table(("field", "kind", "slot", "meaning"), rows)]
+
+
+def isa_page() -> list[str]:
+    """The chapter of the instruction set."""
+    lines = ["# Instruction set", "", *_module_doc(units), "## Units", ""]
+    rows = [(code(u.name), str(int(u)), "corelet" if u.per_corelet else "core") for u in units.Unit]
+    lines += table(("unit", "id", "one per"), rows)
+    lines += ["## FIFOs", "", prose(inspect.cleandoc(units.Fifo.__doc__ or "")), ""]
+    lines += table(
+        ("FIFO", "code", "from", "to"), [(code(f.name), str(f.code), f.producer.name, f.consumer.name) for f in units.FIFOS.values()]
+    )
+    lines += ["## Words", "", *_module_doc(instructions)]
+    formats = zip(instructions.SLOTS, instructions.SLOT_FORMATS, strict=True)
+    lines += table(("slot", "format"), [(code(s), code(f)) for s, f in formats])
+    lines += ["## Descriptors", "", *_module_doc(descriptor)]
+    lines += table(("field", "format", "count"), _layout(descriptor.DESCRIPTOR_LAYOUT))
+    lines += ["### Bounds", "", prose(inspect.cleandoc(descriptor.Bound.__doc__ or "")), ""]
+    lines += table(("field", "format", "count"), _layout(descriptor.BOUND_LAYOUT))
+    lines += ["## Instructions", ""]
+    for op in instructions.OPCODES.values():
+        lines += instruction_section(op)
+    return lines
+
+
+def _layout(layout: Sequence[Any]) -> list[tuple[str, str, str]]:
+    return [(code(e[0]), code(e[1]) if isinstance(e[1], str) else "bound", str(e[2]) if len(e) > 2 else "1") for e in layout]
+
+
+def _module_doc(module: Any) -> list[str]:
+    lines: list[str] = []
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(module.__doc__)):
+        lines += fence(textwrap.dedent(block)) if block.startswith("    ") else [prose(block), ""]
+    return lines
+
+
+# --- All pages -------------------------------------------------------------------------------------------------------
+
+
+def pages() -> dict[str, str]:
+    """Path below the target folder -> text of every generated page."""
+    made: dict[str, list[str]] = {}
+    dialects = registry.dialect_names()
+    for name in dialects:
+        made[f"dialects/{name}.md"] = dialect_page(name)
+    made["dialects/index.md"] = ["# Dialects", "", "Generated from the op classes.", "", *toctree(dialects)]
+    passes = registry.pass_classes()
+    rows = [(f"[`{name}`]({name}.md)", prose(cls.description)) for name, cls in passes.items()]
+    made["passes/index.md"] = ["# Passes", "", *table(("pass", ""), rows), *toctree(passes)]
+    for name, cls in passes.items():
+        made[f"passes/{name}.md"] = pass_page(cls)
+    made["isa.md"] = isa_page()
+    return {path: "\n".join(lines).rstrip("\n") + "\n" for path, lines in made.items()}
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Writes all pages below `folder`; files that say the same already are left alone."""
+    written: list[Path] = []
+    for name, text in pages().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        written.append(path)
+    return written
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the tool with `arguments` (default: those of the process); the exit status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if len(given) != 1 or given[0].startswith("-"):
+        asked = given in (["--help"], ["-h"])
+        print(
+            "usage: ktir-docs <folder>\n\nWrites the generated pages of the specification to a folder.",
+            file=sys.stdout if asked else sys.stderr,
+        )
+        return 0 if asked else 1
+    print(f"{len(write_pages(Path(given[0])))} pages in {given[0]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
