@@ -42,3 +42,5 @@ $(STAMP): pyproject.toml
 	$(PIP) 'torch==2.13.0'
 	$(PIP) --config-settings editable_mode=compat -e '.[test,torch,examples]'
 	touch $@
+
+include docs/docs.mk
