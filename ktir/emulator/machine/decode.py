@@ -17,7 +17,9 @@ from .faults import IllegalProgram, Site
 
 UNITS = tuple(Unit)
 _MOVES = ("push", "pusht", "pull")
-_ENDS = ("halt", "endl")
+
+MAX_ENTRIES = 1 << 22
+"""Entries that one word may move, or sticks that one REP may compute: beyond it a program is taken for a mistake."""
 
 
 @dataclass
@@ -70,6 +72,10 @@ class DecodedKernel:
         )
         if bad:
             raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} names a table, dimension or argument that does not exist")
+        if d.entries > MAX_ENTRIES:
+            raise IllegalProgram(
+                f"kernel '{kernel.name}', descriptor {index} visits {d.entries} entries, but at most {MAX_ENTRIES} are possible"
+            )
         return Access(index, d, kernel)
 
     def site(self, unit: Unit, index: int, corelet: int | None = None, counters: tuple[tuple[int, int], ...] = ()) -> Site:
@@ -224,6 +230,8 @@ class _UnitDecoder:
             raise self.fail(f"expects a body of {n} words to follow", x.index)
         if w["groups"] < 1 or w["sticks"] < 1:
             raise self.fail(f"expects at least 1 group of 1 stick, but got {w['groups']} of {w['sticks']}", x.index)
+        if w["groups"] * w["sticks"] > MAX_ENTRIES:
+            raise self.fail(f"computes {w['groups'] * w['sticks']} sticks, but at most {MAX_ENTRIES} are possible", x.index)
         for k, m in enumerate(members):
             if not m.opcode.body_only:
                 raise self.fail("is no instruction of a REP body", x.index + 1 + k)

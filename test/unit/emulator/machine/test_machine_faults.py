@@ -608,6 +608,20 @@ def test_bodies_without_meaning():
     assert "expects at least 1 group of 1 stick" in found(faults.IllegalProgram, b).message
 
 
+def test_words_that_are_too_long():
+    b = Build("k", 1)
+    b.lx((2**20, 2**20), (0, 1))
+    assert "visits 1099511627776 entries" in found(faults.IllegalProgram, b).message
+    b = Build("k", 1)
+    b.rep(2**20, 2**20, vconst(0, 0.0))
+    assert "computes 1099511627776 sticks" in found(faults.IllegalProgram, b).message
+
+
+def test_nothing_at_all():
+    assert Machine(program("empty", [])).report.cycles == 0
+    Machine(program("empty", [], Build("k", 3).kernel())).launch([])
+
+
 def test_cores_and_tables():
     b = Build("k", 33)
     assert "expects 1 to 32 cores, but got 33" in found(faults.IllegalProgram, b).message

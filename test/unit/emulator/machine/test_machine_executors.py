@@ -1,0 +1,185 @@
+"""The tape gives the bits of word-by-word execution, and that those of a slow emulator written from the instruction table alone."""
+
+import random
+
+import numpy as np
+import pytest
+from machine_programs import Case, Work, all_cases, elementwise, matmul, reduction, softmax, two_kernels
+from mutations import KINDS, SYNC, carriers, mutate, outcome, same
+from naive import Naive
+from random_streams import make
+
+from ktir import numerics
+from ktir.emulator.machine.control import control
+from ktir.emulator.machine.faults import MachineFinding
+from ktir.emulator.machine.grid import check_grid
+from ktir.emulator.machine.step import Step
+from ktir.emulator.machine.tape import Tape
+from ktir.isa.program import Kernel
+from ktir.isa.verify import verify
+
+CASES = all_cases()
+SMALL = {
+    "elementwise": elementwise(Work(5, 3, 2), 2),
+    "sum": reduction(Work(5, 4, 4), 130),
+    "max": reduction(Work(7, 4, 2), 64, "max"),
+    "softmax": softmax(Work(5, 3, 2), 2),
+    "matmul": matmul(Work(5, 4, 4), 100, 64),
+    "matmul transposed": matmul(Work(5, 4, 2), 64, 64, transposed=True),
+    "two kernels": two_kernels(Work(5, 3, 4), Work(5, 2, 2), 1),
+}
+
+
+def accepted(case: Case) -> bool:
+    """Whether verifier and control run find nothing."""
+    if verify(case.program):
+        return False
+    try:
+        check_grid(case.program, control(case.program))
+    except MachineFinding:
+        return False
+    return True
+
+
+def naive_agrees(case: Case, seed: int) -> None:
+    """Same bits, whatever order the slow emulator serves its units in."""
+    program = case.program
+    by_step, by_naive = carriers(program, case), carriers(program, case)
+    Step(program, control(program), 2).run(by_step)
+    with numerics.quiet():
+        Naive(program, 2, seed).run(by_naive)
+    for spec, a, b in zip(program.arguments, by_step, by_naive, strict=True):
+        assert spec.role == "pool" or same(a, b), spec.name
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_programs(seed):
+    case = make(seed)
+    outcome(case, case.program)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_naive_on_programs(name):
+    naive_agrees(SMALL[name], 1)
+
+
+def test_naive_on_random_programs():
+    agreed = 0
+    for seed in range(40):
+        case = make(seed, (1, 2))
+        if accepted(case):
+            naive_agrees(case, seed)
+            agreed += 1
+    assert agreed > 15
+
+
+def test_launches_do_not_depend_on_each_other():
+    """Buffers of a tape are reused: other values in between change nothing."""
+    case = CASES["softmax"]
+    tape = Tape(case.program, control(case.program), 2)
+    first, other, again = (carriers(case.program, case) for _ in range(3))
+    other[0][:] = np.nan
+    for arguments in (first, other, again):
+        tape.run(arguments)
+    assert same(first[1], again[1])
+    assert np.isnan(other[1]).all()
+
+
+def test_memory_of_a_tape():
+    """Tiles share memory: it grows with the tile, not with the rows."""
+    sizes = []
+    for share in (16, 64):
+        program = elementwise(Work(32 * share, share, 4), 4).program
+        sizes.append(Tape(program, control(program), 2).bytes)
+    assert sizes[0] == sizes[1]
+
+
+# Mutations
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_single_sync_word_matters(name):
+    """Each WAIT and SIG dropped on its own is found, or changes no value."""
+    case = CASES[name]
+    for k, kernel in enumerate(case.program.kernels):
+        for unit, words in kernel.units.items():
+            for i, w in enumerate(words):
+                if w.op in ("wait", "sig"):
+                    p = Case(case.program, case.arguments, case.expected).program
+                    units = {u: [x for j, x in enumerate(ws) if (u, j) != (unit, i)] for u, ws in kernel.units.items()}
+                    verdict, _ = outcome(case, _with(p, k, units))
+                    assert verdict in ("static", "dynamic", "harmless"), (unit, i)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_channel_matters(name):
+    """Both ends of a channel dropped: totals still balance, so only the control run can find it."""
+    case = CASES[name]
+    verdicts = []
+    for k, kernel in enumerate(case.program.kernels):
+        channels = {(u.name, w["receiver"], w["token"]) for u, ws in kernel.units.items() for w in ws if w.op == "sig"}
+        for sender, receiver, token in sorted(channels):
+            ends = {(sender, "sig", token, receiver), (receiver, "wait", token, sender)}
+            units = {
+                u: [w for w in ws if w.op not in ("wait", "sig") or (u.name, w.op, w["token"], _peer(w)) not in ends]
+                for u, ws in kernel.units.items()
+            }
+            left = [c for c in kernel.channels if (c.sender.name, c.receiver.name, c.token) != (sender, receiver, token)]
+            verdict, _ = outcome(case, _with(case.program, k, units, left))
+            verdicts.append(verdict)
+    assert set(verdicts) <= {"dynamic", "harmless"}
+    assert verdicts.count("dynamic") >= len(verdicts) // 2
+
+
+def _peer(w) -> str:
+    return w["receiver"] if w.op == "sig" else w["sender"]
+
+
+def _with(program, index, units, channels=None):
+    k = program.kernels[index]
+    new = Kernel(k.name, k.cores, units, k.descriptors, k.tables, k.groups, k.channels if channels is None else channels)
+    kernels = [new if i == index else other for i, other in enumerate(program.kernels)]
+    return type(program)(program.name, program.arguments, kernels, program.sources)
+
+
+def campaign(names: list[str], count: int, seed: int) -> dict[str, int]:
+    """Random mutants of the programs; tape and step agree on each that the control run accepts."""
+    r = random.Random(seed)
+    verdicts: dict[str, int] = {}
+    for name in names:
+        for _ in range(count):
+            kind, inner = r.choice(KINDS), r.getrandbits(32)
+            mutant = mutate(CASES[name].program, random.Random(inner), kind)
+            if mutant is None:
+                continue
+            verdict, _ = outcome(CASES[name], mutant)
+            assert not (verdict == "silent" and kind in (*SYNC, "trips", "entries", "fifo")), (name, kind, inner)
+            verdicts[verdict] = verdicts.get(verdict, 0) + 1
+    return verdicts
+
+
+def test_mutants():
+    verdicts = campaign(list(CASES), 25, 7)
+    total = sum(verdicts.values())
+    assert verdicts["static"] + verdicts["dynamic"] > 0.65 * total
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_many_mutants(seed):
+    campaign(list(CASES), 600, 100 + seed)
+
+
+@pytest.mark.long
+def test_many_random_programs():
+    for seed in range(1000, 3000):
+        case = make(seed)
+        outcome(case, case.program)
+
+
+@pytest.mark.long
+def test_naive_on_many_random_programs():
+    for seed in range(1000, 1600):
+        case = make(seed, (1, 2, 3))
+        if accepted(case):
+            naive_agrees(case, seed)
