@@ -1,8 +1,14 @@
-"""KTIR's text: `parse_module` reads it, `print_module` prints it. Pretty, generic and mixed input are all accepted."""
+"""KTIR's text: `parse_module` reads it, `print_module` prints it. Pretty, generic and mixed input are all accepted.
+
+Old spellings are accepted in silence; `parse_module(..., warn_deprecated=True)` adds a warning for each that says what to write instead.
+Programs that are legal but hardly meant, as a tile whose shape is not that of its set, give warnings. With `strict=True` both are errors.
+Warnings go to `diagnostics`.
+"""
 
 import re
 
 from ktir.assembly import aliases
+from ktir.assembly.judgement import judging
 from ktir.assembly.lexer import SyntaxFault
 from ktir.assembly.printer import Printer
 from ktir.assembly.reader import Reader
@@ -17,7 +23,15 @@ _WRITTEN = "|"  # stands for it while parsing where the text itself says loc("-"
 _WRITTEN_LOCATION = re.compile(rf'"{_PARSED}":(?=\d+:\d)')
 
 
-def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnostics: list[Diagnostic] | None = None) -> ir.Module:
+def parse_module(
+    text: str,
+    source: str = "-",
+    *,
+    first_line: int = 1,
+    diagnostics: list[Diagnostic] | None = None,
+    strict: bool = False,
+    warn_deprecated: bool = False,
+) -> ir.Module:
     """Reads a module in the current context and verifies it.
 
     `source` is the file name in locations; `first_line` the line of it at which `text` starts. Warnings are
@@ -25,12 +39,21 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnosti
     """
     shift = first_line - 1
     text = _WRITTEN_LOCATION.sub(f'"{_WRITTEN}":', text)
+    reader = Reader(text)
     try:
-        pieces = Reader(text).read()
+        pieces = reader.read()
     except SyntaxFault as fault:
         line, column = SourceMap(text, []).position(fault.offset)
-        raise KtirError(fault.message, f"{source}:{line + shift}:{column}") from None
+        errors = [Diagnostic("error", message, f"{source}:{line + shift}:{column}") for message in fault.message.split("\n")]
+        raise KtirError.of(errors, fault.message) from None
     origin = SourceMap(text, pieces)
+    warnings: list[Diagnostic] = []
+    if reader.old and (strict or warn_deprecated):
+        for offset, message in reader.old:
+            line, column = origin.position(offset)
+            warnings.append(Diagnostic("error" if strict else "warning", message, f"{source}:{line + shift}:{column}"))
+        if strict:
+            raise KtirError.of(warnings, warnings[0].message)
 
     def place(location: str | None) -> str | None:
         file, line, column = (location or "::").rsplit(":", 2)
@@ -43,7 +66,7 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnosti
         notes = tuple(placed(note) for note in diagnostic.notes)
         return Diagnostic(diagnostic.severity, pretty(diagnostic.message), place(diagnostic.location), notes)
 
-    with collect(ir.Context.current) as found:
+    with collect(ir.Context.current) as found, judging(strict) as judgement:
         try:
             module = ir.Module.parse("".join(piece for piece, _ in pieces))
         except ir.MLIRError:
@@ -51,7 +74,7 @@ def parse_module(text: str, source: str = "-", *, first_line: int = 1, diagnosti
     if module is None:
         raise KtirError.of([placed(d) for d in found], "the module does not parse")
     if diagnostics is not None:
-        diagnostics += map(placed, found)
+        diagnostics += [*warnings, *map(placed, judgement.warnings), *map(placed, found)]
     _relocate(module, source, shift, origin)
     return module
 

@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ktir.assembly import subscripts
-from ktir.assembly.lexer import Cursor
+from ktir.assembly.lexer import Cursor, Text
 from ktir.assembly.parameters import DYNAMIC, Integers
-
-Text = list[tuple[str, int]]
-"""Pieces of generated text, each with the source offset that it stands for."""
 
 
 class Rewrite(Protocol):

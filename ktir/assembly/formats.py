@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ktir.assembly import elements
-from ktir.assembly.elements import Element, Reading, Rewrite, Text, Writing
-from ktir.assembly.lexer import Cursor
+from ktir.assembly.elements import Element, Reading, Rewrite, Writing
+from ktir.assembly.lexer import Cursor, Text
 from ktir.assembly.parameters import ParameterList
 
 _FORMAT_TOKEN = re.compile(r"\s*(?:`([^`]*)`|(attr-dict)|\$(\w+)|(\w+)\(([^)]*)\)|(\()|(\)\?)|(\S))")

@@ -24,8 +24,15 @@ _FLAT = re.compile(r'<[^<>(){}"/]*(?<!-)>(?!=)')  # an angle bracket with nothin
 _ANGLED = frozenset(("memref", "tensor", "vector", "complex", "tuple"))
 
 
+Text = list[tuple[str, int]]
+"""Pieces of generated text, each with the source offset that it stands for."""
+
+Remarks = list[tuple[int, str]]
+"""Offsets in the source of old spellings, and what to write instead."""
+
+
 class SyntaxFault(Exception):
-    """Text that does not parse. `offset` counts characters from the start of the text."""
+    """Text that does not parse. `offset` counts characters from the start of the text; each line of `message` is an error of its own."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -36,11 +43,18 @@ class SyntaxFault(Exception):
 class Cursor:
     """Reads tokens from `text` starting at `offset`. The lookahead token is `kind`, `value`, `start`, `end`; `last` ends the one before."""
 
-    __slots__ = ("end", "kind", "last", "start", "text", "value")
+    __slots__ = ("_remarks", "end", "kind", "last", "start", "text", "value")
 
-    def __init__(self, text: str, offset: int) -> None:
+    def __init__(self, text: str, offset: int, remarks: Remarks | None = None) -> None:
+        """`remarks` collects the old spellings that are met."""
         self.text = text
+        self._remarks = remarks
         self.seek(offset)
+
+    def old(self, at: int, message: str) -> None:
+        """Notes that an old spelling stands at `at`."""
+        if self._remarks is not None:
+            self._remarks.append((at, message))
 
     def seek(self, offset: int) -> None:
         """Moves on to the token at or after `offset`."""

@@ -4,21 +4,38 @@ Pretty: `#ktdp.memory_space<ct_local, ct_id = 3>`. MLIR's own printer knows only
 `#ktdp.memory_space<"ct_local", 3 : i64>`. A `ParameterList` turns one into the other through Python values.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from ktir.assembly.lexer import Cursor, SyntaxFault
+from ktir.assembly.lexer import Cursor, SyntaxFault, Text
 from ktir.mlir import ir
 
 DYNAMIC = -(2**63)
 """MLIR's marker of a dynamic size in integer arrays."""
 
 
+class Source(Protocol):
+    """The text that is being read, as far as parameters need it."""
+
+    def rewrite(self, start: int, end: int, prefix: str = "") -> Text:
+        """An extent in generic form."""
+        ...
+
+    def hoist(self, attribute: str) -> str:
+        """The name of an alias for `attribute`: MLIR cannot read a type of ours in which `>=` stands."""
+        ...
+
+
 class Integer:
     """`3` in pretty text, `3 : i64` in MLIR's."""
 
     what = "integer"
+
+    def generic(self, value: Any, cursor: Cursor, start: int, source: Source) -> Text:
+        """MLIR's spelling of `value`, which was read from `start` up to `cursor.last`."""
+        return [(self.encode(value), start)]
 
     def read(self, cursor: Cursor) -> Any:
         return cursor.integer()
@@ -147,11 +164,123 @@ class TypeName(Integer):
 
     decode = read
 
+    def generic(self, value: Any, cursor: Cursor, start: int, source: Source) -> Text:
+        return source.rewrite(start, cursor.last)
+
     def to_attribute(self, value: Any) -> ir.Attribute:
         return ir.TypeAttr.get(value)
 
     def from_attribute(self, attribute: ir.Attribute) -> Any:
         return ir.TypeAttr(attribute).value
+
+
+class OptionalInteger(Integer):
+    """`3` in pretty text, `3 : i64` in MLIR's; None is `unit` there and has no pretty text."""
+
+    def encode(self, value: Any) -> str:
+        return "unit" if value is None else super().encode(value)
+
+    def decode(self, cursor: Cursor) -> Any:
+        return None if cursor.accept("unit") else super().decode(cursor)
+
+    def to_attribute(self, value: Any) -> ir.Attribute:
+        return ir.UnitAttr.get() if value is None else super().to_attribute(value)
+
+    def from_attribute(self, attribute: ir.Attribute) -> Any:
+        return None if isinstance(attribute, ir.UnitAttr) else super().from_attribute(attribute)
+
+
+class TypeList(Integer):
+    """`(f16, f32)` in pretty text, `[f16, f32]` in MLIR's. An old spelling of a single type has no parentheses."""
+
+    what = "list of types"
+
+    def read(self, cursor: Cursor) -> Any:
+        if cursor.value == "(":
+            return self._inside(cursor, "(", ")")
+        at = cursor.start
+        start, end = cursor.type_extent()
+        cursor.old(at, f"a type list without parentheses is deprecated: write '({cursor.text[start:end]})'")
+        return [cursor.text[start:end]]
+
+    def _inside(self, cursor: Cursor, opening: str, closing: str) -> list[str]:
+        cursor.expect(opening)
+        types: list[str] = []
+        while cursor.value != closing:
+            start, end = cursor.type_extent()
+            types.append(cursor.text[start:end])
+            if not cursor.accept(","):
+                break
+        cursor.expect(closing)
+        return types
+
+    def write(self, value: Any) -> str:
+        return f"({', '.join(value)})"
+
+    def encode(self, value: Any) -> str:
+        return f"[{', '.join(value)}]"
+
+    def decode(self, cursor: Cursor) -> Any:
+        return self._inside(cursor, "[", "]")
+
+    def generic(self, value: Any, cursor: Cursor, start: int, source: Source) -> Text:
+        again = Cursor(cursor.text, start)
+        again.accept("(")
+        out: Text = [("[", start)]
+        for i, _ in enumerate(value):
+            if i:
+                out.append((", ", again.start))
+                again.expect(",")
+            out += source.rewrite(*again.type_extent())
+        return [*out, ("]", again.last)]
+
+    def to_attribute(self, value: Any) -> ir.Attribute:
+        return ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in value])
+
+    def from_attribute(self, attribute: ir.Attribute) -> Any:
+        return [ir.TypeAttr(t).value for t in ir.ArrayAttr(attribute)]
+
+
+class IntegerSet(Integer):
+    """An integer set, the same in both spellings; aliases are kept."""
+
+    what = "integer set"
+    _HEAD = re.compile(r"affine_set<\(([^)]*)\)(?:\s*\[([^\]]*)\])?")
+
+    @classmethod
+    def counts(cls, text: str) -> tuple[int, int] | None:
+        """Number of dims and symbols of a set in text; None for an alias."""
+        match = cls._HEAD.match(text)
+        if match is None:
+            return None
+        dims, symbols = (len(names.split(",")) if names and names.strip() else 0 for names in match.groups())
+        return dims, symbols
+
+    def read(self, cursor: Cursor) -> Any:
+        start = cursor.start
+        if cursor.kind == "named" and cursor.value[0] == "#":
+            cursor.advance()
+        else:
+            cursor.expect("affine_set")
+            cursor.bracketed()
+        return cursor.text[start : cursor.last]
+
+    def write(self, value: Any) -> str:
+        return value
+
+    def encode(self, value: Any) -> str:
+        return value
+
+    decode = read
+
+    def generic(self, value: Any, cursor: Cursor, start: int, source: Source) -> Text:
+        return [(source.hoist(value), start)]
+
+    def to_attribute(self, value: Any) -> ir.Attribute:
+        return value
+
+    def from_attribute(self, attribute: ir.Attribute) -> Any:
+        return attribute
 
 
 Codec = Integer
@@ -166,29 +295,47 @@ def _no_fault(_: Mapping[str, Any]) -> str | None:
 class ParameterList:
     """The parameters of one type or attribute.
 
-    In pretty text the `positional` ones come first and bare, the others as `key = value` in any order. Those in `defaults` may be
-    left out; those in `elided` are not printed when they have their default. `check` takes the values by name and returns what is
-    wrong with them, or None.
+    In pretty text the `positional` ones come first and bare, the others as `key = value` in any order, joined by `joint`. Those in
+    `defaults` may be left out; those in `elided` are not printed when they have their default. `check` takes the values by name and
+    returns what is wrong with them, or None. `successor` takes them too and returns what to write instead of an old type or attribute.
     """
 
+    name: str
     codecs: dict[str, Codec]
     positional: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     elided: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], str | None] = _no_fault
+    joint: str = " = "
+    successor: Callable[[Mapping[str, Any]], str | None] = _no_fault
 
     def is_generic(self, cursor: Cursor) -> bool:
         """Whether the parameters under the cursor are in MLIR's spelling."""
-        return cursor.kind == "string" or cursor.value == "array" or (cursor.kind == "number" and not self.positional)
+        if cursor.kind == "string" or cursor.value in ("array", "["):
+            return True
+        if cursor.kind == "number":
+            return not self.positional
+        if len(self.positional) == len(self.codecs) or not isinstance(self.codecs[next(iter(self.codecs))], TypeName):
+            return False
+        probe = Cursor(cursor.text, cursor.start)
+        probe.type_extent()
+        return probe.accept(",") and (probe.kind == "number" or probe.value in ("unit", "-"))
 
-    def to_generic(self, cursor: Cursor) -> str:
+    def to_generic(self, cursor: Cursor, source: Source) -> Text:
         """Reads pretty parameters up to `>` and returns MLIR's spelling."""
         start = cursor.start
         values: dict[str, Any] = {}
-        for name in self.positional:
+        texts: dict[str, Text] = {}
+
+        def read(name: str) -> None:
+            at = cursor.start
             values[name] = self.codecs[name].read(cursor)
+            texts[name] = self.codecs[name].generic(values[name], cursor, at, source)
             if cursor.value != ">":
                 cursor.expect(",")
+
+        for name in self.positional:
+            read(name)
         while cursor.value != ">":
             name = cursor.value
             if name not in self.codecs or name in self.positional:
@@ -197,16 +344,21 @@ class ParameterList:
                 raise cursor.fail(f"duplicate parameter '{name}'")
             cursor.advance()
             cursor.expect("=")
-            values[name] = self.codecs[name].read(cursor)
-            if cursor.value != ">":
-                cursor.expect(",")
+            read(name)
         for name in self.codecs:
             if name not in values and name not in self.defaults:
                 raise cursor.fail(f"missing parameter '{name}'")
         values = dict(self.defaults) | values
         if fault := self.check(values):
             raise SyntaxFault(fault, start)
-        return ", ".join(codec.encode(values[name]) for name, codec in self.codecs.items())
+        if newer := self.successor(values):
+            cursor.old(start, f"'{self.name}' is deprecated: {newer}")
+        out: Text = []
+        for name, codec in self.codecs.items():
+            if out:
+                out.append((", ", out[-1][1]))
+            out += texts.get(name) or [(codec.encode(values[name]), start)]
+        return out
 
     def to_pretty(self, cursor: Cursor) -> str:
         """Reads parameters in MLIR's spelling up to `>` and returns the pretty one."""
@@ -218,5 +370,5 @@ class ParameterList:
             if name in self.positional:
                 parts.append(codec.write(value))
             elif name not in self.elided or self.defaults[name] != value:
-                parts.append(f"{name} = {codec.write(value)}")
+                parts.append(f"{name}{self.joint}{codec.write(value)}")
         return ", ".join(parts)

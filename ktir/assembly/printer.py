@@ -67,7 +67,8 @@ class Printer:
         key = name + self.text[begin:end]
         if key not in self._parameters:
             cursor.seek(begin + 1)
-            self._parameters[key] = f"<{parameters.to_pretty(cursor)}>"
+            text = parameters.to_pretty(cursor)
+            self._parameters[key] = f"<{Printer(text, ops=False).write() if '!' in text else text}>"
         out.append(self._parameters[key])
         return end
 

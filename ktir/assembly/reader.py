@@ -8,9 +8,9 @@ import re
 from functools import cache
 
 from ktir.assembly import formats
-from ktir.assembly.elements import Text
-from ktir.assembly.lexer import SKIP, Cursor, SyntaxFault
+from ktir.assembly.lexer import SKIP, Cursor, Remarks, SyntaxFault, Text
 
+_SET = re.compile(r"affine_set<\([^)]*\)(?:\[[^\]]*\])? : \([^<>\"]*?(?:>=[^<>\"]*?)*\)>")
 _SHORT = 400  # characters: types and attributes, which repeat, rather than regions
 
 
@@ -33,12 +33,19 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self._scan = _scanner(tuple(formats.dialects()) or ("ktdp",)).search
-        self._nested: dict[str, str] = {}
-        self._short: dict[str, Text] = {}
+        self._nested: dict[str, tuple[Text, Remarks]] = {}
+        self._short: dict[str, tuple[Text, Remarks]] = {}
+        self._hoisted: dict[str, str] = {}
+        self.old: Remarks = []
 
     def read(self) -> Text:
-        """The whole text in generic form. Raises SyntaxFault."""
-        return self._rewrite(0, len(self.text), "")
+        """The whole text in generic form. Raises SyntaxFault. Old spellings are in `old` afterwards."""
+        body = self._rewrite(0, len(self.text), "")
+        return [(f"{name} = {attribute}\n", 0) for attribute, name in self._hoisted.items()] + body
+
+    def hoist(self, attribute: str) -> str:
+        """The name of an alias for `attribute`, which is defined at the top of the generic text."""
+        return attribute if attribute.startswith("#") else self._hoisted.setdefault(attribute, f"#__hoisted{len(self._hoisted)}")
 
     def rewrite(self, start: int, end: int, prefix: str = "") -> Text:
         """An extent of the source in generic form; `prefix` is the name of a type that the source leaves out."""
@@ -46,8 +53,12 @@ class Reader:
             return self._rewrite(start, end, prefix)
         key = prefix + self.text[start:end]
         if key not in self._short:
-            self._short[key] = [(text, at - start) for text, at in self._rewrite(start, end, prefix)]
-        return [(text, at + start) for text, at in self._short[key]]
+            known = len(self.old)
+            pieces = [(text, at - start) for text, at in self._rewrite(start, end, prefix)]
+            self._short[key] = pieces, [(at - start, message) for at, message in self.old[known:]]
+        else:
+            self.old += [(at + start, message) for at, message in self._short[key][1]]
+        return [(text, at + start) for text, at in self._short[key][0]]
 
     def _rewrite(self, start: int, end: int, prefix: str) -> Text:
         out: Text = []
@@ -83,7 +94,7 @@ class Reader:
         follows = SKIP.match(self.text, after).end()  # type: ignore[union-attr]  # SKIP matches ""
         if self.text.startswith(("=", ","), follows) or (self.text.startswith("}", follows) and not syntax.can_be_empty()):
             return None
-        cursor = Cursor(self.text, after)
+        cursor = Cursor(self.text, after, self.old)
         pieces = syntax.read(cursor, self.rewrite)
         out.append((pieces[0][0], start))
         out += pieces[1:]
@@ -94,18 +105,22 @@ class Reader:
         parameters = formats.PARAMETERS.get(name)
         if parameters is None or not self.text.startswith("<", at):
             return at
-        cursor = Cursor(self.text, at)
+        cursor = Cursor(self.text, at, self.old)
         begin, end = cursor.bracketed()
         key = name + self.text[begin:end]
         if key not in self._nested:
+            known = len(self.old)
             cursor.seek(begin + 1)
             if parameters.is_generic(cursor):
-                self._nested[key] = self.text[begin:end]
+                pieces = [(_SET.sub(lambda m: self.hoist(m.group()), self.text[begin:end]), begin)]
             else:
-                self._nested[key] = f"<{parameters.to_generic(cursor)}>"
+                pieces = [("<", begin), *parameters.to_generic(cursor, self), (">", end - 1)]
                 if cursor.start != end - 1:
                     raise SyntaxFault("expected '>'", cursor.start)
-        out.append((self._nested[key], begin))
+            self._nested[key] = [(text, at - begin) for text, at in pieces], [(at - begin, message) for at, message in self.old[known:]]
+        else:
+            self.old += [(at + begin, message) for at, message in self._nested[key][1]]
+        out += [(text, at + begin) for text, at in self._nested[key][0]]
         return end
 
     def _properties(self, at: int, start: int, out: Text) -> int:

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from itertools import accumulate
 
-from ktir.assembly.elements import Text
+from ktir.assembly.lexer import Text
 
 
 class SourceMap:

@@ -14,7 +14,7 @@ from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from ktir.assembly.formats import Group, OpSyntax, register_op, register_parameters
-from ktir.assembly.parameters import Codec, Integer, Integers, Keyword, ParameterList, TypeName
+from ktir.assembly.parameters import Codec, Integer, Integers, IntegerSet, Keyword, OptionalInteger, ParameterList, TypeList, TypeName
 from ktir.diagnostics import KtirError
 from ktir.mlir import ext, ir
 
@@ -38,6 +38,8 @@ def _constraint(codec: Codec) -> Any:
     """The IRDL constraint of a parameter; the bindings cannot name the classes of arrays and types."""
     if isinstance(codec, Integers | TypeName):
         return Any
+    if isinstance(codec, OptionalInteger | TypeList | IntegerSet):
+        return Any
     return ir.StringAttr if isinstance(codec, Keyword) else ir.IntegerAttr
 
 
@@ -51,7 +53,8 @@ def _publish(cls: Any, name: str) -> None:
     """Defines the typed accessors and registers the syntax under `name`."""
     for i, (key, codec) in enumerate(cls.codecs.items()):
         setattr(cls, key, property(lambda self, i=i, codec=codec: codec.from_attribute(self.params[i])))
-    register_parameters(name, ParameterList(cls.codecs, cls.positional, cls.defaults, cls.elided, cls.check))
+    parameters = ParameterList(name, cls.codecs, cls.positional, cls.defaults, cls.elided, cls.check, cls.joint, cls.successor)
+    register_parameters(name, parameters)
 
 
 def _build(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -75,6 +78,7 @@ class Attribute(ext.Attribute):
     positional = _NO_NAMES
     defaults = _NOTHING
     elided = _NO_NAMES
+    joint = " = "
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         if name:
@@ -86,6 +90,11 @@ class Attribute(ext.Attribute):
     @staticmethod
     def check(values: Mapping[str, Any]) -> str | None:
         """What is wrong with parameter `values` by name, or None."""
+        return None
+
+    @staticmethod
+    def successor(values: Mapping[str, Any]) -> str | None:
+        """What to write instead, if this is an old spelling."""
         return None
 
     @classmethod
@@ -100,6 +109,7 @@ class Type(ext.Type):
     positional = _NO_NAMES
     defaults = _NOTHING
     elided = _NO_NAMES
+    joint = " = "
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         if name:
@@ -111,6 +121,11 @@ class Type(ext.Type):
     @staticmethod
     def check(values: Mapping[str, Any]) -> str | None:
         """What is wrong with parameter `values` by name, or None."""
+        return None
+
+    @staticmethod
+    def successor(values: Mapping[str, Any]) -> str | None:
+        """What to write instead, if this is an old spelling."""
         return None
 
     @classmethod
