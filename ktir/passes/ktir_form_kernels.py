@@ -37,6 +37,10 @@ class FormKernelsPass(Pass):
                 _Splitter(op).split()
 
 
+_SECOND_OPERAND = ("tensor.pad", "tensor.expand_shape")
+"""On the laid-out level only a contraction's second operand is padded and split into blocks."""
+
+
 @dataclass
 class _Cluster:
     rows: int
@@ -52,7 +56,7 @@ def rows_of(value: ir.Value) -> int:
 def second_operand_source(g: Generic) -> ir.Value:
     """The whole tensor behind a contraction's second operand, before padding and splitting of its rows."""
     value = g.inputs[1]
-    while value.owner.name in ("tensor.expand_shape", "tensor.pad"):
+    while value.owner.name in _SECOND_OPERAND:
         value = value.owner.operands[0]
     return value
 
@@ -163,11 +167,15 @@ class _Kernel:
         return self.used
 
     def _clone(self, op: ir.Operation) -> None:
-        for operand in op.operands:
-            self._value(operand)
+        if op.name in _SECOND_OPERAND and op.operands[0].owner.name not in _SECOND_OPERAND:
+            operands = [self._own_load(op.operands[0])]
+        else:
+            for operand in op.operands:
+                self._value(operand)
+            operands = [self.mapping[operand] for operand in op.operands]
         clone = op.clone()
-        for i, operand in enumerate(op.operands):
-            clone.operands[i] = self.mapping[operand]
+        for i, operand in enumerate(operands):
+            clone.operands[i] = operand
         self.mapping.update(zip(op.results, clone.results, strict=True))
 
     def _value(self, value: ir.Value) -> None:
@@ -175,12 +183,29 @@ class _Kernel:
             return
         if isinstance(value.owner, ir.Block):
             self.mapping[value] = self._argument(value)
-        elif value in self.cluster_of and self.cluster_of[value] != self.number:
-            type_ = ir.RankedTensorType(value.type)
-            with value.owner.location:
-                self.mapping[value] = ktdp.load(self._pool_tile(value), type_.element_type, type_.encoding)
+        elif self._is_elsewhere(value):
+            self.mapping[value] = self._pool_load(value)
         else:
             self._clone(value.owner)
+
+    def _own_load(self, value: ir.Value) -> ir.Value:
+        """A load of its own for a contraction's second operand: each core reads that as a whole, but its rows only as anything else."""
+        if self._is_elsewhere(value):
+            return self._pool_load(value)
+        load = value.owner.operation
+        for operand in load.operands:
+            self._value(operand)
+        clone = load.clone()
+        clone.operands[0] = self.mapping[load.operands[0]]
+        return clone.results[0]
+
+    def _is_elsewhere(self, value: ir.Value) -> bool:
+        return value in self.cluster_of and self.cluster_of[value] != self.number
+
+    def _pool_load(self, value: ir.Value) -> ir.Value:
+        type_ = ir.RankedTensorType(value.type)
+        with value.owner.location:
+            return ktdp.load(self._pool_tile(value), type_.element_type, type_.encoding)
 
     def _argument(self, value: ir.Value) -> ir.Value:
         self.used.append(value)
