@@ -14,6 +14,8 @@ import numpy as np
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, verify
+from ktir.dialects.spyre import from_mlir
+from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute
 from ktir.tools._expected import mismatches
 
@@ -60,6 +62,8 @@ def check_text(text: str) -> list[Diagnostic]:
         try:
             module = parse_module(text, SOURCE, diagnostics=reported)
             verify(module)
+            if "spyre.program" in text:
+                Machine(from_mlir(module))  # verifies the program and runs its control plane
         except KtirError as error:
             return reported + error.diagnostics
         for generic in (False, True):

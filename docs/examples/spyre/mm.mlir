@@ -1,0 +1,54 @@
+// y = x w for 4 rows and one 64 x 64 block of weights; each corelet has 2 rows and the whole block.
+spyre.program "matmul" {
+  spyre.argument "x" role = input, sticks = 4, element_bytes = 2
+  spyre.argument "w" role = input, sticks = 64, element_bytes = 2
+  spyre.argument "y" role = output, sticks = 4, element_bytes = 2
+  spyre.kernel "kernel_0" cores = 1 {
+    spyre.channel LXLU -> MNIL token = 1, leftover = 1
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 0
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1]
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] corelet_step = 2
+    spyre.descriptor ddr element_bytes = 2 extent = [64] stride = [1] arg = 1
+    spyre.descriptor lx element_bytes = 2 extent = [64] stride = [1] base = 4
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] base = 68 corelet_step = 2
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] base = 68
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 2
+    spyre.unit MNIL {
+      spyre.xld ddr = 0, lx = 1
+      spyre.xld ddr = 3, lx = 4
+      spyre.sig token = 0, receiver = LXLU, count = 1
+      spyre.halt
+    }
+    spyre.unit MNIS {
+      spyre.wait token = 0, sender = LXSU, count = 1
+      spyre.xst ddr = 7, lx = 6
+      spyre.halt
+    }
+    spyre.unit LXLU {
+      spyre.wait token = 0, sender = MNIL, count = 1
+      spyre.push lx = 4, fifo = W, count = 64
+      spyre.push lx = 2, fifo = A, count = 2
+      spyre.sig token = 1, receiver = MNIL, count = 1
+      spyre.halt
+    }
+    spyre.unit PT {
+      spyre.ldw count = 64
+      spyre.mm rows = 2
+      spyre.pto rows = 2
+      spyre.halt
+    }
+    spyre.unit SFP {
+      spyre.rep groups = 2, sticks = 1 {
+        spyre.vin dst = 0, fifo = P, phase = stick
+        spyre.v1 kind = mov, dst = 1, src = 0, phase = stick {round}
+        spyre.vout src = 1, fifo = O, phase = stick
+      }
+      spyre.halt
+    }
+    spyre.unit LXSU {
+      spyre.pull lx = 5, fifo = O, count = 2
+      spyre.sig token = 0, receiver = MNIS, count = 1
+      spyre.halt
+    }
+  }
+}
