@@ -59,6 +59,11 @@ class DecodedKernel:
         self.accesses = [self._access(i, kernel) for i in range(len(kernel.descriptors))]
         self.units = {unit: _UnitDecoder(self, unit).decode() for unit in UNITS}
 
+    @property
+    def instructions(self) -> list[Instruction]:
+        """The instructions of all units; streams of a PAR are inside it."""
+        return [x for instructions in self.units.values() for x in instructions]
+
     def _access(self, index: int, kernel: Kernel) -> Access:
         d = kernel.descriptors[index]
         tables = [t for t in (d.core_table, *(b.table for b in d.bounds)) if t is not None]

@@ -62,6 +62,26 @@ class MachineFinding(Finding):
         """Name of the kernel at fault, empty if the fault is the program's."""
         return self.site.kernel if self.site else ""
 
+    @property
+    def unit(self) -> Unit | None:
+        """The unit at fault."""
+        return self.site.unit if self.site else None
+
+    @property
+    def corelet(self) -> int | None:
+        """The corelet of the unit's instance, None for core units or if both fail alike."""
+        return self.site.corelet if self.site else None
+
+    @property
+    def word(self) -> int | None:
+        """Index of the word in the unit's program."""
+        return self.site.word if self.site else None
+
+    @property
+    def counters(self) -> tuple[tuple[int, int], ...]:
+        """(level, counter) of the loops that were open, outermost first."""
+        return self.site.counters if self.site else ()
+
 
 def _origin(site: Site) -> str:
     return f" [{site.source.op}]" if site.source.op else ""
@@ -137,7 +157,10 @@ class Deadlock(MachineFinding):
     """No unit can advance. `waits` has, per blocked unit, what it waits for and the unit that could provide it."""
 
     kind = "deadlock"
-    waits: dict[Unit, tuple[str, Unit]]
+
+    def __init__(self, message: str, site: Site | None, waits: dict[Unit, tuple[str, Unit]]) -> None:
+        super().__init__(message, site)
+        self.waits = waits
 
 
 class MulticastFault(MachineFinding):

@@ -43,8 +43,8 @@ def window(memory: F32, view: View) -> F32:
 
 
 @dataclass
-class Rows:
-    """Some rows of 64 of an argument or buffer and their counterparts: `outer` in memory, `inner` in the buffer. Flat."""
+class Pairs:
+    """Some rows or elements of memory, `outer`, and their counterparts in a buffer, `inner`."""
 
     outer: Ints
     inner: Ints
@@ -52,7 +52,7 @@ class Rows:
 
 @dataclass
 class Load:
-    """Memory -> buffer [cores | 1, entries, 64]: `block` by strides into the first cores, `rows` one by one, then pads.
+    """Memory -> buffer [cores | 1, entries, 64]: `block` by strides into the first cores, `rows` (of both) one by one, then pads.
 
     `pad_rows` are rows of the buffer, `pad_elements` elements that hold the pad value.
     """
@@ -62,7 +62,7 @@ class Load:
     block: View | None
     shape: tuple[int, ...]
     """(lead, extents.., 64)"""
-    rows: Rows | None
+    rows: Pairs | None
     pad: np.float32
     pad_rows: Ints
     pad_elements: Ints
@@ -100,16 +100,17 @@ class Load:
 
 @dataclass
 class Store:
-    """Buffer -> memory: `source` by strides into `block`, then rows and elements one by one (`elements`: both sides by element)."""
+    """Buffer -> memory: `source` by strides into `block`, then rows and elements one by one.
+
+    `rows` pairs rows of memory with elements of the buffer [rows, 64 or 1], `elements` elements with elements.
+    """
 
     argument: int
     buffer: Buffer
     source: View | None
     block: View | None
-    rows: Rows | None
-    elements: Rows | None
-    row_lanes: Ints
-    """Elements of the buffer for each of `rows` [rows, 64 or 1]; replaces its `inner`."""
+    rows: Pairs | None
+    elements: Pairs | None
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -128,7 +129,7 @@ class Store:
 
             out.append((copy, ()))
         if self.rows is not None:
-            outer, lanes = self.rows.outer, self.row_lanes
+            outer, lanes = self.rows.outer, self.rows.inner
 
             def scatter() -> None:
                 launch.arguments[self.argument][outer] = flat[lanes]

@@ -78,6 +78,11 @@ class Stream:
     stalls: dict[str, int] = field(default_factory=dict)
 
     @property
+    def work(self) -> int:
+        """Cycles of all steps without waiting."""
+        return int(self.plan.work[-1])
+
+    @property
     def finished(self) -> bool:
         """Whether every step has been taken."""
         return self.done == self.plan.steps
