@@ -13,8 +13,12 @@ from ktir.mlir import ir
 
 def location_text(location: ir.Location) -> str:
     """The first source position in `location` as `file:line:col`, or `<unknown>`; looks into named, fused and call-site locations."""
+    return _place(location) or "<unknown>"
+
+
+def _place(location: ir.Location) -> str | None:
     at = position(location)
-    return f"{at[0]}:{at[1]}:{at[2]}" if at else "<unknown>"
+    return f"{at[0]}:{at[1]}:{at[2]}" if at else None
 
 
 def position(location: ir.Location) -> tuple[str, int, int] | None:
@@ -59,7 +63,7 @@ class KtirError(Exception):
     def __init__(self, message: str, location: str | ir.Location | None = None, notes: tuple[Diagnostic, ...] = ()) -> None:
         super().__init__(message)
         self.message = message
-        self.location = location_text(location) if isinstance(location, ir.Location) else location
+        self.location = _place(location) if isinstance(location, ir.Location) else location
         self.notes = notes
         self.diagnostics: list[Diagnostic] = [Diagnostic(self.severity, message, self.location, notes)]
 
@@ -116,13 +120,37 @@ def remark(kind: str, pass_name: str, message: str, location: ir.Location | None
     """Reports a remark to whoever listens."""
     found = _listening.get()
     if found is not None:
-        found.append(Remark(kind, pass_name, message, location_text(location) if location else None))
+        found.append(Remark(kind, pass_name, message, _place(location) if location else None))
+
+
+Statistics = dict[str, dict[str, int]]
+"""Pass name -> what it counted -> number."""
+
+_counting: ContextVar[Statistics | None] = ContextVar("statistics", default=None)
+
+
+@contextmanager
+def statistics() -> Iterator[Statistics]:
+    """Collects what the passes that run inside the block count."""
+    found: Statistics = {}
+    token = _counting.set(found)
+    try:
+        yield found
+    finally:
+        _counting.reset(token)
+
+
+def count(pass_name: str, what: str, number: int) -> None:
+    """Adds to a number that a pass counts."""
+    found = _counting.get()
+    if found is not None:
+        row = found.setdefault(pass_name, {})
+        row[what] = row.get(what, 0) + number
 
 
 def _convert(info: Any) -> Diagnostic:
     notes = tuple(_convert(n) for n in info.notes if not n.message.startswith("see current operation"))
-    at = position(info.location)
-    return Diagnostic(info.severity.name.lower(), info.message, f"{at[0]}:{at[1]}:{at[2]}" if at else None, notes)
+    return Diagnostic(info.severity.name.lower(), info.message, _place(info.location), notes)
 
 
 @contextmanager

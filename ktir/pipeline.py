@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from ktir import registry
-from ktir.diagnostics import Diagnostic, KtirError, PassError, collect, remark, verify
+from ktir.diagnostics import Diagnostic, KtirError, PassError, collect, count, remark, verify
 from ktir.mlir import ir, passmanager
 
 MODULE = "builtin.module"
@@ -38,6 +38,10 @@ class Pass:
     def remark(self, kind: str, message: str, location: ir.Location | None = None) -> None:
         """Reports a decision; `kind` is `passed`, `missed` or `analysis`. Read them with `diagnostics.Remarks`."""
         remark(kind, self.name, message, location)
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Adds to a statistic, shown by `--mlir-pass-statistics`; `what` is worded as `calls-inlined`."""
+        count(self.name, what, number)
 
     def __str__(self) -> str:
         """Pipeline text: the name and the options that differ from their defaults."""
@@ -109,11 +113,12 @@ class Reproducer:
     path: Path
     print_module: Callable[[ir.Module], str]
 
-    def write(self, module: ir.Module, step: Step, verify_each: bool) -> None:
-        pipeline = str(Pipeline((step,))).replace("\\", "\\\\").replace('"', '\\"')
+    def write(self, module: ir.Module, pipeline: Pipeline, verify_each: bool) -> None:
+        """Leaves the module and what to run on it."""
+        text = str(pipeline).replace("\\", "\\\\").replace('"', '\\"')
         self.path.write_text(
             f"{self.print_module(module)}\n{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n"
-            f'      pipeline: "{pipeline}",\n      disable_threading: true,\n      verify_each: {str(verify_each).lower()}\n'
+            f'      pipeline: "{text}",\n      disable_threading: true,\n      verify_each: {str(verify_each).lower()}\n'
             "    }\n  }\n#-}\n"
         )
 
@@ -160,7 +165,7 @@ def run_pipeline(
         if before_each:
             before_each(step, module)
         if reproducer:
-            reproducer.write(module, step, verify_each)
+            reproducer.write(module, Pipeline((step,)), verify_each)
         try:
             if manager is None:
                 _run_ours(step, module, verify_each)
@@ -211,6 +216,13 @@ def _manager(step: Step, context: ir.Context) -> passmanager.PassManager:
             text = found[0].message if found else str(error)
     reason = text.partition("\n")[0]
     raise KtirError(f"pass '{step}' cannot run: {re.sub(r'^MLIR Textual PassPipeline Parser:[0-9:]+ error: ', '', reason)}")
+
+
+def check_pipeline(pipeline: Pipeline, context: ir.Context) -> None:
+    """Raises KtirError if MLIR does not know one of the passes, or not there, or not with these options."""
+    for step in pipeline:
+        if isinstance(step.item, MlirPass):
+            _manager(step, context)
 
 
 def nested_as_needed(step: Step, context: ir.Context) -> Step:

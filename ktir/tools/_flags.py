@@ -16,6 +16,8 @@ class Flag:
     help: str
     value: str | None = None
     implied: str | None = None
+    choices: tuple[str, ...] = ()
+    """The only values allowed, if there are any here."""
 
 
 @dataclass
@@ -33,9 +35,18 @@ class CommandLine:
         """A comma-separated value."""
         return [part for part in self.values.get(name, "").split(",") if part]
 
+    def number(self, name: str) -> int | None:
+        """A non-negative number. Raises UsageError."""
+        text = self.values.get(name)
+        if text is None:
+            return None
+        if not text.isdecimal():
+            raise UsageError(f"'--{name}={text}': expected a number")
+        return int(text)
+
 
 def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
-    """Reads `arguments`. Raises UsageError for missing or superfluous values."""
+    """Reads `arguments`. Raises UsageError for missing, superfluous or wrong values."""
     table = {flag.name: flag for flag in flags}
     line = CommandLine()
     words = iter(arguments)
@@ -60,6 +71,8 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
             if following is None:
                 raise UsageError(f"'{word}' needs a value: {flag.value}")
             line.values[name] = following
+        if flag is not None and flag.choices and line.values[name] not in flag.choices:
+            raise UsageError(f"'{word}': expected {' or '.join(flag.choices)}")
     return line
 
 

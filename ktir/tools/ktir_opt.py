@@ -3,76 +3,42 @@
 The IR goes to stdout (or `-o`), everything else to stderr; the status is 1 if anything was wrong.
 """
 
+import io
 import os
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ktir import __version__, registry
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
-from ktir.diagnostics import Diagnostic, KtirError, remarks
+from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
 from ktir.mlir import ir
 from ktir.pipeline import (
     MlirPass,
     Pipeline,
     Reproducer,
     Step,
+    check_pipeline,
     nested_as_needed,
     parse_pipeline,
     read_reproducer,
     run_pipeline,
 )
 from ktir.tools._expected import mismatches
-from ktir.tools._flags import CommandLine, Flag, UsageError, help_text, parse
-from ktir.tools._watch import Clock, Dumps
-
-FLAGS = (
-    Flag("o", "where to write the IR; default: stdout", "file"),
-    Flag("pass-pipeline", "passes to run, as builtin.module(a,b{x=1})", "text"),
-    Flag("split-input-file", "take the parts of the input between '// -----' lines one by one", "marker", "// -----"),
-    Flag("verify-diagnostics", "compare what is reported with expected-error comments", "all|only-expected", "all"),
-    Flag("allow-unregistered-dialect", "accept ops of unknown dialects"),
-    Flag("verify-each", "verify after each pass; default: true"),
-    Flag("verify-roundtrip", "check that the printed text, pretty and generic, reads back to the same module"),
-    Flag("mlir-print-ir-before", "show the IR before these passes", "pass,..."),
-    Flag("mlir-print-ir-after", "show the IR after these passes", "pass,..."),
-    Flag("mlir-print-ir-before-all", "show the IR before each pass"),
-    Flag("mlir-print-ir-after-all", "show the IR after each pass"),
-    Flag("mlir-print-ir-after-change", "with the flags above: only where a pass changed it"),
-    Flag("mlir-print-ir-after-failure", "show the IR when a pass fails"),
-    Flag("mlir-print-op-generic", "print ops in generic form"),
-    Flag("mlir-print-debuginfo", "print locations"),
-    Flag("mlir-print-local-scope", "print without aliases"),
-    Flag("mlir-timing", "show where the time went"),
-    Flag("mlir-pass-pipeline-crash-reproducer", "where to leave the module and pass that fail", "file"),
-    Flag("run-reproducer", "run the pipeline that stands in the input"),
-    Flag("remarks", "show what passes report of their decisions"),
-    Flag("dump-pass-pipeline", "show the pipeline on stderr"),
-    Flag("list-passes", "list our passes and stop"),
-    Flag("show-dialects", "list the dialects and stop"),
-    Flag("help", "show this and stop"),
-    Flag("version", "show the version and stop"),
-    # Accepted because tests written for MLIR's drivers give them; there is nothing to switch here.
-    Flag("mlir-disable-threading", "no effect: there are no threads"),
-    Flag("mlir-print-ir-module-scope", "no effect: the module is always shown"),
-)
+from ktir.tools._flags import CommandLine, UsageError, help_text, parse
+from ktir.tools._input import BYTECODE, Part, check_nesting, decoded, parse_bytecode, parts, read
+from ktir.tools._remarks import Selection, yaml
+from ktir.tools._show import Printing, keep_names
+from ktir.tools._table import FLAGS
+from ktir.tools._watch import Clock, Dumps, Statistics
 
 UPSTREAM_DIALECTS = (
     "acc affine amdgpu amx arith arm_neon arm_sme arm_sve async bufferization builtin cf complex dlti emitc func gpu index irdl linalg "
     "llvm math memref ml_program mpi nvgpu nvvm omp pdl pdl_interp ptr quant rocdl scf shape shard smt sparse_tensor spirv tensor tosa "
     "transform ub vector wasmssa x86 x86vector xegpu xevm"
 ).split()
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the input that is processed on its own; `first_line` is the number of its first line."""
-
-    text: str
-    first_line: int = 1
 
 
 class Driver:
@@ -87,14 +53,17 @@ class Driver:
         self.checking = expected is not None
         self.only_expected = expected == "only-expected"
         self.text_lines: list[str] = []
+        self.printing = Printing.of(line)
+        self.dumps = self.what_to_dump()
+        self.statistics = Statistics({})
+        self.selection = Selection.of(line)
+        self.said: list[Remark] = []
+        self.asked: Pipeline | None = None
 
     def run(self) -> int:
-        text = self.read()
-        self.text_lines = text.split("\n")
-        self.clock.lap("Read")
-        outputs: list[str] = []
+        outputs: list[bytes] = []
         status = 0
-        for part in self.parts(text):
+        for part in self.parts():
             output, faults = self.process(part)
             if faults:
                 status = 1
@@ -102,85 +71,130 @@ class Driver:
             if output is not None:
                 outputs.append(output)
         if outputs or not status:
-            self.write("// -----\n".join(outputs), failed=status != 0)
+            marker = self.line.values.get("output-split-marker", "// -----")
+            self.write((marker + "\n" if marker else "").encode().join(outputs), failed=status != 0)
         self.clock.lap("Output")
-        if self.line.on("mlir-timing"):
-            print(self.clock.report(), file=sys.stderr)
+        self.summarise()
         return status
 
-    def read(self) -> str:
-        try:
-            return sys.stdin.read() if self.source == "-" else Path(self.source).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot open input file '{self.source}': {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"input file '{self.source}' is not UTF-8 text") from None
+    def parts(self) -> list[Part]:
+        data = read(self.source)
+        self.clock.lap("Read")
+        if data.startswith(BYTECODE):
+            return [Part("", bytecode=data)]
+        text = decoded(data, self.source)
+        self.text_lines = text.split("\n")
+        return list(parts(text, self.line.values.get("split-input-file")))
 
-    def parts(self, text: str) -> Iterator[Part]:
-        marker = self.line.values.get("split-input-file")
-        if marker is None:
-            yield Part(text)
-            return
-        first_line = 1
-        for part in re.split(rf"(?m)^{re.escape(marker)}[ \t]*$\n?", text):
-            yield Part(part, first_line)
-            first_line += part.count("\n") + 1
-
-    def write(self, text: str, failed: bool) -> None:
+    def write(self, data: bytes, failed: bool) -> None:
         target = self.line.values.get("o", "-")
         if target == "-":
-            sys.stdout.write(text)
             sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
         elif not failed:
             try:
-                Path(target).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise UsageError(f"cannot open output file '{target}': {error.strerror}") from None
+                Path(target).write_bytes(data)
+            except (OSError, ValueError) as error:
+                raise UsageError(f"cannot open output file '{target}': {getattr(error, 'strerror', None) or error}") from None
 
-    def process(self, part: Part) -> tuple[str | None, list[Diagnostic]]:
-        """The printed result, None if there is none, and what is to be reported."""
+    def summarise(self) -> None:
+        """Timing and statistics."""
+        if self.line.on("mlir-timing"):
+            by_time = self.line.values.get("mlir-timing-display") == "list"
+            json = self.line.values.get("mlir-output-format") == "json"
+            print(self.clock.json(by_time) if json else self.clock.report(by_time), file=sys.stderr)
+        if self.line.on("mlir-pass-statistics"):
+            print(self.statistics.report(self.line.values.get("mlir-pass-statistics-display") != "pipeline"), file=sys.stderr)
+        if "remarks-output-file" in self.line.values:
+            text = yaml(self.said) if self.line.values.get("remark-format") == "yaml" else "".join(f"{r}\n" for r in self.said)
+            Path(self.line.values["remarks-output-file"]).write_text(text, encoding="utf-8")
+
+    def process(self, part: Part) -> tuple[bytes | None, list[Diagnostic]]:
+        """The printed result, None if there is none, and what is to be reported. Raises KtirError for a faulty pipeline."""
         reported: list[Diagnostic] = []
         output = None
-        unregistered = self.line.on("allow-unregistered-dialect")
-        with context(allow_unregistered=unregistered, dialects=self.dialects(part)), ir.Location.unknown(), remarks() as said:
+        with ExitStack() as inside:
+            new = context(allow_unregistered=self.line.on("allow-unregistered-dialect"), dialects=self.dialects(part))
+            inside.enter_context(new)
+            inside.enter_context(ir.Location.unknown())
+            said = inside.enter_context(remarks())
+            self.statistics.counted = inside.enter_context(statistics())
+            if self.asked is None:
+                self.asked = self.stopped(self.pipeline())
+                check_pipeline(self.asked, new)
             try:
                 output = self.transform(part, reported)
             except KtirError as error:
                 reported += error.diagnostics
                 if error.pass_name and not self.checking:
                     reported.append(Diagnostic("note", f"in pass '{error.pass_name}'"))
-            if self.line.on("remarks"):
-                reported += [Diagnostic("remark", f"[{r.pass_name}] {r.message}", r.location) for r in said]
+            reported += self.picked(said)
         if self.checking:
             return output, list(mismatches(part.text, part.first_line, reported, self.shown_source, self.only_expected))
         errors = [d for d in reported if d.severity in ("error", "note")]
         self.report([d for d in reported if d not in errors])
         return output, errors
 
+    def picked(self, said: list[Remark]) -> list[Diagnostic]:
+        """The remarks that are to be shown among the diagnostics."""
+        chosen = self.selection.pick(said)
+        if "remarks-output-file" in self.line.values:
+            self.said += chosen
+            return []
+        if self.line.values.get("remark-format") == "yaml" and not self.checking:
+            sys.stderr.write(yaml(chosen))
+            return []
+        return [Diagnostic("remark", f"[{r.pass_name}] {r.message}", r.location) for r in chosen]
+
     def dialects(self, part: Part) -> list[str]:
         """Our dialects that the part can need. Importing the others would be a good part of the run time of small tests."""
         asked = f"{self.line.values.get('pass-pipeline', '')} {' '.join(name for name, _ in self.line.others)}"
-        ours = any(name in asked for name in registry.pass_modules()) or self.line.on("run-reproducer")
+        ours = any(name in asked for name in registry.pass_modules()) or self.line.on("run-reproducer") or part.bytecode is not None
         return [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
 
-    def transform(self, part: Part, reported: list[Diagnostic]) -> str:
+    def transform(self, part: Part, reported: list[Diagnostic]) -> bytes:
         text, pipeline, verify_each = self.task(part)
-        module = parse_module(text, self.shown_source, first_line=part.first_line, diagnostics=reported)
+        module = self.parse(part, text, reported)
+        bare = part.bytecode is None and self.line.on("no-implicit-module") and is_implicit(module)
+        if bare and len(top := module.body.operations) != 1:
+            place = top[1].location if len(top) > 1 else f"{self.shown_source}:{part.first_line}:1"
+            raise KtirError(f"the source must contain a single op at the top, but has {len(top)}", place)
         self.clock.lap("Parser")
         if self.line.on("verify-roundtrip"):
             check_round_trip(module)
             self.clock.lap("Round trip")
         if self.line.on("dump-pass-pipeline"):
             print(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", file=sys.stderr)
-        dumps = self.dumps()
+        if path := self.line.values.get("mlir-generate-reproducer"):
+            Reproducer(Path(path), _with_locations).write(module, pipeline, verify_each)
+        self.execute(module, pipeline, verify_each, reported)
+        return self.output([op.operation for op in module.body.operations] if bare else [module.operation])
+
+    def parse(self, part: Part, text: str, reported: list[Diagnostic]) -> ir.Module:
+        if part.bytecode is not None:
+            return parse_bytecode(part.bytecode, self.shown_source)
+        check_nesting(part, self.shown_source)
+        module = parse_module(text, self.shown_source, first_line=part.first_line, diagnostics=reported)
+        if self.line.on("keep-names"):
+            keep_names(module, text, self.shown_source, part.first_line)
+        return module
+
+    def execute(self, module: ir.Module, pipeline: Pipeline, verify_each: bool, reported: list[Diagnostic]) -> None:
+        """Runs the passes, and shows what is asked for of their work."""
+        counting = self.line.on("mlir-pass-statistics")
 
         def before(step: Step, module: ir.Module) -> None:
-            dumps.before_each(step, module)
+            self.dumps.before_each(step, module)
+            if counting:
+                self.statistics.before_each(module)
             self.clock.lap("Rest")
 
         def after(step: Step, module: ir.Module) -> None:
             self.clock.lap(str(step))
-            dumps.after_each(step, module)
+            self.dumps.after_each(step, module)
+            if counting:
+                self.statistics.after_each(step, module)
 
         path = self.line.values.get("mlir-pass-pipeline-crash-reproducer")
         try:
@@ -190,20 +204,29 @@ class Driver:
                 verify_each=verify_each,
                 before_each=before,
                 after_each=after,
-                reproducer=Reproducer(Path(path), lambda m: print_module(m, debuginfo=True)) if path else None,
+                reproducer=Reproducer(Path(path), _with_locations) if path else None,
                 diagnostics=reported,
             )
         except KtirError:
             if self.line.on("mlir-print-ir-after-failure"):
-                dumps.failed(module)
+                self.dumps.failed(module)
             raise
         self.clock.lap("Rest")
-        return self.show(module)
+
+    def output(self, ops: list[ir.Operation]) -> bytes:
+        if not self.line.on("emit-bytecode"):
+            return "".join(map(self.printing.text, ops)).encode()
+        if len(ops) != 1:
+            raise KtirError(f"bytecode holds a single op, but there are {len(ops)}")
+        written = io.BytesIO()
+        ops[0].write_bytecode(written)
+        return written.getvalue()
 
     def task(self, part: Part) -> tuple[str, Pipeline, bool]:
         """The module's text, what to run on it, and whether to verify after each pass."""
         if not self.line.on("run-reproducer"):
-            return part.text, self.pipeline(), self.line.values.get("verify-each", "true") == "true"
+            assert self.asked is not None
+            return part.text, self.asked, self.line.values.get("verify-each", "true") == "true"
         asked = read_reproducer(part.text)
         if asked is None:
             raise KtirError("the input is no reproducer: it has no 'mlir_reproducer' section", f"{self.shown_source}:1:1")
@@ -230,39 +253,60 @@ class Driver:
                 raise
         return Pipeline(tuple(steps))
 
-    def dumps(self) -> Dumps:
+    def stopped(self, pipeline: Pipeline) -> Pipeline:
+        """`pipeline` up to the pass that `--ktir-stop-after` names."""
+        last = self.line.values.get("ktir-stop-after")
+        if last is None:
+            return pipeline
+        names = [step.name for step in pipeline]
+        if last not in names:
+            raise UsageError(f"'--ktir-stop-after={last}': the pipeline has no such pass (passes: {', '.join(names) or 'none'})")
+        return Pipeline(pipeline.steps[: names.index(last) + 1])
+
+    def what_to_dump(self) -> Dumps:
         line = self.line
         only_changes = line.on("mlir-print-ir-after-change")
+        selected = line.list("mlir-print-ir-before") or line.list("mlir-print-ir-after") or line.on("mlir-print-ir-before-all")
+        folder = line.values.get("mlir-print-ir-tree-dir")
         after_all = line.on("mlir-print-ir-after-all") or (only_changes and not line.list("mlir-print-ir-after"))
         return Dumps(
-            self.show,
+            self.printing.text,
             None if line.on("mlir-print-ir-before-all") else line.list("mlir-print-ir-before"),
-            None if after_all else line.list("mlir-print-ir-after"),
+            None if after_all or (folder and not selected) else line.list("mlir-print-ir-after"),
             only_changes,
-        )
-
-    def show(self, module: ir.Module) -> str:
-        return print_module(
-            module,
-            generic=self.line.on("mlir-print-op-generic"),
-            debuginfo=self.line.on("mlir-print-debuginfo"),
-            local_scope=self.line.on("mlir-print-local-scope"),
+            Path(folder) if folder else None,
         )
 
     def report(self, diagnostics: list[Diagnostic]) -> None:
         """Prints diagnostics on stderr, each with its source line where it has one."""
         for diagnostic in diagnostics:
+            if diagnostic.severity == "note" and self.line.on("mlir-disable-diagnostic-notes"):
+                continue
             print(
                 f"{diagnostic.location + ': ' if diagnostic.location else ''}{diagnostic.severity}: {diagnostic.message}", file=sys.stderr
             )
             file, line, column = (diagnostic.location or "::").rsplit(":", 2)
-            if file == self.shown_source and int(line) <= len(self.text_lines):
+            if file == self.shown_source and 1 <= int(line) <= len(self.text_lines):
                 print(self.text_lines[int(line) - 1] + "\n" + " " * (int(column) - 1) + "^", file=sys.stderr)
             self.report(list(diagnostic.notes))
 
 
+def _with_locations(module: ir.Module) -> str:
+    return print_module(module, debuginfo=True)
+
+
+def is_implicit(module: ir.Module) -> bool:
+    """Whether the parser has put this module around the ops of the text."""
+    location = ir.Location.from_attr(module.operation.location.attr)
+    return isinstance(location, ir.FileLineColLoc) and location.start_line == 0
+
+
 def check_round_trip(module: ir.Module) -> None:
-    """Raises KtirError unless both printed forms of `module` read back to the same module."""
+    """Raises KtirError unless both printed forms of `module`, and its bytecode, read back to the same module."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    if print_module(parse_bytecode(written.getvalue(), "-"), debuginfo=True) != print_module(module, debuginfo=True):
+        raise KtirError("the bytecode of the module does not read back to the same module")
     for generic in (False, True):
         text = print_module(module, generic=generic, debuginfo=True)
         if print_module(parse_module(text), generic=generic, debuginfo=True) != text:
@@ -288,6 +332,13 @@ def show_dialects() -> str:
     return "Available Dialects: " + ",".join(sorted([*names, *registry.dialect_names()]))
 
 
+def irdl() -> str:
+    """Our dialects as an IRDL module, for `--irdl-file` of MLIR's drivers."""
+    with context():
+        bodies = [str(registry.dialect_class(name)._mlir_module) for name in registry.dialect_names()]
+    return "module {" + "".join(body.removeprefix("module {").rstrip().removesuffix("}") for body in bodies) + "}\n"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the driver with `arguments` (default: those of the process); the exit status."""
     try:
@@ -300,6 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(list_passes())
         elif line.on("show-dialects"):
             print(show_dialects())
+        elif line.on("emit-irdl"):
+            sys.stdout.write(irdl())
         elif len(line.positional) > 1:
             raise UsageError(f"more than one input file: {', '.join(line.positional)}")
         else:
@@ -309,6 +362,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:  # whoever read the output has had enough; keep the interpreter from trying again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:  # of a file that is written on the side
+        print(f"ktir-opt: error: cannot write '{error.filename}': {error.strerror}", file=sys.stderr)
+        return 1
+    except KtirError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except Exception as error:  # a fault of ours
+        print(f"ktir-opt: internal error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
 

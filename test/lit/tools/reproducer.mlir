@@ -7,7 +7,13 @@
 // RUN: not ktir-opt %s --run-reproducer 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: ktir-opt %s --cse --mlir-pass-pipeline-crash-reproducer=%t.good.mlir | ktir-opt
 // RUN: not ls %t.good.mlir
+// RUN: ktir-opt %s --cse --canonicalize --mlir-generate-reproducer=%t.all.mlir -o %t.direct.mlir
+// RUN: FileCheck %s --check-prefix=WHOLE < %t.all.mlir
+// RUN: ktir-opt %t.all.mlir --run-reproducer | diff - %t.direct.mlir
+// RUN: not ktir-opt %s --cse --mlir-generate-reproducer=%t.none/x.mlir 2>&1 | FileCheck %s --check-prefix=FOLDER
 
+// WHOLE: pipeline: "builtin.module(cse,canonicalize)",
+// FOLDER: ktir-opt: error: cannot write '{{.*}}.none/x.mlir': No such file or directory
 // USAGE: ktir-opt: error: unknown command line argument '--test-nothing'
 
 // ERROR: reproducer.mlir:[[L:[0-9]+]]:8: error: op was not bufferized
