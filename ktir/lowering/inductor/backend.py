@@ -20,6 +20,7 @@ from torch import fx
 from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor.origins import refusal, source, type_text
+from ktir.lowering.inductor.shapes import PerShape, is_dynamic
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
             stack.enter_context(config.patch(**(options or {})))
         except ValueError as error:
             raise KtirError(str(error)) from None
+        if is_dynamic(gm):
+            return PerShape(gm, functools.partial(ktir, options=options))
         return compile_graph(gm, inputs)
 
 

@@ -45,6 +45,17 @@ def test_values_and_caches(tmp_path: Path) -> None:
         assert counters["inductor"]["fxgraph_cache_hit"] == 1
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_other_shapes_compile_anew(dynamic: bool | None) -> None:
+    """Dynamo's second shape is symbolic; each combination of sizes gets a program of its own, more than Dynamo's own limit."""
+    layer = nn.Linear(10, 20).half()
+    compiled = torch.compile(layer, backend="spyre", dynamic=dynamic)
+    with fresh_cache(), torch.no_grad():
+        for rows in (57, 18, 5, 57, 1, 2, 64, 65, 66, 67, 68, 18):
+            x = torch.randn(rows, 10).half()
+            torch.testing.assert_close(compiled(x), layer(x), rtol=4e-3, atol=4e-3)
+
+
 def test_stages_are_dumped(tmp_path: Path) -> None:
     with fresh_cache(), torch.no_grad():
         torch.compile(torch.relu, backend="ktir", dynamic=False, options={"dump_dir": str(tmp_path / "stages")})(torch.ones(57, 10).half())

@@ -156,13 +156,6 @@ def test_no_gradients_are_needed_where_they_are_switched_off() -> None:
     assert "linalg.generic" in capture(lambda x: layer(x).detach(), half(3, 64))
 
 
-def test_dynamic_shapes_are_refused() -> None:
-    with torch.no_grad():
-        text = compile_and_call(lambda x: x + 1, half(3, 64), dynamic=True)
-    assert "the shape is dynamic" in text
-    assert "dynamic=False" in text
-
-
 def test_bad_options_are_refused() -> None:
     with torch.no_grad():
         assert "unknown option 'corse'" in compile_and_call(lambda x: x + 1, half(3), options={"corse": 4})
