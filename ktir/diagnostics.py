@@ -21,6 +21,16 @@ def _place(location: ir.Location) -> str | None:
     return f"{at[0]}:{at[1]}:{at[2]}" if at else None
 
 
+def location_names(location: ir.Location) -> list[str]:
+    """The names in `location`, first to last: for an op that comes from PyTorch the nodes of its graph."""
+    loc: Any = ir.Location.from_attr(location.attr)
+    if isinstance(loc, ir.NameLoc):
+        return [loc.name_str, *location_names(loc.child_loc)]
+    if isinstance(loc, ir.FusedLoc):
+        return [name for child in loc.locations for name in location_names(child)]
+    return []
+
+
 def position(location: ir.Location) -> tuple[str, int, int] | None:
     """File, line and column of the first file position in `location`, or None."""
     loc: Any = ir.Location.from_attr(location.attr)  # downcasts: diagnostics carry bare Locations

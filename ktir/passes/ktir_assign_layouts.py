@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ktir import numerics
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_names, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic
@@ -50,7 +50,9 @@ class AssignLayoutsPass(Pass):
 
 
 def _refuse(op: ir.Operation, text: str) -> Unsupported:
-    return Unsupported(f"'{op.name}' op {text}", location_text(op.location))
+    names = location_names(op.location)
+    origin = f" ({', '.join(names)})" if names else ""
+    return Unsupported(f"'{op.name}' op{origin} {text}", location_text(op.location))
 
 
 def _shape(value: ir.Value) -> list[int]:
