@@ -38,7 +38,7 @@ def compile_region(region: Region) -> str:
     with context(), ir.Location.unknown():
         module = logical(region)
         text = print_module(module, debuginfo=True)
-        name = f"{region.name}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        name = f"{region.name}_{_result_shape(region)}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         trace_structured("artifact", metadata_fn=lambda: {"name": f"ktir_{name}", "encoding": "string"}, payload_fn=lambda: text)
         with _own_dump_folder(name) as folder:
             if folder:
@@ -48,6 +48,12 @@ def compile_region(region: Region) -> str:
     cache.store(key, files)
     artifacts.record(key, files)
     return key
+
+
+def _result_shape(region: Region) -> str:
+    """Shape of the first output as text, to tell the programs of one model apart."""
+    output = next(b for b in region.buffers.values() if b.role == "output")
+    return "x".join(str(n) for n in output.size) or "scalar"
 
 
 @contextmanager
