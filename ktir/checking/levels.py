@@ -51,7 +51,7 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
     for name, snapshot in snapshots:
         with context(), ir.Location.unknown():
             level = parse_module(snapshot, f"{source}:{name}")
-            run = _host_level if name == "logical" else _device_level
+            run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else _device_level
             _append(results, name, run(level, arguments))
     executable = Executable(read(files))
     for mode in ("tape", "step"):

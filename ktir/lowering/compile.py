@@ -16,6 +16,7 @@ from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, Publishe
 from ktir.pipeline import run_pipeline
 
 STAGES = (
+    "cse",  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
     "ktir-assign-layouts",
     "ktir-split-bodies",
     "ktir-form-kernels",
