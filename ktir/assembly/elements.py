@@ -25,6 +25,8 @@ class Reading:
     types: dict[str, list[Text]] = field(default_factory=dict)
     attributes: dict[str, Text | None] = field(default_factory=dict)
     regions: dict[str, Text] = field(default_factory=dict)
+    variables: list[str] = field(default_factory=list)
+    """Names that the text of the op itself introduces."""
 
 
 @dataclass
@@ -300,6 +302,141 @@ class Subscripts(Element):
         return subscripts.write(op.attribute(self.base_map), op.operands[self.values])
 
 
+_VARIABLE = "%$"  # with a number: a block argument of a region that the text does not show
+_BLOCK_ARGUMENT = re.compile(r"(%[\w$.\-]+): ")
+
+
+class Variables(Element):
+    """`(%i, %j)`: the `index` arguments of region `name`, which holds nothing but the terminator `terminator`."""
+
+    def __init__(self, name: str, terminator: str) -> None:
+        self.fields = (name,)
+        self.name, self.terminator = name, terminator
+
+    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
+        at = cursor.start
+        cursor.expect("(")
+        while cursor.value != ")":
+            if cursor.value in op.variables:
+                raise cursor.fail(f"variable '{cursor.value}' is given twice")
+            op.variables.append(cursor.take("value", "variable name"))
+            if not cursor.accept(","):
+                break
+        cursor.expect(")")
+        arguments = ", ".join(f"{_VARIABLE}{i}: index" for i in range(len(op.variables)))
+        header = f"^bb0({arguments}): " if arguments else ""
+        op.regions[self.name] = [(f'{{{header}"{self.terminator}"() : () -> ()}}', at)]
+
+    def write(self, op: Writing) -> str:
+        return f"({', '.join(self.names(op, self.name))})"
+
+    @staticmethod
+    def names(op: Writing, region: str) -> list[str]:
+        """The names that the printed region gives its arguments."""
+        header, colon, _ = op.regions[region].partition("):")
+        return _BLOCK_ARGUMENT.findall(header + ") ") if colon and "^" in header else []
+
+
+class IndirectSubscripts(Element):
+    """`ind(%view[...]), (...)`: per dim a direct subscript, or one through an index view.
+
+    Held as operands `views` and `captured`, kinds (true: indirect) and maps over captured values and then the variables of `region`.
+    """
+
+    def __init__(self, views: str, captured: str, kinds: str, maps: str, region: str) -> None:
+        self.fields = (views, captured, kinds, maps)
+        self.views, self.captured, self.kinds, self.maps, self.region = views, captured, kinds, maps, region
+
+    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
+        at = cursor.start
+        views: Text = []
+        values: dict[str, int] = {}
+        all_terms: list[subscripts.Terms] = []
+        kinds: list[str] = []
+        while cursor.value != "]":
+            if all_terms:
+                if cursor.value != ",":
+                    raise cursor.fail("expecting a comma between subscripts")
+                cursor.advance()
+            kinds.append("true" if cursor.value == "ind" else "false")
+            if cursor.accept("ind"):
+                cursor.expect("(")
+                views.append((cursor.value, cursor.start))
+                cursor.take("value", "index view")
+                cursor.expect("[")
+                all_terms.append(subscripts.read_terms(cursor, "]", values))
+                cursor.expect("]")
+                cursor.expect(")")
+            elif cursor.accept("("):
+                all_terms.append(subscripts.read_terms(cursor, ")", values))
+                cursor.expect(")")
+            elif cursor.kind in ("value", "number") or cursor.value == "-":
+                start = cursor.start
+                all_terms.append(subscripts.read_terms(cursor, "]", values, one=True))
+                written = cursor.text[start : cursor.last]
+                cursor.old(start, f"a direct subscript without parentheses is deprecated: write '({written})'")
+            else:
+                raise cursor.fail("unexpected token in subscript list, expected 'ind', '(', or ']'")
+        captured = [(name, place) for name, place in values.items() if name not in op.variables]
+        names = [*(name for name, _ in captured), *op.variables]
+        op.operands[self.views], op.operands[self.captured] = views, captured
+        op.attributes[self.kinds] = [(f"[{', '.join(kinds)}]", at)]
+        op.attributes[self.maps] = [(f"[{', '.join(subscripts.map_text(terms, names) for terms in all_terms)}]", at)]
+
+    def write(self, op: Writing) -> str:
+        names = [*op.operands[self.captured], *Variables.names(op, self.region)]
+        views = iter(op.operands[self.views])
+        inside = Cursor(op.attribute(self.maps), 0)
+        inside.expect("[")
+        parts: list[str] = []
+        for kind in op.attribute(self.kinds).strip("[]").split(", ") if inside.value != "]" else []:
+            begin, end = inside.until_comma()
+            inside.accept(",")
+            text = inside.text[begin:end]
+            written = subscripts.write(op.aliases.get(text, text), names)
+            parts.append(f"ind({next(views)}[{written}])" if kind == "true" else f"({written})")
+        return ", ".join(parts)
+
+
+class OldTypes(Element):
+    """`: T, T`, which an old spelling has here and whose meaning stands elsewhere; never printed."""
+
+    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
+        if cursor.value != ":":
+            return
+        cursor.old(cursor.start, "a type list before the future is deprecated: leave it out")
+        cursor.advance()
+        cursor.type_extent()
+        while cursor.accept(","):
+            cursor.type_extent()
+
+    def write(self, op: Writing) -> str:
+        return ""
+
+    def starts(self, cursor: Cursor) -> bool:
+        return cursor.value == ":"
+
+
+class EnumValue(AttributeValue):
+    """An i32 attribute as one of `words`, which are numbered from 0."""
+
+    def __init__(self, name: str, *words: str) -> None:
+        super().__init__(name)
+        self.words = words
+
+    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
+        if cursor.value not in self.words:
+            raise cursor.fail(f"expected one of: {', '.join(self.words)}")
+        op.attributes[self.name] = [(f"{self.words.index(cursor.value)} : i32", cursor.start)]
+        cursor.advance()
+
+    def write(self, op: Writing) -> str:
+        return self.words[int(op.attribute(self.name).partition(" :")[0])]
+
+    def starts(self, cursor: Cursor) -> bool:
+        return cursor.kind == "word"
+
+
 class Region(Element):
     """A region in braces."""
 
@@ -347,7 +484,10 @@ def join(parts: Sequence[Element], op: Writing) -> str:
         text = part.write(op)
         if not text:
             continue
-        glued = isinstance(part, OptionalGroup) or out.endswith(("(", "[", "<"))
+        after_bracket = out.endswith(("(", "[", "<"))
+        if isinstance(part, OptionalGroup) and after_bracket:
+            text = text.lstrip()
+        glued = isinstance(part, OptionalGroup | Variables) or after_bracket
         if isinstance(part, Literal):
             glued |= text[0] in ",)]>" or (text[0] in "([<" and not out.endswith((",", ":", "=", ">")))
         out += text if glued else " " + text
@@ -385,5 +525,9 @@ DIRECTIVES: dict[str, Callable[..., Element]] = {
     "keyword": KeywordValue,
     "symbol": SymbolName,
     "region": Region,
+    "variables": Variables,
+    "indirect": IndirectSubscripts,
+    "enum": EnumValue,
+    "old_types": OldTypes,
 }
 """Directive name -> element, built from the field names in its parentheses; `type` and `stripped` also need the field's kind."""

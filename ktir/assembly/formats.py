@@ -6,6 +6,9 @@
     affine($x, $m) subscripts: values x, map m         integer($a)    3, for 3 : i64
     integers($a)   [1, 2], for array<i64: 1, 2>        keyword($a)    word, for "word"
     symbol($a)     @name, for "name"                   region($r)     { ... }
+    enum($a, u, v) the n-th word, for n : i32          old_types()    an old spelling's `: T, T`, read and dropped
+    variables($r, terminator)                          (%i, %j): arguments of a region that is not shown
+    indirect($views, $captured, $kinds, $maps, $r)     ind(%view[...]), (...): subscripts, some through index views
     ( ... )?       a group, printed when the first field named in it is there
 
 Blanks are printed by MLIR's rules: before each element, except around brackets and before commas. Types that the format
@@ -13,13 +16,13 @@ leaves out are derived: `index` operands, and fields that share a type variable 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ktir.assembly import elements
 from ktir.assembly.elements import Element, Reading, Rewrite, Writing
-from ktir.assembly.lexer import Cursor, Text
+from ktir.assembly.lexer import Cursor, SyntaxFault, Text
 from ktir.assembly.parameters import ParameterList
 
 _FORMAT_TOKEN = re.compile(r"\s*(?:`([^`]*)`|(attr-dict)|\$(\w+)|(\w+)\(([^)]*)\)|(\()|(\)\?)|(\S))")
@@ -31,6 +34,7 @@ class Group:
 
     `type_text` is its type where only one is possible; `like` names the type variable that it shares with other fields;
     `type_name` is the name of its type with the sigil, as `!ktdp.access_tile`, where the field admits one type class only.
+    `spread`: MLIR knows that many optional fields instead of this one.
     """
 
     name: str
@@ -38,6 +42,26 @@ class Group:
     type_text: str | None = None
     like: str | None = None
     type_name: str | None = None
+    spread: int = 0
+
+
+def collapse(groups: Sequence[Group], sizes: Sequence[int]) -> list[int]:
+    """Segment sizes with one number per group, from those that MLIR holds."""
+    collapsed: list[int] = []
+    at = 0
+    for group in groups:
+        width = group.spread or 1
+        collapsed.append(sum(sizes[at : at + width]))
+        at += width
+    return collapsed if at == len(sizes) else list(sizes)
+
+
+def expand(groups: Sequence[Group], sizes: Sequence[int]) -> list[int]:
+    """Segment sizes as MLIR holds them, from one number per group."""
+    expanded: list[int] = []
+    for group, size in zip(groups, sizes, strict=True):
+        expanded += [1] * size + [0] * (group.spread - size) if group.spread else [size]
+    return expanded
 
 
 @dataclass(frozen=True)
@@ -55,6 +79,11 @@ class OpSyntax:
     @cached_property
     def elements(self) -> list[Element]:
         return self._parse(iter(_FORMAT_TOKEN.finditer(self.assembly)))
+
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether MLIR knows other fields than the op has."""
+        return any(g.spread for g in (*self.operands, *self.results))
 
     def read(self, cursor: Cursor, rewrite: Rewrite) -> Text:
         """Reads the op after its name; the generic form, from the quoted name on."""
@@ -78,7 +107,7 @@ class OpSyntax:
         parsed: list[Element] = []
         for token in tokens:
             literal, dictionary, name, directive, arguments, opening, closing, other = token.groups()
-            names = [a.strip().removeprefix("$") for a in (arguments or "").split(",")]
+            names = [a.strip().removeprefix("$") for a in (arguments or "").split(",") if a.strip()]
             if closing:
                 return parsed
             if opening:
@@ -91,7 +120,7 @@ class OpSyntax:
                 parsed.append(elements.Operand(name, operands[name].count))
             elif name:
                 parsed.append(elements.AttributeValue(name))
-            elif directive in ("type", "stripped") and names[0] in groups:
+            elif directive in ("type", "stripped") and names and names[0] in groups:
                 group = groups[names[0]]
                 kind = elements.TypeOf if directive == "type" else elements.StrippedType
                 parsed.append(kind(group.name, group.count, group.type_name))
@@ -104,10 +133,12 @@ class OpSyntax:
     def _generic(self, op: Reading) -> Text:
         start = op.start
         out: Text = [(f'"{self.name}"(', start)]
-        sizes = []
+        sizes: list[int] = []
         for group in self.operands:
             values = op.operands.get(group.name, [])
             sizes.append(len(values))
+            if group.spread and len(values) > group.spread:
+                raise SyntaxFault(f"'{self.name}' op has more than {group.spread} of '{group.name}'", values[-1][1])
             for value, at in values:
                 if len(out) > 1:
                     out.append((", ", at))
@@ -122,10 +153,12 @@ class OpSyntax:
             out.append((")", start))
         attributes = dict(op.attributes)
         if "operandSegmentSizes" in self.segments:
-            attributes["operandSegmentSizes"] = [(f"array<i32: {', '.join(map(str, sizes))}>", start)]
+            attributes["operandSegmentSizes"] = [(self.segment_text(self.operands, sizes), start)]
         if "resultSegmentSizes" in self.segments:
-            counts = ", ".join(str(len(op.types.get(g.name, []))) for g in self.results)
-            attributes["resultSegmentSizes"] = [(f"array<i32: {counts}>", start)]
+            counts = [len(op.types.get(g.name, [])) for g in self.results]
+            if any(g.spread and count > g.spread for g, count in zip(self.results, counts, strict=True)):
+                raise SyntaxFault(f"'{self.name}' op has too many results", start)
+            attributes["resultSegmentSizes"] = [(self.segment_text(self.results, counts), start)]
         out.append((" {", start))
         for i, (name, text) in enumerate(attributes.items()):
             out.append((f"{', ' if i else ''}{name}{' = ' if text else ''}", start))
@@ -136,6 +169,11 @@ class OpSyntax:
         self._types(out, self.results, op, start)
         out.append((")", start))
         return out
+
+    @staticmethod
+    def segment_text(groups: Sequence[Group], sizes: Sequence[int]) -> str:
+        """The attribute that says how many values each of `groups` has."""
+        return f"array<i32: {', '.join(map(str, expand(groups, sizes)))}>"
 
     def _types(self, out: Text, groups: tuple[Group, ...], op: Reading, start: int) -> None:
         first = True

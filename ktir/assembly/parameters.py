@@ -37,6 +37,10 @@ class Integer:
         """MLIR's spelling of `value`, which was read from `start` up to `cursor.last`."""
         return [(self.encode(value), start)]
 
+    def resolved(self, value: Any, cursor: Cursor) -> Any:
+        """`value` with aliases replaced by what they stand for, as checks want it."""
+        return value
+
     def read(self, cursor: Cursor) -> Any:
         return cursor.integer()
 
@@ -187,7 +191,7 @@ class OptionalInteger(Integer):
         return ir.UnitAttr.get() if value is None else super().to_attribute(value)
 
     def from_attribute(self, attribute: ir.Attribute) -> Any:
-        return None if isinstance(attribute, ir.UnitAttr) else super().from_attribute(attribute)
+        return None if attribute == ir.UnitAttr.get(attribute.context) else super().from_attribute(attribute)
 
 
 class TypeList(Integer):
@@ -234,6 +238,9 @@ class TypeList(Integer):
             out += source.rewrite(*again.type_extent())
         return [*out, ("]", again.last)]
 
+    def resolved(self, value: Any, cursor: Cursor) -> Any:
+        return [_alias(cursor, t) for t in value]
+
     def to_attribute(self, value: Any) -> ir.Attribute:
         return ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in value])
 
@@ -276,11 +283,22 @@ class IntegerSet(Integer):
     def generic(self, value: Any, cursor: Cursor, start: int, source: Source) -> Text:
         return [(source.hoist(value), start)]
 
+    def resolved(self, value: Any, cursor: Cursor) -> Any:
+        return _alias(cursor, value)
+
     def to_attribute(self, value: Any) -> ir.Attribute:
         return value
 
     def from_attribute(self, attribute: ir.Attribute) -> Any:
         return attribute
+
+
+def _alias(cursor: Cursor, name: str) -> str:
+    """What the alias `name` is defined as in the text, up to the end of its line; `name` itself if it is none."""
+    if name[0] not in "#!":
+        return name
+    match = re.search(rf"(?m)^\s*{re.escape(name)}\s*=\s*(.*)$", cursor.text)
+    return match.group(1) if match else name
 
 
 Codec = Integer
@@ -331,6 +349,7 @@ class ParameterList:
             at = cursor.start
             values[name] = self.codecs[name].read(cursor)
             texts[name] = self.codecs[name].generic(values[name], cursor, at, source)
+            values[name] = self.codecs[name].resolved(values[name], cursor)
             if cursor.value != ">":
                 cursor.expect(",")
 
@@ -338,6 +357,11 @@ class ParameterList:
             read(name)
         while cursor.value != ">":
             name = cursor.value
+            bare = next((n for n, codec in self.codecs.items() if isinstance(codec, IntegerSet) and n not in values), None)
+            if bare and (name == "affine_set" or name[:1] == "#"):
+                cursor.old(cursor.start, f"'{self.name}' with a bare integer set is deprecated: write '{bare} = ...'")
+                read(bare)
+                continue
             if name not in self.codecs or name in self.positional:
                 raise cursor.fail(f"expected one of: {', '.join(n for n in self.codecs if n not in self.positional)}")
             if name in values:

@@ -14,7 +14,8 @@ from ktir.assembly.lexer import Cursor, SyntaxFault
 @cache
 def _scanner(dialects: tuple[str, ...], ops: bool) -> re.Pattern[str]:
     ours = rf"(?:{'|'.join(dialects)})\.[A-Za-z_][\w.]*"
-    op = rf'| "(?P<op>{ours})"(?=\()' if ops else ""
+    which = ours if ops else "|".join(re.escape(name) for name, syntax in formats.OPS.items() if syntax.spreads)
+    op = rf'| "(?P<op>{which})"(?=\()' if which else ""
     return re.compile(rf"""//[^\n]* {op} | "[^"\\\n]*(?:\\.[^"\\\n]*)*" | (?P<named>[!\#]{ours})""", re.VERBOSE)
 
 
@@ -28,6 +29,7 @@ class Printer:
     def __init__(self, text: str, *, ops: bool) -> None:
         """`ops`: rewrite ops too, not only types and attributes."""
         self.text = text
+        self._ops = ops
         self._search = _scanner(tuple(formats.dialects()) or ("ktdp",), ops).search
         self._aliases = aliases.definitions(text) if ops else {}
         self._parameters: dict[str, str] = {}
@@ -49,7 +51,7 @@ class Printer:
                 at = start = self._named(match.group(), at, out)
             elif syntax := formats.OPS.get(match.group("op")):
                 try:
-                    pretty, after = self._op(syntax, at)
+                    pretty, after = self._op(syntax, at) if self._ops else self._collapsed(syntax, match.start(), at)
                 except (LookupError, SyntaxFault):  # an op that would not verify stays generic
                     continue
                 out += (self.text[start : match.start()], pretty)
@@ -92,6 +94,22 @@ class Printer:
         values = _split(syntax.operands, operands, operand_sizes)
         op = Writing(values, types, attributes, dict(zip(syntax.regions, regions, strict=False)), self._aliases)
         return syntax.name + syntax.write(op), cursor.last
+
+    def _collapsed(self, syntax: formats.OpSyntax, start: int, at: int) -> tuple[str, int]:
+        """The generic op whose quoted name starts and ends there, up to its dictionary, with segment sizes as they are published."""
+        closing = self.text.index(")", at) + 1
+        out = self.text[start:closing]
+        cursor = Cursor(self.text, closing)
+        if cursor.value == "(":
+            begin, end = cursor.bracketed()
+            out += " " + self.rewrite(begin, end)
+        attributes = self._dictionary(cursor) if cursor.value == "{" else {}
+        for groups, name in ((syntax.operands, "operandSegmentSizes"), (syntax.results, "resultSegmentSizes")):
+            sizes = _segments(attributes.pop(name, None))
+            if sizes and len(groups) > 1:
+                attributes[name] = f"array<i32: {', '.join(map(str, formats.collapse(groups, sizes)))}>"
+        written = ", ".join(key if text is None else f"{key} = {text}" for key, text in sorted(attributes.items()))
+        return out + (f" {{{written}}}" if written else ""), cursor.last
 
     def _dictionary(self, cursor: Cursor) -> Attributes:
         begin, end = cursor.bracketed()
@@ -139,6 +157,8 @@ def _segments(text: str | None) -> tuple[int, ...] | None:
 
 def _split(groups: tuple[formats.Group, ...], items: list[str], sizes: tuple[int, ...] | None) -> dict[str, list[str]]:
     """`items` by field: by segment sizes, or else one each and the rest to the field that is not single."""
+    if sizes is not None and len(sizes) != len(groups):
+        sizes = tuple(formats.collapse(groups, sizes))
     if sizes is None:
         spare = len(items) - sum(g.count == "single" for g in groups)
         sizes = tuple(1 if g.count == "single" else spare for g in groups)

@@ -11,6 +11,7 @@ from ktir.assembly import formats
 from ktir.assembly.lexer import SKIP, Cursor, Remarks, SyntaxFault, Text
 
 _SET = re.compile(r"affine_set<\([^)]*\)(?:\[[^\]]*\])? : \([^<>\"]*?(?:>=[^<>\"]*?)*\)>")
+_SEGMENTS = re.compile(r"\b(operandSegmentSizes|resultSegmentSizes)\s*=\s*(array<i32[^>]*>)")
 _SHORT = 400  # characters: types and attributes, which repeat, rather than regions
 
 
@@ -77,7 +78,11 @@ class Reader:
                 out.append((match.group(), start))
                 at = self._parameters(match.group(), match.end(), out)
             elif kind == "generic":
-                at = self._properties(match.end(), start, out)
+                syntax = formats.OPS.get(match.group()[1:-1])
+                if syntax and syntax.spreads:
+                    at = self._spread(syntax, match.end(), start, out)
+                else:
+                    at = self._properties(match.end(), start, out)
             elif syntax := formats.OPS.get(match.group()):
                 if (after := self._op(syntax, start, match.end(), out)) is None:
                     continue
@@ -122,6 +127,67 @@ class Reader:
             self.old += [(at + begin, message) for at, message in self._nested[key][1]]
         out += [(text, at + begin) for text, at in self._nested[key][0]]
         return end
+
+    def _spread(self, syntax: formats.OpSyntax, at: int, start: int, out: Text) -> int:
+        """Rewrites a generic op, up to its type, whose published segment sizes are not those that MLIR knows."""
+        cursor = Cursor(self.text, at)
+        begin, end = cursor.bracketed()
+        operands = len([name for name in self.text[begin + 1 : end - 1].split(",") if name.strip()])
+        out.append((self.text[start:end], start))
+        dictionaries: list[tuple[int, int]] = []
+        if cursor.value == "<":
+            opening, closing = cursor.bracketed()
+            dictionaries.append((opening + 2, closing - 2))
+        if cursor.value == "(":
+            out += [(" ", cursor.start), *self.rewrite(*cursor.bracketed())]
+        if cursor.value == "{":
+            opening, closing = cursor.bracketed()
+            dictionaries.append((opening + 1, closing - 1))
+        after = cursor.last
+        attributes = [self.rewrite(*extent) for extent in dictionaries if self.text[extent[0] : extent[1]].strip()]
+        counts = {"operandSegmentSizes": (syntax.operands, operands), "resultSegmentSizes": (syntax.results, self._results(after))}
+        out.append((" {", after))
+        written = False
+        for pieces in attributes:
+            if written:
+                out.append((", ", after))
+            out += [(self._expanded(text, counts), place) for text, place in pieces]
+            written = True
+        everything = "".join(text for pieces in attributes for text, _ in pieces)
+        for name, (groups, count) in counts.items():
+            if name not in syntax.segments or name in everything:
+                continue
+            singles = sum(g.count == "single" for g in groups)
+            sizes = [1 if g.count == "single" else max(0, count - singles) for g in groups]
+            out.append((f"{', ' if written else ''}{name} = {syntax.segment_text(groups, sizes)}", after))
+            written = True
+        out.append(("}", after))
+        return after
+
+    def _results(self, at: int) -> int:
+        """How many results the function type after the colon at `at` has."""
+        cursor = Cursor(self.text, at)
+        cursor.expect(":")
+        cursor.bracketed()
+        cursor.expect("->")
+        if not cursor.accept("("):
+            return 1
+        count = 0
+        while cursor.value != ")":
+            cursor.type_extent()
+            count += 1
+            if not cursor.accept(","):
+                break
+        return count
+
+    @staticmethod
+    def _expanded(text: str, counts: dict[str, tuple[tuple[formats.Group, ...], int]]) -> str:
+        def replace(match: re.Match[str]) -> str:
+            groups = counts[match.group(1)][0]
+            sizes = [int(n) for n in re.findall(r"\d+", match.group(2).partition(":")[2])]
+            return f"{match.group(1)} = {formats.OpSyntax.segment_text(groups, sizes)}" if len(sizes) == len(groups) else match.group()
+
+        return _SEGMENTS.sub(replace, text)
 
     def _properties(self, at: int, start: int, out: Text) -> int:
         """Moves the properties `<{...}>` of a generic op into its attribute dictionary, since our ops have no properties."""

@@ -13,30 +13,51 @@ _MAP = re.compile(r"affine_map<\([^)]*\)(?:\[[^\]]*\])? -> \((.*)\)>")
 _WORDS = ("floordiv", "ceildiv", "mod")
 
 
+Terms = list[str]
+"""The tokens of affine expressions, SSA values by name."""
+
+
 def read(cursor: Cursor, close: str) -> tuple[list[tuple[str, int]], str]:
     """Reads up to `close`: the values with their offsets in the text, and the map as attribute text."""
-    values: list[tuple[str, int]] = []
-    names: list[str] = []
-    parts: list[str] = []
+    values: dict[str, int] = {}
+    terms = read_terms(cursor, close, values)
+    return list(values.items()), map_text(terms, list(values))
+
+
+def read_terms(cursor: Cursor, close: str, values: dict[str, int], *, one: bool = False) -> Terms:
+    """Reads up to `close`, or up to a comma too if there can be only `one` expression. New values go to `values` with their offsets."""
+    terms: Terms = []
     depth = 0
-    while depth or cursor.value != close:
+    while depth or not (cursor.value == close or (one and cursor.value == ",")):
         if cursor.kind == "value":
-            if cursor.value not in names:
-                names.append(cursor.value)
-                values.append((cursor.value, cursor.start))
-            parts.append(f"d{names.index(cursor.value)}")
+            values.setdefault(cursor.value, cursor.start)
+            terms.append(cursor.value)
         elif cursor.kind == "number" or cursor.value in _WORDS or cursor.value in ("+", "-", "*", ","):
-            parts.append(cursor.value)
+            terms.append(cursor.value)
         elif cursor.value == "(":
             depth += 1
-            parts.append("(")
+            terms.append("(")
         elif cursor.value == ")" and depth:
             depth -= 1
-            parts.append(")")
+            terms.append(")")
+        elif cursor.value == "symbol":
+            cursor.advance()
+            cursor.expect("(")
+            values.setdefault(cursor.value, cursor.start)
+            terms.append(cursor.take("value", "SSA value"))
+            if cursor.value != ")":
+                raise cursor.fail("expected ')'")
         else:
             raise cursor.fail("expected affine expression of SSA values")
         cursor.advance()
-    return values, f"affine_map<({', '.join(f'd{i}' for i in range(len(names)))}) -> ({' '.join(parts)})>"
+    return terms
+
+
+def map_text(terms: Terms, names: list[str]) -> str:
+    """The affine map over `names` that `terms` describe, as attribute text."""
+    position = {name: f"d{i}" for i, name in enumerate(names)}
+    dims = ", ".join(position.values())
+    return f"affine_map<({dims}) -> ({' '.join(position.get(term, term) for term in terms)})>"
 
 
 def write(map_text: str, names: list[str]) -> str:

@@ -6,6 +6,9 @@ from functools import lru_cache
 
 from ktir.mlir import ir
 
+Range = tuple[int, int]
+"""Least and greatest value."""
+
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """Lowest corner and extents."""
 
@@ -27,6 +30,11 @@ def box_set(extents: Sequence[int | None]) -> ir.Attribute:
     dims = ", ".join(f"d{i}" for i in range(len(extents)))
     syms = f"[{', '.join(f's{i}' for i in range(symbols))}]" if symbols else ""
     return ir.Attribute.parse(f"affine_set<({dims}){syms} : ({', '.join(bounds)})>")
+
+
+def set_facts(attribute: ir.Attribute) -> tuple[int, int, Box | None]:
+    """Number of dims and of symbols of an integer set, and its box as `set_box` gives it."""
+    return _taken_apart(str(attribute))
 
 
 def set_counts(attribute: ir.Attribute) -> tuple[int, int]:
@@ -67,6 +75,23 @@ def _taken_apart(text: str) -> tuple[int, int, Box | None]:
     return dims, symbols, (corner, tuple(max(0, high[i] - low[i] + 1) for i in range(dims)))
 
 
+def overlap(a: Box, b: Box) -> bool:
+    """Whether two boxes of one rank share a point."""
+    return all(max(x, y) < min(x + m, y + n) for x, m, y, n in zip(*a, *b, strict=True))
+
+
+def permutation_of(attribute: ir.Attribute) -> list[int] | None:
+    """The dim that each result of an affine map is, or None if one of them is more than a dim."""
+    return _permuted(str(attribute))
+
+
+@lru_cache(maxsize=4096)
+def _permuted(text: str) -> list[int] | None:
+    results = text[text.index("->") + 2 :].strip("() >")
+    names = results.split(", ") if results else []
+    return [int(name[1:]) for name in names] if all(re.fullmatch(r"d\d+", name) for name in names) else None
+
+
 def permutation(results: Sequence[ir.AffineExpr]) -> list[int] | None:
     """The dim that each of `results` is, or None if one of them is more than a dim."""
     dims = [r.position for r in results if isinstance(r, ir.AffineDimExpr)]
@@ -93,3 +118,37 @@ def evaluate(expr: ir.AffineExpr, dims: Sequence[int | None]) -> int | None:
     if isinstance(expr, ir.AffineModExpr):
         return left % right
     return left // right if isinstance(expr, ir.AffineFloorDivExpr) else -(-left // right)
+
+
+def interval(expr: ir.AffineExpr, dims: Sequence[Range | None]) -> Range | None:
+    """Least and greatest value of `expr` over a box of dims (None: unknown), both attained; None if they cannot be told."""
+    used: list[int] = []
+    found = _interval(expr, dims, used)
+    return found if len(set(used)) == len(used) else None  # a dim that is there twice does not vary on its own
+
+
+def _interval(expr: ir.AffineExpr, dims: Sequence[Range | None], used: list[int]) -> Range | None:
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value, expr.value
+    if isinstance(expr, ir.AffineDimExpr):
+        used.append(expr.position)
+        return dims[expr.position]
+    if not isinstance(expr, ir.AffineBinaryExpr):
+        return None
+    left, right = _interval(expr.lhs, dims, used), _interval(expr.rhs, dims, used)
+    if left is None or right is None:
+        return None
+    if isinstance(expr, ir.AffineAddExpr):
+        return left[0] + right[0], left[1] + right[1]
+    if right[0] != right[1]:
+        return None
+    by = right[0]
+    if isinstance(expr, ir.AffineMulExpr):
+        return min(left[0] * by, left[1] * by), max(left[0] * by, left[1] * by)
+    if by <= 0:
+        return None
+    if isinstance(expr, ir.AffineModExpr):
+        return (left[0] % by, left[1] % by) if left[0] // by == left[1] // by else None
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return left[0] // by, left[1] // by
+    return -(-left[0] // by), -(-left[1] // by)

@@ -10,10 +10,12 @@ Never use `from __future__ import annotations` in a dialect file: `ext` needs th
 
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Optional, Self, TypeVar, Union, get_args, get_origin
 
-from ktir.assembly.formats import Group, OpSyntax, register_op, register_parameters
+from ktir.assembly import judgement
+from ktir.assembly.formats import Group, OpSyntax, collapse, expand, register_op, register_parameters
 from ktir.assembly.parameters import Codec, Integer, Integers, IntegerSet, Keyword, OptionalInteger, ParameterList, TypeList, TypeName
 from ktir.diagnostics import KtirError
 from ktir.mlir import ext, ir
@@ -134,6 +136,17 @@ class Type(ext.Type):
         return _build(cls, args, kwargs)
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Marks a variadic field whose values may differ in type: `Annotated[Sequence[ext.Operand[T]], Spread(8)]` takes up to 8.
+
+    MLIR demands one type of all values of a variadic field of ours, so it is declared as that many optional fields. Accessors and text
+    know one field; so does generic text, where `operandSegmentSizes` has one number for it.
+    """
+
+    most: int
+
+
 class ReadEffect(ir.MemoryEffectsOpInterface):
     """The op reads memory."""
 
@@ -181,8 +194,34 @@ _ATTRIBUTE_NAMES = {
 }
 
 
-def _group(field: Any) -> Group:
+def _spread_out(cls: Any) -> dict[str, int]:
+    """Turns the fields marked with `Spread` into optional ones; their names and how many each became."""
+    spreads: dict[str, int] = {}
+    annotations: dict[str, Any] = {}
+    for name, annotation in cls.__annotations__.items():
+        if get_origin(annotation) is Annotated:
+            variadic, spread = get_args(annotation)
+            spreads[name] = spread.most
+            for i in range(spread.most):
+                annotations[f"{name}_{i}"] = Optional[get_args(variadic)[0]]  # noqa: UP045  # `|` would make another kind of union
+                setattr(cls, f"{name}_{i}", None)
+            continue
+        annotations[name] = annotation
+        if spreads and annotation is not ext.Region:  # fields after optional ones must be optional or given by name
+            kind = get_args(annotation)[0] if get_origin(annotation) is Sequence else annotation
+            setattr(cls, name, ext.result(kw_only=True) if get_origin(kind) is ext.Result else ext.operand(kw_only=True))
+    cls.__annotations__ = annotations
+    return spreads
+
+
+def _group(field: Any, spreads: Mapping[str, int]) -> Group | None:
+    """The group of a field; None for all but the first of those that stand for one."""
+    base, _, number = field.name.rpartition("_")
+    if base in spreads:
+        return Group(base, "variadic", spread=spreads[base]) if number == "0" else None
     fixed = "index" if field.constraint is ir.IndexType else None
+    if get_origin(field.constraint) is ir.IntegerType:
+        fixed = f"i{get_args(field.constraint)[0]}"
     like = field.constraint.__name__ if isinstance(field.constraint, TypeVar) else None
     classes = _classes(field.constraint)
     name = f"!{classes[0].type_name}" if len(classes) == 1 else None  # type: ignore[attr-defined]  # _classes looked
@@ -192,12 +231,23 @@ def _group(field: Any) -> Group:
 class Fields:
     """The operands or the results of an op class, in order, with what their types must be."""
 
-    def __init__(self, kind: str, fields: Sequence[Any]) -> None:
+    def __init__(self, kind: str, fields: Sequence[Any], spreads: Mapping[str, int] = _NOTHING) -> None:
         self.kind = kind
-        self.groups = tuple(map(_group, fields))
-        self.classes = [_classes(f.constraint) for f in fields]
+        found = [(group, _classes(f.constraint)) for f in fields if (group := _group(f, spreads))]
+        self.groups = tuple(group for group, _ in found)
+        self.classes = [classes for _, classes in found]
         self.multiple = [i for i, g in enumerate(self.groups) if g.count != "single"]
-        self.segments = f"{kind}SegmentSizes" if len(self.multiple) > 1 else None
+        self.spread = any(g.spread for g in self.groups)
+        self.segments = f"{kind}SegmentSizes" if len(self.multiple) > 1 or self.spread else None
+
+    def sizes(self, op: Any) -> list[int]:
+        """How many values each group of an op with segment sizes has."""
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes[self.segments]))
+        return collapse(self.groups, sizes) if self.spread else sizes
+
+    def segment_attribute(self, sizes: Sequence[int]) -> ir.Attribute:
+        """Segment sizes of an op with `sizes[k]` values in group k."""
+        return ir.DenseI32ArrayAttr.get(expand(self.groups, sizes))
 
     def fault(self, op: Any, values: Sequence[Any]) -> str | None:
         """What is wrong with the number or the types of `values`."""
@@ -206,7 +256,7 @@ class Fields:
         if self.segments:
             if self.segments not in op.attributes:
                 return f"requires attribute '{self.segments}'"
-            sizes = list(ir.DenseI32ArrayAttr(op.attributes[self.segments]))
+            sizes = self.sizes(op)
         else:
             sizes = [spare if i in self.multiple else 1 for i in range(len(self.groups))]
         if spare < 0 or sum(sizes) != count or len(sizes) != len(self.groups):
@@ -234,11 +284,12 @@ class Operation(ext.Operation):
     result_fields = Fields("result", ())
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        spreads = _spread_out(cls) if name else {}
         super().__init_subclass__(name=name, **kwargs)
         if not name:
             return
         operands, _, results, regions = ext.partition_fields(cls._fields)
-        cls.operand_fields, cls.result_fields = Fields("operand", operands), Fields("result", results)
+        cls.operand_fields, cls.result_fields = Fields("operand", operands, spreads), Fields("result", results, spreads)
         for fields in (cls.operand_fields, cls.result_fields):
             _fix_accessors(cls, fields)
         segments = frozenset(s for s in (cls.operand_fields.segments, cls.result_fields.segments) if s)
@@ -250,13 +301,25 @@ class Operation(ext.Operation):
         """What is wrong with the op, worded to follow `'dialect.op' op `, or None."""
         return None
 
+    def doubt(self) -> str | None:
+        """What is suspicious about an op that passed `check`, worded likewise, or None. See `ktir.assembly.judgement`."""
+        return None
+
     @staticmethod
     def verify_invariants(op: Any) -> bool:
         fault = op.operand_fields.fault(op, op.operands) or op.result_fields.fault(op, op.results) or _missing(op) or op.check()
         if fault is None:
-            return True
-        op.location.emit_error(f"'{op.OPERATION_NAME}' op {fault}")
-        return False
+            judge = judgement.current()
+            doubt = op.doubt() if judge else None
+            return judge is None or doubt is None or judge.suspect(op.OPERATION_NAME, op.location, doubt)
+        return report(op, fault)
+
+
+def report(op: Any, fault: str) -> bool:
+    """Reports what is wrong with an op, an error per line of `fault`; False."""
+    for line in fault.split("\n"):
+        op.location.emit_error(f"'{op.OPERATION_NAME}' op {line}")
+    return False
 
 
 def _missing(op: Any) -> str | None:
@@ -265,16 +328,21 @@ def _missing(op: Any) -> str | None:
         if name not in attributes:
             return f"requires attribute '{name}'"
         if not isinstance(attributes[name], cls):
-            return f"attribute '{name}' must be {_describe(cls)}, but got {attributes[name]}"
+            wanted = " or ".join(map(_describe, cls if isinstance(cls, tuple) else (cls,)))
+            return f"attribute '{name}' must be {wanted}, but got {attributes[name]}"
     return None
 
 
 def _fix_accessors(cls: Any, fields: Fields) -> None:
-    """Accessors of ops with one variadic field: MLIR needs no segment sizes there, but those of `ext` do."""
+    """Accessors of fields that `ext` does not know, and of ops with one variadic field, where its accessors need segment sizes."""
+    values = operator.attrgetter(f"{fields.kind}s")
+    if fields.spread:
+        for i, group in enumerate(fields.groups):
+            setattr(cls, group.name, property(lambda op, i=i, group=group: _of_group(fields.sizes(op), i, group, list(values(op)))))
+        return
     if len(fields.multiple) != 1:
         return
     before, after = fields.multiple[0], len(fields.groups) - fields.multiple[0] - 1
-    values = operator.attrgetter(f"{fields.kind}s")
     for i, group in enumerate(fields.groups):
 
         def get(op: Any, i: int = i, optional: bool = group.count == "optional") -> Any:
@@ -287,3 +355,9 @@ def _fix_accessors(cls: Any, fields: Fields) -> None:
             return (inside[0] if inside else None) if optional else inside
 
         setattr(cls, group.name, property(get))
+
+
+def _of_group(sizes: Sequence[int], i: int, group: Group, values: Sequence[Any]) -> Any:
+    start = sum(sizes[:i])
+    inside = values[start : start + sizes[i]]
+    return inside if group.count == "variadic" else inside[0] if inside else None

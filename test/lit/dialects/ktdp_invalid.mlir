@@ -1,7 +1,7 @@
 // RUN: ktir-opt %s --split-input-file --verify-diagnostics
 
 func.func @f() {
-  // expected-error@+1 {{'ktdp.get_compute_tile_id' op must have at least one result}}
+  // expected-error@+1 {{'ktdp.get_compute_tile_id' op must return at least one index}}
   "ktdp.get_compute_tile_id"() : () -> ()
   return
 }
@@ -33,7 +33,7 @@ func.func @f(%x: index) {
 // -----
 
 func.func @f(%x: index) {
-  // expected-error@+1 {{attribute 'memory_space' must be #ktdp.memory_space, but got #ktir.acc<PT>}}
+  // expected-error@+1 {{attribute 'memory_space' must be #ktdp.memory_space or #ktdp.spyre_memory_space, but got #ktir.acc<PT>}}
   %0 = ktdp.construct_memory_view %x, sizes: [4], strides: [1] {coordinate_set = affine_set<(d0) : (d0 >= 0)>, memory_space = #ktir.acc<PT>} : memref<4xf16>
   return
 }
@@ -42,7 +42,7 @@ func.func @f(%x: index) {
 
 #box = affine_set<(d0) : (d0 >= 0)>
 func.func @f(%x: index) {
-  // expected-error@+1 {{expects as many strides as sizes, but got 2 and 1}}
+  // expected-error@+1 {{static_sizes and static_strides must have equal length, but got 1 and 2}}
   %0 = ktdp.construct_memory_view %x, sizes: [4], strides: [1, 1] {coordinate_set = #box, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
   return
 }
@@ -51,7 +51,7 @@ func.func @f(%x: index) {
 
 #box = affine_set<(d0) : (d0 >= 0)>
 func.func @f(%x: index) {
-  // expected-error@+1 {{expects a result of rank 1, but got 'memref<4x1xf16>'}}
+  // expected-error@+1 {{result memref rank does not match sizes/strides length, but got 'memref<4x1xf16>' for 1 sizes}}
   %0 = ktdp.construct_memory_view %x, sizes: [4], strides: [1] {coordinate_set = #box, memory_space = #ktdp.memory_space<global>} : memref<4x1xf16>
   return
 }
@@ -123,7 +123,7 @@ func.func @f(%x: index) {
 
 #box = affine_set<(d0) : (d0 >= 0)>
 func.func @f(%x: index) {
-  // expected-error@+1 {{expects one operand per dynamic size, but got 0 for 1}}
+  // expected-error@+1 {{number of dynamic size operands does not match kDynamic entries in static_sizes}}
   %0 = "ktdp.construct_memory_view"(%x) {coordinate_set = #box, memory_space = #ktdp.memory_space<global>, operandSegmentSizes = array<i32: 1, 0, 0>, static_sizes = array<i64: -9223372036854775808>, static_strides = array<i64: 1>} : (index) -> memref<?xf16>
   return
 }
@@ -149,7 +149,7 @@ func.func @f(%x: index) {
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 func.func @f(%v: memref<8x8xf16>) {
-  // expected-error@+1 {{expects an access tile set of 2 dims, one per index, but got 1}}
+  // expected-error@+1 {{access_tile_set dimensions (1) must match base_map dims (2)}}
   %0 = ktdp.construct_access_tile %v[0, 0] {access_tile_order = #id, access_tile_set = #box} : memref<8x8xf16> -> !ktdp.access_tile<4x4xindex>
   return
 }
@@ -159,7 +159,7 @@ func.func @f(%v: memref<8x8xf16>) {
 #id = affine_map<(d0) -> (d0)>
 #box = affine_set<(d0)[s0] : (d0 >= 0, -d0 + s0 >= 0)>
 func.func @f(%v: memref<8xf16>) {
-  // expected-error@+1 {{expects one symbol operand per symbol of the access tile set, but got 0 for 1}}
+  // expected-error@+1 {{access_tile_set has 1 symbols but got 0 symbol operands}}
   %0 = ktdp.construct_access_tile %v[0] {access_tile_order = #id, access_tile_set = #box} : memref<8xf16> -> !ktdp.access_tile<4xindex>
   return
 }
@@ -168,7 +168,7 @@ func.func @f(%v: memref<8xf16>) {
 
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 func.func @f(%v: memref<8xf16>) {
-  // expected-error@+1 {{expects an access tile order of 1 dims to 1 dims, but got '(d0) -> (d0, d0)'}}
+  // expected-error@+1 {{access_tile_order must have equal number of inputs (1) and outputs (2)}}
   %0 = ktdp.construct_access_tile %v[0] {access_tile_order = affine_map<(d0) -> (d0, d0)>, access_tile_set = #box} : memref<8xf16> -> !ktdp.access_tile<4xindex>
   return
 }
@@ -177,7 +177,7 @@ func.func @f(%v: memref<8xf16>) {
 
 #box = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 3 >= 0)>
 func.func @f(%v: memref<8x8xf16>) {
-  // expected-error@+1 {{expects an access tile order that is a permutation, but got '(d0, d1) -> (d0, d0)'}}
+  // expected-warning@+1 {{expects an order that is a permutation, but got '(d0, d1) -> (d0, d0)'}}
   %0 = ktdp.construct_access_tile %v[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d0)>, access_tile_set = #box} : memref<8x8xf16> -> !ktdp.access_tile<4x4xindex>
   return
 }
@@ -198,7 +198,7 @@ func.func @f(%v: memref<8x8xf16>) {
 #box = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0, d2 >= 0, -d2 + 3 >= 0)>
 func.func @f(%v: memref<8x8x8xf16>) {
   %0 = ktdp.construct_access_tile %v[0, 0, 0] {access_tile_order = #swap, access_tile_set = #box} : memref<8x8x8xf16> -> !ktdp.access_tile<4x2x3xindex>
-  // expected-error@+1 {{expects a tile of shape [4, 2, 3], the extents of its set in its order, but got [3, 4, 2]}}
+  // expected-warning@+1 {{expects a tile of shape [4, 2, 3], the extents of its set in its order, but got [3, 4, 2]}}
   %1 = ktdp.construct_access_tile %v[0, 0, 0] {access_tile_order = #swap, access_tile_set = #box} : memref<8x8x8xf16> -> !ktdp.access_tile<3x4x2xindex>
   return
 }
@@ -239,7 +239,7 @@ func.func @f(%v: i32, %i: index) {
 // -----
 
 func.func @f(%t: !ktdp.access_tile<4x2xindex>) {
-  // expected-error@+1 {{'ktdp.load' op expects a result of the tile's shape [4, 2], but got 'tensor<2x4xf16>'}}
+  // expected-error@+1 {{'ktdp.load' op access tile shape must match result tensor shape, but got 'tensor<2x4xf16>' for a tile of shape [4, 2]}}
   %0 = ktdp.load %t : <4x2xindex> -> tensor<2x4xf16>
   return
 }
@@ -247,7 +247,7 @@ func.func @f(%t: !ktdp.access_tile<4x2xindex>) {
 // -----
 
 func.func @f(%t: !ktdp.access_tile<4xindex>, %x: tensor<?xf16>) {
-  // expected-error@+1 {{'ktdp.store' op expects a value of the tile's shape [4], but got 'tensor<?xf16>'}}
+  // expected-error@+1 {{'ktdp.store' op data tile shape must match access tile shape, but got 'tensor<?xf16>' for a tile of shape [4]}}
   ktdp.store %x, %t : tensor<?xf16>, <4xindex>
   return
 }

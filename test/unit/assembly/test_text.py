@@ -38,7 +38,8 @@ class TestReading:
 
     def test_verifier_errors_are_placed_and_spell_types_as_the_source_does(self) -> None:
         error = self.error("func.func @f(%t: !ktdp.access_tile<4xindex>) { %0 = ktdp.load %t : <4xindex> -> tensor<8xf16> return }")
-        assert str(error) == ("k.mlir:11:53: error: 'ktdp.load' op expects a result of the tile's shape [4], but got 'tensor<8xf16>'")
+        message = "access tile shape must match result tensor shape, but got 'tensor<8xf16>' for a tile of shape [4]"
+        assert str(error) == f"k.mlir:11:53: error: 'ktdp.load' op {message}"
 
     def test_notes_are_placed(self) -> None:
         error = self.error("func.func @f(%t: !ktdp.access_tile<4xindex>) {\n %0 = ktdp.load %t : <8xindex> -> tensor<8xf16> }")
