@@ -1,0 +1,6 @@
+// C001: a module may be empty
+// level: L0
+// expected: ok
+
+module {
+}

@@ -1,0 +1,5 @@
+// C002: tile types of every rank, with dynamic and zero extents
+// level: L0
+// expected: ok
+
+func.func private @f(!ktdp.access_tile<4x?xindex>, !ktdp.access_tile<index>, !ktdp.access_tile<0x42xindex>, !ktdp.access_tile<?x?x?xindex>)

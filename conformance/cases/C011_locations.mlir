@@ -1,0 +1,8 @@
+// C011: locations of operations are kept
+// level: L0
+// expected: ok
+
+func.func @f() attributes {grid = [2]} {
+  %t = ktdp.get_compute_tile_id : index loc("kernel.py":7:5)
+  return
+}

@@ -1,0 +1,8 @@
+// C016: a load needs an operand
+// level: L0
+// expected: error: expected SSA operand
+
+func.func @f(%x: index) {
+  %a = ktdp.load 4 : <4xindex> -> tensor<4xf16>
+  return
+}

@@ -1,0 +1,5 @@
+// C018: extents of a tile type are not negative
+// level: L0
+// expected: error: tile dimensions must be non-negative
+
+func.func private @f(!ktdp.access_tile<-4xindex>)

@@ -1,0 +1,5 @@
+// C019: a memory space is global or ct_local
+// level: L0
+// expected: error: expected one of: global, ct_local
+
+func.func private @f(memref<4xf16, #ktdp.memory_space<HBM>>)

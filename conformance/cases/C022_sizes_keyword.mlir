@@ -1,0 +1,8 @@
+// C022: the keyword of the sizes is not left out
+// level: L0
+// expected: error: expected 'sizes'
+
+func.func @f(%x: index) {
+  %v = ktdp.construct_memory_view %x, [4], strides: [1] {} : memref<4xf16>
+  return
+}

@@ -1,0 +1,10 @@
+// C036: one, two and three coordinates
+// level: L1
+// expected: ok
+
+func.func @f() attributes {grid = [2, 3, 4]} {
+  %a = ktdp.get_compute_tile_id : index
+  %b:2 = ktdp.get_compute_tile_id : index, index
+  %c, %d, %e = ktdp.get_compute_tile_id : index, index, index
+  return
+}

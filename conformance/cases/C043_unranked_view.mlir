@@ -1,0 +1,9 @@
+// C043: the result is ranked
+// level: L1
+// expected: error: must be ranked memref
+
+func.func @f(%x: index) {
+  %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]
+      {coordinate_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<*xf16>
+  return
+}

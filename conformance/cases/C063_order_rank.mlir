@@ -1,0 +1,9 @@
+// C063: the order maps the dims to as many dims
+// level: L1
+// expected: error: order
+
+func.func @f(%v: memref<8xf16>, %i: index) {
+  %t = ktdp.construct_access_tile %v[0]
+      {access_tile_order = affine_map<(d0) -> (d0, d0)>, access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>} : memref<8xf16> -> !ktdp.access_tile<4xindex>
+  return
+}

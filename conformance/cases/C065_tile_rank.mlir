@@ -1,0 +1,9 @@
+// C065: the tile has the rank of its set
+// level: L1
+// expected: error: rank
+
+func.func @f(%v: memref<8xf16>, %i: index) {
+  %t = ktdp.construct_access_tile %v[0]
+      {access_tile_order = affine_map<(d0) -> (d0)>, access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>} : memref<8xf16> -> !ktdp.access_tile<4x4xindex>
+  return
+}

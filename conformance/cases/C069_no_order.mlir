@@ -1,0 +1,9 @@
+// C069: a tile has an order
+// level: L1
+// expected: error: requires attribute 'access_tile_order'
+
+func.func @f(%v: memref<8xf16>, %i: index) {
+  %t = ktdp.construct_access_tile %v[0]
+      {access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>} : memref<8xf16> -> !ktdp.access_tile<4xindex>
+  return
+}

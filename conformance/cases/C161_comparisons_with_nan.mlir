@@ -1,0 +1,38 @@
+// C161: ordered comparisons with NaN are false, unordered ones true
+// level: L2
+// expected: values
+
+#box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
+#id1 = affine_map<(d0) -> (d0)>
+func.func @main(%x: index, %z: index, %y: index) {
+  %a_view = ktdp.construct_memory_view %x, sizes: [4], strides: [1]
+      {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
+  %a_tile = ktdp.construct_access_tile %a_view[0]
+      {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+  %a = ktdp.load %a_tile : <4xindex> -> tensor<4xf16>
+  %b_view = ktdp.construct_memory_view %z, sizes: [4], strides: [1]
+      {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
+  %b_tile = ktdp.construct_access_tile %b_view[0]
+      {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+  %b = ktdp.load %b_tile : <4xindex> -> tensor<4xf16>
+  %e = tensor.empty() : tensor<4xf16>
+  %r = linalg.generic {indexing_maps = [#id1, #id1, #id1], iterator_types = ["parallel"]}
+      ins(%a, %b : tensor<4xf16>, tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%p: f16, %q: f16, %o: f16):
+    %one = arith.constant 1.0 : f16
+    %two = arith.constant 2.0 : f16
+    %zero = arith.constant 0.0 : f16
+    %c = arith.cmpf olt, %p, %q : f16
+    %d = arith.cmpf une, %p, %q : f16
+    %s = arith.select %c, %one, %zero : f16
+    %t = arith.select %d, %two, %zero : f16
+    %u = arith.addf %s, %t : f16
+    linalg.yield %u : f16
+  } -> tensor<4xf16>
+  %y_out_view = ktdp.construct_memory_view %y, sizes: [4], strides: [1]
+      {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[0]
+      {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+  ktdp.store %r, %y_out_tile : tensor<4xf16>, <4xindex>
+  return
+}

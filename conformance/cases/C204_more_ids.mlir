@@ -1,0 +1,8 @@
+// C204: more coordinates than dims
+// level: L3
+// expected: error: asks for 2 coordinates of a grid of 1 dims
+
+func.func @main(%y: index) attributes {grid = [4]} {
+  %a, %b = ktdp.get_compute_tile_id : index, index
+  return
+}

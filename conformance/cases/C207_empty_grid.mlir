@@ -1,0 +1,8 @@
+// C207: a grid has at least one dim
+// level: L3
+// expected: error: grid
+
+func.func @main(%y: index) attributes {grid = []} {
+  %t = ktdp.get_compute_tile_id : index
+  return
+}

@@ -1,0 +1,12 @@
+// C227: functions are not recursive
+// level: L3
+// expected: error: recursive
+
+func.func @loop(%x: index) {
+  call @loop(%x) : (index) -> ()
+  return
+}
+func.func @main(%x: index, %y: index) {
+  call @loop(%x) : (index) -> ()
+  return
+}
