@@ -14,7 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ktir import registry
 from ktir.isa import descriptor, instructions, units
@@ -72,7 +72,8 @@ def fence(text: str, language: str = "text") -> list[str]:
 
 def code(text: str) -> str:
     """A code span that may stand in a table."""
-    return f"`{text.replace('|', chr(92) + '|')}`"
+    text = text.replace("|", chr(92) + "|")
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def toctree(names: Iterable[str]) -> list[str]:
@@ -102,6 +103,10 @@ def _examples(dialect: str, name: str) -> list[str]:
     return [line for p in paths for line in fence(p.read_text(), "mlir")]
 
 
+_FAULTS = re.compile(r"fault|doubt|reach|shares|^_?check")
+"""Names of the functions that checks get their messages from."""
+
+
 def _messages(function: Callable[..., Any], owner: Any, depth: int = 3) -> Iterator[str]:
     """What a check says: the strings that it, and the functions for faults that it calls, return."""
     try:
@@ -111,10 +116,12 @@ def _messages(function: Callable[..., Any], owner: Any, depth: int = 3) -> Itera
     for node in ast.walk(tree):
         if isinstance(node, ast.Return) and node.value is not None:
             yield from filter(None, map(_text, _values(node.value)))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "report":
+            yield from filter(None, map(_text, _values(node.args[1])))
         if isinstance(node, ast.Call) and depth:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             inner = function.__globals__.get(name) or getattr(owner, name, None)
-            if ("fault" in name or name.startswith(("_check", "check"))) and inspect.isfunction(inner) and inner is not function:
+            if _FAULTS.search(name) and inspect.isfunction(inner) and inner is not function:
                 yield from _messages(inner, owner, depth - 1)
 
 
@@ -130,9 +137,10 @@ def _text(node: ast.expr) -> str | None:
     return None
 
 
-def _constraints(function: Callable[..., Any], owner: Any) -> list[str]:
-    found = list(dict.fromkeys(_messages(function, owner)))
-    return ["Errors:", "", *(f"* {code(m)}" for m in found if " " in m), ""] if any(" " in m for m in found) else []
+def _constraints(owner: Any, *functions: str, title: str = "Errors") -> list[str]:
+    """The messages of these checks of a class, as a list."""
+    found = [m for name in functions if hasattr(owner, name) for m in _messages(getattr(owner, name), owner) if " " in m]
+    return [f"{title}:", "", *(f"* {code(m)}" for m in dict.fromkeys(found)), ""] if found else []
 
 
 def describe(constraint: Any) -> str:
@@ -140,8 +148,12 @@ def describe(constraint: Any) -> str:
     if isinstance(constraint, TypeVar):
         inner = constraint.__constraints__ or ((constraint.__bound__,) if constraint.__bound__ else ())
         return f"{constraint.__name__}: {' or '.join(map(describe, inner)) or 'any type'}"
+    if isinstance(constraint, tuple):
+        return " or ".join(map(describe, constraint))
     if constraint in _NAMES:
         return _NAMES[constraint]
+    if get_origin(constraint) is ir.IntegerType:
+        return f"i{get_args(constraint)[0]}"
     if hasattr(constraint, "type_name"):
         return code(f"!{constraint.type_name}")
     if hasattr(constraint, "attr_name"):
@@ -153,34 +165,50 @@ def describe(constraint: Any) -> str:
 
 # --- Dialects --------------------------------------------------------------------------------------------------------
 
-_COUNT = {ext.Variadicity.single: "", ext.Variadicity.optional: "optional ", ext.Variadicity.variadic: "any number of "}
+_COUNT = {"single": "", "optional": "optional ", "variadic": "any number of "}
 
 
-def _fields(title: str, fields: Sequence[Any]) -> list[str]:
-    rows = [(code(f.name), _COUNT[f.variadicity] + describe(f.constraint)) for f in fields]
+def _fields(title: str, fields: Any, cls: Any) -> list[str]:
+    """The table of the operands or results of an op class."""
+    constraints = {f.name: f.constraint for f in cls._fields}
+    rows = []
+    for group in fields.groups:
+        constraint = constraints.get(group.name, constraints.get(f"{group.name}_0", Any))
+        kind = describe(constraint)
+        if isinstance(constraint, TypeVar) and getattr(cls, "types", None):
+            kind = f"{constraint.__name__}: {' or '.join(map(code, cls.types))}"
+        rows.append((code(group.name), (f"up to {group.spread} of: " if group.spread else _COUNT[group.count]) + kind))
     return table((title, "type"), rows)
+
+
+def _trait(trait: Any) -> str:
+    """A trait in words; ours by their docstrings."""
+    doc = inspect.cleandoc(trait.__doc__ or "") if trait.__module__.startswith("ktir.") else ""
+    return _TRAITS.get(trait.__name__) or prose((doc[:1].lower() + doc[1:]).rstrip(".")) or code(trait.__name__)
 
 
 def op_section(cls: Any) -> list[str]:
     """The part of a dialect's page about one op."""
     name: str = cls.OPERATION_NAME
     dialect, _, short = name.partition(".")
-    operands, attributes, results, regions = ext.partition_fields(cls._fields)
+    _, attributes, _, regions = ext.partition_fields(cls._fields)
     example = _examples(dialect, short)
     lines = [f"### `{name}`", "", *_doc(cls, (name,), bool(example))]
     lines += ["Syntax:", "", *fence(f"{name} {cls.assembly}".replace(" )?", ")?"))]
-    lines += _fields("operand", operands)
-    named = {f.name for f in (*operands, *attributes, *results, *regions)}
+    lines += _fields("operand", cls.operand_fields, cls)
+    named = {g.name for g in (*cls.operand_fields.groups, *cls.result_fields.groups)} | {f.name for f in (*attributes, *regions)}
     rows = [(code(key), describe(kind)) for key, kind in cls.required.items()]
     rows += [(code(f.name), describe(getattr(f, "constraint", Any))) for f in attributes]
     written = dict.fromkeys(re.findall(r"\$(\w+)", cls.assembly))
     rows += [(code(key), "optional") for key in written if key not in named and key not in cls.required]
     lines += table(("attribute", "kind"), rows)
-    lines += _fields("result", results)
+    lines += _fields("result", cls.result_fields, cls)
     lines += table(("region",), [(code(r.name),) for r in regions])
-    effects = [_TRAITS.get(t.__name__, f"`{t.__name__}`") for t in cls._traits]
+    effects = [_trait(t) for t in cls._traits]
     lines += [f"Effects and traits: {'; '.join(effects)}.", ""] if effects else []
-    return [*lines, *_constraints(cls.check, cls), *(["Example:", "", *example] if example else [])]
+    lines += _constraints(cls, "check", "verify_region_invariants")
+    lines += _constraints(cls, "doubt", title="Warnings, errors under `--strict`")
+    return [*lines, *(["Example:", "", *example] if example else [])]
 
 
 def parameter_section(cls: Any, sigil: str) -> list[str]:
@@ -198,7 +226,7 @@ def parameter_section(cls: Any, sigil: str) -> list[str]:
         notes += ["not printed when it has its default"] if key in cls.elided else []
         rows.append((code(key), prose(codec.what), "; ".join(notes)))
     lines += table(("parameter", "kind", ""), rows)
-    return [*lines, *_constraints(cls.check, cls), *(["Example:", "", *example] if example else [])]
+    return [*lines, *_constraints(cls, "check"), *(["Example:", "", *example] if example else [])]
 
 
 def dialect_page(name: str) -> list[str]:
@@ -211,7 +239,8 @@ def dialect_page(name: str) -> list[str]:
         if items:
             lines += [f"## {title}", "", *(line for item in items for line in parameter_section(item, sigil))]
     if cls.operations:
-        lines += ["## Operations", "", *(line for op in cls.operations for line in op_section(op))]
+        operations = sorted(cls.operations, key=lambda op: op.OPERATION_NAME)
+        lines += ["## Operations", "", *(line for op in operations for line in op_section(op))]
     return lines
 
 
