@@ -7,7 +7,7 @@ Warnings go to `diagnostics`.
 
 import re
 
-from ktir.assembly import aliases
+from ktir.assembly import aliases, formats
 from ktir.assembly.judgement import judging
 from ktir.assembly.lexer import SyntaxFault
 from ktir.assembly.printer import Printer
@@ -91,9 +91,18 @@ def _relocate(module: ir.Module, source: str, shift: int, origin: SourceMap) -> 
             return ir.Module.parse(f"module {{}} {written}").operation.location
         return None
 
+    hiding = {name for name, syntax in formats.OPS.items() if syntax.hides and name in origin.source}
     for op in operations(module):
+        parent = op.parent if hiding else None
+        if parent is not None and parent.name in hiding:  # what the text does not show is where its op is
+            op.location = parent.location
+            continue
         if new := moved(op.location):
             op.location = new
+        if op.name in hiding:
+            for argument in op.regions[0].blocks[0].arguments:
+                argument.set_location(op.location)
+            continue
         for region in op.regions:
             for block in region.blocks:
                 for argument in block.arguments:

@@ -417,6 +417,30 @@ class OldTypes(Element):
         return cursor.value == ":"
 
 
+class FullSet(Element):
+    """Attribute `name`, an integer set, where it was left out: the box of the sizes in `static`, a symbol for each dynamic one."""
+
+    def __init__(self, name: str, static: str) -> None:
+        self.name, self.static = name, static
+
+    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
+        if self.name in op.attributes:
+            return
+        cursor.old(op.start, f"an op without '{self.name}' is deprecated: write the whole box of its sizes")
+        bounds: list[str] = []
+        symbols = 0
+        sizes = Integers().decode(Cursor("".join(text for text, _ in op.attributes[self.static] or []), 0))
+        for i, size in enumerate(sizes):
+            bounds.append(f"d{i} >= 0")
+            bounds.append(f"-d{i} + s{symbols} - 1 >= 0" if size == DYNAMIC else f"-d{i} + {size - 1} >= 0")
+            symbols += size == DYNAMIC
+        dims, names = (", ".join(f"{letter}{i}" for i in range(n)) for letter, n in (("d", len(sizes)), ("s", symbols)))
+        op.attributes[self.name] = [(f"affine_set<({dims}){f'[{names}]' if names else ''} : ({', '.join(bounds)})>", op.start)]
+
+    def write(self, op: Writing) -> str:
+        return ""
+
+
 class EnumValue(AttributeValue):
     """An i32 attribute as one of `words`, which are numbered from 0."""
 
@@ -529,5 +553,6 @@ DIRECTIVES: dict[str, Callable[..., Element]] = {
     "indirect": IndirectSubscripts,
     "enum": EnumValue,
     "old_types": OldTypes,
+    "full_set": FullSet,
 }
 """Directive name -> element, built from the field names in its parentheses; `type` and `stripped` also need the field's kind."""

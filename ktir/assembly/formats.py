@@ -9,6 +9,7 @@
     enum($a, u, v) the n-th word, for n : i32          old_types()    an old spelling's `: T, T`, read and dropped
     variables($r, terminator)                          (%i, %j): arguments of a region that is not shown
     indirect($views, $captured, $kinds, $maps, $r)     ind(%view[...]), (...): subscripts, some through index views
+    full_set($a, $static)                              nothing; in an old spelling without a, the box of the sizes `static`
     ( ... )?       a group, printed when the first field named in it is there
 
 Blanks are printed by MLIR's rules: before each element, except around brackets and before commas. Types that the format
@@ -84,6 +85,11 @@ class OpSyntax:
     def spreads(self) -> bool:
         """Whether MLIR knows other fields than the op has."""
         return any(g.spread for g in (*self.operands, *self.results))
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether the op has a region that its text does not show."""
+        return any(isinstance(e, elements.Variables) for e in self.elements)
 
     def read(self, cursor: Cursor, rewrite: Rewrite) -> Text:
         """Reads the op after its name; the generic form, from the quoted name on."""

@@ -11,7 +11,7 @@ class SourceMap:
     """Maps lines and columns (from 1) of the text joined from `pieces` back to `source`."""
 
     def __init__(self, source: str, pieces: Text) -> None:
-        self._source = source
+        self.source = source
         self._texts = [text for text, _ in pieces]
         self._from = [start for _, start in pieces]
         self._at = list(accumulate(map(len, self._texts), initial=0))
@@ -27,7 +27,7 @@ class SourceMap:
         if piece < 0:
             return 0
         start, text = self._from[piece], self._texts[piece]
-        return start + (offset - self._at[piece] if self._source.startswith(text, start) else 0)
+        return start + (offset - self._at[piece] if self.source.startswith(text, start) else 0)
 
     def _characters(self, start: int, count: int) -> int:
         """How many characters the `count` bytes from `start` on are, since MLIR's columns count bytes."""

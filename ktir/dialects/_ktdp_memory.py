@@ -52,7 +52,7 @@ class ConstructMemoryViewOp(Operation, dialect=Ktdp, name="construct_memory_view
     }
     assembly = (
         "$offset `,` `sizes:` mixed($dynamic_sizes, $static_sizes) `,` `strides:` mixed($dynamic_strides, $static_strides)"
-        " attr-dict `:` type($result)"
+        " attr-dict full_set($coordinate_set, $static_sizes) `:` type($result)"
     )
 
     @property

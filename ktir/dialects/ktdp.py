@@ -45,6 +45,7 @@ from ktir.dialects._ktdp_memory import (
     StoreOp,
 )
 from ktir.dialects._ktdp_types import (
+    SUCCESSORS,
     AccessTileType,
     Ktdp,
     MemorySpaceAttr,
@@ -55,6 +56,7 @@ from ktir.dialects._ktdp_types import (
 
 __all__ = [
     "DYNAMIC",
+    "SUCCESSORS",
     "AccessTileType",
     "ConstructAccessTileOp",
     "ConstructDistributedMemoryViewOp",
