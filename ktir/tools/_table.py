@@ -9,6 +9,8 @@ FLAGS = (
     Flag("output-split-marker", "what to print between the parts; default: // -----", "marker"),
     Flag("verify-diagnostics", "compare reports with expected-error comments", "all|only-expected", "all", ("all", "only-expected")),
     Flag("allow-unregistered-dialect", "accept ops of unknown dialects"),
+    Flag("strict", "old spellings and programs that are hardly meant are errors"),
+    Flag("warn-deprecated", "warn of old spellings"),
     Flag("no-implicit-module", "expect one op at the top and print it without a module around it"),
     Flag("verify-each", "verify after each pass; default: true"),
     Flag("verify-roundtrip", "check that the printed text, pretty and generic, and the bytecode read back to the same module"),

@@ -5,6 +5,7 @@ The IR goes to stdout (or `-o`), everything else to stderr; the status is 1 if a
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -175,7 +176,14 @@ class Driver:
         if part.bytecode is not None:
             return parse_bytecode(part.bytecode, self.shown_source)
         check_nesting(part, self.shown_source)
-        module = parse_module(text, self.shown_source, first_line=part.first_line, diagnostics=reported)
+        module = parse_module(
+            text,
+            self.shown_source,
+            first_line=part.first_line,
+            diagnostics=reported,
+            strict=self.line.on("strict"),
+            warn_deprecated=self.line.on("warn-deprecated"),
+        )
         if self.line.on("keep-names"):
             keep_names(module, text, self.shown_source, part.first_line)
         return module
@@ -285,9 +293,9 @@ class Driver:
             print(
                 f"{diagnostic.location + ': ' if diagnostic.location else ''}{diagnostic.severity}: {diagnostic.message}", file=sys.stderr
             )
-            file, line, column = (diagnostic.location or "::").rsplit(":", 2)
-            if file == self.shown_source and 1 <= int(line) <= len(self.text_lines):
-                print(self.text_lines[int(line) - 1] + "\n" + " " * (int(column) - 1) + "^", file=sys.stderr)
+            file, _, place = (diagnostic.location or "").partition(f"{self.shown_source}:")
+            if (at := re.fullmatch(r"(\d+):(\d+)", place)) and not file and 1 <= int(at[1]) <= len(self.text_lines):
+                print(self.text_lines[int(at[1]) - 1] + "\n" + " " * (int(at[2]) - 1) + "^", file=sys.stderr)
             self.report(list(diagnostic.notes))
 
 

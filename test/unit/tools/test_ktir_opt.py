@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ktir.diagnostics import Diagnostic
+from ktir.diagnostics import Diagnostic, Remark
 from ktir.tools import ktir_opt
 from ktir.tools._expected import mismatches
 from ktir.tools._flags import Flag, UsageError, help_text, parse
+from ktir.tools._remarks import Selection, yaml
+from ktir.tools._table import FLAGS as TABLE
 
 FLAGS = (Flag("o", "output", "file"), Flag("verbose", "talk"), Flag("split", "cut", "marker", "//"))
 
@@ -67,3 +69,65 @@ def test_main_gives_a_status_and_no_traceback(tmp_path: Path, capsys: pytest.Cap
     bad.write_text("module {}")
     assert ktir_opt.main([str(bad), "-o", str(bad / "x")]) == 1
     assert "cannot open output file" in capsys.readouterr().err
+
+
+def test_choices_and_numbers() -> None:
+    flags = (Flag("form", "shape", "a|b", choices=("a", "b")), Flag("limit", "most", "number"))
+    assert parse(["--form=b"], flags).values == {"form": "b"}
+    with pytest.raises(UsageError, match="'--form=c': expected a or b"):
+        parse(["--form=c"], flags)
+    assert parse(["--limit=4"], flags).number("limit") == 4
+    assert parse([], flags).number("limit") is None
+    with pytest.raises(UsageError, match="'--limit=-4': expected a number"):
+        parse(["--limit=-4"], flags).number("limit")
+
+
+REMARKS = [
+    Remark("passed", "ktir-tile", "tile 64x64 chosen", "f.mlir:3:7"),
+    Remark("missed", "ktir-tile", "it's misaligned", "f.mlir:3:7"),
+    Remark("analysis", "ktir-inline", "4 calls"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "picked"),
+    [
+        ([], ""),
+        (["--remarks"], "012"),
+        (["--remarks-filter=tile$"], "01"),
+        (["--remarks-filter-passed=ktir"], "0"),
+        (["--remarks-filter-missed=ktir"], "1"),
+        (["--remarks-filter-failed=ktir"], ""),
+        (["--remarks-filter-analyse=."], "2"),
+        (["--remarks-filter-analyse=.", "--remarks-filter-missed=tile"], "12"),
+        (["--remarks", "--remark-policy=final"], "12"),
+        (["--remarks", "--remark-policy=all"], "012"),
+    ],
+)
+def test_selection_of_remarks(words: list[str], picked: str) -> None:
+    assert Selection.of(parse(words, TABLE)).pick(REMARKS) == [REMARKS[int(i)] for i in picked]
+
+
+def test_a_bad_pattern_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="remarks-filter=\\("):
+        Selection.of(parse(["--remarks-filter=("], TABLE))
+
+
+def test_remarks_as_yaml() -> None:
+    assert yaml(REMARKS[1:]) == (
+        "--- !Missed\nPass:            ktir-tile\nName:            ktir-tile\nDebugLoc:        { File: 'f.mlir', Line: 3, Column: 7 }\n"
+        "Function:        '<unknown function>'\nArgs:\n  - String:          'it''s misaligned'\n...\n"
+        "--- !Analysis\nPass:            ktir-inline\nName:            ktir-inline\n"
+        "Function:        '<unknown function>'\nArgs:\n  - String:          '4 calls'\n...\n"
+    )
+
+
+SILENT = {"mlir-disable-threading", "mlir-print-ir-module-scope", "mlir-pass-pipeline-local-reproducer", "mlir-print-assume-verified"}
+
+
+def test_every_flag_has_a_test() -> None:
+    here = Path(__file__).parents[2]
+    texts = [p.read_text() for p in (*(here / "lit").rglob("*.mlir"), *(here / "lit").rglob("*.test"), *Path(__file__).parent.glob("*.py"))]
+    given = "\n".join(texts)
+    missing = [flag.name for flag in TABLE if f"-{flag.name}" not in given and flag.name not in SILENT]
+    assert not missing
