@@ -1,6 +1,7 @@
 // C050: a view has a coordinate set
 // level: L1
-// expected: error: requires attribute 'coordinate_set'
+// expected: error: coordinate_set
+// mode: strict
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

@@ -139,8 +139,9 @@ def _text(node: ast.expr) -> str | None:
 
 def _constraints(owner: Any, *functions: str, title: str = "Errors") -> list[str]:
     """The messages of these checks of a class, as a list."""
-    found = [m for name in functions if hasattr(owner, name) for m in _messages(getattr(owner, name), owner) if " " in m]
-    return [f"{title}:", "", *(f"* {code(m)}" for m in dict.fromkeys(found)), ""] if found else []
+    texts = [m for name in functions if hasattr(owner, name) for m in _messages(getattr(owner, name), owner)]
+    found = dict.fromkeys(line for text in texts for line in text.split("\n") if re.search(r"\w .*\w|\w+ ", line))
+    return [f"{title}:", "", *(f"* {code(m)}" for m in found), ""] if found else []
 
 
 def describe(constraint: Any) -> str:
@@ -175,8 +176,11 @@ def _fields(title: str, fields: Any, cls: Any) -> list[str]:
     for group in fields.groups:
         constraint = constraints.get(group.name, constraints.get(f"{group.name}_0", Any))
         kind = describe(constraint)
-        if isinstance(constraint, TypeVar) and getattr(cls, "types", None):
-            kind = f"{constraint.__name__}: {' or '.join(map(code, cls.types))}"
+        listed = getattr(cls, "types" if isinstance(constraint, TypeVar) else {"operand": "takes", "result": "gives"}[title], ())
+        if isinstance(constraint, TypeVar) and listed:
+            kind = f"{constraint.__name__}: {' or '.join(map(code, listed))}"
+        elif constraint is Any and listed:
+            kind = " or ".join(map(code, listed))
         rows.append((code(group.name), (f"up to {group.spread} of: " if group.spread else _COUNT[group.count]) + kind))
     return table((title, "type"), rows)
 
@@ -206,7 +210,7 @@ def op_section(cls: Any) -> list[str]:
     lines += table(("region",), [(code(r.name),) for r in regions])
     effects = [_trait(t) for t in cls._traits]
     lines += [f"Effects and traits: {'; '.join(effects)}.", ""] if effects else []
-    lines += _constraints(cls, "check", "verify_region_invariants")
+    lines += _constraints(cls, "check", "verify_invariants", "verify_region_invariants")
     lines += _constraints(cls, "doubt", title="Warnings, errors under `--strict`")
     return [*lines, *(["Example:", "", *example] if example else [])]
 
@@ -326,13 +330,20 @@ def _module_doc(module: Any) -> list[str]:
 # --- All pages -------------------------------------------------------------------------------------------------------
 
 
+_DIALECTS = (
+    "Generated from the classes of the operations, types and attributes. The errors and warnings listed are ours, `…` standing for",
+    "what they quote. Every operation further reports a wrong number of operands or results, operands and results of another type than its",
+    "tables say, and missing attributes. How to read the syntax lines is told in [](../../spec/text.md).",
+)
+
+
 def pages() -> dict[str, str]:
     """Path below the target folder -> text of every generated page."""
     made: dict[str, list[str]] = {}
     dialects = registry.dialect_names()
     for name in dialects:
         made[f"dialects/{name}.md"] = dialect_page(name)
-    made["dialects/index.md"] = ["# Dialects", "", "Generated from the op classes.", "", *toctree(dialects)]
+    made["dialects/index.md"] = ["# Dialects", "", *_DIALECTS, "", *toctree(dialects)]
     passes = registry.pass_classes()
     rows = [(f"[`{name}`]({name}.md)", prose(cls.description)) for name, cls in passes.items()]
     made["passes/index.md"] = ["# Passes", "", *table(("pass", ""), rows), *toctree(passes)]

@@ -1,0 +1,8 @@
+// C315: softplus
+// level: L1
+// expected: ok
+
+func.func @f(%x: f16) {
+  %y = spyreop.softplus %x beta 0.5 threshold 20.0 : f16
+  return
+}

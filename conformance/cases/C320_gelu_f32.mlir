@@ -1,0 +1,8 @@
+// C320: gelu is of 16-bit numbers
+// level: L1
+// expected: error: operand #0 must be
+
+func.func @f(%x: f32) {
+  %y = spyreop.gelu %x : f32
+  return
+}

@@ -1,0 +1,8 @@
+// C321: exp is of numbers with a fraction
+// level: L1
+// expected: error: must be
+
+func.func @f(%x: i32) {
+  %y = spyreop.exp %x : i32
+  return
+}

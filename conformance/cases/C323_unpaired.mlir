@@ -1,0 +1,8 @@
+// C323: the pair is that of the operand's type
+// level: L1
+// expected: error: incompatible
+
+func.func @f(%x: f16) {
+  %p = spyreop.exx2_fused %x : f16 -> !spyreop.fp32_fused
+  return
+}

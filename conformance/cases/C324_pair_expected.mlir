@@ -1,0 +1,8 @@
+// C324: a fused scale takes a pair
+// level: L1
+// expected: error: must be
+
+func.func @f(%x: f16) {
+  %c = spyreop.layernormscale_fused %x : f16 -> f16
+  return
+}

@@ -1,0 +1,8 @@
+// C326: there are no constants of other types
+// level: L1
+// expected: error: must be
+
+func.func @f() {
+  %c = spyreop.constant 1.0 : f64
+  return
+}

@@ -1,0 +1,4 @@
+func.func @f(%a: f16, %b: f16) {
+  %c = spyreop.realdiv %a, %b : f16
+  return
+}
