@@ -26,11 +26,15 @@ from ktir.target import LANES
 
 __all__ = [
     "BINARY",
+    "BITS",
     "COMBINE",
     "IDENTITY",
+    "NARROW",
     "PLAIN",
     "STICK",
     "UNARY",
+    "decode",
+    "encode",
     "erf",
     "f16_to_f32",
     "f32_to_f16",
@@ -42,6 +46,7 @@ __all__ = [
     "reduce_sticks",
     "round_chunk",
     "round_f16",
+    "round_to",
     "rounding_views",
     "sum_in_order",
 ]
@@ -167,7 +172,7 @@ def round_f16(x: F32, out: F32 | None = None) -> F32:
     return _deliver(result, out)
 
 
-def f16_to_f32(a: F16, out: F32 | None = None) -> F32:
+def f16_to_f32(a: NDArray[Any], out: F32 | None = None) -> F32:
     """Convert float16 (or its bits as uint16) to float32 exactly. out: float32 of the same shape. NaN stays NaN."""
     a = np.asarray(a)
     if a.dtype not in (np.float16, np.uint16):
@@ -218,6 +223,108 @@ def f32_to_f16(a: F32, out: F16 | None = None, *, on_grid: bool = False) -> F16:
         np.bitwise_or(m, s, out=m)
         np.copyto(r.view(np.uint16), m, casting="unsafe")
     return _deliver(result, out)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Other formats
+# ---------------------------------------------------------------------------------------------------------------------
+
+BITS: dict[str, type] = {
+    "f16": np.uint16,
+    "bf16": np.uint16,
+    "dl16": np.uint16,
+    "f8E4M3FN": np.uint8,
+    "f8E5M2": np.uint8,
+}
+"""Narrow float formats -> NumPy type of their bits. dl16 is 1-6-9 with bias 31, without subnormals; 0x7FFF is NaN and infinity."""
+
+NARROW = frozenset(BITS)
+"""Formats whose values are carried in float32, on the format's grid."""
+
+_E4M3_MOST = np.float32(448)
+
+
+def decode(kind: str, bits: NDArray[Any]) -> F32:
+    """The float32 values of `bits` (uint16 or uint8) in format `kind`, exactly. NaN stays NaN."""
+    bits = np.asarray(bits)
+    if kind == "f16":
+        return f16_to_f32(bits.view(np.uint16))
+    if kind == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if kind == "f8E5M2":  # the upper half of an f16
+        return f16_to_f32((bits.astype(np.uint16) << np.uint16(8)).astype(np.uint16))
+    with quiet():
+        if kind == "f8E4M3FN":
+            return _E4M3[bits]
+        if kind == "dl16":
+            u = bits.astype(np.uint32)
+            magnitude = u & np.uint32(0x7FFF)
+            wide = ((magnitude << np.uint32(14)) + np.uint32((127 - 31) << 23)) | ((u & np.uint32(0x8000)) << np.uint32(16))
+            wide = np.where(magnitude == 0, (u & np.uint32(0x8000)) << np.uint32(16), wide)
+            return np.where(magnitude == 0x7FFF, np.uint32(0x7FC00000), wide).astype(np.uint32).view(np.float32)
+    raise ValueError(f"no format named '{kind}'")
+
+
+def _e4m3_values() -> F32:
+    code = np.arange(256)
+    exponent, fraction = (code >> 3) & 15, code & 7
+    value = np.where(exponent == 0, np.ldexp(fraction / 8, -6), np.ldexp(1 + fraction / 8, exponent - 7))
+    value = np.where((code & 127) == 127, np.nan, value)
+    return np.where(code >= 128, -value, value).astype(np.float32)
+
+
+_E4M3 = _e4m3_values()
+
+
+def encode(kind: str, x: F32) -> NDArray[Any]:
+    """The bits of float32 `x` in format `kind`, rounded: to nearest, ties to even; dl16 rounds ties away from zero.
+
+    Beyond the largest value f16, bf16 and f8E5M2 give infinity, f8E4M3FN its largest value (as in PyTorch), dl16 its NaN.
+    """
+    x = _as_f32(x)
+    if kind == "f16":
+        return f32_to_f16(x).view(np.uint16)
+    u = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
+    if kind == "bf16":
+        rounded = (u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        quiet_nan = (u >> np.uint32(16)) | np.uint32(0x40)
+        return np.where(np.isnan(x), quiet_nan, rounded).astype(np.uint16)
+    magnitude, sign = u & np.uint32(0x7FFFFFFF), u >> np.uint32(31)
+    if kind == "dl16":
+        rounded = (magnitude + np.uint32(1 << 13)) >> np.uint32(14)
+        exponent = (rounded >> np.uint32(9)).astype(np.int64) - (127 - 31)
+        code = np.where(exponent < 0, 0, (exponent << 9) | (rounded & np.uint32(511)))
+        limit = ((63 - 31 + 127) << 23) | (510 << 14) | ((1 << 13) - 1)
+        return (np.where(magnitude > limit, 0x7FFF, code) | (sign.astype(np.int64) << 15)).astype(np.uint16)
+    if kind not in ("f8E4M3FN", "f8E5M2"):
+        raise ValueError(f"no format named '{kind}'")
+    fraction, bias, most = (3, 7, float(_E4M3_MOST)) if kind == "f8E4M3FN" else (2, 15, 57344.0)
+    with quiet():
+        value = np.abs(x).astype(np.float64)
+        finite = np.isfinite(value)
+        _, e = np.frexp(np.where(finite, value, 0))
+        scale = np.maximum(e - 1, 1 - bias) - fraction
+        grid = np.ldexp(np.rint(np.ldexp(np.where(finite, value, 0), -scale)), scale)
+        over = np.where(grid > most, True, ~finite)
+        grid = np.where(over, 0, grid)
+        _, e = np.frexp(grid)
+        e = np.where(grid == 0, 1 - bias, np.maximum(e - 1, 1 - bias))
+        whole = np.ldexp(grid, fraction - e).astype(np.int64)  # with the hidden one, if normal
+        code = whole + ((e + bias - 1) << fraction)
+    if kind == "f8E4M3FN":
+        code = np.where(over, np.where(np.isnan(x), 0x7F, 0x7E), code)
+    else:
+        code = np.where(over, np.where(np.isnan(x), 0x7E, 0x7C), code)
+    return (code | (sign.astype(np.int64) << 7)).astype(np.uint8)
+
+
+def round_to(kind: str, x: F32, out: F32 | None = None) -> F32:
+    """Round float32 to the grid of format `kind`, as `encode` and `decode` in turn; other kinds are left as they are."""
+    if kind == "f16":
+        return round_f16(x, out)
+    if kind not in NARROW:
+        return _deliver(x, out)
+    return _deliver(decode(kind, encode(kind, x)), out)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from typing import ClassVar
 from ktir.diagnostics import Diagnostic, KtirError
 
 __all__ = [
+    "Deadlock",
     "DivisionByZero",
+    "DuplicateTarget",
     "Finding",
     "LxOverflow",
     "OutOfBounds",
@@ -100,3 +102,15 @@ class DivisionByZero(Finding):
     """An integer division by zero."""
 
     kind = "division-by-zero"
+
+
+class DuplicateTarget(Finding):
+    """One store writes an element twice: which value stays is not defined."""
+
+    kind = "duplicate-target"
+
+
+class Deadlock(Finding):
+    """A tile waits for another that never produces what it waits for."""
+
+    kind = "deadlock"

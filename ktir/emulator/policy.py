@@ -17,9 +17,12 @@ LX_BYTES = DATASHEET.lx_planned_bytes
 class Policy:
     """What an execution guarantees and which faults it reports. Hashable: plans are cached per policy."""
 
-    numerics: Literal["machine", "fast"] = "machine"
+    numerics: Literal["machine", "fast", "peer"] = "machine"
     """`machine`: sums and matmuls in machine order (docs/design.md, section 3), bits equal to the machine's. `fast`: NumPy's own
-    order and one f32 GEMM; the results differ in the last places."""
+    order and one f32 GEMM; the results differ in the last places. `peer`: as the public interpreter ktir-cpu does it: sums by
+    pairwise folds that round each level, matmuls in order of k, rounded before `outs` is added."""
+    grid_order: Literal["last-fastest", "first-fastest"] = "last-fastest"
+    """Which coordinate of a grid of several dims is fastest in the linear tile id; ktir-cpu has the first one fastest."""
     bounds: bool = True
     """Report accesses beyond a statically bounded view. Accesses beyond a buffer are always reported."""
     races: bool = True

@@ -6,7 +6,6 @@ every access of the buffer touches as a whole (often a stick).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -15,13 +14,11 @@ from numpy.typing import NDArray
 
 from ktir.emulator.findings import Race, TypeConfusion, Uninitialized
 from ktir.emulator.policy import Policy
-from ktir.emulator.reference.memory import Access, Buffer, Run
-from ktir.emulator.reference.values import ELEMENT_BYTES, Strided
+from ktir.emulator.reference.memory import AnyAccess, Buffer
+from ktir.emulator.reference.values import ELEMENT_BYTES
 
 __all__ = ["Traffic", "check"]
 
-_BATCH = 1 << 21
-"""Granule numbers held at once."""
 _MOST_RANGES = 256
 """Ranges that are written back one by one; beyond, the whole span is."""
 
@@ -39,24 +36,31 @@ class Traffic:
     write_back: dict[str, Ranges] = field(default_factory=dict)
 
 
-def check(buffer: Buffer, accesses: list[Access], policy: Policy) -> Traffic:
+def check(buffer: Buffer, accesses: list[AnyAccess], policy: Policy) -> Traffic:
     """Check all accesses to `buffer`, in order. Raises the first Finding."""
     return _Check(buffer, accesses, policy).run()
 
 
 class _Check:
-    def __init__(self, buffer: Buffer, accesses: list[Access], policy: Policy) -> None:
+    def __init__(self, buffer: Buffer, accesses: list[AnyAccess], policy: Policy) -> None:
         self.buffer, self.accesses, self.policy = buffer, accesses, policy
-        self.elements = sorted({a.tile.view.element for a in accesses})
-        self.granule = _granule(accesses)
-        end = max((high * ELEMENT_BYTES[a.tile.view.element] for a in accesses for _, high in _spans(a)), default=0)
+        self.elements = sorted({a.element for a in accesses} | {p[2] for p in buffer.placed})
+        self.granule = _granule(buffer, accesses)
+        end = max((high * ELEMENT_BYTES[a.element] for a in accesses for _, high in a.spans()), default=0)
+        end = max([end, *(p[0] + p[3] * ELEMENT_BYTES[p[2]] for p in buffer.placed)])
         count = -(-max(end, buffer.size or 0) // self.granule)
         self.writing = np.full(count, -1, np.int32)
         """Number of the access that wrote a granule last."""
         self.kind = np.zeros(count, np.int8)
         """Element type that it was written as."""
         self.unwritten_read = {e: (count, 0) for e in self.elements}
-        several = any(run.count > 1 or run.first for a in accesses for p in a.parts for run in p.runs)
+        self.held = np.zeros(count, np.bool_)
+        """Whether the caller has put something there."""
+        for start, _, element, n in buffer.placed:
+            part = slice(start // self.granule, (start + n * ELEMENT_BYTES[element]) // self.granule)
+            self.held[part] = True
+            self.kind[part] = self.elements.index(element)
+        several = any(a.several for a in accesses)
         self.races = policy.races and several and any(a.write for a in accesses)
         size = count if self.races else 0
         self.writer = np.full(size, -1, np.int32)
@@ -64,6 +68,10 @@ class _Check:
         self.reader = np.full(size, -1, np.int32)
         """Tile that read it in the current kernel; -2: several."""
         self.reading = np.full(size, -1, np.int32)
+        self.times = self.races and any(a.epoch > 1 for a in accesses)
+        """Whether tiles have waited for each other within a kernel: then the epoch of an access counts."""
+        self.write_epoch = np.zeros(size if self.times else 0, np.int64)
+        self.read_epoch = np.zeros(size if self.times else 0, np.int64)
 
     def run(self) -> Traffic:
         kernel = None
@@ -75,12 +83,11 @@ class _Check:
                 self.writer.fill(-1)
                 self.reader.fill(-1)
             # The same access again in the same kernel finds nothing new, unless types change in between.
-            key = (access.write, access.parts, access.tile.view.strides, access.tile.view.element)
             if len(self.elements) == 1:
-                if key in done:
+                if access.key in done:
                     continue
-                done.add(key)
-            for tiles, ids in _granules(access, self.granule):
+                done.add(access.key)
+            for tiles, ids in access.granules(self.granule):
                 if access.write:
                     self._write(number, tiles, ids)
                 else:
@@ -89,24 +96,27 @@ class _Check:
 
     def _read(self, number: int, tiles: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
         access = self.accesses[number]
-        element = access.tile.view.element
+        element = access.element
         written = self.writing[ids]
         if len(self.elements) > 1:
-            wrong = (written >= 0) & (self.kind[ids] != self.elements.index(element))
+            wrong = ((written >= 0) | self.held[ids]) & (self.kind[ids] != self.elements.index(element))
             if wrong.any():
                 i = _first(wrong)
                 held = self.elements[self.kind[ids[i]]]
+                before = int(written[i])
                 raise TypeConfusion(
                     f"reads '{self.buffer.name}' as {element} where it holds {held}",
                     access.where,
                     tiles=[int(tiles[i[0]])],
                     address=self._address(ids[i], element),
-                    other=self.accesses[written[i]].where,
+                    other=self.accesses[before].where if before >= 0 else None,
                     other_label="the write",
                 )
         missing = written < 0
         if missing.any():
-            if not self.buffer.initialized and self.policy.uninitialized:
+            bare = missing & ~self.held[ids]
+            if not self.buffer.initialized and self.policy.uninitialized and bare.any():
+                missing = bare
                 i = _first(missing)
                 address = self._address(ids[i], element)
                 raise Uninitialized(
@@ -122,7 +132,8 @@ class _Check:
             return
         mine = np.broadcast_to(tiles[:, None], ids.shape)
         owner = self.writer[ids]
-        self._report((owner >= 0) & (owner != mine), owner, mine, ids, access, written, ("reads", "written", "the write"))
+        bad = (owner >= 0) & (owner != mine) & ~self._after_write(ids, mine, owner, access)
+        self._report(bad, owner, mine, ids, access, written, ("reads", "written", "the write"))
         flat, tile = ids.reshape(-1), mine.reshape(-1)
         before = self.reader[flat]
         self.reader[flat] = np.where((before == -1) | (before == tile), tile, -2)
@@ -130,6 +141,27 @@ class _Check:
         seen = self.reader[flat]
         self.reader[flat[(seen != tile)]] = -2
         self.reading[flat] = number
+        if self.times:
+            self.read_epoch[flat] = access.epoch
+
+    def _after_write(
+        self, ids: NDArray[np.int64], mine: NDArray[np.int32], owner: NDArray[np.int32], access: AnyAccess
+    ) -> NDArray[np.bool_]:
+        """Where the write of a granule is known to have happened before this access."""
+        if not self.times:
+            return np.zeros((), np.bool_)
+        return access.clock[mine, np.maximum(owner, 0)] >= self.write_epoch[ids]
+
+    def _after_read(
+        self, ids: NDArray[np.int64], mine: NDArray[np.int32], reader: NDArray[np.int32], access: AnyAccess
+    ) -> NDArray[np.bool_]:
+        """Where the reads of a granule are known to have happened before this access; of several readers, all must be."""
+        if not self.times:
+            return np.zeros((), np.bool_)
+        clock = access.clock.copy()
+        np.fill_diagonal(clock, np.iinfo(np.int64).max)
+        epoch = self.read_epoch[ids]
+        return np.where(reader >= 0, clock[mine, np.maximum(reader, 0)] >= epoch, clock.min(1)[mine] >= epoch)
 
     def _write(self, number: int, tiles: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
         access = self.accesses[number]
@@ -137,7 +169,7 @@ class _Check:
             mine = np.broadcast_to(tiles[:, None], ids.shape)
             owner, reader = self.writer[ids], self.reader[ids]
             self._report(
-                (owner >= 0) & (owner != mine),
+                (owner >= 0) & (owner != mine) & ~self._after_write(ids, mine, owner, access),
                 owner,
                 mine,
                 ids,
@@ -146,7 +178,7 @@ class _Check:
                 ("writes", "written", "the other write"),
             )
             self._report(
-                (reader != -1) & (reader != mine),
+                (reader != -1) & (reader != mine) & ~self._after_read(ids, mine, reader, access),
                 reader,
                 mine,
                 ids,
@@ -158,8 +190,10 @@ class _Check:
             owner = self.writer[ids]
             same = np.full(ids.shape, number)
             self._report(owner != mine, owner, mine, ids, access, same, ("writes", "written", "the other write"))
+            if self.times:
+                self.write_epoch[ids] = access.epoch
         self.writing[ids] = number
-        self.kind[ids] = self.elements.index(access.tile.view.element)
+        self.kind[ids] = self.elements.index(access.element)
 
     def _report(
         self,
@@ -167,7 +201,7 @@ class _Check:
         other: NDArray[np.int32],
         mine: NDArray[np.int32],
         ids: NDArray[np.int64],
-        access: Access,
+        access: AnyAccess,
         numbers: NDArray[np.int32],
         words: tuple[str, str, str],
     ) -> None:
@@ -175,7 +209,7 @@ class _Check:
             return
         i = _first(bad)
         does, done, label = words
-        address = self._address(ids[i], access.tile.view.element)
+        address = self._address(ids[i], access.element)
         tiles = [int(mine[i])] + ([int(other[i])] if other[i] >= 0 else [])
         by = f"tile {tiles[1]}" if len(tiles) > 1 else "other tiles"
         raise Race(
@@ -218,58 +252,17 @@ def _first(bad: NDArray[np.bool_]) -> tuple[int, int]:
     return int(row[0]), int(column[0])
 
 
-def _on(access: Access, tile: np.int32) -> str:
-    return f" (tile {tile})" if any(r.count > 1 or r.first for p in access.parts for r in p.runs) else ""
+def _on(access: AnyAccess, tile: np.int32) -> str:
+    return f" (tile {tile})" if access.several else ""
 
 
-def _spans(access: Access) -> Iterator[tuple[int, int]]:
-    for part in access.parts:
-        for run in part.runs:
-            yield access.at(part, run).span()
-
-
-def _blocks(at: Strided) -> tuple[int, list[tuple[int, int]]]:
-    """Length of the contiguous runs of elements in the tile, and the other dims as (distance, extent)."""
-    run, rest = 1, []
-    for stride, extent in sorted((abs(s), n) for s, n in zip(at.strides[1:], at.shape[1:], strict=True) if n > 1 and s):
-        if stride == run and not rest:
-            run *= extent
-        else:
-            rest.append((stride, extent))
-    return run, rest
-
-
-def _granule(accesses: list[Access]) -> int:
+def _granule(buffer: Buffer, accesses: list[AnyAccess]) -> int:
     result = 0
     seen: set[object] = set()
     for access in accesses:
-        key = (access.parts, access.tile.view.strides, access.tile.view.element)
-        if key in seen:
-            continue
-        seen.add(key)
-        size = ELEMENT_BYTES[access.tile.view.element]
-        for part in access.parts:
-            for run in part.runs:
-                at = access.at(part, run)
-                low = Strided(at.shape[1:], at.strides[1:], at.offset).span()[0]
-                block, rest = _blocks(at)
-                result = gcd(result, low * size, block * size, at.strides[0] * size, *(s * size for s, _ in rest))
+        if access.key not in seen:
+            seen.add(access.key)
+            result = gcd(result, access.distance())
+    for start, _, element, count in buffer.placed:
+        result = gcd(result, start, count * ELEMENT_BYTES[element])
     return result or 1
-
-
-def _granules(access: Access, granule: int) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-    """Tile ids and, per tile, numbers of the granules that it touches."""
-    size = ELEMENT_BYTES[access.tile.view.element]
-    for part in access.parts:
-        for run in part.runs:
-            at = access.at(part, Run(run.first, 1, run.start, 0))
-            low = at.span()[0]
-            block, rest = _blocks(at)
-            ids = np.arange(block * size // granule, dtype=np.int64)
-            for stride, extent in rest:
-                ids = np.add.outer(np.arange(extent, dtype=np.int64) * (stride * size // granule), ids).reshape(-1)
-            ids += low * size // granule
-            step = max(1, _BATCH // ids.size)
-            for first in range(0, run.count, step):
-                tiles = np.arange(first, min(first + step, run.count))
-                yield (run.first + tiles).astype(np.int32), ids + (tiles * run.step * size // granule)[:, None]

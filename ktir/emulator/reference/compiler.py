@@ -12,7 +12,7 @@ from typing import Any
 from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.registry import Action, executor
-from ktir.emulator.reference.values import CARRIERS
+from ktir.emulator.reference.values import CARRIERS, element_name
 from ktir.mlir import ir
 
 __all__ = ["Argument", "BlockPlan", "Function", "OpReader", "Program", "TensorType", "compile_module"]
@@ -20,7 +20,7 @@ __all__ = ["Argument", "BlockPlan", "Function", "OpReader", "Program", "TensorTy
 
 @dataclass(frozen=True)
 class TensorType:
-    """Shape and element type of a tensor; a scalar has rank 0."""
+    """Shape and element type of a tensor; a scalar has rank 0. A dynamic extent is -1: recording finds it out."""
 
     shape: tuple[int, ...]
     element: str
@@ -46,6 +46,8 @@ class Argument:
     elements: int | None
     """Size of a buffer with a layout, in elements of `element`."""
     element: str | None
+    alias: str | None = None
+    """Its name in the text."""
 
 
 @dataclass
@@ -119,13 +121,12 @@ class OpReader:
         return self.tensor_type(self.op.results[i].type)
 
     def tensor_type(self, type_: ir.Type) -> TensorType:
-        """Shape and element type; refuses what has no static shape or no NumPy carrier."""
+        """Shape and element type; refuses what has no NumPy carrier."""
         shape: tuple[int, ...] = ()
-        element = str(type_)
+        element = element_name(type_)
         if isinstance(type_, ir.RankedTensorType):
-            if not type_.has_static_shape:
-                raise self.unsupported(f"has the dynamic shape '{type_}'")
-            shape, element = tuple(type_.shape), str(type_.element_type)
+            shape = tuple(-1 if type_.is_dynamic_dim(i) else n for i, n in enumerate(type_.shape))
+            element = element_name(type_.element_type)
         if element not in CARRIERS:
             raise self.unsupported(f"uses element type '{element}'")
         return TensorType(shape, element)
@@ -138,7 +139,18 @@ class OpReader:
         return Unsupported(f"{self.where} {what}, which the executor does not support", self.where.location)
 
 
-_TERMINATORS = ("func.return", "scf.yield", "linalg.yield", "tensor.yield")
+TERMINATORS = (
+    "func.return",
+    "scf.yield",
+    "scf.condition",
+    "scf.reduce.return",
+    "linalg.yield",
+    "tensor.yield",
+    "ktdp.yield_partial",
+    "ktdp.yield_reduced",
+    "ktdp.region_terminator",
+)
+"""Ops that only end a block: their operands are what the op around the block reads."""
 
 
 def where_of(op: ir.Operation) -> Where:
@@ -153,7 +165,7 @@ def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
     yields: tuple[int, ...] = ()
     for view in block.operations:
         op = view.operation
-        if op.name in _TERMINATORS:
+        if op.name in TERMINATORS:
             yields = tuple(numbering[v] for v in op.operands)
             continue
         make = executor(op.name)
@@ -186,7 +198,8 @@ def compile_module(module: ir.Module) -> Program:
         attributes = list(ir.ArrayAttr(op.attributes["arg_attrs"])) if "arg_attrs" in op.attributes else []
         for i, argument in enumerate(block.arguments):
             given = ir.DictAttr(attributes[i]) if attributes else None
-            function.arguments.append(_argument(numbering.define(argument), str(argument.type), given))
+            underlying: Any = getattr(argument.type, "underlying", argument.type)  # of a runtime_arg
+            function.arguments.append(_argument(numbering.define(argument), element_name(underlying), given))
         function.body = compile_block(block, numbering)
         function.slots = len(numbering.slots)
         called |= {

@@ -14,7 +14,7 @@ from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import Overlay, Tensor, Value
 from ktir.mlir import ir
 
-__all__ = ["IndexMap", "read", "scatter"]
+__all__ = ["IndexMap", "code_of", "linear_of", "read", "scatter"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class IndexMap:
     @staticmethod
     def of(map_: ir.AffineMap) -> IndexMap:
         results = list(map_.results)
-        rows = tuple(_linear(r, map_.n_dims) for r in results)
-        return IndexMap(map_.n_dims, rows, tuple(_code(r) for r in results))
+        rows = tuple(linear_of(r, map_.n_dims) for r in results)
+        return IndexMap(map_.n_dims, rows, tuple(code_of(r) for r in results))
 
     @staticmethod
     def of_dims(loops: int, dims: Iterable[int | None]) -> IndexMap:
@@ -70,13 +70,14 @@ class IndexMap:
         return [f(grid) for f in self.code]
 
 
-def _linear(expr: ir.AffineExpr, loops: int) -> tuple[tuple[int, ...], int] | None:
+def linear_of(expr: ir.AffineExpr, loops: int) -> tuple[tuple[int, ...], int] | None:
+    """Coefficients and constant of a linear expression of `loops` dims, or None."""
     if isinstance(expr, ir.AffineConstantExpr):
         return (0,) * loops, expr.value
     if isinstance(expr, ir.AffineDimExpr):
         return tuple(int(j == expr.position) for j in range(loops)), 0
     if isinstance(expr, ir.AffineAddExpr | ir.AffineMulExpr):
-        left, right = _linear(expr.lhs, loops), _linear(expr.rhs, loops)
+        left, right = linear_of(expr.lhs, loops), linear_of(expr.rhs, loops)
         if left is None or right is None:
             return None
         if isinstance(expr, ir.AffineAddExpr):
@@ -87,7 +88,8 @@ def _linear(expr: ir.AffineExpr, loops: int) -> tuple[tuple[int, ...], int] | No
     return None
 
 
-def _code(expr: ir.AffineExpr) -> Any:
+def code_of(expr: ir.AffineExpr) -> Any:
+    """A function that computes the expression from the list of its dims, numbers or arrays."""
     if isinstance(expr, ir.AffineConstantExpr):
         value = expr.value
         return lambda x: value
@@ -95,7 +97,7 @@ def _code(expr: ir.AffineExpr) -> Any:
         position = expr.position
         return lambda x: x[position]
     assert isinstance(expr, ir.AffineBinaryExpr), f"unexpected affine expression {expr}"
-    a, b = _code(expr.lhs), _code(expr.rhs)
+    a, b = code_of(expr.lhs), code_of(expr.rhs)
     if isinstance(expr, ir.AffineAddExpr):
         return lambda x: a(x) + b(x)
     if isinstance(expr, ir.AffineMulExpr):

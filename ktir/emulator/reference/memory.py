@@ -7,8 +7,10 @@ it reads from the caller's array and writes back what was written. Loads are vie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +22,23 @@ from ktir.emulator.reference.values import (
     CARRIERS,
     ELEMENT_BYTES,
     AccessTile,
+    Distributed,
     Known,
     Storage,
     Strided,
     Tensor,
+    View,
     simplify,
+    tile_runs,
 )
 
 if TYPE_CHECKING:
     from ktir.emulator.reference.recorder import Recorder
 
-__all__ = ["Access", "Buffer", "Memory", "Part", "Run", "resolve"]
+__all__ = ["Access", "AnyAccess", "Buffer", "Memory", "Part", "Points", "Run", "resolve"]
+
+_BATCH = 1 << 21
+"""Granule numbers held at once."""
 
 
 @dataclass(eq=False)
@@ -45,13 +53,26 @@ class Buffer:
     element: str | None = None
     """Element type of the array; None: views of any type may lie here."""
     carriers: dict[str, Storage] = field(default_factory=dict)
+    placed: list[tuple[int, int, str, int]] = field(default_factory=list)
+    """Arrays of the caller that lie in it: first byte, number of the array, its element type, elements."""
+    source: Callable[[str, int, int], NDArray[Any]] | None = None
+    """Where steps run as they are recorded: the content of a range of elements of a type."""
 
-    def carrier(self, element: str) -> Storage:
-        """The memory of all elements of this type; its size is settled when recording ends."""
+    def carrier(self, element: str, least: int = 0) -> Storage:
+        """The memory of all elements of this type; its size is settled when recording ends. `least`: elements that must exist now."""
         if element not in self.carriers:
             size = 0 if self.size is None else self.size // ELEMENT_BYTES[element]
             self.carriers[element] = Storage(CARRIERS[element], size, owner=self)
-        return self.carriers[element]
+        carrier = self.carriers[element]
+        if self.source is not None:
+            have = 0 if carrier.array is None else carrier.array.size
+            want = max(carrier.size, least)
+            if carrier.array is None or have < want:
+                array = self.source(element, 0, want)
+                if carrier.array is not None:
+                    array[:have] = carrier.array
+                carrier.array, carrier.size = array, want
+        return carrier
 
 
 @dataclass(frozen=True)
@@ -93,6 +114,61 @@ class Access:
     where: Where
     kernel: int
     write: bool
+    epoch: int = 1
+    clock: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 1), np.int64))
+
+    @property
+    def view(self) -> View:
+        assert isinstance(self.tile.view, View)
+        return self.tile.view
+
+    @property
+    def element(self) -> str:
+        return self.view.element
+
+    @property
+    def key(self) -> object:
+        """Equal for accesses that touch the same addresses."""
+        return (self.write, self.parts, self.view.strides, self.element, self.epoch)
+
+    @property
+    def several(self) -> bool:
+        """Whether it is on more than one tile, or on another than tile 0."""
+        return any(run.count > 1 or run.first for p in self.parts for run in p.runs)
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Intervals of element addresses that hold all it touches."""
+        for part in self.parts:
+            for run in part.runs:
+                yield self.at(part, run).span()
+
+    def distance(self) -> int:
+        """A number of bytes that divides every address and the length of every contiguous piece."""
+        result, size = 0, ELEMENT_BYTES[self.element]
+        for part in self.parts:
+            for run in part.runs:
+                at = self.at(part, run)
+                low = Strided(at.shape[1:], at.strides[1:], at.offset).span()[0]
+                block, rest = _blocks(at)
+                result = gcd(result, low * size, block * size, at.strides[0] * size, *(s * size for s, _ in rest))
+        return result
+
+    def granules(self, granule: int) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """Tile ids and, per tile, numbers of the granules that it touches."""
+        size = ELEMENT_BYTES[self.element]
+        for part in self.parts:
+            for run in part.runs:
+                at = self.at(part, Run(run.first, 1, run.start, 0))
+                low = at.span()[0]
+                block, rest = _blocks(at)
+                ids = np.arange(block * size // granule, dtype=np.int64)
+                for stride, extent in rest:
+                    ids = np.add.outer(np.arange(extent, dtype=np.int64) * (stride * size // granule), ids).reshape(-1)
+                ids += low * size // granule
+                step = max(1, _BATCH // ids.size)
+                for first in range(0, run.count, step):
+                    tiles = np.arange(first, min(first + step, run.count))
+                    yield (run.first + tiles).astype(np.int32), ids + (tiles * run.step * size // granule)[:, None]
 
     @property
     def elements(self) -> int:
@@ -108,7 +184,7 @@ class Access:
 
     def at(self, part: Part, run: Run) -> Strided:
         """The addresses of one run in tile order: axis 0 the tiles of the run."""
-        view, order = self.tile.view, self.tile.order
+        view, order = self.view, self.tile.order
         offset = run.start + sum(low * s for low, s in zip(part.low, view.strides, strict=True))
         return Strided((run.count, *(part.extents[d] for d in order)), (run.step, *(view.strides[d] for d in order)), offset)
 
@@ -117,9 +193,92 @@ class Access:
         return tuple((part.low[d], part.extents[d]) for d in self.tile.order)
 
 
+@dataclass(eq=False)
+class Points:
+    """An access to single places, one contiguous `block` of elements at each of `addresses` [tiles, n].
+
+    Addresses are known when recording (`dynamic` False), or a launch finds them out, just before it asks for anything else.
+    """
+
+    buffer_name: str
+    element: str
+    tiles: NDArray[np.int64]
+    addresses: NDArray[np.int64] | None
+    block: tuple[tuple[int, int], ...]
+    """(stride, extent) of the dims of a block."""
+    where: Where
+    kernel: int
+    write: bool
+    epoch: int
+    clock: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None = None
+    dynamic: bool = False
+    reach: int = 0
+    """End of the addresses that it can touch."""
+
+    @property
+    def key(self) -> object:
+        return id(self)
+
+    @property
+    def several(self) -> bool:
+        return self.tiles.size > 1 or bool(self.tiles.any())
+
+    def _touched(self) -> NDArray[np.int64]:
+        assert self.addresses is not None
+        return self.addresses if self.valid is None else self.addresses[self.valid]
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        touched = self._touched()
+        if touched.size:
+            low = sum((n - 1) * s for s, n in self.block if s < 0)
+            high = sum((n - 1) * s for s, n in self.block if s > 0)
+            yield int(touched.min()) + low, int(touched.max()) + high + 1
+
+    def distance(self) -> int:
+        size = ELEMENT_BYTES[self.element]
+        touched = self._touched()
+        run, rest = _blocks_of(self.block)
+        common = int(np.gcd.reduce(touched.reshape(-1))) if touched.size else 0
+        return gcd(common * size, run * size, *(s * size for s, _ in rest))
+
+    def granules(self, granule: int) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        assert self.addresses is not None
+        size = ELEMENT_BYTES[self.element]
+        run, rest = _blocks_of(self.block)
+        ids = np.arange(run * size // granule, dtype=np.int64)
+        for stride, extent in rest:
+            ids = np.add.outer(np.arange(extent, dtype=np.int64) * (stride * size // granule), ids).reshape(-1)
+        for i, tile in enumerate(self.tiles):
+            addresses = self.addresses[i] if self.valid is None else self.addresses[i][self.valid[i]]
+            step = max(1, _BATCH // max(1, ids.size))
+            for first in range(0, addresses.size, step):
+                some = addresses[first : first + step].astype(np.int64) * size // granule
+                yield np.full(1, tile, np.int32), (some[:, None] + ids).reshape(1, -1)
+
+
+AnyAccess = Access | Points
+
+
+def _blocks(at: Strided) -> tuple[int, list[tuple[int, int]]]:
+    """Length of the contiguous runs of elements in the tile, and the other dims as (distance, extent)."""
+    return _blocks_of(tuple(zip(at.strides[1:], at.shape[1:], strict=True)))
+
+
+def _blocks_of(dims: Sequence[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    run, rest = 1, []
+    for stride, extent in sorted((abs(s), n) for s, n in dims if n > 1 and s):
+        if stride == run and not rest:
+            run *= extent
+        else:
+            rest.append((stride, extent))
+    return run, rest
+
+
 def resolve(rec: Recorder, tile: AccessTile, where: Where, write: bool) -> Access:
     """Clip `tile` where its view is masked, and find its addresses. Raises OutOfBounds where it exceeds a static size."""
     view = tile.view
+    assert isinstance(view, View)
     low: list[Known] = []
     extents: list[Known] = []
     for dim, (anchor, extent, size) in enumerate(zip(tile.anchor, tile.extents, view.sizes, strict=True)):
@@ -142,10 +301,11 @@ def resolve(rec: Recorder, tile: AccessTile, where: Where, write: bool) -> Acces
             continue
         runs = tuple(_runs(members, offset))
         parts.append(Part(clip_low, clip_extents, runs))
-    return Access(tile, tuple(parts), where, rec.kernel, write)
+    return Access(tile, tuple(parts), where, rec.kernel, write, rec.epoch, rec.clock)
 
 
 def _check_bounds(rec: Recorder, tile: AccessTile, dim: int, where: Where, write: bool) -> None:
+    assert isinstance(tile.view, View)
     anchor, extent, size = tile.anchor[dim], tile.extents[dim], tile.view.sizes[dim]
     bad = np.broadcast_to(np.less(anchor, 0) | np.greater(np.add(anchor, extent), size), (rec.tiles,))
     if rec.active is not None:
@@ -212,7 +372,7 @@ class Memory:
     def __init__(self, rec: Recorder) -> None:
         self.rec = rec
         self.buffers: list[Buffer] = []
-        self.accesses: dict[Buffer, list[Access]] = {}
+        self.accesses: dict[Buffer, list[AnyAccess]] = {}
         self._numbers: Buffer | None = None
 
     def new(self, buffer: Buffer) -> Buffer:
@@ -229,38 +389,53 @@ class Memory:
         """The elements of `tile`; positions that a masked view clips read as zero."""
         rec = self.rec
         access = self._resolve(tile, where, write=False)
-        rec.counts.read["global"] += access.elements * ELEMENT_BYTES[element]
-        assert tile.view.buffer is not None
-        memory = tile.view.buffer.carrier(element)
-        born = len(rec.steps)
+        rec.counts.moved(tile.view, "global", access.elements * ELEMENT_BYTES[element], write=False)
+        memory = self._carrier(access, element)
         if access.is_whole(rec.tiles):
-            return Tensor(memory, access.at(access.parts[0], access.parts[0].runs[0]), element, born)
-        shape = (rec.tiles, *tile.shape)
-        runs = [(part, run) for part in access.parts for run in part.runs]
-        if not runs:
+            return rec.loaded(Tensor(memory, access.at(access.parts[0], access.parts[0].runs[0]), element, len(rec.steps)))
+        return self._assembled([(access, memory)], [], tile, element)
+
+    def _assembled(
+        self,
+        accesses: list[tuple[Access, Storage]],
+        pieces: list[tuple[tuple[tuple[int, int], ...], NDArray[np.bool_], Tensor]],
+        tile: AccessTile,
+        element: str,
+    ) -> Tensor:
+        """A tile put together from global memory and from `pieces`: (box, tiles, value)."""
+        rec = self.rec
+        born = len(rec.steps)
+        runs = [(access, memory, part, run) for access, memory in accesses for part in access.parts for run in part.runs]
+        if not runs and not pieces:
             return rec.constant(np.zeros((), CARRIERS[element]), tile.shape, element)
-        alike = len(runs) == 1 and runs[0][1].count == rec.tiles and runs[0][1].step == 0
-        result = rec.temporary(shape, (1 if alike else rec.tiles, *tile.shape), element)
-        covered = access.elements == rec.tiles * int(np.prod(tile.shape, dtype=np.int64))
+        alike = len(runs) == 1 and not pieces and runs[0][3].count == rec.tiles and runs[0][3].step == 0
+        result = rec.temporary((rec.tiles, *tile.shape), (1 if alike else rec.tiles, *tile.shape), element)
+        count = sum(access.elements for access, _ in accesses) + sum(int(t.sum()) * prod(n for _, n in box) for box, t, _ in pieces)
         reads: list[Tensor] = []
-        pieces: list[tuple[Strided, int]] = []
-        for part, run in runs:
+        targets: list[tuple[Strided, int]] = []
+        for access, memory, part, run in runs:
             target = result.at.box(access.box(part))
-            pieces.append((target if alike else target.tiles(run.first, run.count), len(reads)))
+            targets.append((target if alike else target.tiles(run.first, run.count), len(reads)))
             reads.append(Tensor(memory, access.at(part, run), element, born))
+        for box, tiles, value in pieces:
+            for first, n in tile_runs(tiles, rec.tiles):
+                targets.append((result.at.box(box).tiles(first, n), len(reads)))
+                reads.append(value.moved(value.at.tiles(first, n)))
+        covered = count == rec.tiles * prod(tile.shape)
         zero = None if covered else CARRIERS[element](0)
-        rec.emit(Assemble(tuple(reads), (result,), pieces=tuple(pieces), fill=zero))
+        rec.emit(Assemble(tuple(reads), (result,), pieces=tuple(targets), fill=zero))
         return result
 
     def store(self, value: Tensor, tile: AccessTile, where: Where) -> None:
         """Write `value` to `tile`; what a masked view clips is dropped."""
-        rec = self.rec
         access = self._resolve(tile, where, write=True)
-        if any(s == 0 and n > 1 for s, n in zip(tile.view.strides, tile.extents, strict=True)):
+        self.rec.counts.moved(tile.view, "global", access.elements * ELEMENT_BYTES[value.element], write=True)
+        self._write(value, access, where)
+
+    def _write(self, value: Tensor, access: Access, where: Where) -> None:
+        if any(s == 0 and n > 1 for s, n in zip(access.view.strides, access.tile.extents, strict=True)):
             raise Unsupported(f"{where} writes through a view with stride 0", where.location)
-        rec.counts.written["global"] += access.elements * ELEMENT_BYTES[value.element]
-        assert tile.view.buffer is not None
-        memory = tile.view.buffer.carrier(value.element)
+        memory = self._carrier(access, value.element)
         reads: list[Tensor] = []
         pieces: list[tuple[Strided, int]] = []
         for part in access.parts:
@@ -271,23 +446,101 @@ class Memory:
                 reads.append(value.moved(value.at.box(access.box(part)).tiles(run.first, run.count)))
         if pieces:
             target = Tensor(memory, pieces[0][0], value.element)
-            rec.emit(Assemble(tuple(reads), (target,), pieces=tuple(pieces)))
+            self.rec.emit(Assemble(tuple(reads), (target,), pieces=tuple(pieces)))
+
+    # Distributed views
+
+    def load_distributed(self, tile: AccessTile, element: str, where: Where) -> Tensor:
+        """The elements of `tile`, each from the view that owns it."""
+        rec = self.rec
+        found: list[tuple[Access, Storage]] = []
+        pieces: list[tuple[tuple[tuple[int, int], ...], NDArray[np.bool_], Tensor]] = []
+        for access in self._partitions(tile, where, write=False):
+            space = "ct_local" if access.view.buffer is None else "global"
+            rec.counts.moved(access.view, space, access.elements * ELEMENT_BYTES[element], write=False)
+            if access.view.buffer is None:
+                pieces += [(access.box(p), t, v) for p, t, v in rec.scratchpad.pieces(access, element, where)]
+            else:
+                found.append((access, self._carrier(access, element)))
+        return self._assembled(found, pieces, tile, element)
+
+    def store_distributed(self, value: Tensor, tile: AccessTile, where: Where) -> None:
+        """Write each element to the view that owns it; to every one of exact replicas."""
+        rec = self.rec
+        for access in self._partitions(tile, where, write=True):
+            space = "ct_local" if access.view.buffer is None else "global"
+            rec.counts.moved(access.view, space, access.elements * ELEMENT_BYTES[value.element], write=True)
+            if access.view.buffer is None:
+                rec.scratchpad.store_parts(value, access, where)
+            else:
+                self._write(value, access, where)
+
+    def _partitions(self, tile: AccessTile, where: Where, write: bool) -> list[Access]:
+        """The accesses to the partitions of a distributed view that an access amounts to. Raises OutOfBounds where nobody owns."""
+        rec, view = self.rec, tile.view
+        assert isinstance(view, Distributed)
+        covered = np.zeros(rec.tiles, np.int64)
+        accesses: list[Access] = []
+        boxes: list[tuple[Any, ...]] = []
+        for part in view.parts:
+            assert part.origin is not None
+            box = tuple(_key(x) for x in (*part.origin, *part.owned))
+            if box in boxes and not write:
+                continue  # an exact replica
+            anchor = tuple(simplify(np.subtract(a, o)) for a, o in zip(tile.anchor, part.origin, strict=True))
+            clipped = replace(part, sizes=part.owned, masked=(True,) * len(part.owned))
+            access = resolve(rec, AccessTile(clipped, anchor, tile.extents, tile.order), where, write)
+            if not access.parts:
+                continue
+            if box not in boxes:
+                for p in access.parts:
+                    for run in p.runs:
+                        covered[run.first : run.first + run.count] += p.elements
+            boxes.append(box)
+            if part.buffer is not None:
+                self._keep(access, part.buffer)
+            accesses.append(access)
+        missing = (covered < prod(tile.extents)) & rec.live()
+        if missing.any() and rec.policy.bounds:
+            tiles = np.flatnonzero(missing)
+            first = [int(np.broadcast_to(a, (rec.tiles,))[tiles[0]]) for a in tile.anchor]
+            what = "writes" if write else "reads"
+            raise OutOfBounds(
+                f"{what} coordinates from {first} on, of which no partition of the distributed view owns all{_tiles_text(rec, tiles)}",
+                where,
+                tiles=tiles.tolist(),
+            )
+        return accesses
+
+    # Bookkeeping
+
+    def _carrier(self, access: Access, element: str) -> Storage:
+        buffer = access.view.buffer
+        assert buffer is not None
+        return buffer.carrier(element, max((high for _, high in access.spans()), default=0))
 
     def _resolve(self, tile: AccessTile, where: Where, write: bool) -> Access:
         access = resolve(self.rec, tile, where, write)
-        buffer = tile.view.buffer
-        assert buffer is not None
-        element = tile.view.element
-        if buffer.element is not None and buffer.element != element:
-            what = "writes" if write else "reads"
-            raise TypeConfusion(f"{what} '{buffer.name}' as {element}, but it is an array of {buffer.element}", where)
-        self._check_buffer(access, buffer)
-        self.accesses.setdefault(buffer, []).append(access)
+        assert access.view.buffer is not None
+        self._keep(access, access.view.buffer)
         return access
 
+    def _keep(self, access: Access, buffer: Buffer) -> None:
+        self.check_type(buffer, access.element, access.where, access.write)
+        self._check_buffer(access, buffer)
+        self.accesses.setdefault(buffer, []).append(access)
+
+    def check_type(self, buffer: Buffer, element: str, where: Where, write: bool) -> None:
+        """Raises TypeConfusion if the buffer is an array of another type."""
+        if buffer.element is None or buffer.element == element:
+            return
+        if (buffer.element in NUMPY_BITS and ELEMENT_BYTES[element] == 2) or (buffer.element, element) == ("i64", "index"):
+            return
+        what = "writes" if write else "reads"
+        raise TypeConfusion(f"{what} '{buffer.name}' as {element}, but it is an array of {buffer.element}", where)
+
     def _check_buffer(self, access: Access, buffer: Buffer) -> None:
-        element = access.tile.view.element
-        limit = None if buffer.size is None else buffer.size // ELEMENT_BYTES[element]
+        limit = None if buffer.size is None else buffer.size // ELEMENT_BYTES[access.element]
         for part in access.parts:
             for run in part.runs:
                 low, high = access.at(part, run).span()
@@ -307,3 +560,11 @@ class Memory:
                     tiles=[tile],
                     address=low if low < 0 else limit,
                 )
+
+
+NUMPY_BITS = ("u16",)
+"""Array types whose elements are the bits of a type of the same width that NumPy lacks."""
+
+
+def _key(x: Any) -> Any:
+    return tuple(x.tolist()) if isinstance(x, np.ndarray) else int(x)

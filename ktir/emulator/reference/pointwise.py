@@ -77,16 +77,18 @@ class _Pointwise(Step):
                 ]
                 if micro.form == "choose":
                     yield from _choose(micro, operands, out, chunk)
-                elif micro.form == "round":
+                elif micro.form == "round" and micro.element == "f16":
                     yield (
                         numerics.round_chunk,
                         numerics.rounding_views(operands[0].reshape(-1), out.reshape(-1), rounding),
                     )
                 else:
                     yield micro.compute, (*operands, out)
-                    if micro.rounds:
+                    if micro.rounds and micro.element == "f16":
                         flat = out.reshape(-1)
                         yield numerics.round_chunk, numerics.rounding_views(flat, flat, rounding)
+                    elif micro.rounds:
+                        yield numerics.round_to, (micro.element, out, out)
 
     def _registers(self) -> list[int]:
         """Scratch memory of each micro-op's result: reused after the last use, also by the op that uses it last."""
@@ -252,6 +254,7 @@ def evaluate(
             needed.add(i)
             stack.extend(r.index for r in body.ops[i].operands if r.kind == "op")
     results: dict[int, Any] = {}
+    entry_kinds: dict[int, str] = dict(body.outer)
 
     def value(ref: Ref) -> Any:
         if ref.kind == "op":
@@ -276,7 +279,7 @@ def evaluate(
         outer = rec.get(ref.index)
         if isinstance(outer, Tensor):
             return outer.element
-        return {"f": "f32", "b": "i1"}.get(np.asarray(outer).dtype.kind, "i64")
+        return entry_kinds.get(ref.index) or {"f": "f32", "b": "i1"}.get(np.asarray(outer).dtype.kind, "i64")
 
     for i in sorted(needed):
         entry = body.ops[i]
@@ -288,6 +291,8 @@ def evaluate(
         if op.form == "index":
             results[i] = work.loop_index(op.dim)
             continue
+        if op.form != "copy":
+            rec.count(entry.where.op, prod(extents))
         operands = [value(r) for r in entry.operands]
         kinds = [kind(r) for r in entry.operands]
         known = not any(isinstance(v, Tensor | _Source) for v in operands)
@@ -300,7 +305,7 @@ def evaluate(
                 results[i] = _compute_known(op.compute, operands, kinds, op.element, op.rounds)
         elif op.compute is _round and isinstance(operands[0], _Source):
             # A register is contiguous: it is rounded straight into the result.
-            results[i] = work.micro(_round, operands, kinds, op.element, form="round")
+            results[i] = work.micro(_round, operands, kinds, op.element, form="round", rounds=True)
         else:
             assert op.compute is not None
             results[i] = work.micro(op.compute, operands, kinds, op.element, rounds=op.rounds)
@@ -320,7 +325,7 @@ def _compute_known(compute: Any, operands: list[Any], kinds: list[str], element:
     arrays = [np.asarray(v, CARRIERS[k]) for v, k in zip(operands, kinds, strict=True)]
     result = np.asarray(compute(*arrays)).astype(CARRIERS[element])
     if rounds:
-        result = numerics.round_f16(result)
+        result = numerics.round_to(element, result)
     return result if result.ndim else result.item()
 
 

@@ -10,7 +10,7 @@ writes; the race check proves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,37 +23,60 @@ from ktir.emulator.policy import Policy
 from ktir.emulator.reference.compiler import BlockPlan, Function, Program
 from ktir.emulator.reference.memory import Memory
 from ktir.emulator.reference.scratchpad import Scratchpad
-from ktir.emulator.reference.tape import Assemble, Step
+from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
 from ktir.emulator.reference.values import (
     CARRIERS,
     Box,
+    Distributed,
     Known,
     Overlay,
     Storage,
     Strided,
     Tensor,
     Value,
+    View,
     simplify,
+    tile_runs,
 )
 
-__all__ = ["Counts", "Recorder"]
+__all__ = ["Counts", "NeedsData", "Recorder"]
 
 
 @dataclass
 class Counts:
-    """What a run does: ops executed (one per trip, for all tiles together) and bytes moved per memory space, over all tiles."""
+    """What a run does: ops executed (one per trip, for all tiles together), bytes moved and scalar operations, over all tiles."""
 
     ops: int = 0
     read: dict[str, int] = field(default_factory=lambda: {"global": 0, "ct_local": 0})
     written: dict[str, int] = field(default_factory=lambda: {"global": 0, "ct_local": 0})
+    views: dict[str, list[int]] = field(default_factory=dict)
+    """Bytes read and written through each view, by its name."""
+    arithmetic: dict[str, int] = field(default_factory=dict)
+    """Scalar operations per op name, over all tiles that execute it."""
+
+    def moved(self, view: View | Distributed, space: str, count: int, *, write: bool) -> None:
+        """`count` bytes went through `view`."""
+        side = self.written if write else self.read
+        side[space] += count
+        entry = self.views.setdefault(view.name if isinstance(view, View) else "distributed view", [0, 0])
+        entry[int(write)] += count
+
+
+class NeedsData(Exception):
+    """A number that decides addresses or control flow depends on data: the program has to be recorded while it runs."""
 
 
 class Recorder:
-    """The state of a symbolic run. Executors read and write SSA values with `get` and `set` and record data work with `emit`."""
+    """The state of a symbolic run. Executors read and write SSA values with `get` and `set` and record data work with `emit`.
 
-    def __init__(self, program: Program, policy: Policy) -> None:
+    `eager`: every step runs as soon as it is recorded, so that data can decide what is recorded next.
+    """
+
+    def __init__(self, program: Program, policy: Policy, eager: bool = False) -> None:
         self.program = program
         self.policy = policy
+        self.eager = eager
+        self.binder = Binder()
         self.steps: list[Step] = []
         self.counts = Counts()
         self.memory = Memory(self)
@@ -65,6 +88,10 @@ class Recorder:
         """Tiles that execute the current trip of a loop whose trip count differs between tiles; None: all."""
         self.kernel = 0
         """Number of the kernel call: between two of them there is a barrier."""
+        self.epoch = 1
+        """Grows with every delivery between tiles: what a tile did in an earlier epoch may be known to others."""
+        self.clock = np.zeros((1, 1), np.int64)
+        """clock[t, u]: the last epoch of tile u whose actions happened before what tile t does now. Replaced, never changed."""
         self.where = Where("func.func", None)
         self._depth = 0
 
@@ -84,6 +111,8 @@ class Recorder:
             self.tiles, self.grid = function.tiles, function.grid
         barrier = int(function.grid is not None or self.tiles == 1)
         self.kernel += barrier
+        if barrier:
+            self.clock = np.zeros((self.tiles, self.tiles), np.int64)
         self._depth += 1
         for argument, value in zip(function.arguments, arguments, strict=True):
             self.values[argument.slot] = value
@@ -91,6 +120,8 @@ class Recorder:
         self._depth -= 1
         self.kernel += barrier
         self.values, self.tiles, self.grid, self.active = outer
+        if barrier:
+            self.clock = np.zeros((self.tiles, self.tiles), np.int64)
 
     def run(self, block: BlockPlan) -> list[Value]:
         """Run the ops of a block; returns what its terminator passes on."""
@@ -114,8 +145,17 @@ class Recorder:
         value = self.get(slot)
         if isinstance(value, int | float | bool | np.ndarray):
             return value
+        if isinstance(value, Tensor) and not value.shape:
+            return self.measure(value)
         what = "an address" if type(value).__name__ == "Pointer" else "a value that depends on data"
         raise Unsupported(f"{self.where} uses {what} as a number, which the executor does not support", self.where.location)
+
+    def measure(self, value: Tensor) -> Known:
+        """The number that a scalar from data is. Raises NeedsData unless steps run as they are recorded."""
+        if not self.eager:
+            raise NeedsData
+        found = self.binder.array(value)
+        return simplify(np.array(found).reshape(-1))
 
     def integer(self, slot: int, what: str) -> int:
         """A known integer that is the same for all tiles."""
@@ -158,8 +198,39 @@ class Recorder:
         kind = CARRIERS[element]
         bad: Any = 0
         if self.policy.poison:
-            bad = np.nan if kind is np.float32 else -1
-        return self.constant(np.asarray(bad).astype(kind), shape, element)
+            bad = -1 if np.issubdtype(kind, np.integer) or kind is np.bool_ else np.nan
+        result = self.constant(np.asarray(bad).astype(kind), shape, element)
+        result.empty = True
+        return result
+
+    def ordered(self, tile: int, epoch: int, before: int) -> bool:
+        """Whether what `tile` did in `epoch` of this kernel happened before what tile `before` does now."""
+        return tile == before or bool(self.clock[before, tile] >= epoch)
+
+    def live(self) -> NDArray[np.bool_]:
+        """The tiles that execute the current op."""
+        return np.ones(self.tiles, np.bool_) if self.active is None else self.active
+
+    def on_tile(self, value: Tensor, tile: int) -> Tensor:
+        """What tile `tile` holds, on all tiles."""
+        at = value.at
+        return value.moved(Strided((self.tiles, *at.shape[1:]), (0, *at.strides[1:]), at.offset + tile * at.strides[0]))
+
+    def pick(self, value: Tensor, sources: NDArray[np.int64]) -> Tensor:
+        """On tile t what tile sources[t] holds; a negative source leaves the tile its own."""
+        if value.at.strides[0] == 0:
+            return value
+        sources = np.where(sources < 0, np.arange(self.tiles), sources)
+        if (sources == np.arange(self.tiles)).all():
+            return value
+        if (sources == sources[0]).all():
+            return self.on_tile(value, int(sources[0]))
+        present = value.at.present
+        result = self.temporary(value.at.shape, (self.tiles, *present[1:]), value.element)
+        step = _Pick((value,), (result,))
+        step.sources = sources
+        self.emit(step)
+        return result
 
     def temporary(self, shape: tuple[int, ...], present: tuple[int, ...], element: str) -> Tensor:
         """New memory for a tensor of `shape` (with tile axis) that repeats where `present` is 1."""
@@ -169,7 +240,23 @@ class Recorder:
     # Steps
 
     def emit(self, step: Step) -> None:
-        self.steps.append(step)
+        if not self.eager:
+            self.steps.append(step)
+            return
+        for written in step.writes:
+            if written.storage.is_temporary:
+                written.storage.array = np.empty(written.storage.size, written.storage.dtype)
+        for function, arguments in step.calls(self.binder):
+            function(*arguments)
+
+    def count(self, name: str, elements: int) -> None:
+        """`elements` scalar operations on each tile that executes the current op."""
+        tiles = self.tiles if self.active is None else int(self.active.sum())
+        self.counts.arithmetic[name] = self.counts.arithmetic.get(name, 0) + elements * tiles
+
+    def loaded(self, tensor: Tensor) -> Tensor:
+        """A view of memory as a value: later stores must not show in it, which a tape takes care of by itself."""
+        return self.copy(tensor) if self.eager else tensor
 
     def copy(self, tensor: Tensor) -> Tensor:
         """`tensor` in memory of its own, row-major."""
@@ -212,9 +299,15 @@ class Recorder:
         raise Unsupported(f"{self.where} carries an address through a loop whose trip counts differ", self.where.location)
 
 
-def tile_runs(active: NDArray[np.bool_] | None, tiles: int) -> list[tuple[int, int]]:
-    """Runs of active tiles as (first, count)."""
-    if active is None:
-        return [(0, tiles)]
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], active, [False]]).astype(np.int8)))
-    return [(int(a), int(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+class _Pick(Step):
+    """writes[0][t] = reads[0][sources[t]]."""
+
+    sources: NDArray[np.int64]
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        source, target, sources = binder.array(self.reads[0]), binder.array(self.writes[0]), self.sources
+
+        def pick() -> None:
+            target[...] = source[sources]
+
+        yield pick, ()

@@ -33,7 +33,7 @@ class ScalarOp:
 
     `compute(*operands, out=None)` is the NumPy function. `form` singles out what is no function call: `copy` passes its operand on
     (a widening or an index cast), `select` chooses, `index` is the coordinate of loop `dim`, `constant` is `value`.
-    `rounds`: an f16 result may be off the grid and has to be rounded.
+    `rounds`: the result may be off the grid of a narrow float type and has to be rounded.
     """
 
     element: str
@@ -43,7 +43,7 @@ class ScalarOp:
     form: Literal["function", "copy", "select", "index", "constant"] = "function"
     rounds: bool = False
     combines: str | None = None
-    """The reduction that the op can end: add, max or min."""
+    """The reduction that the op can end: a name in `structured.UFUNCS`."""
     multiplies: bool = False
     value: Any = None
     dim: int = 0
@@ -65,6 +65,7 @@ class Combiner:
     kind: str
     mapped: Ref
     rounds: bool
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Body:
     elements: tuple[str, ...]
     ops: tuple[BodyOp, ...]
     yields: tuple[Ref, ...]
+    outer: tuple[tuple[int, str], ...] = ()
+    """Slots of the surrounding function that are read, with their element types."""
 
     def uses(self, ref: Ref) -> int:
         """How often `ref` is read, by ops and yields."""
@@ -89,14 +92,14 @@ class Body:
         if last.op.combines is None or self.uses(accumulator) != 1 or accumulator not in last.operands:
             return None
         a, b = last.operands
-        return Combiner(last.op.combines, b if a == accumulator else a, last.op.rounds)
+        return Combiner(last.op.combines, b if a == accumulator else a, last.op.rounds, last.where.op)
 
     def factors(self, combiner: Combiner) -> tuple[int, int] | None:
         """The two inputs whose product is summed, if `combiner` sums a plain product of two inputs in f32."""
-        if combiner.kind != "add" or combiner.rounds or combiner.mapped.kind != "op":
+        if combiner.kind != "add" or combiner.mapped.kind != "op":
             return None
         product = self.ops[combiner.mapped.index]
-        if not product.op.multiplies or product.op.rounds:
+        if not product.op.multiplies:
             return None
         inputs = []
         for ref in product.operands:
@@ -123,8 +126,15 @@ def compile_body(reader: OpReader, inputs: int) -> Body:
     ops: list[BodyOp] = []
     yields: tuple[Ref, ...] = ()
 
+    outer: dict[int, str] = {}
+
     def ref(value: ir.Value) -> Ref:
-        return known[value] if value in known else Ref("outer", reader.slot(value))
+        if value in known:
+            return known[value]
+        slot = reader.slot(value)
+        if not isinstance(value.type, ir.RankedTensorType):
+            outer[slot] = reader.tensor_type(value.type).element
+        return Ref("outer", slot)
 
     for view in block.operations:
         op = view.operation
@@ -139,7 +149,7 @@ def compile_body(reader: OpReader, inputs: int) -> Body:
         inner = OpReader(op, reader.numbering)
         known[op.results[0]] = Ref("op", len(ops))
         ops.append(BodyOp(read(inner), tuple(ref(v) for v in op.operands), inner.where))
-    return Body(inputs, elements, tuple(ops), yields)
+    return Body(inputs, elements, tuple(ops), yields, tuple(outer.items()))
 
 
 def types_of(reader: OpReader) -> list[TensorType]:

@@ -1,24 +1,32 @@
 """The scratchpad (LX) while a program is recorded: which value lies where.
 
 A store puts a value at addresses and a load finds it again, so no memory is simulated: the load's result *is* the stored value if
-the addresses agree, otherwise it is put together from the values that lie there. Addresses are the same on all tiles, so one map
-serves all of them; an entry knows which tiles have written it.
+the addresses agree, otherwise it is put together from the values that lie there. One map serves all tiles: an entry knows in which
+tiles' scratchpads it lies. Where addresses differ between tiles, an access is done once per group of tiles with the same address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import Unsupported
-from ktir.emulator.findings import LxOverflow, OutOfBounds, TypeConfusion, Uninitialized, Where
+from ktir.emulator.findings import LxOverflow, OutOfBounds, Race, TypeConfusion, Uninitialized, Where
 from ktir.emulator.reference.memory import Access, Part, resolve
 from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, AccessTile, Overlay, Strided, Tensor
+from ktir.emulator.reference.values import (
+    CARRIERS,
+    ELEMENT_BYTES,
+    AccessTile,
+    Overlay,
+    Strided,
+    Tensor,
+    View,
+    is_float,
+)
 
 if TYPE_CHECKING:
     from ktir.emulator.reference.recorder import Recorder
@@ -28,7 +36,11 @@ __all__ = ["Scratchpad"]
 
 @dataclass(eq=False)
 class _Entry:
-    """A stored value: element addresses `at` (axis 0 is empty of meaning), byte interval, tiles that have written it."""
+    """A stored value: element addresses `at` (axis 0 is empty of meaning), byte interval, scratchpads that hold it.
+
+    `writer`: the tile that put it there; None: each tile into its own. `kernel` and `epoch` say when. `readers`: other tiles that
+    have read it, and when.
+    """
 
     at: Strided
     element: str
@@ -38,107 +50,197 @@ class _Entry:
     tiles: NDArray[np.bool_]
     where: Where
     dense: bool
+    kernel: int
+    epoch: int
+    writer: int | None = None
+    readers: list[tuple[int, int, int, Where]] = field(default_factory=list)
 
     def overlaps(self, low: int, high: int) -> bool:
         return self.low < high and low < self.high
 
 
 class Scratchpad:
-    """The map of one scratchpad, valid for all tiles."""
+    """The map of all scratchpads."""
 
     def __init__(self, rec: Recorder) -> None:
         self.rec = rec
         self.entries: list[_Entry] = []
         self.peak = 0
+        self.peaks = np.zeros(1, np.int64)
+        """Highest byte used, per tile."""
+        self.remote = False
+        """Whether any tile has touched another's scratchpad: only then can there be races."""
+
+    # Tiles
 
     def store(self, value: Tensor | Overlay, tile: AccessTile, where: Where) -> None:
-        rec = self.rec
-        access, part = self._access(tile, where, write=True)
-        if part is None:
-            return
-        active = np.zeros(rec.tiles, np.bool_)
-        for run in part.runs:
-            active[run.first : run.first + run.count] = True
-        at = access.at(part, part.runs[0])
-        at = Strided((1, *at.shape[1:]), (0, *at.strides[1:]), at.offset)
-        low, high = self._bytes(at, value.element, where)
-        rec.counts.written["ct_local"] += access.elements * ELEMENT_BYTES[value.element]
-        if part.extents != tile.extents:
-            whole = rec.plain(value)
-            value = whole.moved(whole.at.box(access.box(part)))
-        dense = at.present_size * ELEMENT_BYTES[value.element] == high - low and _injective(at)
-        kept: list[_Entry] = []
-        for entry in self.entries:
-            hidden = (dense and low <= entry.low and entry.high <= high) or (entry.at == at and entry.element == value.element)
-            if hidden:
-                entry.tiles = _pad(entry.tiles, rec.tiles)
-                entry.tiles[: rec.tiles] &= ~active
-                if not entry.tiles.any():
+        access = resolve(self.rec, tile, where, write=True)
+        if access.parts:
+            self.rec.counts.moved(tile.view, "ct_local", access.elements * ELEMENT_BYTES[value.element], write=True)
+        self.store_parts(value, access, where)
+
+    def store_parts(self, value: Tensor | Overlay, access: Access, where: Where) -> None:
+        """Write the live parts of an access, whose view is one of scratchpads."""
+        rec, owner = self.rec, _owner(access)
+        for part in access.parts:
+            piece = value
+            if part.extents != access.tile.extents:
+                whole = rec.plain(value)
+                piece = whole.moved(whole.at.box(access.box(part)))
+            for at, tiles in _groups(access, part, rec.tiles):
+                if owner is None:
+                    self.write(at, piece, tiles, where)
                     continue
-            kept.append(entry)
-        kept.append(_Entry(at, value.element, low, high, value, active, where, dense))
-        self.entries = kept
+                for writer in np.flatnonzero(tiles):
+                    own = rec.on_tile(rec.plain(piece), int(writer))
+                    self.write(at, own, _only(owner, max(owner + 1, rec.tiles)), where, int(writer))
 
     def load(self, tile: AccessTile, element: str, where: Where) -> Tensor | Overlay:
         rec = self.rec
-        access, part = self._access(tile, where, write=False)
-        if part is None:
+        access = resolve(rec, tile, where, write=False)
+        rec.counts.moved(tile.view, "ct_local", access.elements * ELEMENT_BYTES[element], write=False)
+        if not access.parts:
             return rec.constant(np.zeros((), CARRIERS[element]), tile.shape, element)
-        at = access.at(part, part.runs[0])
-        at = Strided((1, *at.shape[1:]), (0, *at.strides[1:]), at.offset)
-        low, high = self._bytes(at, element, where)
-        rec.counts.read["ct_local"] += access.elements * ELEMENT_BYTES[element]
-        reading = np.zeros(rec.tiles, np.bool_)
-        for run in part.runs:
-            reading[run.first : run.first + run.count] = True
-        found = [e for e in self.entries if e.overlaps(low, high) and (_pad(e.tiles, rec.tiles)[: rec.tiles] & reading).any()]
-        if found and found[-1].at == at and found[-1].element == element:
-            newest = found[-1]
-            if _pad(newest.tiles, rec.tiles)[: rec.tiles][reading].all():
-                value = self._for_tiles(newest.value)
-                return value if part.extents == tile.extents else self._zero_padded(rec.plain(value), access, part)
-        value = self._assemble(found, at, element, reading, where)
-        return value if part.extents == tile.extents else self._zero_padded(value, access, part)
+        groups = [(part, at, tiles) for part in access.parts for at, tiles in _groups(access, part, rec.tiles)]
+        if len(groups) == 1:
+            ((part, at, tiles),) = groups
+            value = self.read(at, element, tiles, where, _owner(access))
+            return value if part.extents == tile.extents else self._zero_padded(rec.plain(value), access, part)
+        result = rec.constant(np.zeros((), CARRIERS[element]), tile.shape, element)
+        for part, at, tiles in groups:
+            value = rec.plain(self.read(at, element, tiles, where, _owner(access)))
+            result = rec.overwrite(result, [(access.box(part), value)], tiles)
+        return result
+
+    def pieces(self, access: Access, element: str, where: Where) -> Iterator[tuple[Part, NDArray[np.bool_], Tensor]]:
+        """The values of an access, group by group: part, tiles, value of the part's shape."""
+        for part in access.parts:
+            for at, tiles in _groups(access, part, self.rec.tiles):
+                yield part, tiles, self.rec.plain(self.read(at, element, tiles, where, _owner(access)))
 
     def _zero_padded(self, value: Tensor, access: Access, part: Part) -> Tensor:
         zeros = self.rec.constant(np.zeros((), CARRIERS[value.element]), access.tile.shape, value.element)
         return self.rec.overwrite(zeros, [(access.box(part), value)])
 
-    def _access(self, tile: AccessTile, where: Where, write: bool) -> tuple[Access, Part | None]:
-        """The access and its live part, which must be the same for all tiles."""
-        access = resolve(self.rec, tile, where, write)
-        if not access.parts:
-            return access, None
-        first, *others = access.parts
-        if others or any(run.step or run.start != first.runs[0].start for run in first.runs):
-            what = "touches LX at places that differ between tiles, which the executor does not support"
-            raise Unsupported(f"{where} {what}", where.location)
-        return access, first
+    # Addresses
 
-    def _bytes(self, at: Strided, element: str, where: Where) -> tuple[int, int]:
+    def write(self, at: Strided, value: Tensor | Overlay, tiles: NDArray[np.bool_], where: Where, writer: int | None = None) -> None:
+        """Put `value` at the addresses `at` of the scratchpads of `tiles`; `writer`: the tile that does it, if it is another's."""
+        rec = self.rec
+        low, high = self._bytes(at, value.element, where, tiles)
+        self.remote |= writer is not None
+        if self.remote and rec.policy.races:
+            self._check_write(low, high, tiles, writer, where)
+        dense = at.present_size * ELEMENT_BYTES[value.element] == high - low and _injective(at)
+        kept: list[_Entry] = []
+        for entry in self.entries:
+            hidden = (dense and low <= entry.low and entry.high <= high) or (entry.at == at and entry.element == value.element)
+            if hidden:
+                count = max(tiles.size, entry.tiles.size)
+                entry.tiles = _pad(entry.tiles, count) & ~_pad(tiles, count)
+                if not entry.tiles.any():
+                    continue
+            kept.append(entry)
+        kept.append(_Entry(at, value.element, low, high, value, tiles.copy(), where, dense, rec.kernel, rec.epoch, writer))
+        self.entries = kept
+
+    def read(self, at: Strided, element: str, tiles: NDArray[np.bool_], where: Where, owner: int | None = None) -> Tensor | Overlay:
+        """What lies at the addresses `at`: for `tiles` in their own scratchpads, or else in that of tile `owner`."""
+        rec = self.rec
+        held = tiles if owner is None else _only(owner, max(owner + 1, rec.tiles))
+        low, high = self._bytes(at, element, where, held)
+        found = [e for e in self.entries if e.overlaps(low, high) and _meet(e.tiles, held)]
+        self.remote |= owner is not None and bool(tiles[np.arange(tiles.size) != owner].any())
+        if self.remote and rec.policy.races:
+            self._check_read(found, tiles, owner, where)
+        if found and found[-1].at == at and found[-1].element == element:
+            newest = found[-1]
+            whole = owner is not None or _tiles_of(newest.value) >= rec.tiles
+            if whole and _pad(newest.tiles, held.size)[held.nonzero()[0]].all():
+                return self._for_tiles(newest.value, owner)
+        if owner is None:
+            return self._assemble(found, at, element, tiles, where)
+        # On the owner alone; then everybody takes its value.
+        count, outer = max(owner + 1, rec.tiles), rec.tiles
+        rec.tiles = count
+        try:
+            value = self._assemble(found, at, element, held, where)
+        finally:
+            rec.tiles = outer
+        return rec.on_tile(value, owner)
+
+    def _bytes(self, at: Strided, element: str, where: Where, tiles: NDArray[np.bool_]) -> tuple[int, int]:
         size = ELEMENT_BYTES[element]
         low, high = (x * size for x in at.span())
+        members = np.flatnonzero(tiles)
         if low < 0:
-            raise OutOfBounds(f"touches LX at byte {low}", where, address=low)
+            raise OutOfBounds(f"touches LX at byte {low}", where, tiles=members.tolist(), address=low)
         budget = self.rec.policy.lx_bytes
         if high > budget:
-            raise LxOverflow(f"touches LX up to byte {high} of {budget}", where, address=high)
+            raise LxOverflow(f"touches LX up to byte {high} of {budget}", where, tiles=members.tolist(), address=high)
         self.peak = max(self.peak, high)
+        if self.peaks.size < tiles.size:
+            self.peaks = np.concatenate([self.peaks, np.zeros(tiles.size - self.peaks.size, np.int64)])
+        self.peaks[members] = np.maximum(self.peaks[members], high)
         return low, high
 
-    def _for_tiles(self, value: Tensor | Overlay) -> Tensor | Overlay:
+    # Races: only where tiles reach into each other's scratchpads
+
+    def _check_read(self, found: list[_Entry], tiles: NDArray[np.bool_], owner: int | None, where: Where) -> None:
+        rec = self.rec
+        for entry in found:
+            if entry.kernel != rec.kernel:
+                continue
+            for reader in (int(t) for t in np.flatnonzero(tiles)):
+                lies = reader if owner is None else owner
+                if lies >= entry.tiles.size or not entry.tiles[lies]:
+                    continue
+                writer = lies if entry.writer is None else entry.writer
+                if not rec.ordered(writer, entry.epoch, reader):
+                    raise Race(
+                        f"reads LX byte {entry.low} of tile {lies} on tile {reader}, and it is written by tile {writer} of the same kernel",
+                        where,
+                        tiles=[reader, writer],
+                        address=entry.low,
+                        other=entry.where,
+                        other_label="the write",
+                    )
+                if reader != lies:
+                    entry.readers.append((lies, reader, rec.epoch, where))
+
+    def _check_write(self, low: int, high: int, tiles: NDArray[np.bool_], writer: int | None, where: Where) -> None:
+        rec = self.rec
+        for entry in self.entries:
+            if entry.kernel != rec.kernel or not entry.overlaps(low, high) or not _meet(entry.tiles, tiles):
+                continue
+            for lies in np.flatnonzero(_pad(entry.tiles, tiles.size)[: tiles.size] & tiles).tolist():
+                by = lies if writer is None else writer
+                before = lies if entry.writer is None else entry.writer
+                others = [(before, entry.epoch, entry.where, "written", "the other write")]
+                others += [(r, e, w, "read", "the read") for at, r, e, w in entry.readers if at == lies]
+                for other, epoch, place, done, label in others:
+                    if not rec.ordered(other, epoch, by):
+                        raise Race(
+                            f"writes LX byte {max(low, entry.low)} of tile {lies} on tile {by}, and it is {done} by tile {other} of the"
+                            " same kernel",
+                            where,
+                            tiles=[by, other],
+                            address=max(low, entry.low),
+                            other=place,
+                            other_label=label,
+                        )
+
+    # Values
+
+    def _for_tiles(self, value: Tensor | Overlay, owner: int | None) -> Tensor | Overlay:
         """`value` on the tiles of the current kernel, which may be more or fewer than those of the kernel that stored it."""
+        if owner is not None:
+            return self.rec.on_tile(self.rec.plain(value), owner)
         if isinstance(value, Overlay):
             if value.base.at.shape[0] == self.rec.tiles == value.patch.at.shape[0]:
                 return value
             value = self.rec.plain(value)
-        count = self.rec.tiles
-        at = value.at
-        if at.shape[0] == count:
-            return value
-        if at.strides[0] == 0 or count < at.shape[0]:
-            return value.moved(Strided((count, *at.shape[1:]), at.strides, at.offset))
-        raise AssertionError("a value on fewer tiles than read it")
+        return self._widened(value)
 
     def _assemble(self, found: list[_Entry], at: Strided, element: str, reading: NDArray[np.bool_], where: Where) -> Tensor:
         """The value at addresses that no single store has written as they are read now."""
@@ -150,7 +252,7 @@ class Scratchpad:
         position = np.zeros((rec.tiles, wanted.size), np.int64)
         size = ELEMENT_BYTES[element]
         for number, entry in enumerate(found):
-            tiles = np.flatnonzero(_pad(entry.tiles, rec.tiles)[: rec.tiles] & reading)
+            tiles = np.flatnonzero(_pad(entry.tiles, rec.tiles)[: rec.tiles] & _pad(reading, rec.tiles)[: rec.tiles])
             held = _addresses(entry.at)
             entry_size = ELEMENT_BYTES[entry.element]
             if entry.element == element:
@@ -180,13 +282,15 @@ class Scratchpad:
         result = rec.temporary((rec.tiles, *shape), (rec.tiles, *shape), element)
         step = _Collect(tuple(values), (result,))
         step.source, step.position = source, position
-        step.empty = float("nan") if rec.policy.poison and CARRIERS[element] is np.float32 else 0
+        step.empty = float("nan") if rec.policy.poison and is_float(element) else 0
         rec.emit(step)
         return result
 
     def _widened(self, value: Tensor) -> Tensor:
         """`value` on the tiles of the current kernel, or on fewer if it has fewer: those are never read."""
         at, count = value.at, self.rec.tiles
+        if at.shape[0] == count:
+            return value
         if at.shape[0] < count and at.strides[0] != 0:
             return value
         return value.moved(Strided((count, *at.shape[1:]), at.strides, at.offset))
@@ -213,7 +317,7 @@ class Scratchpad:
                 other=entry.where,
                 other_label="the write",
             )
-        missing = (source == -1) & reading[:, None]
+        missing = (source == -1) & _pad(reading, source.shape[0])[: source.shape[0], None]
         if missing.any() and self.rec.policy.uninitialized:
             tile, i = (int(x[0]) for x in np.nonzero(missing))
             address = int(wanted[i]) * ELEMENT_BYTES[element]
@@ -244,6 +348,39 @@ class _Collect(Step):
                     target[hit] = value.reshape(value.shape[0], -1)[hit[0], self.position[hit]]
 
         yield collect, ()
+
+
+def _owner(access: Access) -> int | None:
+    view = access.tile.view
+    assert isinstance(view, View)
+    return view.owner
+
+
+def _groups(access: Access, part: Part, count: int) -> Iterator[tuple[Strided, NDArray[np.bool_]]]:
+    """Addresses and the tiles that touch them."""
+    by_start: dict[int, NDArray[np.bool_]] = {}
+    for run in part.runs:
+        for i in range(run.count if run.step else 1):
+            tiles = by_start.setdefault(run.start + i * run.step, np.zeros(count, np.bool_))
+            tiles[run.first + i : run.first + (i + 1 if run.step else run.count)] = True
+    base = access.at(part, part.runs[0])
+    for start, tiles in by_start.items():
+        yield Strided((1, *base.shape[1:]), (0, *base.strides[1:]), base.offset - part.runs[0].start + start), tiles
+
+
+def _tiles_of(value: Tensor | Overlay) -> int:
+    """On how many tiles a value is there."""
+    at = value.at if isinstance(value, Tensor) else value.base.at
+    return at.shape[0] if at.strides[0] else 1 << 30
+
+
+def _only(tile: int, count: int) -> NDArray[np.bool_]:
+    return np.arange(count) == tile
+
+
+def _meet(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> bool:
+    count = min(a.size, b.size)
+    return bool((a[:count] & b[:count]).any())
 
 
 def _addresses(at: Strided) -> NDArray[np.int64]:

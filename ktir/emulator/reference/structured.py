@@ -6,7 +6,7 @@ Every operand is read into *loop space*: a view of shape [tiles, *loop extents] 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
-from ktir.diagnostics import Unsupported
+from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.maps import IndexMap, read, scatter
 from ktir.emulator.reference.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.scalar import Body, Combiner, Ref
 from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import Overlay, Strided, Tensor, Value
+from ktir.emulator.reference.values import CARRIERS, Overlay, Strided, Tensor, Value, is_float
 
 __all__ = ["Structured", "repeat"]
 
@@ -49,6 +49,9 @@ class Structured:
     """A named contraction: its meaning is a matmul whatever its element types."""
 
     def __call__(self, rec: Recorder) -> None:
+        if -1 in self.extents:
+            self._bound(rec)(rec)
+            return
         if not any(self.reduced):
             values = evaluate(rec, self.body, self._arguments(rec, outputs=True), self.extents, self.body.yields)
             for k, value in enumerate(values):
@@ -67,6 +70,20 @@ class Structured:
                 self._reduce(rec, k, combiner)
 
     # Operands
+
+    def _bound(self, rec: Recorder) -> Structured:
+        """The op with the extents that its operands have now."""
+        extents = list(self.extents)
+        shapes = [_shape(rec, slot) for slot in (*self.inputs, *self.outputs)]
+        for map_, shape in zip(self.maps, shapes, strict=True):
+            for i, n in enumerate(shape):
+                loop = map_.loop_of(i)
+                if loop is None:
+                    continue
+                if extents[loop] not in (-1, n):
+                    raise KtirError(f"{self.where} has operands of extents {extents[loop]} and {n} for loop {loop}", self.where.location)
+                extents[loop] = n
+        return replace(self, extents=tuple(extents), shapes=tuple(shapes[len(self.inputs) :]))
 
     def _arguments(self, rec: Recorder, *, outputs: bool) -> list[Any]:
         """Values of the body's arguments in loop space; those of outs only if `outputs`, and where the body reads them."""
@@ -111,7 +128,7 @@ class Structured:
         value = loop_tensor(rec, mapped, self.extents, element)
         kept = [j for j, r in enumerate(self.reduced) if not r]
         over = [j for j, r in enumerate(self.reduced) if r]
-        accumulator = self._accumulator(rec, k)
+        accumulator = self._accumulator(rec, k, combiner.kind)
         extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
         present = tuple(
             max(a, b)
@@ -126,17 +143,21 @@ class Structured:
             full[axis] = n
         result = rec.temporary((rec.tiles, *extents), tuple(full), element)
         step = _Reduce((value, accumulator), (result,))
-        step.kind, step.over, step.rounds = combiner.kind, tuple(1 + j for j in over), combiner.rounds
+        step.kind, step.over, step.element = combiner.kind, tuple(1 + j for j in over), element
         step.order = (0, *(1 + j for j in kept), *step.over)
         step.physical = len(over) == 2 and self.extents[over[1]] == numerics.STICK
-        step.fast = rec.policy.numerics == "fast"
+        step.numerics = rec.policy.numerics
         rec.emit(step)
+        rec.count(combiner.name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result))
 
-    def _accumulator(self, rec: Recorder, k: int) -> Tensor:
-        """Operand outs k in loop space, with extent 1 along the reduced loops."""
+    def _accumulator(self, rec: Recorder, k: int, kind: str | None) -> Tensor:
+        """Operand outs k in loop space, with extent 1 along the reduced loops; without content it is the identity of `kind`."""
         extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
-        value = read(rec, rec.get(self.outputs[k]), self.maps[len(self.inputs) + k], extents)
+        given = rec.get(self.outputs[k])
+        if isinstance(given, Tensor) and given.empty and kind is not None:
+            return rec.constant(np.asarray(_identity(kind, self.elements[k])), extents, self.elements[k])
+        value = read(rec, given, self.maps[len(self.inputs) + k], extents)
         return loop_tensor(rec, value, extents, self.elements[k])
 
     def _in_sequence(self, rec: Recorder) -> None:
@@ -147,7 +168,7 @@ class Structured:
             raise Unsupported(f"{self.where} is no reduction that the executor knows and has {points} points", self.where.location)
         extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
         inputs = [read(rec, rec.get(slot), map_, self.extents) for slot, map_ in zip(self.inputs, self.maps, strict=False)]
-        accumulators: list[Any] = [self._accumulator(rec, k) for k in range(len(self.outputs))]
+        accumulators: list[Any] = [self._accumulator(rec, k, None) for k in range(len(self.outputs))]
         for point in product(*(range(self.extents[j]) for j in over)):
             origin = [0] * len(extents)
             for j, at in zip(over, point, strict=True):
@@ -164,9 +185,9 @@ class Structured:
     def _contraction(self, k: int, combiner: Combiner) -> _Roles | None:
         """Which loop plays which part, if outs k is a sum of products of two inputs."""
         factors = self.body.factors(combiner)
-        if factors is None or factors[0] == factors[1] or not all(m.is_linear for m in self.maps):
+        if factors is None or combiner.kind != "add" or factors[0] == factors[1] or not all(m.is_linear for m in self.maps):
             return None
-        if not self.named and not (self.elements[k] == "f32" and all(self.input_elements[f] == "f16" for f in factors)):
+        if not self.named and not (self.elements[k] == "f32" and all(self.input_elements[f] in numerics.NARROW for f in factors)):
             return None
         left, right = (self.maps[f].loops_used() for f in factors)
         out = self.maps[len(self.inputs) + k].loops_used()
@@ -191,7 +212,7 @@ class Structured:
             )
             for f in roles.factors
         )
-        accumulator = self._accumulator(rec, k)
+        accumulator = self._accumulator(rec, k, "add")
         a = _grouped(rec, left, (roles.batch, roles.rows, roles.inner))
         b = _grouped(rec, right, (roles.batch, roles.inner, roles.columns))
         acc = _grouped(rec, accumulator, (roles.batch, roles.rows, roles.columns))
@@ -199,9 +220,16 @@ class Structured:
         shape = (rec.tiles, acc.at.shape[1], acc.at.shape[2], acc.at.shape[3])
         result = rec.temporary(shape, (tiles, *shape[1:]), self.elements[k])
         step = _Matmul((a, b, acc), (result,), reuse=2)
-        step.fast, step.rounds = rec.policy.numerics == "fast", self.elements[k] == "f16"
+        step.numerics, step.element = rec.policy.numerics, self.elements[k]
         rec.emit(step)
+        for name in ("arith.mulf", "arith.addf") if is_float(self.elements[k]) else ("arith.muli", "arith.addi"):
+            rec.count(name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result.moved(_ungrouped(result.at, roles, self.extents))))
+
+
+def _shape(rec: Recorder, slot: int) -> tuple[int, ...]:
+    value = rec.get(slot)
+    return value.shape if isinstance(value, Tensor | Overlay) else ()
 
 
 @dataclass(frozen=True)
@@ -270,8 +298,8 @@ def _ungrouped(at: Strided, roles: _Roles, extents: tuple[int, ...]) -> Strided:
 class _Matmul(Step):
     """writes[0] = reads[2] + reads[0] x reads[1], all [tiles, batch, ., .]."""
 
-    fast: bool
-    rounds: bool
+    numerics: str
+    element: str
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         a, b, acc = (binder.array(t, (1, 2, 3)) for t in self.reads)
@@ -280,27 +308,58 @@ class _Matmul(Step):
             return
         if binder.same_memory(self.reads[2], self.writes[0]):
             acc = out
-        if self.fast:
+        if out.dtype != np.float32:
+            yield _matmul_exact, (a, b, acc, out)
+        elif self.numerics == "peer":
+            yield _matmul_peer, (a, b, acc, out, self.element)
+        elif self.numerics == "fast":
             yield _matmul_fast, (a, b, acc, out)
         else:
             yield numerics.matmul_machine, (a, b, acc, out)
-        if self.rounds:
-            yield numerics.round_f16, (out, out)
+        if self.element in numerics.NARROW:
+            yield numerics.round_to, (self.element, out, out)
+
+
+def _matmul_exact(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
+    """Integers and f64: in the type of the result."""
+    product = np.matmul(a.astype(out.dtype), b.astype(out.dtype))
+    np.add(acc, product, out=out)
 
 
 def _matmul_fast(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
-    np.add(acc, np.matmul(a, b), out=out)
+    if acc is not out:
+        np.copyto(out, acc)
+    if b.shape[0] == 1 and b.shape[1] == 1 and a.shape[0] == out.shape[0]:
+        flat = a.reshape(-1, a.shape[-1]) @ b[0, 0]
+        np.add(out, flat.reshape(out.shape), out=out)
+        return
+    # One product at a time: each is a GEMM of its own, where a broadcast operand is not copied.
+    for t in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            left, right = (
+                a[t if a.shape[0] > 1 else 0, i if a.shape[1] > 1 else 0],
+                b[t if b.shape[0] > 1 else 0, i if b.shape[1] > 1 else 0],
+            )
+            out[t, i] += left @ right
+
+
+def _matmul_peer(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any], element: str) -> None:
+    """Products summed in f32 strictly in order of k, rounded to the type of the result, then added to `acc`."""
+    total = np.zeros(out.shape, np.float32)
+    for k in range(a.shape[-1]):
+        np.add(total, a[..., :, k : k + 1] * b[..., k : k + 1, :], out=total)
+    np.add(acc, numerics.round_to(element, total), out=out)
 
 
 class _Reduce(Step):
     """writes[0] = combine(reads[1], reduction of reads[0] over the axes `over`)."""
 
     kind: str
+    element: str
     over: tuple[int, ...]
     order: tuple[int, ...]
     physical: bool
-    rounds: bool
-    fast: bool
+    numerics: str
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         value = binder.array(self.reads[0], self.over).transpose(self.order)
@@ -312,14 +371,28 @@ class _Reduce(Step):
 
     def _run(self, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> None:
         kind, axes = self.kind, len(self.over)
-        if value.dtype != np.float32:
-            reduced = _INTEGER[kind].reduce(value, axis=tuple(range(-axes, 0)), dtype=value.dtype)
-            _INTEGER[kind](accumulator, reduced, out=out)
+        every = tuple(range(-axes, 0))
+        function = UFUNCS[kind]
+        narrow = self.element in numerics.NARROW
+        if value.dtype != np.float32 or kind not in ("add", "mul", "max", "min"):
+            if kind in ("maxu", "minu"):
+                value, accumulator, target = _unsigned(value), _unsigned(accumulator), _unsigned(out)
+            else:
+                target = out
+            if value.dtype == np.float64 and kind in ("add", "mul") and self.numerics != "fast":
+                reduced = self._ordered(value, function)
+            else:
+                reduced = function.reduce(value, axis=every, dtype=value.dtype)
+            function(accumulator, reduced, out=target)
             return
-        if self.fast and kind == "add":
-            reduced = np.add.reduce(value, axis=tuple(range(-axes, 0)))
-        elif self.rounds and kind == "add":
-            reduced = self._rounded(value)
+        if kind in ("add", "mul") and self.numerics == "peer":
+            reduced = self._folded(value, function)
+        elif kind in ("add", "mul") and self.numerics == "fast":
+            reduced = function.reduce(value, axis=every)
+            if narrow:
+                numerics.round_to(self.element, reduced, reduced)
+        elif kind == "mul" or (kind == "add" and narrow):
+            reduced = self._ordered(value, function)
         elif self.physical:
             reduced = numerics.lane_tree(kind, numerics.reduce_sticks(kind, value, -2))[..., 0]
         elif axes == 1:
@@ -327,28 +400,81 @@ class _Reduce(Step):
         else:
             reduced = numerics.reduce_sticks(kind, value.reshape(*value.shape[:-axes], -1), -1)
         numerics.PLAIN[kind](accumulator, reduced, out)
-        if self.rounds and kind == "add":
-            numerics.round_f16(out, out)
+        if narrow and kind in ("add", "mul"):
+            numerics.round_to(self.element, out, out)
 
-    def _rounded(self, value: NDArray[Any]) -> NDArray[Any]:
-        """The sum in machine order with every partial sum rounded to f16, as an f16 accumulator has it."""
+    def _round(self, x: NDArray[Any]) -> NDArray[Any]:
+        return numerics.round_to(self.element, x, x) if self.element in numerics.NARROW else x
+
+    def _folded(self, value: NDArray[Any], function: np.ufunc) -> NDArray[Any]:
+        """Pairwise: halves combined, an odd tail carried on, axis after axis from the last; every level rounds."""
+        for _ in self.over:
+            n = value.shape[-1]
+            if n == 0:
+                return np.full(value.shape[:-1], _identity(self.kind, self.element), value.dtype)
+            while n > 1:
+                h = n // 2
+                level = self._round(function(value[..., :h], value[..., h : 2 * h]))
+                value = np.concatenate([level, value[..., 2 * h :]], -1) if n % 2 else level
+                n = value.shape[-1]
+            value = value[..., 0]
+        return value
+
+    def _ordered(self, value: NDArray[Any], function: np.ufunc) -> NDArray[Any]:
+        """In machine order with every partial result rounded to the accumulator's type."""
         if len(self.over) > 1 and not self.physical:
-            value = value.reshape(*value.shape[: -len(self.over)], -1)
-            sticks = [value[..., i : i + 1] for i in range(value.shape[-1])]
-        else:
-            if not self.physical:
-                width = value.shape[-1]
-                padded = np.zeros((*value.shape[:-1], -(-width // numerics.STICK) * numerics.STICK), np.float32)
+            value = value.reshape(*value.shape[: -len(self.over)], -1, 1)
+        elif not self.physical:
+            width = value.shape[-1]
+            if width % numerics.STICK or not width:
+                identity = _identity(self.kind, self.element)
+                padded = np.full((*value.shape[:-1], max(1, -(-width // numerics.STICK)) * numerics.STICK), identity, value.dtype)
                 padded[..., :width] = value
-                value = padded.reshape(*value.shape[:-1], -1, numerics.STICK)
-            sticks = [value[..., i, :] for i in range(value.shape[-2])]
-        total = sticks[0]
-        for stick in sticks[1:]:
-            total = numerics.round_f16(total + stick)
+                value = padded
+            value = value.reshape(*value.shape[:-1], -1, numerics.STICK)
+        total = value[..., 0, :]
+        for i in range(1, value.shape[-2]):
+            total = self._round(function(total, value[..., i, :]))
         while total.shape[-1] > 1:
             half = total.shape[-1] // 2
-            total = numerics.round_f16(total[..., :half] + total[..., half:])
+            total = self._round(function(total[..., :half], total[..., half:]))
         return total[..., 0]
 
 
-_INTEGER: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}
+def _unsigned(x: NDArray[Any]) -> NDArray[Any]:
+    return x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
+
+
+UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
+    "maxu": np.maximum,
+    "minu": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+"""Reduction kind -> function."""
+
+
+def _identity(kind: str, element: str) -> Any:
+    """The value that leaves every other as it is."""
+    carrier = CARRIERS[element]
+    if kind in ("add", "or", "xor"):
+        return carrier(0)
+    if kind == "mul":
+        return carrier(1)
+    if is_float(element):
+        return carrier(-np.inf if kind in ("max", "fmax") else np.inf)
+    if carrier is np.bool_:
+        return np.bool_(kind in ("and", "min", "minu"))
+    if kind in ("and", "minu"):
+        return carrier(-1)
+    if kind == "maxu":
+        return carrier(0)
+    limits = np.iinfo(carrier)
+    return carrier(limits.min if kind == "max" else limits.max)

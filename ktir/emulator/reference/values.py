@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.emulator.findings import Where
+
 if TYPE_CHECKING:
     from ktir.emulator.reference.memory import Buffer
 
@@ -27,20 +29,35 @@ __all__ = [
     "ELEMENT_BYTES",
     "AccessTile",
     "Box",
+    "Distributed",
+    "Future",
+    "IndirectTile",
     "Known",
     "Overlay",
     "Pointer",
     "Storage",
     "Strided",
+    "Subscript",
     "Tensor",
     "Value",
     "View",
+    "element_name",
+    "is_float",
     "simplify",
+    "tile_runs",
 ]
 
 CARRIERS: dict[str, type] = {
     "f16": np.float32,
+    "bf16": np.float32,
+    "dl16": np.float32,
+    "f8E4M3FN": np.float32,
+    "f8E5M2": np.float32,
     "f32": np.float32,
+    "f64": np.float64,
+    "f16_fused": np.complex64,
+    "dl16_fused": np.complex64,
+    "f32_fused": np.complex64,
     "i1": np.bool_,
     "i8": np.int8,
     "i16": np.int16,
@@ -48,9 +65,46 @@ CARRIERS: dict[str, type] = {
     "i64": np.int64,
     "index": np.int64,
 }
-"""Element type -> NumPy type of its values. An f16 value is a float32 on the f16 grid."""
+"""Element type -> NumPy type of its values. An f16 value is a float32 on the f16 grid; so with all narrow floats. A fused pair is a
+complex number: its first half is the real part."""
 
-ELEMENT_BYTES: dict[str, int] = {"f16": 2, "f32": 4, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "index": 8}
+ELEMENT_BYTES: dict[str, int] = {
+    "f16": 2,
+    "bf16": 2,
+    "dl16": 2,
+    "f8E4M3FN": 1,
+    "f8E5M2": 1,
+    "f32": 4,
+    "f64": 8,
+    "f16_fused": 4,
+    "dl16_fused": 4,
+    "f32_fused": 8,
+    "i1": 1,
+    "i8": 1,
+    "i16": 2,
+    "i32": 4,
+    "i64": 8,
+    "index": 8,
+}
+
+_SPELLINGS = {
+    "!spyreop.df16": "dl16",
+    "!spyreop.fp16_fused": "f16_fused",
+    "!spyreop.df16_fused": "dl16_fused",
+    "!spyreop.fp32_fused": "f32_fused",
+}
+
+
+def element_name(type_: Any) -> str:
+    """The name of an element type in CARRIERS, or its text."""
+    text = str(type_).replace("<>", "")
+    return _SPELLINGS.get(text, text)
+
+
+def is_float(element: str) -> bool:
+    """Whether values of this type are real numbers."""
+    return CARRIERS[element] in (np.float32, np.float64)
+
 
 Known = int | float | bool | NDArray[Any]
 Box = tuple[tuple[int, int], ...]
@@ -64,6 +118,14 @@ def simplify(x: Any) -> Known:
             return x.flat[0].item()
         return x
     return x.item() if isinstance(x, np.generic) else x
+
+
+def tile_runs(active: NDArray[np.bool_] | None, tiles: int) -> list[tuple[int, int]]:
+    """Runs of active tiles as (first, count)."""
+    if active is None:
+        return [(0, tiles)]
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], active, [False]]).astype(np.int8)))
+    return [(int(a), int(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 @dataclass(frozen=True)
@@ -184,12 +246,16 @@ class Storage:
 
 @dataclass(eq=False)
 class Tensor:
-    """Data of element type `element` in `storage` at `at`. `born`: the number of steps recorded before it was loaded."""
+    """Data of element type `element` in `storage` at `at`. `born`: the number of steps recorded before it was loaded.
+
+    `empty`: what `tensor.empty` makes; as an accumulator it means the identity.
+    """
 
     storage: Storage
     at: Strided
     element: str
     born: int = 0
+    empty: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,7 +264,7 @@ class Tensor:
 
     def moved(self, at: Strided, element: str | None = None) -> Tensor:
         """Other positions in the same storage."""
-        return Tensor(self.storage, at, element or self.element, self.born)
+        return Tensor(self.storage, at, element or self.element, self.born, self.empty)
 
 
 @dataclass(eq=False)
@@ -229,7 +295,11 @@ class Pointer:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A memory view. `buffer` is None for the scratchpad. `masked[d]`: accesses beyond dim d are clipped."""
+    """A memory view. `buffer` is None for the scratchpad. `masked[d]`: accesses beyond dim d are clipped.
+
+    `owner`: the tile whose scratchpad it is; None: each tile's own. `origin` and `owned`: the box of coordinates that the view has
+    in a distributed view. `name`: what reports call it.
+    """
 
     buffer: Buffer | None
     offset: Known
@@ -237,20 +307,81 @@ class View:
     strides: tuple[int, ...]
     masked: tuple[bool, ...]
     element: str
+    owner: int | None = None
+    origin: tuple[Known, ...] | None = None
+    owned: tuple[Known, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Distributed:
+    """Views that own disjoint (or equal) boxes of the coordinates of one tensor."""
+
+    parts: tuple[View, ...]
+    element: str
+
+    @property
+    def sizes(self) -> tuple[Known, ...]:
+        ends = [[simplify(np.add(o, n)) for o, n in zip(p.origin or (), p.owned, strict=True)] for p in self.parts]
+        return tuple(simplify(np.maximum.reduce([np.asarray(e) for e in column])) for column in zip(*ends, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class AccessTile:
-    """Coordinates of a view: the box of `extents` at `anchor` (both in base dims); tile dim k is base dim `order[k]`."""
+    """Coordinates of a view: the box of `extents` at `anchor` (both in base dims); tile dim k is base dim `order[k]`.
 
-    view: View
+    `mask`: which points of the box belong to the set (in base dims); None: all.
+    """
+
+    view: View | Distributed
     anchor: tuple[Known, ...]
     extents: tuple[int, ...]
     order: tuple[int, ...]
+    mask: NDArray[np.bool_] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.extents[d] for d in self.order)
 
 
-Value = Known | Pointer | View | AccessTile | Tensor | Overlay
+@dataclass(frozen=True, eq=False)
+class Subscript:
+    """A coordinate of an indirect tile at every point of its variables: `known`, or what `index` holds at the coordinates `at`.
+
+    Arrays have one axis for tiles and one per variable, of length 1 where the value does not depend on it.
+    """
+
+    known: NDArray[np.int64] | None
+    row: tuple[int, ...] | None
+    """Coefficient per variable, where the coordinate is linear in them."""
+    index: View | None = None
+    at: tuple[NDArray[np.int64], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class IndirectTile:
+    """Coordinates of a view through index tensors: variable v runs over `extents[v]`; tile dim k is variable `order[k]`."""
+
+    view: View
+    subscripts: tuple[Subscript, ...]
+    extents: tuple[int, ...]
+    order: tuple[int, ...]
+    mask: NDArray[np.bool_] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.extents[d] for d in self.order)
+
+
+@dataclass(frozen=True, eq=False)
+class Future:
+    """What tiles have produced: a value per role, the group of each tile that did (-1: none), and the order of their actions."""
+
+    values: tuple[Value, ...]
+    group: NDArray[np.int64]
+    declared: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    where: Where
+
+
+Value = Known | Pointer | View | Distributed | AccessTile | IndirectTile | Future | Tensor | Overlay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from ktir.emulator.reference.pointwise import narrow
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp
-from ktir.emulator.reference.values import CARRIERS
+from ktir.emulator.reference.values import CARRIERS, is_float
 from ktir.mlir import ir
 
 _FLOAT = {
@@ -30,110 +29,220 @@ _FLOAT = {
 }
 _EXACT = ("max", "min", "neg")
 """Their results lie on the grid of their operands."""
+_WIDE: dict[str, np.ufunc] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "neg": np.negative,
+}
 
 
 @elementwise(*_FLOAT)
 def _float(op: OpReader) -> ScalarOp:
     kind = _FLOAT[op.where.op]
     element = op.result_type().element
+    compute = numerics.PLAIN[kind] if CARRIERS[element] is np.float32 else _WIDE[kind]
     return ScalarOp(
         element,
-        numerics.PLAIN[kind],
-        rounds=element == "f16" and kind not in _EXACT,
-        combines=kind if kind in numerics.COMBINE else None,
+        compute,
+        rounds=element in numerics.NARROW and kind not in _EXACT,
+        combines=kind if kind in ("add", "mul", "max", "min") else None,
         multiplies=kind == "mul",
     )
 
 
-def _ignoring_nan(function: np.ufunc) -> Callable[..., Any]:
-    return lambda a, b, out=None: function(a, b, out=out)
+def deliver(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """`compute` of a function of `count` operands that makes a new array."""
+
+    def compute(*operands: Any) -> Any:
+        result = np.asarray(function(*operands[:count]))
+        if len(operands) == count:
+            return result
+        out = operands[count]
+        np.copyto(out, result, casting="unsafe")
+        return out
+
+    return compute
 
 
 @elementwise("arith.maxnumf", "arith.minnumf")
 def _number_float(op: OpReader) -> ScalarOp:
-    function = np.fmax if op.where.op == "arith.maxnumf" else np.fmin
-    # As a reduction NaN is dropped too, but only maximumf and minimumf have a machine order.
-    return ScalarOp(op.result_type().element, _ignoring_nan(function))
+    largest = op.where.op == "arith.maxnumf"
+    return ScalarOp(op.result_type().element, deliver(np.fmax if largest else np.fmin, 2), combines="fmax" if largest else "fmin")
+
+
+@elementwise("arith.remf")
+def _remainder(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+    return ScalarOp(element, deliver(np.fmod, 2), rounds=element in numerics.NARROW)
+
+
+# Integers: numbers known while recording may be Python's; arrays have the type of the result. Both wrap around.
+
+_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
+
+
+def wrap(value: Any, element: str) -> Any:
+    """`value` modulo the width of its type, as a signed number."""
+    bits = _BITS[element]
+    if isinstance(value, np.ndarray):
+        return value.astype(CARRIERS[element])
+    value = int(value)
+    if bits == 1:
+        return bool(value & 1)
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def unsigned(x: Any, element: str) -> Any:
+    """The same bits as a number without sign."""
+    bits = _BITS[element]
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return x.astype(CARRIERS[element]).view(np.bool_ if bits == 1 else f"u{bits // 8}")
+    return int(x) & ((1 << bits) - 1)
 
 
 def _truncated(a: Any, b: Any) -> Any:
     """Division rounded towards zero."""
-    quotient = np.floor_divide(np.abs(a), np.abs(b))
+    quotient = np.abs(a) // np.abs(b)
     return np.where(np.less(a, 0) != np.less(b, 0), -quotient, quotient)
 
 
-_INTEGER: dict[str, Callable[[Any, Any], Any]] = {
-    "arith.addi": operator.add,
-    "arith.subi": operator.sub,
-    "arith.muli": operator.mul,
-    "arith.divui": operator.floordiv,
-    "arith.remui": operator.mod,
+def _shift(function: Callable[[Any, Any], Any], beyond: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """A shift; by the width or more it gives `beyond`."""
+
+    def shift(a: Any, b: Any) -> Any:
+        width = 8 * np.asarray(a).dtype.itemsize
+        far = np.greater_equal(b, width) | np.less(b, 0)
+        return np.where(far, beyond(a), function(a, np.where(far, 0, b)))
+
+    return shift
+
+
+_SIGNED: dict[str, Callable[[Any, Any], Any]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
     "arith.divsi": _truncated,
-    "arith.remsi": lambda a, b: a - _truncated(a, b) * b,
-    "arith.floordivsi": operator.floordiv,
-    "arith.ceildivsi": lambda a, b: -(-a // b),
-    "arith.ceildivui": lambda a, b: -(-a // b),
+    "arith.remsi": np.fmod,
+    "arith.floordivsi": np.floor_divide,
+    "arith.ceildivsi": lambda a, b: -((-a) // b),
     "arith.minsi": np.minimum,
-    "arith.minui": np.minimum,
     "arith.maxsi": np.maximum,
-    "arith.maxui": np.maximum,
-    "arith.andi": operator.and_,
-    "arith.ori": operator.or_,
-    "arith.xori": operator.xor,
-    "arith.shli": operator.lshift,
-    "arith.shrsi": operator.rshift,
-    "arith.shrui": operator.rshift,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": _shift(np.left_shift, np.zeros_like),
+    "arith.shrsi": _shift(np.right_shift, lambda a: np.where(np.less(a, 0), -1, 0)),
 }
-"""Indices are never negative where the unsigned ops are used on them, so signedness makes no difference there."""
+_UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
+    "arith.divui": np.floor_divide,
+    "arith.remui": np.remainder,
+    "arith.ceildivui": lambda a, b: a // b + (a % b != 0),
+    "arith.minui": np.minimum,
+    "arith.maxui": np.maximum,
+    "arith.shrui": _shift(np.right_shift, np.zeros_like),
+}
+_COMBINES = {
+    "arith.addi": "add",
+    "arith.muli": "mul",
+    "arith.maxsi": "max",
+    "arith.minsi": "min",
+    "arith.maxui": "maxu",
+    "arith.minui": "minu",
+    "arith.andi": "and",
+    "arith.ori": "or",
+    "arith.xori": "xor",
+}
 
 
-@elementwise(*_INTEGER)
+@elementwise(*_SIGNED, *_UNSIGNED)
 def _integer(op: OpReader) -> ScalarOp:
-    function = _INTEGER[op.where.op]
+    name, element = op.where.op, op.result_type().element
+    carrier = CARRIERS[element]
+    divides = name.split(".")[1] in ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui")
 
-    def compute(a: Any, b: Any, out: NDArray[Any] | None = None) -> Any:
-        result = function(a, b)
-        if out is None:
-            return result
-        np.copyto(out, result, casting="unsafe")
-        return out
+    def on_arrays(a: Any, b: Any) -> Any:
+        a, b = (np.asarray(x).astype(carrier) if np.asarray(x).dtype != carrier else np.asarray(x) for x in (a, b))
+        if divides:
+            b = np.where(b == 0, carrier(1), b)  # data; known numbers are checked
+        if carrier is np.bool_ and name not in ("arith.andi", "arith.ori", "arith.xori"):
+            a, b = a.astype(np.int64), b.astype(np.int64)
+            if name in _SIGNED and name not in ("arith.addi", "arith.subi", "arith.muli"):
+                a, b = -a, -b
+            if name in _UNSIGNED:
+                return (_UNSIGNED[name](a, b) & 1).astype(np.bool_)
+            return (_SIGNED[name](a, b) & 1).astype(np.bool_)
+        if name in _UNSIGNED:
+            return _UNSIGNED[name](unsigned(a, element), unsigned(b, element)).view(carrier)
+        return _SIGNED[name](a, b)
 
-    return ScalarOp(op.result_type().element, compute, number=function)
+    def on_numbers(a: Any, b: Any) -> Any:
+        with numerics.quiet():
+            result = on_arrays(np.asarray(a, np.int64).astype(carrier), np.asarray(b, np.int64).astype(carrier))
+        return wrap(result if np.ndim(result) else np.asarray(result).item(), element)
+
+    return ScalarOp(element, deliver(on_arrays, 2), number=on_numbers, combines=_COMBINES.get(name), multiplies=name == "arith.muli")
 
 
-def _unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
-    def compare(a: Any, b: Any) -> Any:
-        return function(np.asarray(a, np.int64).view(np.uint64), np.asarray(b, np.int64).view(np.uint64))
+@executes("arith.addui_extended", "arith.mulsi_extended", "arith.mului_extended")
+def _extended(op: OpReader) -> Action:
+    name, element = op.where.op, op.result_type().element
+    bits = _BITS[element]
+    signed = name == "arith.mulsi_extended"
 
-    return compare
+    def both(a: int, b: int) -> tuple[Any, Any]:
+        x, y = (a, b) if signed else (unsigned(a, element), unsigned(b, element))
+        if name == "arith.addui_extended":
+            return wrap(x + y, element), x + y >= 1 << bits
+        return wrap(x * y, element), wrap((x * y) >> bits, element)
+
+    operands, results = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        a, b = (np.asarray(rec.known(slot)) for slot in operands)
+        a, b = np.broadcast_arrays(a, b)
+        pairs = [both(int(x), int(y)) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
+        for k, slot in enumerate(results):
+            column = [p[k] for p in pairs]
+            rec.set(slot, np.asarray(column) if a.ndim else column[0])
+
+    if op.result_type().shape:
+        raise op.unsupported("is applied to tensors")
+    return action
 
 
-_COMPARE_INTEGER: list[Callable[[Any, Any], Any]] = [
-    operator.eq,
-    operator.ne,
-    operator.lt,
-    operator.le,
-    operator.gt,
-    operator.ge,
-    _unsigned(np.less),
-    _unsigned(np.less_equal),
-    _unsigned(np.greater),
-    _unsigned(np.greater_equal),
+_COMPARE: list[Callable[[Any, Any], Any]] = [
+    np.equal,
+    np.not_equal,
+    np.less,
+    np.less_equal,
+    np.greater,
+    np.greater_equal,
+    np.less,
+    np.less_equal,
+    np.greater,
+    np.greater_equal,
 ]
 
 
 @elementwise("arith.cmpi")
 def _compare_integer(op: OpReader) -> ScalarOp:
-    function = _COMPARE_INTEGER[ir.IntegerAttr(op.attribute("predicate")).value]
+    predicate = ir.IntegerAttr(op.attribute("predicate")).value
+    function, element = _COMPARE[predicate], op.operand_type(0).element
+    carrier = CARRIERS[element]
 
-    def compute(a: Any, b: Any, out: NDArray[Any] | None = None) -> Any:
-        result = np.asarray(function(a, b))
-        if out is None:
-            return result
-        np.copyto(out, result)
-        return out
+    def compare(a: Any, b: Any) -> Any:
+        if predicate >= 6:
+            a, b = (unsigned(np.asarray(x, np.int64) if carrier is not np.bool_ else np.asarray(x), element) for x in (a, b))
+        elif carrier is np.bool_ and predicate >= 2:  # a true i1 is -1
+            a, b = -np.asarray(a).astype(np.int8), -np.asarray(b).astype(np.int8)
+        return function(a, b)
 
-    return ScalarOp("i1", compute, number=function)
+    return ScalarOp("i1", deliver(compare, 2), number=compare)
 
 
 def _compare(predicate: int, a: Any, b: Any) -> Any:
@@ -151,15 +260,7 @@ def _compare(predicate: int, a: Any, b: Any) -> Any:
 @elementwise("arith.cmpf")
 def _compare_float(op: OpReader) -> ScalarOp:
     predicate = ir.IntegerAttr(op.attribute("predicate")).value
-
-    def compute(a: Any, b: Any, out: NDArray[Any] | None = None) -> Any:
-        result = _compare(predicate, a, b)
-        if out is None:
-            return result
-        np.copyto(out, result)
-        return out
-
-    return ScalarOp("i1", compute)
+    return ScalarOp("i1", deliver(lambda a, b: _compare(predicate, a, b), 2))
 
 
 @elementwise("arith.select")
@@ -169,10 +270,48 @@ def _select(op: OpReader) -> ScalarOp:
 
 @elementwise("arith.extf", "arith.truncf")
 def _width(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-    if op.operand_type(0).element == "f32" and element == "f16":
-        return ScalarOp(element, narrow, rounds=True)
-    return ScalarOp(element, form="copy")
+    element, source = op.result_type().element, op.operand_type(0).element
+    carrier = CARRIERS[element]
+    if op.where.op == "arith.extf" and CARRIERS[source] is carrier:
+        return ScalarOp(element, form="copy")
+    if carrier is CARRIERS[source]:
+        return ScalarOp(element, narrow, rounds=element in numerics.NARROW)
+    # From or to f64; on the way to a narrow type rounding twice would show.
+    return ScalarOp(element, deliver(lambda x: once(x, element), 1))
+
+
+def once(x: Any, element: str) -> Any:
+    """f64 values as values of `element`, rounded once."""
+    with numerics.quiet():
+        wide = np.asarray(x, np.float64)
+        if element not in numerics.NARROW:
+            return wide.astype(CARRIERS[element])
+        if element == "f16":
+            return wide.astype(np.float16).astype(np.float32)
+        # To odd first: then the second rounding cannot see a tie that is none.
+        near = wide.astype(np.float32)
+        bits = near.view(np.int32).copy()
+        inexact = (near.astype(np.float64) != wide) & np.isfinite(wide) & np.isfinite(near)
+        away = np.abs(near.astype(np.float64)) > np.abs(wide)
+        bits = np.where(inexact, np.where(away, bits - 1, bits) | 1, bits).astype(np.int32)
+        return numerics.round_to(element, bits.view(np.float32))
+
+
+@elementwise("arith.bitcast")
+def _bitcast(op: OpReader) -> ScalarOp:
+    element, source = op.result_type().element, op.operand_type(0).element
+
+    def cast(x: Any) -> Any:
+        bits = numerics.encode(source, np.asarray(x, np.float32)) if source in numerics.NARROW else np.asarray(x, CARRIERS[source])
+        if element in numerics.NARROW:
+            return numerics.decode(element, np.ascontiguousarray(bits).view(numerics.BITS[element]))
+        return np.ascontiguousarray(bits).reshape(np.shape(bits)).view(CARRIERS[element])
+
+    def number(x: Any) -> Any:
+        result = cast(np.asarray(x))
+        return result if result.ndim else result.item()
+
+    return ScalarOp(element, deliver(cast, 1), number=number)
 
 
 @elementwise(
@@ -188,19 +327,30 @@ def _width(op: OpReader) -> ScalarOp:
 )
 def _convert(op: OpReader) -> ScalarOp:
     element, source = op.result_type().element, op.operand_type(0).element
-    kind = CARRIERS[element]
-    # A true i1 is all ones: sign extension gives -1.
-    sign = -1 if source == "i1" and op.where.op in ("arith.extsi", "arith.sitofp", "arith.index_cast") else 1
+    carrier, name = CARRIERS[element], op.where.op
+    bare = name in ("arith.extui", "arith.uitofp", "arith.index_castui")
 
-    def compute(x: Any, out: NDArray[Any] | None = None) -> Any:
-        result = np.asarray(x).astype(kind) * kind(sign) if sign < 0 else np.asarray(x).astype(kind)
-        if out is None:
-            return result
-        np.copyto(out, result)
-        return out
+    def convert(x: Any) -> Any:
+        x = np.asarray(x)
+        if name in ("arith.fptosi", "arith.fptoui"):
+            with numerics.quiet():
+                whole = np.trunc(x.astype(np.float64))
+                return whole.astype(np.uint64).astype(carrier) if name == "arith.fptoui" else whole.astype(np.int64).astype(carrier)
+        if bare:
+            x = unsigned(x, source)
+        elif source == "i1" and name != "arith.trunci":  # a true i1 is all ones
+            x = -x.astype(np.int8)
+        if element == "i1":
+            return (x & 1).astype(np.bool_)
+        if element in numerics.NARROW:
+            return once(x.astype(np.float64), element)
+        return x.astype(carrier)
 
-    whole = element not in ("f16", "f32") and source not in ("f16", "f32")
-    return ScalarOp(element, compute, number=(lambda x: x * sign) if whole else None, rounds=element == "f16")
+    def number(x: Any) -> Any:
+        result = convert(np.asarray(x, CARRIERS[source]) if not is_float(source) else x)
+        return result if result.ndim else result.item()
+
+    return ScalarOp(element, deliver(convert, 1), number=number if not is_float(source) else None)
 
 
 def _constant(op: OpReader) -> Any:
@@ -214,21 +364,21 @@ def _constant(op: OpReader) -> Any:
     return bool(number) if op.result_type().element == "i1" else number
 
 
-@scalar("arith.constant")
+@scalar("arith.constant", "spyreop.constant")
 def _scalar_constant(op: OpReader) -> ScalarOp:
     if op.result_type().shape:
         raise op.unsupported("is a tensor inside a body")
     return ScalarOp(op.result_type().element, form="constant", value=_constant(op))
 
 
-@executes("arith.constant")
+@executes("arith.constant", "spyreop.constant")
 def _constant_op(op: OpReader) -> Action:
     type_ = op.result_type()
     (result,) = op.results
     if not isinstance(op.op.results[0].type, ir.RankedTensorType):
         value = _constant(op)
         return lambda rec: rec.set(result, value)
-    array = _dense(op, CARRIERS[type_.element])
+    array = _dense(op, type_.element)
     array = array.reshape(() if array.size == 1 else type_.shape)
 
     def action(rec: Recorder) -> None:
@@ -237,11 +387,13 @@ def _constant_op(op: OpReader) -> Action:
     return action
 
 
-def _dense(op: OpReader, kind: type) -> NDArray[Any]:
-    """The elements of a dense attribute as `kind`; one element for a splat."""
-    value = op.attribute("value")
+def _dense(op: OpReader, element: str) -> NDArray[Any]:
+    """The elements of a dense attribute; one element for a splat."""
+    value, kind = op.attribute("value"), CARRIERS[element]
     dense = ir.DenseElementsAttr(value)
     if dense.is_splat:
-        element: Any = dense.get_splat_value()
-        return np.asarray(element.value, kind).reshape(1)
+        single: Any = dense.get_splat_value()
+        return np.asarray(single.value, kind).reshape(1)
+    if element in numerics.NARROW and element != "f16":
+        return np.array([float(x) for x in np.array(dense).reshape(-1)], kind)  # type: ignore[call-overload]
     return np.array(value).astype(kind)

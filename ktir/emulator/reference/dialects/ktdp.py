@@ -8,10 +8,21 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.indirect import gather, gather_points, scatter, scatter_points
 from ktir.emulator.reference.maps import IndexMap
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.values import AccessTile, Pointer, View, simplify
+from ktir.emulator.reference.sets import IndexSet
+from ktir.emulator.reference.values import (
+    AccessTile,
+    Distributed,
+    IndirectTile,
+    Pointer,
+    Subscript,
+    View,
+    element_name,
+    simplify,
+)
 from ktir.mlir import ir
 
 
@@ -22,7 +33,8 @@ def _tile_id(op: OpReader) -> Action:
     def action(rec: Recorder) -> None:
         if len(results) > len(rec.grid):
             raise KtirError(f"{where} asks for {len(results)} coordinates of a grid of {len(rec.grid)} dims", where.location)
-        coordinates = np.unravel_index(np.arange(rec.tiles), rec.grid)  # last dim fastest
+        order = "C" if rec.policy.grid_order == "last-fastest" else "F"
+        coordinates = np.unravel_index(np.arange(rec.tiles), rec.grid, order)
         for slot, coordinate in zip(results, coordinates, strict=False):
             rec.set(slot, simplify(np.asarray(coordinate, np.int64)))
 
@@ -32,17 +44,20 @@ def _tile_id(op: OpReader) -> Action:
 @executes("ktdp.construct_memory_view")
 def _view(op: OpReader) -> Action:
     view = op.view()
-    if view.ct_id is not None:
-        raise op.unsupported("names the scratchpad of another tile (ct_id)")
     base = op.slot(view.offset)
     sizes: list[tuple[bool, int]] = [(True, s) if isinstance(s, int) else (False, op.slot(s)) for s in view.sizes]
     strides: list[tuple[bool, int]] = [(True, s) if isinstance(s, int) else (False, op.slot(s)) for s in view.strides]
     dynamic = [not fixed for fixed, _ in sizes]
     # `masked` on a view whose sizes have all become constants still means: clip.
     masked = tuple(dynamic) if any(dynamic) or not view.masked else (True,) * len(sizes)
-    element = str(view.element_type)
+    element = element_name(view.element_type)
+    owned = IndexSet.of(op.attribute("coordinate_set"))
     space: str = view.memory_space
+    if space not in ("global", "ct_local"):
+        raise op.unsupported(f"lies in memory space '{space}'")
+    owner: int | None = view.ct_id
     (result,), where = op.results, op.where
+    name = f"view at {where.location}" if where.location else "view"
 
     def action(rec: Recorder) -> None:
         offset: Any = rec.get(base)
@@ -53,11 +68,53 @@ def _view(op: OpReader) -> Action:
             if space != "global":
                 raise Unsupported(f"{where} puts a view of LX at the address of a buffer", where.location)
             buffer, offset = offset.buffer, offset.offset
-        elif space == "global":
-            buffer = rec.memory.numbered()
-        rec.set(result, View(buffer, offset, known, steps, masked, element))
+        else:
+            offset = rec.known(base)
+            if space == "global":
+                buffer = rec.memory.numbered()
+        symbols = [size for size, moving in zip(known, dynamic, strict=True) if moving]
+        box = owned.box(symbols) if owned.symbols <= len(symbols) else None
+        origin, extents = (None, ()) if box is None else (tuple(map(simplify, box[0])), tuple(map(simplify, box[1])))
+        rec.set(result, View(buffer, offset, known, steps, masked, element, owner, origin, extents, name))
 
     return action
+
+
+@executes("ktdp.construct_distributed_memory_view")
+def _distributed(op: OpReader) -> Action:
+    operands, (result,), where = op.operands, op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        parts: list[View] = []
+        for slot in operands:
+            part = rec.get(slot)
+            if isinstance(part, Distributed):
+                parts.extend(part.parts)
+                continue
+            if not isinstance(part, View) or part.origin is None:
+                raise Unsupported(f"{where} has a partition whose coordinates are no box", where.location)
+            parts.append(part)
+        if not parts:
+            raise Unsupported(f"{where} has no partitions", where.location)
+        rec.set(result, Distributed(tuple(parts), parts[0].element))
+
+    return action
+
+
+def _order(op: OpReader, name: str, dims: int) -> tuple[int, ...]:
+    """Base dim of each tile dim."""
+    results = list(ir.AffineMapAttr(op.attribute(name)).value.results)
+    order = tuple(r.position for r in results if isinstance(r, ir.AffineDimExpr))
+    if sorted(order) != list(range(dims)) or len(results) != dims:
+        raise op.unsupported("has an order that is not a permutation")
+    return order
+
+
+def _extents(rec: Recorder, extents: tuple[Any, ...], where: Any) -> tuple[int, ...]:
+    for n in extents:
+        if isinstance(n, np.ndarray) and n.ndim:
+            raise Unsupported(f"{where} has a set whose extents differ between tiles, which the executor does not support", where.location)
+    return tuple(int(n) for n in extents)
 
 
 @executes("ktdp.construct_access_tile")
@@ -67,16 +124,92 @@ def _access_tile(op: OpReader) -> Action:
         raise op.unsupported("accesses a tensor")
     base = op.slot(tile.base)
     anchor = IndexMap.of(tile.base_map)
-    indices = [op.slot(v) for v in tile.index_operands]
-    low, extents, order = tuple(tile.box_lo), tuple(tile.box_extent), tuple(tile.order)
-    (result,) = op.results
+    _, index_count, _ = op.integers("operandSegmentSizes")
+    indices, symbols = op.operands[1 : 1 + index_count], op.operands[1 + index_count :]
+    points = IndexSet.of(op.attribute("access_tile_set"))
+    order = _order(op, "access_tile_order", points.dims)
+    fixed = None if symbols else points.box()
+    if fixed is None and not symbols:
+        raise op.unsupported("has a set without constant bounds")
+    fixed_mask = None if fixed is None else points.mask(fixed[0], fixed[1])
+    (result,), where = op.results, op.where
 
     def action(rec: Recorder) -> None:
         values = [rec.known(slot) for slot in indices]
+        low, extents, mask = (*fixed, fixed_mask) if fixed is not None else ((), (), None)
+        if fixed is None:
+            given = [rec.known(slot) for slot in symbols]
+            box = points.box(given)
+            if box is None:
+                raise Unsupported(f"{where} has a set without bounds", where.location)
+            low, extents = box
+            if not points.is_box:
+                if any(isinstance(x, np.ndarray) and x.ndim for x in (*low, *given)):
+                    raise Unsupported(f"{where} has a set with holes that differs between tiles", where.location)
+                mask = points.mask([int(x) for x in low], _extents(rec, extents, where), given)
         start = tuple(simplify(np.add(f(values), first)) for f, first in zip(anchor.code, low, strict=True))
-        rec.set(result, AccessTile(rec.get(base), start, extents, order))
+        rec.set(result, AccessTile(rec.get(base), start, _extents(rec, extents, where), order, mask))
 
     return action
+
+
+@executes("ktdp.construct_indirect_access_tile")
+def _indirect_tile(op: OpReader) -> Action:
+    tile = op.view()
+    base = op.operands[0]
+    index_views = [op.slot(v) for v in tile.index_views]
+    captured = [op.slot(v) for v in tile.captured]
+    symbols = [op.slot(v) for v in tile.symbol_values]
+    kinds = [bool(ir.BoolAttr(k).value) for k in ir.ArrayAttr(op.attribute("per_dim_subscript_kinds"))]
+    maps = [IndexMap.of(ir.AffineMapAttr(m).value) for m in ir.ArrayAttr(op.attribute("per_dim_subscript_maps"))]
+    points = IndexSet.of(op.attribute("variables_space_set"))
+    rank = points.dims
+    order = _order(op, "variables_space_order", rank)
+    (result,), where = op.results, op.where
+    if not isinstance(op.op.operands[0].type, ir.MemRefType):
+        raise op.unsupported("accesses a tensor")
+
+    def action(rec: Recorder) -> None:
+        view = rec.get(base)
+        if isinstance(view, Distributed):
+            raise Unsupported(f"{where} goes through a distributed view, which the executor does not support", where.location)
+        given = [rec.known(slot) for slot in symbols]
+        box = points.box(given)
+        if box is None:
+            raise Unsupported(f"{where} has a set without bounds", where.location)
+        extents = _extents(rec, box[1], where)
+        if any(isinstance(x, np.ndarray) and x.ndim for x in (*given, *box[0])):
+            raise Unsupported(f"{where} has a set that differs between tiles, which the executor does not support", where.location)
+        low = [int(x) for x in box[0]]
+        mask = points.mask(low, extents, given)
+        values: list[Any] = []
+        for slot in captured:
+            number = np.asarray(rec.known(slot), np.int64)
+            values.append(number.reshape((number.size,) + (1,) * rank))
+        for v, (first, n) in enumerate(zip(low, extents, strict=True)):
+            values.append(first + np.arange(n).reshape([n if axis == 1 + v else 1 for axis in range(1 + rank)]))
+        subscripts: list[Subscript] = []
+        number = iter(index_views)
+        for kind, map_ in zip(kinds, maps, strict=True):
+            found = tuple(_full(f(values), rank) for f in map_.code)
+            if kind:
+                index = rec.get(next(number))
+                if not isinstance(index, View):
+                    raise Unsupported(
+                        f"{where} reads indices through a distributed view, which the executor does not support", where.location
+                    )
+                subscripts.append(Subscript(None, None, index, found))
+            else:
+                row = map_.rows[0]
+                subscripts.append(Subscript(found[0], None if row is None else row[0][len(captured) :]))
+        rec.set(result, IndirectTile(view, tuple(subscripts), extents, order, mask))
+
+    return action
+
+
+def _full(value: Any, rank: int) -> Any:
+    array = np.asarray(value, np.int64)
+    return array.reshape((1,) * (1 + rank)) if array.ndim == 0 else array
 
 
 @executes("ktdp.load")
@@ -85,8 +218,18 @@ def _load(op: OpReader) -> Action:
     element = op.result_type().element
 
     def action(rec: Recorder) -> None:
-        access: AccessTile = rec.get(tile)
-        if access.view.buffer is None:
+        access = rec.get(tile)
+        if isinstance(access, IndirectTile):
+            rec.set(result, gather(rec, access, element, where))
+            return
+        assert isinstance(access, AccessTile)
+        if isinstance(access.view, Distributed):
+            if access.mask is not None:
+                raise Unsupported(f"{where} reads a set with holes through a distributed view", where.location)
+            rec.set(result, rec.memory.load_distributed(access, element, where))
+        elif access.mask is not None:
+            rec.set(result, gather_points(rec, access, element, where))
+        elif access.view.buffer is None:
             rec.set(result, rec.scratchpad.load(access, element, where))
         else:
             rec.set(result, rec.memory.load(access, element, where))
@@ -99,10 +242,31 @@ def _store(op: OpReader) -> Action:
     (value, tile), where = op.operands, op.where
 
     def action(rec: Recorder) -> None:
-        access: AccessTile = rec.get(tile)
-        if access.view.buffer is None:
+        access = rec.get(tile)
+        if isinstance(access, IndirectTile):
+            scatter(rec, rec.tensor(value), access, where)
+            return
+        assert isinstance(access, AccessTile)
+        if isinstance(access.view, Distributed):
+            if access.mask is not None:
+                raise Unsupported(f"{where} writes a set with holes through a distributed view", where.location)
+            rec.memory.store_distributed(rec.tensor(value), access, where)
+        elif access.mask is not None:
+            scatter_points(rec, rec.tensor(value), access, where)
+        elif access.view.buffer is None:
             rec.scratchpad.store(rec.get(value), access, where)
         else:
             rec.memory.store(rec.tensor(value), access, where)
 
     return action
+
+
+@executes("ktdp.runtime_arg_extract")
+def _runtime_argument(op: OpReader) -> Action:
+    kind = ir.IntegerAttr(op.attribute("kind")).value
+    type_: Any = op.op.operands[0].type
+    (argument,), (result,) = op.operands, op.results
+    if kind == 0:
+        return lambda rec: rec.set(result, rec.get(argument))
+    number = type_.granularity if kind == 1 else type_.upperbound
+    return lambda rec: rec.set(result, number)

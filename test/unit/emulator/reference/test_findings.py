@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_texts import LANES, function, kernel, load, module, random_f16, same, softmax_allocated, store, tensor
 
-from ktir.diagnostics import KtirError, Unsupported
+from ktir.diagnostics import KtirError
 from ktir.emulator.findings import (
     DivisionByZero,
     Finding,
@@ -273,10 +273,19 @@ def test_division_by_zero():
     assert finding(DivisionByZero, kernel([], body, "4")).kind == "division-by-zero"
 
 
-def test_lx_addresses_per_tile_are_refused():
-    body = TILE + load("%x", "%arg0", (64,)) + store("%x", "%t", (64,), space="ct_local")
-    with pytest.raises(Unsupported, match="touches LX at places that differ between tiles"):
-        execute(kernel(["%arg0"], body, "4"), args=[random_f16(64)])
+def test_lx_addresses_may_differ_between_tiles():
+    body = (
+        TILE
+        + "%c64 = arith.constant 64 : index\n%at = arith.muli %t, %c64 : index\n"
+        + load("%x", "%arg0", (4, 64), index=("%t", 0), extents=(1, 64))
+        + store("%x", "%at", (1, 64), space="ct_local")
+        + load("%y", "%at", (1, 64), space="ct_local")
+        + store("%y", "%arg1", (4, 64), index=("%t", 0), extents=(1, 64))
+    )
+    x, y = random_f16(4, 64), np.zeros((4, 64), np.float16)
+    report = execute(kernel(["%arg0", "%arg1"], body, "4"), args=[x, y])
+    assert np.array_equal(x, y)
+    assert report.lx_peaks == (128, 256, 384, 512)
 
 
 def test_mutants_of_an_allocated_softmax():

@@ -1,0 +1,536 @@
+"""Indirect access: tiles whose coordinates come from index tensors.
+
+Addresses are found at launch, checked there, and moved as blocks: variables that only address linearly form a block, the others say
+where blocks lie. A buffer of the caller's that the program only reads this way is read in place, without conversion of the whole; one
+that it only writes this way is written when everything has been checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ktir import numerics
+from ktir.diagnostics import Unsupported
+from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Where
+from ktir.emulator.reference.memory import Buffer, Points
+from ktir.emulator.reference.tape import Binder, Call, Step
+from ktir.emulator.reference.values import (
+    ELEMENT_BYTES,
+    AccessTile,
+    IndirectTile,
+    Strided,
+    Subscript,
+    Tensor,
+    View,
+)
+
+if TYPE_CHECKING:
+    from ktir.emulator.reference.recorder import Recorder
+
+__all__ = ["Gather", "Scatter", "gather", "gather_points", "scatter", "scatter_points"]
+
+
+@dataclass(eq=False)
+class _Source:
+    """Where blocks lie: a carrier (`raw`: the caller's own array, given at launch), or a tensor with an axis of tiles."""
+
+    buffer: Buffer | None
+    element: str
+    raw: NDArray[Any] | None = None
+
+
+class _Indirect(Step):
+    """What gathers and scatters share. Reads: the index tensors, then what else the step needs.
+
+    `fixed`: the part of the addresses that recording knows, [tiles, *variables] with length 1 where it does not vary; variables of
+    the block are left out (length 1). `terms`: per index tensor its stride, size, dim and whether it is clipped.
+    """
+
+    source: _Source
+    fixed: NDArray[np.int64]
+    terms: tuple[tuple[int, NDArray[np.int64], int, bool], ...]
+    block: tuple[tuple[int, int, int], ...]
+    """(variable, stride, extent) of the dims of a block."""
+    order: tuple[int, ...]
+    mask: NDArray[np.bool_] | None
+    active: NDArray[np.bool_] | None
+    points: Points
+    count: int
+    where: Where
+    tiles: int
+    bounds: bool
+    limit: int | None = None
+
+    def addresses(self, index: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """Address of each block [tiles or 1, *variables], and which of them are live. Raises OutOfBounds."""
+        total: Any = self.fixed
+        valid: Any = self.mask
+        if self.active is not None:
+            live = self.active.reshape((-1,) + (1,) * (self.fixed.ndim - 1))
+            valid = live if valid is None else live & valid
+        for values, (stride, size, dim, clipped) in zip(index, self.terms, strict=True):
+            wide = values.astype(np.int64)
+            beyond = (wide < 0) | (wide >= size)
+            if beyond.any():
+                wrong = beyond if valid is None else beyond & valid
+                if not clipped and self.bounds and wrong.any():
+                    at = np.argwhere(wrong)[0]
+                    found = int(np.broadcast_to(wide, wrong.shape)[tuple(at)])
+                    tiles = sorted({int(t) for t in np.argwhere(wrong)[:, 0]})
+                    raise OutOfBounds(
+                        f"has index {found} in dim {dim} of a view of size {int(np.broadcast_to(size, wrong.shape)[tuple(at)])}"
+                        + (f" (tile {tiles[0]})" if self.tiles > 1 and wrong.shape[0] > 1 else ""),
+                        self.where,
+                        tiles=tiles if wrong.shape[0] > 1 else range(self.tiles),
+                        address=found,
+                    )
+                valid = ~beyond if valid is None else valid & ~beyond
+                wide = np.where(beyond, 0, wide)
+            total = total + wide * stride
+        if valid is not None:
+            shape = np.broadcast_shapes(total.shape, valid.shape)
+            valid = np.broadcast_to(valid, shape)
+            total = np.where(valid, total, 0)
+        if total.size:
+            low, high = int(total.min()), int(total.max()) + sum((n - 1) * s for _, s, n in self.block) + 1
+            if low < 0 or (self.limit is not None and high > self.limit and (valid is None or valid.any())):
+                name = self.source.buffer.name if self.source.buffer is not None else "LX"
+                raise OutOfBuffer(
+                    f"touches elements {low} to {high - 1} of '{name}' of {self.limit} elements",
+                    self.where,
+                    address=low if low < 0 else self.limit,
+                )
+        return total, valid
+
+    def remember(self, total: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> None:
+        """Keep the addresses for the checks of the whole launch."""
+        if not self.points.dynamic:
+            return
+        shape = (self.tiles, *total.shape[1:])
+        self.points.addresses = np.broadcast_to(total, shape).reshape(self.tiles, -1)
+        self.points.valid = None if valid is None else np.broadcast_to(valid, shape).reshape(self.tiles, -1)
+
+    def window(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """`flat` as blocks: element [a, ...] is that of the block at address a."""
+        size = flat.itemsize
+        reach = sum((n - 1) * s for _, s, n in self.block)
+        return as_strided(flat, (max(0, flat.size - reach), *(n for _, _, n in self.block)), (size, *(s * size for _, s, n in self.block)))
+
+    def laid_out(self, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """A tile [tiles, *tile dims] as [tiles, *variables outside of the block, *block]; `shape` is that of the addresses."""
+        rank = len(self.order)
+        variables = array.transpose(0, *(1 + self.order.index(v) for v in range(rank)))
+        inside = [v for v, _, _ in self.block]
+        outside = [v for v in range(rank) if v not in inside]
+        return variables.transpose(0, *(1 + v for v in outside), *(1 + v for v in inside))
+
+    def flat_addresses(self, total: NDArray[Any]) -> NDArray[Any]:
+        """Addresses without the axes of the block."""
+        inside = [v for v, _, _ in self.block]
+        return total.reshape([n for axis, n in enumerate(total.shape) if axis == 0 or axis - 1 not in inside])
+
+
+class Gather(_Indirect):
+    """writes[0] = the blocks at the addresses; reads: index tensors, then the tensor gathered from if there is no buffer."""
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        count = len(self.terms)
+        index = [binder.array(t) for t in self.reads[:count]]
+        held = binder.array(self.reads[count], range(1, 2)) if len(self.reads) > count else None
+        target = binder.array(self.writes[0])
+
+        def run() -> None:
+            total, valid = self.addresses(index)
+            self.remember(total, valid)
+            addresses = self.flat_addresses(total)
+            out = self.laid_out(target, addresses.shape)
+            alive = None if valid is None else self.flat_addresses(np.broadcast_to(valid, total.shape))
+            if held is not None:
+                tiles = held.shape[0]
+                for t in range(out.shape[0]):
+                    flat = held[t if tiles > 1 else 0]
+                    out[t] = self.window(flat)[addresses[t if addresses.shape[0] > 1 else 0]]
+            elif self.source.raw is not None:
+                self._raw(addresses, out, alive)
+                return
+            else:
+                assert self.source.buffer is not None
+                memory = self.source.buffer.carrier(self.source.element).array
+                assert memory is not None
+                out[...] = self.window(memory)[addresses]
+            if alive is not None:
+                out[~np.broadcast_to(alive, out.shape[: alive.ndim])] = 0
+
+        yield run, ()
+
+    def _raw(self, addresses: NDArray[np.int64], out: NDArray[Any], alive: NDArray[np.bool_] | None) -> None:
+        raw, element = self.source.raw, self.source.element
+        assert raw is not None
+        window = self.window(raw)
+        shape = np.broadcast_shapes(addresses.shape, out.shape[: addresses.ndim])
+        rows = prod(addresses.shape[1:])
+        size = max(1, rows * prod(n for _, _, n in self.block))
+        step = max(1, (1 << 18) // size)
+        for first in range(0, addresses.shape[0], step):
+            part = slice(first, first + step) if addresses.shape[0] > 1 else slice(None)
+            found = window[addresses[part]]
+            if alive is not None:
+                found[~alive[part]] = 0
+            into(found, out[part] if shape[0] == addresses.shape[0] else out, element)
+
+
+def into(found: NDArray[Any], out: NDArray[Any], element: str) -> None:
+    """Values from the caller's array, whose elements are of type `element`, into carrier memory."""
+    if found.shape != out.shape:
+        found = np.broadcast_to(found, out.shape)
+    if element == "f16":
+        numerics.f16_to_f32(found, out=out)
+    elif element in numerics.NARROW:
+        out[...] = numerics.decode(element, found)
+    else:
+        out[...] = found
+
+
+class Scatter(_Indirect):
+    """Puts the blocks of the value at the addresses. Reads: index tensors, then the value.
+
+    `deferred`: nothing else touches the buffer, which is written when the launch has passed all checks.
+    """
+
+    deferred: bool = False
+    kept: Any = None
+    duplicates: bool = True
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        count = len(self.terms)
+        index = [binder.array(t) for t in self.reads[:count]]
+        value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
+
+        def run() -> None:
+            total, valid = self.addresses(index)
+            self.remember(total, valid)
+            shape = (self.tiles, *self._outside())
+            addresses = np.broadcast_to(self.flat_addresses(total), shape)
+            alive = None if valid is None else np.broadcast_to(self.flat_addresses(np.broadcast_to(valid, total.shape)), shape)
+            if self.duplicates:
+                self._check(addresses, alive)
+            data = self.laid_out(value, shape)
+            if self.deferred:
+                self.kept = (addresses, alive, data.copy())
+                return
+            assert self.source.buffer is not None
+            memory = self.source.buffer.carrier(self.source.element).array
+            assert memory is not None
+            self._put(self.window(memory), addresses, alive, data)
+
+        yield run, ()
+
+    def _outside(self) -> list[int]:
+        inside = [v for v, _, _ in self.block]
+        return [n for v, n in enumerate(self._extents) if v not in inside]
+
+    _extents: tuple[int, ...]
+
+    @staticmethod
+    def _put(window: NDArray[Any], addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None, data: NDArray[Any]) -> None:
+        if alive is None:
+            window[addresses] = data
+        else:
+            window[addresses[alive]] = data[alive]
+
+    def finish(self, flat: NDArray[Any]) -> None:
+        """Write what a deferred scatter has kept to the caller's array."""
+        addresses, alive, data = self.kept
+        self.kept = None
+        element = self.source.element
+        if element == "f16":
+            data = numerics.f32_to_f16(data, on_grid=True)
+        elif element in numerics.NARROW:
+            data = numerics.encode(element, data)
+        self._put(self.window(flat), addresses, alive, data)
+
+    def _check(self, addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> None:
+        """No two places of one tile's store may be the same."""
+        for t in range(self.tiles):
+            mine = addresses[t].reshape(-1) if alive is None else addresses[t][alive[t]].reshape(-1)
+            if mine.size < 2:
+                continue
+            ordered = np.sort(mine)
+            same = np.flatnonzero(ordered[1:] == ordered[:-1])
+            if same.size:
+                address = int(ordered[same[0]])
+                name = self.source.buffer.name if self.source.buffer is not None else "LX"
+                raise DuplicateTarget(
+                    f"stores twice to element {address} of '{name}'" + (f" (tile {t})" if self.tiles > 1 else ""),
+                    self.where,
+                    tiles=[t],
+                    address=address,
+                )
+
+
+# Recording
+
+
+def _read_index(rec: Recorder, view: View, at: tuple[NDArray[np.int64], ...], rank: int, where: Where) -> Tensor:
+    """The index at each point: a tensor [tiles, *variables] that repeats along those that do not matter."""
+    address: Any = _per_tile(view.offset, rank)
+    clipped: Any = None
+    live = None if rec.active is None else rec.active.reshape((-1,) + (1,) * rank)
+    for dim, (coordinate, size, stride) in enumerate(zip(at, view.sizes, view.strides, strict=True)):
+        limit = _per_tile(size, rank)
+        beyond = (coordinate < 0) | (coordinate >= limit)
+        if view.masked[dim]:
+            clipped = beyond if clipped is None else clipped | beyond
+        elif rec.policy.bounds:
+            wrong = beyond if live is None else beyond & live
+            if wrong.any():
+                point = np.argwhere(wrong)[0]
+                number = int(np.broadcast_to(coordinate, wrong.shape)[tuple(point)])
+                raise OutOfBounds(
+                    f"reads index coordinate {number} in dim {dim} of a view of size {int(np.max(limit))}",
+                    where,
+                    tiles=sorted({int(t) for t in np.argwhere(wrong)[:, 0]}),
+                    address=number,
+                )
+        address = address + coordinate * stride
+    rank_one = tuple(address.shape[1:])
+    if clipped is not None and clipped.any():
+        raise Unsupported(f"{where} reads indices beyond a masked view, which the executor does not support", where.location)
+    present = (address.shape[0], *rank_one)
+    full = np.broadcast_to(address, (rec.tiles, *rank_one)).reshape(rec.tiles, -1)
+    result = rec.temporary((rec.tiles, *rank_one), present, view.element)
+    step = Gather((), (result,))
+    _fill(step, rec, view, where, np.asarray(address, np.int64), (), (), tuple(range(rank)), None)
+    if view.buffer is None:
+        memory, low = _whole_lx(rec, view, where)
+        step.reads, step.fixed = (memory,), step.fixed - low
+    else:
+        rec.memory.check_type(view.buffer, view.element, where, write=False)
+        live_tiles = np.flatnonzero(rec.live())
+        step.points = Points(
+            view.buffer.name, view.element, live_tiles, full[live_tiles], (), where, rec.kernel, False, rec.epoch, rec.clock
+        )
+        _check_range(rec, step.points, view, where)
+        _keep(rec, view, step.points)
+        if step.active is not None:
+            step.active = None
+            step.fixed = np.where(rec.live().reshape((-1,) + (1,) * rank), step.fixed, int(full[live_tiles].min(initial=0)))
+            result.at = Strided.compact((rec.tiles, *rank_one), step.fixed.shape)
+            result.storage.size = result.at.present_size
+    rec.counts.moved(view, "ct_local" if view.buffer is None else "global", full.size * ELEMENT_BYTES[view.element], write=False)
+    rec.emit(step)
+    return result
+
+
+def _check_range(rec: Recorder, points: Points, view: View, where: Where) -> None:
+    assert view.buffer is not None
+    limit = None if view.buffer.size is None else view.buffer.size // ELEMENT_BYTES[view.element]
+    for low, high in points.spans():
+        if low < 0 or (limit is not None and high > limit):
+            raise OutOfBuffer(
+                f"{'writes' if points.write else 'reads'} elements {low} to {high - 1} of '{view.buffer.name}'"
+                + (f" of {limit} elements" if limit is not None else ""),
+                where,
+                tiles=points.tiles.tolist(),
+                address=low if low < 0 else limit,
+            )
+        view.buffer.carrier(view.element, high)
+
+
+def _keep(rec: Recorder, view: View, points: Points) -> None:
+    assert view.buffer is not None
+    rec.memory.accesses.setdefault(view.buffer, []).append(points)
+
+
+def _per_tile(value: Any, rank: int) -> NDArray[np.int64]:
+    array = np.asarray(value, np.int64)
+    return array.reshape((array.size,) + (1,) * rank)
+
+
+def _whole_lx(rec: Recorder, view: View, where: Where) -> tuple[Tensor, int]:
+    """All of a view of LX as one axis [tiles, n] by address, and the address of its first element."""
+    if isinstance(view.offset, np.ndarray) or any(isinstance(s, np.ndarray) for s in view.sizes):
+        raise Unsupported(
+            f"{where} goes through a view of LX that differs between tiles, which the executor does not support", where.location
+        )
+    sizes = tuple(int(s) for s in view.sizes)
+    at = Strided(sizes, view.strides, int(view.offset))
+    low, high = at.span()
+    tile = AccessTile(View(None, low, (high - low,), (1,), (False,), view.element, view.owner), (0,), (high - low,), (0,))
+    policy, rec.policy = rec.policy, rec.policy
+    value = rec.plain(rec.scratchpad.load(tile, view.element, where))
+    rec.policy = policy
+    return value, low
+
+
+def _fill(
+    step: _Indirect,
+    rec: Recorder,
+    view: View,
+    where: Where,
+    fixed: NDArray[np.int64],
+    terms: tuple[tuple[int, NDArray[np.int64], int, bool], ...],
+    block: tuple[tuple[int, int, int], ...],
+    order: tuple[int, ...],
+    mask: NDArray[np.bool_] | None,
+) -> None:
+    step.source = _Source(view.buffer, view.element)
+    step.fixed, step.terms, step.block, step.order = fixed, terms, block, order
+    step.mask = None if mask is None else mask[None]
+    step.active, step.where, step.tiles, step.bounds = rec.active, where, rec.tiles, rec.policy.bounds
+    step.count = 0
+
+
+def _plan(rec: Recorder, tile: IndirectTile, step: _Indirect, where: Where, write: bool) -> tuple[list[Tensor], list[int]]:
+    """Fill `step` from the tile; returns the index tensors."""
+    view, rank = tile.view, len(tile.extents)
+    indirect = [s for s in tile.subscripts if s.index is not None]
+    used: set[int] = set()
+    for s in tile.subscripts:
+        if s.index is not None:
+            used |= {v for c in s.at for v in range(rank) if c.shape[1 + v] > 1}
+        elif s.row is None:
+            assert s.known is not None
+            used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
+    for dim, s in enumerate(tile.subscripts):
+        if s.known is None or not view.masked[dim]:
+            continue
+        limit = _per_tile(view.sizes[dim], rank)
+        if ((s.known < 0) | (s.known >= limit)).any():  # clipped: its variables decide what is live
+            used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
+    if tile.mask is not None:
+        used = set(range(rank))
+    inside = [v for v in range(rank) if v not in used]
+    fixed: Any = _per_tile(view.offset, rank)
+    steps = [0] * rank
+    mask: Any = None if tile.mask is None else tile.mask[None]
+    live = None if rec.active is None else rec.active.reshape((-1,) + (1,) * rank)
+    terms: list[tuple[int, NDArray[np.int64], int, bool]] = []
+    index: list[Tensor] = []
+    for dim, (s, stride) in enumerate(zip(tile.subscripts, view.strides, strict=True)):
+        limit = _per_tile(view.sizes[dim], rank)
+        if s.index is not None:
+            terms.append((stride, limit, dim, view.masked[dim]))
+            index.append(_read_index(rec, s.index, s.at, rank, where))
+            continue
+        assert s.known is not None
+        beyond = (s.known < 0) | (s.known >= limit)
+        if tile.mask is not None:
+            beyond = beyond & tile.mask[None]
+        if view.masked[dim]:
+            if beyond.any():
+                mask = ~beyond if mask is None else mask & ~beyond
+        elif rec.policy.bounds:
+            wrong = beyond if live is None else beyond & live
+            if wrong.any():
+                point = np.argwhere(wrong)[0]
+                number = int(np.broadcast_to(s.known, wrong.shape)[tuple(point)])
+                raise OutOfBounds(
+                    f"{'writes' if write else 'reads'} coordinate {number} in dim {dim} of a view of size {int(np.max(limit))}",
+                    where,
+                    tiles=sorted({int(t) for t in np.argwhere(wrong)[:, 0]}),
+                    address=number,
+                )
+        corner = s.known
+        for v in inside:
+            if s.row is not None:
+                steps[v] += s.row[v] * stride
+            corner = corner[(slice(None),) * (1 + v) + (slice(0, 1),)]
+        fixed = fixed + corner * stride
+    assert len(indirect) == len(terms)
+    # Blocks run forward from their address.
+    for v in inside:
+        if steps[v] < 0:
+            raise Unsupported(f"{where} runs backwards through memory, which the executor does not support", where.location)
+    block = tuple((v, steps[v], tile.extents[v]) for v in inside)
+    # Every variable outside of the block needs its extent in the addresses.
+    outside = [1] * (1 + rank)
+    for v in range(rank):
+        if v not in inside:
+            outside[1 + v] = tile.extents[v]
+    fixed = np.broadcast_to(fixed, np.broadcast_shapes(fixed.shape, tuple(outside)))
+    _fill(step, rec, view, where, np.asarray(fixed, np.int64), tuple(terms), block, tile.order, None)
+    step.mask = mask
+    dims = tuple((s, n) for _, s, n in block)
+    tiles = np.arange(rec.tiles)
+    name = "LX" if view.buffer is None else view.buffer.name
+    step.points = Points(name, view.element, tiles, None, dims, where, rec.kernel, write, rec.epoch, rec.clock, dynamic=True)
+    if view.buffer is not None:
+        rec.memory.check_type(view.buffer, view.element, where, write)
+        reach = np.asarray(view.offset, np.int64)
+        for size, stride in zip(view.sizes, view.strides, strict=True):
+            reach = reach + np.maximum(np.subtract(size, 1), 0) * max(stride, 0)
+        step.points.reach = int(np.max(reach)) + 1
+        view.buffer.carrier(view.element, step.points.reach)
+        _keep(rec, view, step.points)
+        step.limit = None if view.buffer.size is None else view.buffer.size // ELEMENT_BYTES[view.element]
+    rec.counts.moved(
+        view,
+        "ct_local" if view.buffer is None else "global",
+        prod(tile.extents) * int(rec.live().sum()) * ELEMENT_BYTES[view.element],
+        write=write,
+    )
+    return index, inside
+
+
+def gather(rec: Recorder, tile: IndirectTile, element: str, where: Where) -> Tensor:
+    """The elements of an indirect tile."""
+    step = Gather((), ())
+    index, _ = _plan(rec, tile, step, where, write=False)
+    varies = step.fixed.shape[0] > 1 or any(t.at.present[0] > 1 for t in index) or rec.active is not None
+    varies |= step.mask is not None and step.mask.shape[0] > 1
+    reads = list(index)
+    if tile.view.buffer is None:
+        memory, low = _whole_lx(rec, tile.view, where)
+        step.fixed = step.fixed - low
+        reads.append(memory)
+        varies |= memory.at.present[0] > 1
+    shape = (rec.tiles, *tile.shape)
+    result = rec.temporary(shape, (rec.tiles if varies else 1, *tile.shape), element)
+    step.reads, step.writes = tuple(reads), (result,)
+    rec.emit(step)
+    return result
+
+
+def scatter(rec: Recorder, value: Tensor, tile: IndirectTile, where: Where) -> None:
+    """Write a value to the elements of an indirect tile."""
+    view = tile.view
+    if view.buffer is None:
+        raise Unsupported(f"{where} scatters to LX, which the executor does not support", where.location)
+    step = Scatter((), ())
+    index, _ = _plan(rec, tile, step, where, write=True)
+    step._extents = tile.extents
+    step.duplicates = rec.policy.races
+    step.reads = (*index, value)
+    carrier = view.buffer.carrier(view.element)
+    size = max(1, carrier.size if carrier.array is None else carrier.array.size)
+    step.writes = (Tensor(carrier, Strided((1, size), (0, 1)), view.element),)
+    rec.emit(step)
+
+
+def points_of(tile: AccessTile, rank: int) -> IndirectTile:
+    """A direct tile whose set is no box, as one whose coordinates are computed."""
+    assert isinstance(tile.view, View)
+    subscripts: list[Subscript] = []
+    for d, (anchor, n) in enumerate(zip(tile.anchor, tile.extents, strict=True)):
+        shape = [1] * (1 + rank)
+        shape[1 + d] = n
+        subscripts.append(Subscript(_per_tile(anchor, rank) + np.arange(n).reshape(shape), tuple(int(v == d) for v in range(rank))))
+    return IndirectTile(tile.view, tuple(subscripts), tile.extents, tile.order, tile.mask)
+
+
+def gather_points(rec: Recorder, tile: AccessTile, element: str, where: Where) -> Tensor:
+    """The elements of a tile with holes, which read as zero."""
+    return gather(rec, points_of(tile, len(tile.extents)), element, where)
+
+
+def scatter_points(rec: Recorder, value: Tensor, tile: AccessTile, where: Where) -> None:
+    """Write the elements of a tile with holes."""
+    scatter(rec, value, points_of(tile, len(tile.extents)), where)
