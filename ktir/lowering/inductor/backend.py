@@ -41,7 +41,8 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
             raise KtirError(str(error)) from None
         if is_dynamic(gm):
             return PerShape(gm, functools.partial(ktir, options=options))
-        return compile_graph(gm, inputs)
+        # who asks for the stages must get them: no cache may answer
+        return compile_graph(gm, inputs, nonce=uuid.uuid4().hex if config.current().dump_dir else "")
 
 
 def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
