@@ -19,7 +19,7 @@ sys.modules[_spec.name] = run
 _spec.loader.exec_module(run)
 
 OPT = f"{sys.executable} -m ktir.tools.ktir_opt"
-OURS = ["--command", f"{OPT} {{file}}"]
+OURS = ["--command", f"{OPT} {{file}}", "--strict-command", f"{OPT} --strict {{file}}"]
 EXECUTE = ["--execute-command", f"{sys.executable} {FOLDER / 'run.py'} --execute {{file}} {{values}}"]
 
 
@@ -29,11 +29,11 @@ def test_case(case: Any) -> None:
 
 
 def test_as_commands(capsys) -> None:
-    chosen = ["--only", "C008,C019,C066,C113,C121,C151,C210,C220"]
+    chosen = ["--only", "C008,C019,C066,C071,C113,C121,C151,C210,C220"]
     assert run.main([*OURS, *EXECUTE, "--messages", *chosen]) == 0
-    assert "8 of 8 cases hold" in capsys.readouterr().out
+    assert "9 of 9 cases hold" in capsys.readouterr().out
     assert run.main([*OURS, "--level", "L1", *chosen]) == 0
-    assert "3 of 3 cases hold" in capsys.readouterr().out
+    assert "4 of 4 cases hold" in capsys.readouterr().out
 
 
 @pytest.mark.long
