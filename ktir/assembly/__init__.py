@@ -122,7 +122,8 @@ def print_module(
         print_generic_op_form=generic, enable_debug_info=debuginfo, use_local_scope=local_scope, assume_verified=True
     )
     text = Printer(text, ops=not generic).write()
-    text = text if generic or local_scope else aliases.tidy(text)
+    if not local_scope:
+        text = aliases.name_sets(text) if generic else aliases.tidy(text)
     return text if text.endswith("\n") else text + "\n"
 
 

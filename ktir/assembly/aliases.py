@@ -14,6 +14,7 @@ def definitions(text: str) -> dict[str, str]:
 
 def tidy(text: str) -> str:
     """Drops the map and set aliases that only elided attributes used, and numbers the others anew, as MLIR would have done."""
+    text = name_sets(text)
     head = [name for name, _ in _DEFINITION.findall(text) if _OURS.fullmatch(name)]
     if not head:
         return text
@@ -30,3 +31,24 @@ def tidy(text: str) -> str:
         return text
     text = _DEFINITION.sub(lambda m: "" if m.group(1) in head and m.group(1) not in renamed else m.group(), text)
     return _USE.sub(lambda m: renamed.get(m.group(), m.group()), text)
+
+
+_INLINE = re.compile(r"groups = (affine_set<[^\n]*?\)>)")
+
+
+def name_sets(text: str) -> str:
+    """Gives the integer sets inside our types aliases, which MLIR does not see there, and numbers all sets in the order of their use."""
+    inline = dict.fromkeys(_INLINE.findall(text))
+    if not inline:
+        return text
+    names = {definition: name for name, definition in _DEFINITION.findall(text) if _OURS.fullmatch(name)}
+    for i, definition in enumerate(inline):
+        names.setdefault(definition, f"#set{len(names) + 1000 + i}")
+    text = _INLINE.sub(lambda m: f"groups = {names[m.group(1)]}", text)
+    sets = {name: definition for definition, name in names.items() if name.startswith("#set")}
+    others = [f"{name} = {definition}\n" for name, definition in _DEFINITION.findall(text) if name not in sets and _OURS.fullmatch(name)]
+    body = _DEFINITION.sub(lambda m: "" if _OURS.fullmatch(m.group(1)) else m.group(), text)
+    order = [m.group() for m in _USE.finditer(body) if m.group() in sets]
+    renamed = {name: f"#set{i or ''}" for i, name in enumerate(dict.fromkeys([*order, *sets]))}
+    body = _USE.sub(lambda m: renamed.get(m.group(), m.group()), body)
+    return "".join(others) + "".join(f"{new} = {sets[old]}\n" for old, new in renamed.items()) + body

@@ -7,6 +7,7 @@ Pretty: `#ktdp.memory_space<ct_local, ct_id = 3>`. MLIR's own printer knows only
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from ktir.assembly.lexer import Cursor, SyntaxFault, Text
@@ -21,10 +22,6 @@ class Source(Protocol):
 
     def rewrite(self, start: int, end: int, prefix: str = "") -> Text:
         """An extent in generic form."""
-        ...
-
-    def hoist(self, attribute: str) -> str:
-        """The name of an alias for `attribute`: MLIR cannot read a type of ours in which `>=` stands."""
         ...
 
 
@@ -249,14 +246,14 @@ class TypeList(Integer):
 
 
 class IntegerSet(Integer):
-    """An integer set, the same in both spellings; aliases are kept."""
+    """An integer set or an alias of one; in MLIR's spelling a string, since it cannot read a type of ours in which `>=` stands."""
 
     what = "integer set"
     _HEAD = re.compile(r"affine_set<\(([^)]*)\)(?:\s*\[([^\]]*)\])?")
 
     @classmethod
     def counts(cls, text: str) -> tuple[int, int] | None:
-        """Number of dims and symbols of a set in text; None for an alias."""
+        """Number of dims and symbols of a set in text; None if it is none."""
         match = cls._HEAD.match(text)
         if match is None:
             return None
@@ -266,39 +263,55 @@ class IntegerSet(Integer):
     def read(self, cursor: Cursor) -> Any:
         start = cursor.start
         if cursor.kind == "named" and cursor.value[0] == "#":
+            text = _alias(cursor, cursor.value)
+            if text == cursor.value:
+                raise cursor.fail(f"undefined symbol alias id '{text[1:]}'")
             cursor.advance()
         else:
             cursor.expect("affine_set")
             cursor.bracketed()
-        return cursor.text[start : cursor.last]
+            text = cursor.text[start : cursor.last]
+        try:
+            return _canonical(text)
+        except ir.MLIRError:
+            raise SyntaxFault("expected integer set", start) from None
 
     def write(self, value: Any) -> str:
         return value
 
     def encode(self, value: Any) -> str:
-        return value
+        return f'"{value}"'
 
-    decode = read
-
-    def generic(self, value: Any, cursor: Cursor, start: int, source: Source) -> Text:
-        return [(source.hoist(value), start)]
-
-    def resolved(self, value: Any, cursor: Cursor) -> Any:
-        return _alias(cursor, value)
+    def decode(self, cursor: Cursor) -> Any:
+        return cursor.take("string", "string")[1:-1]
 
     def to_attribute(self, value: Any) -> ir.Attribute:
-        return value
+        return ir.StringAttr.get(str(value))
 
     def from_attribute(self, attribute: ir.Attribute) -> Any:
-        return attribute
+        return ir.Attribute.parse(ir.StringAttr(attribute).value, attribute.context)
+
+
+@lru_cache(maxsize=1024)
+def _canonical(text: str) -> str:
+    """A set as MLIR prints it."""
+    attribute = ir.Attribute.parse(text)
+    return str(attribute) if isinstance(attribute, ir.IntegerSetAttr) else "not a set"
 
 
 def _alias(cursor: Cursor, name: str) -> str:
-    """What the alias `name` is defined as in the text, up to the end of its line; `name` itself if it is none."""
-    if name[0] not in "#!":
+    """What the alias `name` is defined as in the text; `name` itself if it is none."""
+    match = re.search(rf"(?m)^[ \t]*{re.escape(name)}[ \t]*=", cursor.text) if name[0] in "#!" else None
+    if match is None:
         return name
-    match = re.search(rf"(?m)^\s*{re.escape(name)}\s*=\s*(.*)$", cursor.text)
-    return match.group(1) if match else name
+    at = Cursor(cursor.text, match.end())
+    if name[0] == "!":
+        start, end = at.type_extent()
+    else:
+        start = at.start
+        at.advance()
+        end = at.bracketed()[1] if at.value == "<" else at.last
+    return at.text[start:end]
 
 
 Codec = Integer

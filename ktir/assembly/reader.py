@@ -10,7 +10,6 @@ from functools import cache
 from ktir.assembly import formats
 from ktir.assembly.lexer import SKIP, Cursor, Remarks, SyntaxFault, Text
 
-_SET = re.compile(r"affine_set<\([^)]*\)(?:\[[^\]]*\])? : \([^<>\"]*?(?:>=[^<>\"]*?)*\)>")
 _SEGMENTS = re.compile(r"\b(operandSegmentSizes|resultSegmentSizes)\s*=\s*(array<i32[^>]*>)")
 _SHORT = 400  # characters: types and attributes, which repeat, rather than regions
 
@@ -36,17 +35,11 @@ class Reader:
         self._scan = _scanner(tuple(formats.dialects()) or ("ktdp",)).search
         self._nested: dict[str, tuple[Text, Remarks]] = {}
         self._short: dict[str, tuple[Text, Remarks]] = {}
-        self._hoisted: dict[str, str] = {}
         self.old: Remarks = []
 
     def read(self) -> Text:
         """The whole text in generic form. Raises SyntaxFault. Old spellings are in `old` afterwards."""
-        body = self._rewrite(0, len(self.text), "")
-        return [(f"{name} = {attribute}\n", 0) for attribute, name in self._hoisted.items()] + body
-
-    def hoist(self, attribute: str) -> str:
-        """The name of an alias for `attribute`, which is defined at the top of the generic text."""
-        return attribute if attribute.startswith("#") else self._hoisted.setdefault(attribute, f"#__hoisted{len(self._hoisted)}")
+        return self._rewrite(0, len(self.text), "")
 
     def rewrite(self, start: int, end: int, prefix: str = "") -> Text:
         """An extent of the source in generic form; `prefix` is the name of a type that the source leaves out."""
@@ -117,7 +110,7 @@ class Reader:
             known = len(self.old)
             cursor.seek(begin + 1)
             if parameters.is_generic(cursor):
-                pieces = [(_SET.sub(lambda m: self.hoist(m.group()), self.text[begin:end]), begin)]
+                pieces = [(self.text[begin:end], begin)]
             else:
                 pieces = [("<", begin), *parameters.to_generic(cursor, self), (">", end - 1)]
                 if cursor.start != end - 1:
