@@ -1,0 +1,25 @@
+// C358: a cyclic order means the same for indirect tiles
+// level: L2
+// expected: values
+
+#box2x3x4 = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0, d2 >= 0, -d2 + 3 >= 0)>
+#box2 = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
+#order = affine_map<(d0, d1, d2) -> (d2, d0, d1)>
+#box4x2x3 = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0, d2 >= 0, -d2 + 2 >= 0)>
+#id3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+func.func @main(%x: index, %r: index, %y: index) {
+  %table = ktdp.construct_memory_view %x, sizes: [2, 3, 4], strides: [12, 4, 1]
+      {coordinate_set = #box2x3x4, memory_space = #ktdp.memory_space<global>} : memref<2x3x4xf16>
+  %n = ktdp.construct_memory_view %r, sizes: [2], strides: [1]
+      {coordinate_set = #box2, memory_space = #ktdp.memory_space<global>} : memref<2xi32>
+  %t = ktdp.construct_indirect_access_tile intermediate_variables(%i, %j, %k) %table[ind(%n[%i]), (%j), (%k)]
+      {variables_space_order = #order, variables_space_set = #box2x3x4}
+      : memref<2x3x4xf16>, memref<2xi32> -> !ktdp.access_tile<4x2x3xindex>
+  %a = ktdp.load %t : <4x2x3xindex> -> tensor<4x2x3xf16>
+  %y_out_view = ktdp.construct_memory_view %y, sizes: [4, 2, 3], strides: [6, 3, 1]
+      {coordinate_set = #box4x2x3, memory_space = #ktdp.memory_space<global>} : memref<4x2x3xf16>
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[0, 0, 0]
+      {access_tile_order = #id3, access_tile_set = #box4x2x3} : memref<4x2x3xf16> -> !ktdp.access_tile<4x2x3xindex>
+  ktdp.store %a, %y_out_tile : tensor<4x2x3xf16>, <4x2x3xindex>
+  return
+}
