@@ -71,10 +71,11 @@ def parse_module(
             module = ir.Module.parse("".join(piece for piece, _ in pieces))
         except ir.MLIRError:
             module = None
+    if diagnostics is not None:
+        diagnostics += [*warnings, *map(placed, judgement.warnings)]
+        diagnostics += [d for d in map(placed, found) if module is not None or d.severity != "error"]
     if module is None:
         raise KtirError.of([placed(d) for d in found], "the module does not parse")
-    if diagnostics is not None:
-        diagnostics += [*warnings, *map(placed, judgement.warnings), *map(placed, found)]
     _relocate(module, source, shift, origin)
     return module
 

@@ -49,7 +49,7 @@ class ProduceEffect(ir.MemoryEffectsOpInterface):
 
     @staticmethod
     def get_effects(op: Any, effects: Any) -> None:
-        effects.append((ir.MemoryEffect.Allocate, op.results[0]))
+        effects.append(ir.MemoryEffect.Allocate, op.results[0])
         _inner_effects(op, effects)
 
 
