@@ -26,7 +26,7 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	@set -e; for each in bench/*.py; do echo "== $$each"; $(BIN)/python $$each; done
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis test/lit/Output
