@@ -89,13 +89,19 @@ class Ours:
             raise Failure(str(error)) from None
 
     def execute(self, case: Case) -> dict[str, list[Any]]:
+        from ktir.assembly import parse_module
+        from ktir.context import context
         from ktir.diagnostics import KtirError
         from ktir.emulator.reference import execute
+        from ktir.pipeline import run_pipeline
 
         assert case.values is not None
         arguments = {a["name"]: _argument(a) for a in case.values["arguments"]}
         try:
-            execute(case.path.read_text(), case.values.get("function"), list(arguments.values()))
+            with context():
+                module = parse_module(case.path.read_text(), str(case.path))
+                run_pipeline(module, "ktir-check-legality")
+                execute(module, case.values.get("function"), list(arguments.values()))
         except KtirError as error:
             raise Failure(str(error)) from None
         return {name: _spelled(a.reshape(-1).tolist()) for name, a in arguments.items() if hasattr(a, "reshape")}

@@ -220,7 +220,8 @@ def parameter_section(cls: Any, sigil: str) -> list[str]:
     name: str = cls.type_name if sigil == "!" else cls.attr_name
     dialect, _, short = name.partition(".")
     example = _examples(dialect, short)
-    texts = [key if key in cls.positional else f"{key} = …" for key in cls.codecs]
+    joint = getattr(cls, "joint", " = ")
+    texts = [key if key in cls.positional else f"{key}{joint}…" for key in cls.codecs]
     lines = [f"### `{sigil}{name}`", "", *_doc(cls, (f"{sigil}{name}",), bool(example))]
     if texts:
         lines += ["Syntax:", "", *fence(f"{sigil}{name}<{', '.join(texts)}>")]

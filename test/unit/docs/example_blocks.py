@@ -17,6 +17,7 @@ from ktir.diagnostics import Diagnostic, KtirError, verify
 from ktir.dialects.spyre import from_mlir
 from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute
+from ktir.pipeline import run_pipeline
 from ktir.tools._expected import mismatches
 
 _FENCE = re.compile(r"^(?P<ticks>```+) *mlir\b[^\n]*\n(?P<text>.*?)^(?P=ticks) *$", re.MULTILINE | re.DOTALL)
@@ -62,6 +63,8 @@ def check_text(text: str) -> list[Diagnostic]:
         try:
             module = parse_module(text, SOURCE, diagnostics=reported)
             verify(module)
+            if "inter_tile" in text:
+                run_pipeline(module, "ktir-check-legality")
             if "spyre.program" in text:
                 Machine(from_mlir(module))  # verifies the program and runs its control plane
         except KtirError as error:
