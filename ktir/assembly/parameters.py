@@ -392,9 +392,10 @@ class ParameterList:
             cursor.old(start, f"'{self.name}' is deprecated: {newer}")
         out: Text = []
         for name, codec in self.codecs.items():
+            pieces = texts.get(name) or [(codec.encode(values[name]), start)]
             if out:
-                out.append((", ", out[-1][1]))
-            out += texts.get(name) or [(codec.encode(values[name]), start)]
+                out.append((", ", pieces[0][1]))
+            out += pieces
         return out
 
     def to_pretty(self, cursor: Cursor) -> str:
