@@ -33,12 +33,15 @@ def elementwise(*names: str) -> Any:
 
 def _action(reader: OpReader, op: ScalarOp) -> Action:
     types = types_of(reader)
-    shape = reader.result_type().shape
+    given = reader.result_type().shape
     body = single(op, [t.element for t in types], reader.where)
     operands, (result,), where = reader.operands, reader.results, reader.where
     name = where.op.split(".")[-1]
 
     def on_tensors(rec: Recorder, values: list[Any]) -> None:
+        shape = given
+        if -1 in shape:
+            shape = next(v.shape for v in values if isinstance(v, Tensor | Overlay) and v.shape)
         arguments: list[Any] = []
         for value, type_ in zip(values, types, strict=True):
             if isinstance(value, np.ndarray):
@@ -61,8 +64,12 @@ def _action(reader: OpReader, op: ScalarOp) -> Action:
         elif any(isinstance(v, Pointer | View) for v in values):
             rec.set(result, _address(rec, name, values))
         elif op.number is not None:
-            if name in _DIVISIONS and not np.all(values[1]):
-                raise DivisionByZero("divides by zero", where)
+            if name in _DIVISIONS:
+                zero = np.equal(values[1], 0)
+                if rec.active is not None:
+                    zero = zero & rec.active
+                if np.any(zero):
+                    raise DivisionByZero("divides by zero", where, tiles=np.flatnonzero(np.broadcast_to(zero, (rec.tiles,))).tolist())
             rec.set(result, simplify(op.number(*values)))
         else:
             on_tensors(rec, values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -238,22 +238,23 @@ def evaluate(
     extents: tuple[int, ...],
     wanted: Sequence[Ref],
     origin: tuple[int, ...] = (),
+    given: Mapping[int, LoopValue] | None = None,
 ) -> list[LoopValue]:
     """The values of `wanted` at every point of the loops.
 
     `arguments` are the body's arguments at every point (None where it has no value). Emits at most one step. A wanted value that is
     an argument is returned as it is; one that depends on nothing but known values is known. `origin` is the first coordinate of each
-    loop, for `linalg.index`.
+    loop, for `linalg.index`. `given`: results of body ops that are known already.
     """
     work = _Evaluation(rec, extents, origin)
     needed: set[int] = set()
     stack = [r.index for r in wanted if r.kind == "op"]
     while stack:
         i = stack.pop()
-        if i not in needed:
+        if i not in needed and i not in (given or {}):
             needed.add(i)
             stack.extend(r.index for r in body.ops[i].operands if r.kind == "op")
-    results: dict[int, Any] = {}
+    results: dict[int, Any] = dict(given or {})
     entry_kinds: dict[int, str] = dict(body.outer)
 
     def value(ref: Ref) -> Any:

@@ -7,7 +7,7 @@ are numbered: the body's arguments, results of earlier ops, or SSA values of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ktir.diagnostics import Unsupported, location_text
@@ -32,7 +32,8 @@ class ScalarOp:
     """The elementwise meaning of an op.
 
     `compute(*operands, out=None)` is the NumPy function. `form` singles out what is no function call: `copy` passes its operand on
-    (a widening or an index cast), `select` chooses, `index` is the coordinate of loop `dim`, `constant` is `value`.
+    (a widening or an index cast), `row` is a statistic of the row (`value`), `select` chooses, `index` is the coordinate of loop
+    `dim`, `constant` is `value`.
     `rounds`: the result may be off the grid of a narrow float type and has to be rounded.
     """
 
@@ -40,7 +41,7 @@ class ScalarOp:
     compute: Callable[..., Any] | None = None
     number: Callable[..., Any] | None = None
     """An integer op on Python numbers and on arrays with one entry per tile."""
-    form: Literal["function", "copy", "select", "index", "constant"] = "function"
+    form: Literal["function", "copy", "select", "index", "constant", "row"] = "function"
     rounds: bool = False
     combines: str | None = None
     """The reduction that the op can end: a name in `structured.UFUNCS`."""
@@ -118,7 +119,7 @@ def single(op: ScalarOp, operands: Sequence[str], where: Where) -> Body:
     return Body(len(operands), elements, (BodyOp(op, refs, where),), (Ref("op", 0),))
 
 
-def compile_body(reader: OpReader, inputs: int) -> Body:
+def compile_body(reader: OpReader, inputs: int, terminator: str = "linalg.yield") -> Body:
     """The body of a `linalg` op with `inputs` ins. Raises Unsupported for an op without elementwise meaning."""
     block = reader.op.regions[0].blocks[0]
     known = {argument: Ref("argument", i) for i, argument in enumerate(block.arguments)}
@@ -138,17 +139,20 @@ def compile_body(reader: OpReader, inputs: int) -> Body:
 
     for view in block.operations:
         op = view.operation
-        if op.name == "linalg.yield":
+        if op.name == terminator:
             yields = tuple(ref(v) for v in op.operands)
             continue
         read = scalar_reader(op.name)
-        if read is None or len(op.results) != 1:
+        if read is None or (len(op.results) != 1 and op.name != "spyreop.exx2"):
             raise Unsupported(f"'{op.name}' op has no executor inside '{reader.op.name}'", location_text(op.location))
         for value in op.operands:
             reader.numbering.define(value)
         inner = OpReader(op, reader.numbering)
-        known[op.results[0]] = Ref("op", len(ops))
-        ops.append(BodyOp(read(inner), tuple(ref(v) for v in op.operands), inner.where))
+        meaning, operands = read(inner), tuple(ref(v) for v in op.operands)
+        for k, value in enumerate(op.results):
+            known[value] = Ref("op", len(ops))
+            part = replace(meaning, value=meaning.value.split(",")[k]) if meaning.form == "row" else meaning
+            ops.append(BodyOp(part, operands, inner.where))
     return Body(inputs, elements, tuple(ops), yields, tuple(outer.items()))
 
 

@@ -76,7 +76,7 @@ class IndexSet:
                 high[d] = edge if high[d] is None else np.minimum(high[d], edge)
         if any(x is None for x in (*low, *high)):
             return None
-        return tuple(low), tuple(np.maximum(h - l + 1, 0) for l, h in zip(low, high, strict=True))
+        return tuple(low), tuple(np.maximum(b - a + 1, 0) for a, b in zip(low, high, strict=True))
 
     @property
     def is_box(self) -> bool:

@@ -52,6 +52,9 @@ class Structured:
         if -1 in self.extents:
             self._bound(rec)(rec)
             return
+        if any(o.op.form == "row" for o in self.body.ops):
+            self._rows(rec)
+            return
         if not any(self.reduced):
             values = evaluate(rec, self.body, self._arguments(rec, outputs=True), self.extents, self.body.yields)
             for k, value in enumerate(values):
@@ -150,6 +153,34 @@ class Structured:
         rec.emit(step)
         rec.count(combiner.name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result))
+
+    def _rows(self, rec: Recorder) -> None:
+        """A body with statistics of rows: those first, then the rest of the body, once per row where loops are reduced."""
+        over = [j for j, r in enumerate(self.reduced) if r] or [len(self.extents) - 1]
+        row = tuple(1 if j in over else n for j, n in enumerate(self.extents))
+        count = prod(self.extents[j] for j in over)
+        arguments = self._arguments(rec, outputs=True)
+        given: dict[int, Any] = {}
+        for i, entry in enumerate(self.body.ops):
+            if entry.op.form != "row":
+                continue
+            (x,) = evaluate(rec, self.body, arguments, self.extents, entry.operands, given=given)
+            value = loop_tensor(rec, x, self.extents, "f32")
+            kept = value.at.shape[0] if value.at.present[0] != 1 else 1
+            result = rec.temporary((rec.tiles, *row), (kept, *row), entry.op.element)
+            step = _Statistic((value,), (result,))
+            step.kind, step.over, step.count, step.element = entry.op.value, tuple(1 + j for j in over), count, entry.op.element
+            rec.emit(step)
+            spread = tuple(0 if 1 + j in step.over else s for j, s in enumerate(result.at.strides[1:]))
+            at = Strided((rec.tiles, *self.extents), (result.at.strides[0], *spread), result.at.offset)
+            given[i] = result.moved(at)
+        extents = row if any(self.reduced) else self.extents
+        first = tuple((0, n) for n in extents)
+        narrowed = [v.moved(v.at.box(first)) if isinstance(v, Tensor) else v for v in arguments]
+        picked = {i: v.moved(v.at.box(first)) for i, v in given.items()}
+        values = evaluate(rec, self.body, narrowed, extents, self.body.yields, given=picked)
+        for k, value in enumerate(values):
+            rec.set(self.results[k], self._place(rec, k, loop_tensor(rec, value, extents, self.elements[k])))
 
     def _accumulator(self, rec: Recorder, k: int, kind: str | None) -> Tensor:
         """Operand outs k in loop space, with extent 1 along the reduced loops; without content it is the identity of `kind`."""
@@ -439,6 +470,34 @@ class _Reduce(Step):
             half = total.shape[-1] // 2
             total = self._round(function(total[..., :half], total[..., half:]))
         return total[..., 0]
+
+
+class _Statistic(Step):
+    """Mean of the axes `over`, mean of the squares, or both as a pair."""
+
+    kind: str
+    over: tuple[int, ...]
+    count: int
+    element: str
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        value, out = binder.array(self.reads[0], self.over), binder.array(self.writes[0])
+
+        def run() -> None:
+            wide = value.astype(np.float64)
+            mean = wide.sum(self.over, keepdims=True) / self.count
+            squares = (wide * wide).sum(self.over, keepdims=True) / self.count
+            scalar = {"f16_fused": "f16", "dl16_fused": "dl16", "f32_fused": "f32"}.get(self.element, self.element)
+            first, second = (numerics.round_to(scalar, x.astype(np.float32)) for x in (mean, squares))
+            if self.kind == "mean":
+                out[...] = first
+            elif self.kind == "squares":
+                out[...] = second
+            else:
+                out.real = 0 if self.kind == "zeromean" else first
+                out.imag = second
+
+        yield run, ()
 
 
 def _unsigned(x: NDArray[Any]) -> NDArray[Any]:

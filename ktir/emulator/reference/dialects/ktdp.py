@@ -73,7 +73,7 @@ def _view(op: OpReader) -> Action:
             if space == "global":
                 buffer = rec.memory.numbered()
         symbols = [size for size, moving in zip(known, dynamic, strict=True) if moving]
-        box = owned.box(symbols) if owned.symbols <= len(symbols) else None
+        box = owned.box(symbols[: owned.symbols]) if owned.symbols <= len(symbols) else None
         origin, extents = (None, ()) if box is None else (tuple(map(simplify, box[0])), tuple(map(simplify, box[1])))
         rec.set(result, View(buffer, offset, known, steps, masked, element, owner, origin, extents, name))
 

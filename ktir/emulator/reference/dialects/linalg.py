@@ -28,7 +28,7 @@ def _structured(op: OpReader, maps: list[IndexMap], reduced: list[bool], inputs:
     for map_, type_ in zip(maps, types, strict=True):
         for i, n in enumerate(type_.shape):
             loop = map_.loop_of(i)
-            if loop is not None:
+            if loop is not None and extents[loop] in (None, -1):
                 extents[loop] = n
     if None in extents:
         raise op.unsupported(f"does not determine the extent of loop {extents.index(None)}")
@@ -88,6 +88,13 @@ def _generic(op: OpReader) -> Action:
     "linalg.negf",
     "linalg.copy",
     "linalg.map",
+    "linalg.ceil",
+    "linalg.div_unsigned",
+    "linalg.powf",
+    "linalg.reciprocal",
+    "linalg.round",
+    "linalg.select",
+    "linalg.square",
 )
 def _named_pointwise(op: OpReader) -> Action:
     rank = len(op.operand_type(len(op.operands) - 1).shape)
@@ -117,11 +124,35 @@ def _batch_matmul(op: OpReader) -> Action:
     return _structured(op, maps, [False, False, False, True], 2, named=True)
 
 
+_CONTRACTIONS: dict[str, tuple[tuple[tuple[int, ...], ...], list[bool]]] = {
+    "linalg.dot": (((0,), (0,), ()), [True]),
+    "linalg.matvec": (((0, 1), (1,), (0,)), [False, True]),
+    "linalg.vecmat": (((1,), (1, 0), (0,)), [False, True]),
+    "linalg.batch_matvec": (((0, 1, 2), (0, 2), (0, 1)), [False, False, True]),
+    "linalg.batch_vecmat": (((0, 2), (0, 2, 1), (0, 1)), [False, False, True]),
+    "linalg.batch_reduce_matmul": (((0, 1, 3), (0, 3, 2), (1, 2)), [True, False, False, True]),
+    "linalg.mmt4d": (((0, 2, 3, 5), (1, 2, 4, 5), (0, 1, 3, 4)), [False, False, True, False, False, True]),
+}
+"""Loops of each dim of the operands, and which loops are reduced."""
+
+
+@executes(*_CONTRACTIONS)
+def _contraction(op: OpReader) -> Action:
+    dims, reduced = _CONTRACTIONS[op.where.op]
+    maps = [IndexMap.of_dims(len(reduced), d) for d in dims]
+    return _structured(op, _given_maps(op) or maps, reduced, 2, named=True)
+
+
 @executes("linalg.fill")
 def _fill(op: OpReader) -> Action:
     value, _ = op.operands
-    (result,), type_ = op.results, op.result_type()
-    return lambda rec: rec.set(result, broadcast_scalar(rec, rec.get(value), type_.shape, type_.element))
+    (result,), type_, target = op.results, op.result_type(), op.operands[1]
+
+    def action(rec: Recorder) -> None:
+        shape = rec.get(target).shape if -1 in type_.shape else type_.shape
+        rec.set(result, broadcast_scalar(rec, rec.get(value), shape, type_.element))
+
+    return action
 
 
 @executes("linalg.transpose")
@@ -139,11 +170,11 @@ def _transpose(op: OpReader) -> Action:
 @executes("linalg.broadcast")
 def _broadcast(op: OpReader) -> Action:
     added = op.integers("dimensions")
-    shape = op.result_type().shape
-    value, (result,) = op.operands[0], op.results
+    (value, target), (result,) = op.operands, op.results
 
     def action(rec: Recorder) -> None:
         tensor = rec.tensor(value)
+        shape = rec.get(target).shape
         given: Any = iter(tensor.at.strides[1:])
         strides = [0 if d in added else next(given) for d in range(len(shape))]
         at = Strided((tensor.at.shape[0], *shape), (tensor.at.strides[0], *strides), tensor.at.offset)

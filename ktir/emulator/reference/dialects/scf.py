@@ -1,6 +1,9 @@
-"""scf: loops and conditions on known numbers, so both are resolved while recording."""
+"""scf: loops and conditions, resolved while recording. Numbers that depend on data make the program run as it is recorded."""
 
 from __future__ import annotations
+
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +15,8 @@ from ktir.emulator.reference.values import simplify
 
 _MOST_STEPS = 1 << 21
 """Steps of a tape; a program with more would need gigabytes for its plan."""
+_MOST_TRIPS = 1 << 22
+_DYNAMIC = -(2**63)
 
 
 @executes("scf.for")
@@ -25,15 +30,17 @@ def _for(op: OpReader) -> Action:
         first, end, stride = rec.known(low), rec.known(high), rec.known(step)
         if not np.all(np.greater(stride, 0)):
             raise KtirError(f"{where} expects a positive step, but got {stride}", where.location)
-        trips = simplify(np.maximum(-(np.subtract(first, end) // stride), 0))
+        trips: Any = np.maximum(-(np.subtract(first, end) // stride), 0)
         outer = rec.active
+        if outer is not None and np.ndim(trips):
+            trips = np.where(outer, trips, 0)
+        trips = simplify(trips)
         carried = [rec.get(slot) for slot in initial]
         for i in range(int(np.max(trips))):
             if isinstance(trips, np.ndarray):
                 running = trips > i if outer is None else (trips > i) & outer
                 rec.active = None if running.all() else running
-            if len(rec.steps) > _MOST_STEPS:
-                raise Unsupported(f"{where} unrolls to more than {_MOST_STEPS} steps", where.location)
+            _check_steps(rec, where)
             rec.set(induction, simplify(np.add(first, np.multiply(stride, i))))
             for slot, value in zip(carried_slots, carried, strict=True):
                 rec.set(slot, value)
@@ -43,6 +50,11 @@ def _for(op: OpReader) -> Action:
             rec.set(slot, value)
 
     return action
+
+
+def _check_steps(rec: Recorder, where: Any) -> None:
+    if len(rec.steps) > _MOST_STEPS:
+        raise Unsupported(f"{where} unrolls to more than {_MOST_STEPS} steps", where.location)
 
 
 @executes("scf.if")
@@ -60,10 +72,169 @@ def _if(op: OpReader) -> Action:
             values = []
             for branch, mask in zip(branches, (holds.astype(np.bool_), ~holds.astype(np.bool_)), strict=False):
                 rec.active = mask if outer is None else mask & outer
+                if not rec.active.any():
+                    continue
                 found = rec.run(branch)
                 values = [rec.merge(old, new) for old, new in zip(values, found, strict=True)] if values else found
             rec.active = outer
+            if results and not values:  # no tile is here
+                values = rec.run(branches[0])
         for slot, value in zip(results, values, strict=True):
             rec.set(slot, value)
+
+    return action
+
+
+@executes("scf.while")
+def _while(op: OpReader) -> Action:
+    """While the region `before` says so: its yielded values go to `after`, and what that yields goes back."""
+    initial, results, where = op.operands, op.results, op.where
+    before, after = op.block(0), op.block(1)
+
+    def action(rec: Recorder) -> None:
+        outer = rec.active
+        carried: list[Any] = [rec.get(slot) for slot in initial]
+        found: list[Any] | None = None
+        for _ in range(_MOST_TRIPS):
+            _check_steps(rec, where)
+            for slot, value in zip(before.arguments, carried, strict=True):
+                rec.set(slot, value)
+            _, *values = rec.run(before)
+            goes = rec.known(before.yields[0])
+            # A tile that ends keeps the values of its last test.
+            found = values if found is None else [rec.merge(old, new) for old, new in zip(found, values, strict=True)]
+            live = rec.live() & np.broadcast_to(np.asarray(goes, np.bool_), (rec.tiles,))
+            if not live.any():
+                break
+            rec.active = None if live.all() else live
+            for slot, value in zip(after.arguments, found, strict=True):
+                rec.set(slot, value)
+            carried = [rec.merge(old, new) for old, new in zip(carried, rec.run(after), strict=True)]
+        else:
+            raise Unsupported(f"{where} makes more than {_MOST_TRIPS} trips", where.location)
+        rec.active = outer
+        for slot, value in zip(results, found or [], strict=True):
+            rec.set(slot, value)
+
+    return action
+
+
+@executes("scf.execute_region")
+def _region(op: OpReader) -> Action:
+    results, body = op.results, op.block()
+
+    def action(rec: Recorder) -> None:
+        for slot, value in zip(results, rec.run(body), strict=True):
+            rec.set(slot, value)
+
+    return action
+
+
+@executes("scf.index_switch")
+def _switch(op: OpReader) -> Action:
+    (argument,), results = op.operands, op.results
+    cases = op.integers("cases")
+    blocks = [op.block(i) for i in range(1 + len(cases))]
+
+    def action(rec: Recorder) -> None:
+        chosen = rec.known(argument)
+        outer, values = rec.active, []
+        found: list[Any] = []
+        taken = np.zeros(rec.tiles, np.bool_)
+        for case, block in zip([*cases, None], [*blocks[1:], blocks[0]], strict=True):
+            mask = ~taken if case is None else np.broadcast_to(np.equal(chosen, case), (rec.tiles,))
+            taken = taken | mask
+            live = mask if outer is None else mask & outer
+            if not live.any():
+                continue
+            rec.active = None if live.all() else live
+            values = rec.run(block)
+            found = [rec.merge(old, new) for old, new in zip(found, values, strict=True)] if found else values
+        rec.active = outer
+        for slot, value in zip(results, found, strict=True):
+            rec.set(slot, value)
+
+    return action
+
+
+@executes("scf.parallel")
+def _parallel(op: OpReader) -> Action:
+    """Iterations one after another; reductions fold in that order."""
+    counts = op.integers("operandSegmentSizes")
+    rank = counts[0]
+    low, high, step = (op.operands[i * rank : (i + 1) * rank] for i in range(3))
+    initial, results, where = op.operands[3 * rank :], op.results, op.where
+    body = op.block()
+    last = list(op.op.regions[0].blocks[0].operations)[-1].operation
+    reducers: list[Any] = []
+    reduced: list[int] = []
+    if last.name == "scf.reduce":
+        inner = OpReader(last, op.numbering)
+        reduced = inner.operands
+        reducers = [inner.block(i) for i in range(len(reduced))]
+
+    def action(rec: Recorder) -> None:
+        ranges = []
+        for a, b, s in zip(low, high, step, strict=True):
+            first, end, stride = (rec.integer(slot, "a bound") for slot in (a, b, s))
+            if stride <= 0:
+                raise KtirError(f"{where} expects a positive step, but got {stride}", where.location)
+            ranges.append(range(first, end, stride))
+        totals = [rec.get(slot) for slot in initial]
+        for point in product(*ranges):
+            _check_steps(rec, where)
+            for slot, value in zip(body.arguments, point, strict=True):
+                rec.set(slot, value)
+            rec.run(body)
+            for k, (slot, block) in enumerate(zip(reduced, reducers, strict=True)):
+                for argument, value in zip(block.arguments, (totals[k], rec.get(slot)), strict=True):
+                    rec.set(argument, value)
+                (totals[k],) = rec.run(block)
+        for slot, value in zip(results, totals, strict=True):
+            rec.set(slot, value)
+
+    return action
+
+
+@executes("scf.reduce")
+def _reduce(op: OpReader) -> Action:
+    """The `scf.parallel` around it folds."""
+    return lambda rec: None
+
+
+@executes("scf.forall")
+def _forall(op: OpReader) -> Action:
+    """Iterations one after another; each inserts its slices into the shared outputs."""
+    counts = op.integers("operandSegmentSizes")
+    dynamic = iter(op.operands[: sum(counts[:3])])
+    bounds: list[list[tuple[bool, int]]] = []
+    for name in ("staticLowerBound", "staticUpperBound", "staticStep"):
+        bounds.append([(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers(name)])
+    outputs, results, where = op.operands[sum(counts[:3]) :], op.results, op.where
+    body = op.block()
+    rank = len(bounds[0])
+
+    def action(rec: Recorder) -> None:
+        low, high, step = ([n if fixed else rec.integer(n, "a bound") for fixed, n in row] for row in bounds)
+        shared = body.arguments[rank:]
+        for slot, output in zip(shared, outputs, strict=True):
+            rec.set(slot, rec.get(output))
+        for point in product(*(range(a, b, s) for a, b, s in zip(low, high, step, strict=True))):
+            _check_steps(rec, where)
+            for slot, value in zip(body.arguments, point, strict=False):
+                rec.set(slot, value)
+            rec.run(body)
+        for slot, output in zip(results, shared, strict=True):
+            rec.set(slot, rec.get(output))
+
+    return action
+
+
+@executes("scf.forall.in_parallel")
+def _in_parallel(op: OpReader) -> Action:
+    body = op.block()
+
+    def action(rec: Recorder) -> None:
+        rec.run(body)
 
     return action

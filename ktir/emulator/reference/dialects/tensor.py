@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ktir.diagnostics import Unsupported
+from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes
+from ktir.emulator.reference.scalar import compile_body
 from ktir.emulator.reference.structured import repeat
 from ktir.emulator.reference.values import Overlay, Strided, Tensor
 from ktir.mlir import ir
@@ -20,15 +22,29 @@ _DYNAMIC = -(2**63)
 @executes("tensor.empty")
 def _empty(op: OpReader) -> Action:
     type_ = op.result_type()
-    (result,) = op.results
-    return lambda rec: rec.set(result, rec.poison(type_.shape, type_.element))
+    sizes, (result,) = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        rec.set(result, rec.poison(sized(rec, type_.shape, sizes), type_.element))
+
+    return action
+
+
+def sized(rec: Recorder, shape: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:
+    """`shape` with its dynamic extents from `sizes`."""
+    given = iter(sizes)
+    return tuple(rec.integer(next(given), "a size") if n < 0 else n for n in shape)
 
 
 @executes("tensor.splat")
 def _splat(op: OpReader) -> Action:
     type_ = op.result_type()
-    (value,), (result,) = op.operands, op.results
-    return lambda rec: rec.set(result, broadcast_scalar(rec, rec.get(value), type_.shape, type_.element))
+    (value, *sizes), (result,) = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        rec.set(result, broadcast_scalar(rec, rec.get(value), sized(rec, type_.shape, sizes), type_.element))
+
+    return action
 
 
 def broadcast_scalar(rec: Recorder, value: Any, shape: tuple[int, ...], element: str) -> Tensor:
@@ -42,10 +58,16 @@ def broadcast_scalar(rec: Recorder, value: Any, shape: tuple[int, ...], element:
 
 @executes("tensor.cast")
 def _cast(op: OpReader) -> Action:
-    if op.operand_type(0) != op.result_type():
-        raise op.unsupported("changes the shape")
-    (value,), (result,) = op.operands, op.results
-    return lambda rec: rec.set(result, rec.get(value))
+    shape = op.result_type().shape
+    (value,), (result,), where = op.operands, op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        found = rec.get(value)
+        if len(found.shape) != len(shape) or any(n not in (-1, m) for n, m in zip(shape, found.shape, strict=True)):
+            raise KtirError(f"{where} casts a tensor of shape {list(found.shape)} to {list(shape)}", where.location)
+        rec.set(result, found)
+
+    return action
 
 
 def _groups(op: OpReader) -> list[list[int]]:
@@ -83,9 +105,11 @@ def _collapse(op: OpReader) -> Action:
 def _expand(op: OpReader) -> Action:
     groups = _groups(op)
     shape = op.result_type().shape
-    (value, *_), (result,) = op.operands, op.results
+    (value, *sizes), (result,) = op.operands, op.results
+    given = shape
 
     def action(rec: Recorder) -> None:
+        shape = sized(rec, given, sizes)
         tensor = rec.tensor(value)
         at = tensor.at
         if not groups:
@@ -150,14 +174,14 @@ def _check_box(shape: Any, origin: list[int], sizes: tuple[int, ...], strides: t
             raise OutOfBounds(f"takes elements {low} to {low + (size - 1) * stride} in dim {dim} of size {n}", where, address=low)
 
 
-@executes("tensor.insert_slice")
+@executes("tensor.insert_slice", "tensor.parallel_insert_slice")
 def _insert_slice(op: OpReader) -> Action:
     offsets, sizes, strides = _slice(op, 2)
     if any(s != 1 for s in strides):
         raise op.unsupported("has strides other than 1")
     kept = _kept(op, sizes, op.operand_type(0).shape)
     value, base = op.operands[:2]
-    (result,), where = op.results, op.where
+    result, where = op.results[0] if op.results else base, op.where  # in an scf.forall the shared output itself changes
 
     def action(rec: Recorder) -> None:
         origin = _origin(rec, offsets)
@@ -204,9 +228,142 @@ def _extract(op: OpReader) -> Action:
 
     def action(rec: Recorder) -> None:
         tensor = rec.tensor(value)
-        origin = [rec.integer(i, "an index") for i in indices]
-        ones = (1,) * len(origin)
+        rec.set(result, _element(rec, tensor, [rec.known(i) for i in indices], where))
+
+    return action
+
+
+def _element(rec: Recorder, tensor: Tensor, origin: list[Any], where: Any) -> Tensor:
+    """One element on each tile, at coordinates that may differ between tiles."""
+    ones = (1,) * len(origin)
+    if not any(isinstance(o, np.ndarray) for o in origin):
         _check_box(tensor.shape, origin, ones, ones, where)
-        rec.set(result, tensor.moved(tensor.at.box(tuple((o, 1) for o in origin)).axes((0,))))
+        return tensor.moved(tensor.at.box(tuple((int(o), 1) for o in origin)).axes((0,)))
+    result: Tensor | None = None
+    table = np.stack([np.broadcast_to(o, (rec.tiles,)) for o in origin], axis=1)
+    for row in np.unique(table[rec.live()], axis=0):
+        _check_box(tensor.shape, [int(o) for o in row], ones, ones, where)
+        one = tensor.moved(tensor.at.box(tuple((int(o), 1) for o in row)).axes((0,)))
+        result = one if result is None else rec.overwrite(result, [((), one)], (table == row).all(1))
+    assert result is not None
+    return result
+
+
+@executes("tensor.insert")
+def _insert(op: OpReader) -> Action:
+    value, base, *indices = op.operands
+    (result,), where, element = op.results, op.where, op.result_type().element
+
+    def action(rec: Recorder) -> None:
+        whole = rec.tensor(base)
+        scalar = rec.plain(rec.get(value), element)
+        origin = [rec.known(i) for i in indices]
+        ones = (1,) * len(origin)
+        table = np.stack([np.broadcast_to(o, (rec.tiles,)) for o in origin], axis=1) if origin else np.zeros((rec.tiles, 0), np.int64)
+        rows = np.unique(table[rec.live()], axis=0)
+        for row in rows:
+            _check_box(whole.shape, [int(o) for o in row], ones, ones, where)
+            at = scalar.at
+            piece = scalar.moved(Strided((at.shape[0], *ones), (at.strides[0], *(0,) * len(origin)), at.offset), element)
+            members = None if len(rows) == 1 and rec.active is None else (table == row).all(1) & rec.live()
+            whole = rec.overwrite(whole, [(tuple((int(o), 1) for o in row), piece)], members)
+        rec.set(result, whole)
+
+    return action
+
+
+@executes("tensor.from_elements")
+def _from_elements(op: OpReader) -> Action:
+    type_ = op.result_type()
+    operands, (result,) = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        base = rec.poison(type_.shape, type_.element)
+        base.empty = False
+        pieces = []
+        for number, slot in enumerate(operands):
+            scalar = rec.plain(rec.get(slot), type_.element)
+            at = scalar.at
+            ones = (1,) * len(type_.shape)
+            piece = scalar.moved(Strided((at.shape[0], *ones), (at.strides[0], *(0 for _ in ones)), at.offset), type_.element)
+            place = np.unravel_index(number, type_.shape) if type_.shape else ()
+            pieces.append((tuple((int(p), 1) for p in place), piece))
+        rec.set(result, rec.overwrite(base, pieces))
+
+    return action
+
+
+@executes("tensor.dim")
+def _dim(op: OpReader) -> Action:
+    value, dim = op.operands
+    (result,), where = op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        shape, axis = rec.get(value).shape, rec.integer(dim, "a dim")
+        if not 0 <= axis < len(shape):
+            raise Unsupported(f"{where} asks for dim {axis} of a tensor of rank {len(shape)}", where.location)
+        rec.set(result, int(shape[axis]))
+
+    return action
+
+
+@executes("tensor.rank")
+def _rank(op: OpReader) -> Action:
+    (value,), (result,) = op.operands, op.results
+    return lambda rec: rec.set(result, len(rec.get(value).shape))
+
+
+@executes("tensor.reshape")
+def _reshape(op: OpReader) -> Action:
+    value, (result,), type_ = op.operands[0], op.results, op.result_type()
+    if -1 in type_.shape:
+        raise op.unsupported("gives a dynamic shape")
+
+    def action(rec: Recorder) -> None:
+        tensor = repeat(rec, rec.tensor(value))
+        at = Strided.compact((rec.tiles, *type_.shape), (tensor.at.present[0], *type_.shape))
+        rec.set(result, tensor.moved(Strided(at.shape, at.strides, tensor.at.offset)))
+
+    return action
+
+
+@executes("tensor.concat")
+def _concat(op: OpReader) -> Action:
+    axis = ir.IntegerAttr(op.attribute("dim")).value
+    operands, (result,), type_ = op.operands, op.results, op.result_type()
+
+    def action(rec: Recorder) -> None:
+        tensors = [rec.tensor(slot) for slot in operands]
+        shape = list(tensors[0].shape)
+        shape[axis] = sum(t.shape[axis] for t in tensors)
+        base = rec.poison(tuple(shape), type_.element)
+        base.empty = False
+        pieces, start = [], 0
+        for t in tensors:
+            pieces.append((tuple((start, n) if d == axis else (0, n) for d, n in enumerate(t.shape)), t))
+            start += t.shape[axis]
+        rec.set(result, rec.overwrite(base, pieces))
+
+    return action
+
+
+@executes("tensor.bitcast")
+def _tensor_bitcast(op: OpReader) -> Action:
+    raise op.unsupported("reinterprets elements")
+
+
+@executes("tensor.generate")
+def _generate(op: OpReader) -> Action:
+    """Its body once, on all elements at once."""
+    sizes, (result,), type_ = op.operands, op.results, op.result_type()
+    body = compile_body(op, 0, "tensor.yield")
+
+    def action(rec: Recorder) -> None:
+        given = iter(sizes)
+        shape = tuple(rec.integer(next(given), "a size") if n < 0 else n for n in type_.shape)
+        rank = 1 + len(shape)
+        grid: list[Any] = [np.arange(n).reshape([n if i == 1 + d else 1 for i in range(rank)]) for d, n in enumerate(shape)]
+        (value,) = evaluate(rec, body, grid, shape, body.yields)
+        rec.set(result, loop_tensor(rec, value, shape, type_.element))
 
     return action

@@ -1,0 +1,234 @@
+"""spyreop: the intrinsics of the vector unit, computed in f32 and rounded once to the type of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ktir import numerics
+from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.dialects.arith import deliver, wrap
+from ktir.emulator.reference.elementwise import elementwise
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.registry import Action, executes, scalar
+from ktir.emulator.reference.scalar import ScalarOp
+from ktir.emulator.reference.tape import Step
+from ktir.emulator.reference.values import CARRIERS
+from ktir.mlir import ir
+
+SLICE = 8
+"""Elements of a slice of a stick, as `slice_reduction` counts them."""
+
+
+def _sigmoid(x: Any) -> Any:
+    return np.divide(1, 1 + np.exp(-x), dtype=np.float32)
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "spyreop.exp": np.exp,
+    "spyreop.reciprocal": lambda x: np.divide(np.float32(1), x),
+    "spyreop.sigmoid": _sigmoid,
+    "spyreop.silu": lambda x: x * _sigmoid(x),
+    "spyreop.sqrt": np.sqrt,
+    "spyreop.rsqrt": lambda x: np.divide(np.float32(1), np.sqrt(x)),
+    "spyreop.gelu": lambda x: np.float32(0.5) * x * (1 + numerics.erf(x * np.float32(0.5**0.5))),
+}
+
+
+@elementwise(*_UNARY)
+def _unary(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+    return ScalarOp(element, deliver(_UNARY[op.where.op], 1), rounds=element in numerics.NARROW)
+
+
+@elementwise("spyreop.realdiv")
+def _divide(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+    return ScalarOp(element, deliver(np.divide, 2), rounds=element in numerics.NARROW)
+
+
+@elementwise("spyreop.softplus")
+def _softplus(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+    beta, threshold = (np.float32(ir.FloatAttr(op.attribute(n)).value) for n in ("beta", "threshold"))
+
+    def softplus(x: Any) -> Any:
+        scaled = x * beta
+        return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta).astype(np.float32)
+
+    return ScalarOp(element, deliver(softplus, 1), rounds=element in numerics.NARROW)
+
+
+_PREDICATES: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": np.equal,
+    "notequal": lambda a, b: (a < b) | (a > b),
+    "greaterthan": np.greater,
+    "greaterequal": np.greater_equal,
+    "lesserthan": np.less,
+    "lesserequal": np.less_equal,
+}
+"""All ordered: with a NaN none of them holds."""
+
+
+@elementwise("spyreop.compare")
+def _compare(op: OpReader) -> ScalarOp:
+    predicate: Any = op.attribute("predicate")
+    holds = _PREDICATES[predicate.value]
+    return ScalarOp(op.result_type().element, deliver(lambda a, b: holds(a, b).astype(np.float32), 2))
+
+
+@elementwise("spyreop.select")
+def _select(op: OpReader) -> ScalarOp:
+    return ScalarOp(op.result_type().element, deliver(lambda c, a, b: np.where(c != 0, a, b), 3))
+
+
+def _wrapping(function: Callable[..., Any], element: str, count: int) -> ScalarOp:
+    carrier = CARRIERS[element]
+
+    def on_arrays(*operands: Any) -> Any:
+        return function(*(np.asarray(x, np.int64) for x in operands)).astype(carrier)
+
+    def on_numbers(*operands: Any) -> Any:
+        result = function(*(np.asarray(x, np.int64) for x in operands))
+        return wrap(result if result.ndim else result.item(), element)
+
+    return ScalarOp(element, deliver(on_arrays, count), number=on_numbers)
+
+
+@elementwise("spyreop.addi32toi32", "spyreop.addi64toi64")
+def _add(op: OpReader) -> ScalarOp:
+    return _wrapping(np.add, op.result_type().element, 2)
+
+
+@elementwise("spyreop.muli32toi32")
+def _multiply(op: OpReader) -> ScalarOp:
+    return _wrapping(np.multiply, op.result_type().element, 2)
+
+
+@elementwise("spyreop.idx32toaddr")
+def _address(op: OpReader) -> ScalarOp:
+    if op.attribute("base_value") is not None:
+        base, stride = (ir.IntegerAttr(op.attribute(n)).value for n in ("base_value", "stride_value"))
+        return _wrapping(lambda i: np.asarray(base + stride * i), "i32", 1)
+    return _wrapping(lambda i, base, stride: base + stride * i, "i32", 3)
+
+
+@elementwise("spyreop.layernormscale")
+def _scale(op: OpReader) -> ScalarOp:
+    """1 / sqrt(squares - mean * mean); the op carries no epsilon."""
+    element, count = op.result_type().element, len(op.operands)
+
+    def scale(mean: Any, squares: Any = None) -> Any:
+        return np.divide(np.float32(1), np.sqrt(mean if squares is None else squares - mean * mean))
+
+    return ScalarOp(element, deliver(scale, count), rounds=element in numerics.NARROW)
+
+
+@elementwise("spyreop.layernormscale_fused")
+def _scale_fused(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+
+    def scale(pair: Any) -> Any:
+        pair = np.asarray(pair)
+        return np.divide(np.float32(1), np.sqrt(pair.imag - pair.real * pair.real)).astype(np.float32)
+
+    return ScalarOp(element, deliver(scale, 1), rounds=element in numerics.NARROW)
+
+
+@elementwise("spyreop.layernormnorm")
+def _norm(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+
+    def norm(x: Any, mean: Any, scale: Any, weight: Any, bias: Any) -> Any:
+        return (x - mean) * scale * weight + bias
+
+    return ScalarOp(element, deliver(norm, 5), rounds=element in numerics.NARROW)
+
+
+# Statistics of a row: the reduced loops of the `linalg.generic` around them, or else its last loop.
+
+
+def _row(op: OpReader, wanted: str) -> ScalarOp:
+    return ScalarOp(op.result_type().element, form="row", value=wanted)
+
+
+@scalar("spyreop.exx2")
+def _exx2(op: OpReader) -> ScalarOp:
+    return _row(op, "mean,squares")
+
+
+@scalar("spyreop.exx2_fused")
+def _exx2_fused(op: OpReader) -> ScalarOp:
+    return _row(op, "pair")
+
+
+@scalar("spyreop.exx2_zeromean_fused")
+def _exx2_zeromean(op: OpReader) -> ScalarOp:
+    return _row(op, "zeromean")
+
+
+@executes("spyreop.exx2", "spyreop.exx2_fused", "spyreop.exx2_zeromean_fused")
+def _statistic(op: OpReader) -> Action:
+    raise op.unsupported("stands outside of the body of a 'linalg.generic'")
+
+
+# Slices of a stick
+
+
+@executes("spyreop.slice_reduction")
+def _slice_reduction(op: OpReader) -> Action:
+    kind_attribute: Any = op.attribute("reduction_kind")
+    scope_attribute: Any = op.attribute("reduction_scope")
+    kind, across = kind_attribute.value, scope_attribute.value == "across_slice"
+    type_ = op.result_type()
+    if not type_.shape or type_.shape[-1] % SLICE:
+        raise op.unsupported(f"is applied to a tensor whose last dim is no multiple of {SLICE}")
+    (value,), (result,) = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        tensor = rec.copy(rec.tensor(value))
+        out = rec.temporary(tensor.at.shape, (tensor.at.present[0], *type_.shape), type_.element)
+        step = _Slices((tensor,), (out,))
+        step.kind, step.across, step.element = kind, across, type_.element
+        rec.emit(step)
+        rec.set(result, out)
+
+    return action
+
+
+class _Slices(Step):
+    """The reduction of each slice in its first element, or of all slices in the first one; the other elements stay."""
+
+    kind: str
+    across: bool
+    element: str
+
+    def calls(self, binder: Any) -> Any:
+        rank = len(self.writes[0].at.shape)
+        source, target = binder.array(self.reads[0], range(1, rank)), binder.array(self.writes[0], range(1, rank))
+        functions: dict[str, Callable[[Any, Any], Any]] = {
+            "add": np.add,
+            "sub": np.subtract,
+            "mul": np.multiply,
+            "max": np.maximum,
+            "min": np.minimum,
+            "abs_max": np.maximum,
+        }
+
+        def run() -> None:
+            target[...] = source
+            slices = source.reshape(*source.shape[:-1], -1, SLICE)
+            if self.kind == "abs_max":
+                slices = np.abs(slices)
+            axis = -2 if self.across else -1
+            total = slices.take(0, axis)
+            for i in range(1, slices.shape[axis]):
+                total = numerics.round_to(self.element, functions[self.kind](total, slices.take(i, axis)))
+            if self.across:
+                target[..., :SLICE] = total
+            else:
+                target[..., ::SLICE] = total
+
+        yield run, ()
