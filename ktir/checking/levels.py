@@ -82,7 +82,7 @@ def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray])
         with np.errstate(invalid="ignore"):
             apart = np.where(same, 0.0, np.abs(x - y) / scale)
         difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
-    if difference > _tolerance(name) or (not exact and difference > 0 and _tolerance(name) == 0.0):
+    if difference > _tolerance(name) or (not exact and _tolerance(name) == 0.0):
         raise Mismatch(f"'{name}' changes values: the largest relative difference from '{before.name}' is {difference:.3g}")
     results.append(LevelResult(name, tuple(arrays), difference, exact))
 

@@ -44,9 +44,12 @@ class Generic:
 
     @property
     def is_contraction(self) -> bool:
-        """Sum of products of two f16 inputs in f32."""
+        """Sum of products of two f16 inputs in f32 that share the reduced loops only; else it is a reduction of a product."""
         names = [o.name for o in self.body_ops]
-        return not self.is_pointwise and len(self.inputs) == 2 and names == ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
+        if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]:
+            return False
+        a, b = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in (0, 1))
+        return a & b == {i for i, kind in enumerate(self.iterators) if kind == "reduction"}
 
     @property
     def combiner(self) -> str | None:

@@ -15,6 +15,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, clone_ops, rebuild
 from ktir.mlir import arith, func, ir, scf
+from ktir.passes._levels import require_level, set_level
 from ktir.passes.ktir_tile import WEIGHT_BUFFERS, tensor_bytes
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
@@ -35,10 +36,11 @@ class AllocateScratchpadPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
+        require_level(module, self.name, "tiled")
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
                 _Allocator(op, self).allocate()
-        module.operation.attributes["ktir.level"] = ir.StringAttr.get("allocated")
+        set_level(module, "allocated")
 
 
 @dataclass

@@ -18,6 +18,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic
 from ktir.layout import Digit, Layout
 from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes._levels import require_level, set_level
 from ktir.passes._pads import folded_pad
 from ktir.passes._stick_roles import RESHAPES, StickRoles, dtype_of, owner_of, refuse, shape_of, source_load
 from ktir.pipeline import Pass
@@ -38,10 +39,11 @@ class AssignLayoutsPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
+        require_level(module, self.name, "logical")
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp):
                 _Rewriter(op, StickRoles(op)).rewrite()
-        module.operation.attributes["ktir.level"] = ir.StringAttr.get("laid-out")
+        set_level(module, "laid-out")
 
 
 @dataclass
@@ -161,6 +163,7 @@ class _Rewriter:
                 owner_of(value) or value.owner.owner, "is used with its rows in another order (a relayout), which is not supported"
             )
         tile = op.operands[0].owner.opview
+        _require_whole(tile)
         view = self._device_view(value, tile.base.owner.opview, rows)
         with op.location:
             base = self._argument(view, tile.base.owner.opview)
@@ -209,6 +212,9 @@ class _Rewriter:
         if found is not None:
             return found
         host_attributes = ir.DictAttr(ir.ArrayAttr(self.source.attributes["arg_attrs"])[view.host])
+        for name in ("ktir.name", "ktir.role"):
+            if name not in host_attributes:
+                raise refuse(self.source.operation, f"expects an attribute '{name}' on argument {view.host}")
         base = self.block.add_argument(ir.IndexType.get(), op.location)
         layout = _encoding(view.layout, "zero")
         attributes = {
@@ -227,6 +233,7 @@ class _Rewriter:
 
     def _store(self, op: ir.Operation) -> None:
         value, tile = op.operands
+        _require_whole(tile.owner.opview)
         view = tile.owner.opview.base.owner.opview
         order = self._natural(value)
         source = self._operand(value)
@@ -378,6 +385,18 @@ _PASSED_OVER = {
     "tensor.collapse_shape", "tensor.expand_shape",
 }  # fmt: skip
 """Ops that are rebuilt where their result is used."""
+
+
+def _require_whole(tile: ktdp.ConstructAccessTileOp) -> None:
+    """Refuse a tile that is not its whole view, in the view's order."""
+    anchored = all(isinstance(e, ir.AffineConstantExpr) and e.value == 0 for e in tile.base_map.results)
+    zeros = all(v.owner.name == "arith.constant" and ir.IntegerAttr(v.owner.attributes["value"]).value == 0 for v in tile.index_operands)
+    if (
+        not (anchored or zeros)
+        or list(tile.order) != list(range(len(tile.order)))
+        or list(tile.shape) != list(tile.base.owner.opview.sizes)
+    ):
+        raise refuse(tile.operation, "expects a tile of the whole view in its order on the logical level")
 
 
 def memory_view(base: ir.Value, layout: Layout) -> ir.Value:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes._levels import require_level, set_level
 from ktir.pipeline import Pass
 from ktir.target import LANES
 
@@ -30,10 +32,11 @@ class DivideWorkPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
+        require_level(module, self.name, "laid-out", kernels=True)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
                 _Divider(op, self.cores).divide()
-        module.operation.attributes["ktir.level"] = ir.StringAttr.get("divided")
+        set_level(module, "divided")
 
 
 def is_shared(load: ir.Operation) -> bool:
@@ -48,6 +51,10 @@ def is_shared(load: ir.Operation) -> bool:
                 return use.operand_number == 1
             return g.loop_of(use.operand_number, 1) is None
     return False
+
+
+_REBUILT = ("arith.constant", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "tensor.empty", "linalg.fill")
+"""Ops that are rebuilt where their result is used."""
 
 
 class _Divider:
@@ -102,6 +109,8 @@ class _Divider:
             self._reshape(op)
         elif op.name == "func.return":
             func.ReturnOp([])
+        elif op.name not in _REBUILT:
+            raise Unsupported(f"'{op.name}' op is not supported in a kernel on the laid-out level", location_text(op.location))
 
     def _init(self, init: ir.Value) -> ir.Value:
         """The accumulator or destination of a generic, with the core's rows."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.layout import Layout
 from ktir.mlir import func, ir
+from ktir.passes._levels import require_level
 from ktir.passes.ktir_assign_layouts import memory_view
 from ktir.pipeline import Pass
 
@@ -32,6 +34,7 @@ class FormKernelsPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
+        require_level(module, self.name, "laid-out", kernels=False)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" not in op.attributes:
                 _Splitter(op).split()
@@ -70,6 +73,8 @@ class _Splitter:
 
     def split(self) -> None:
         clusters = self._clusters()
+        if not clusters:
+            raise Unsupported("'func.func' op computes nothing", location_text(self.source.location))
         cluster_of = {op.results[0]: i for i, c in enumerate(clusters) for op in c.compute}
         crossing = self._crossing(clusters, cluster_of)
         name = self.source.name.value

@@ -14,6 +14,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
 from ktir.layout import Layout
 from ktir.mlir import ir, tensor
+from ktir.passes._levels import require_level
 from ktir.pipeline import Pass
 
 
@@ -30,6 +31,7 @@ class SplitBodiesPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every body of the module until none is too wide."""
+        require_level(module, self.name, "laid-out", kernels=False)
         for function in module.body.operations:
             work = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "linalg.generic"]
             while work:
@@ -79,7 +81,7 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
         score = (len(left), -len(own))
         if best is None or score < best[0]:
             best = (score, value, sorted(own), rest, sorted(left))
-    if best is None or len(best[4]) + 1 >= inputs:
+    if best is None:
         raise Unsupported(
             f"'linalg.generic' op reads {inputs} tensors at once, but the vector unit has {limit} inputs and the body cannot be split; "
             "the nearest supported form combines at most three tensors per expression",

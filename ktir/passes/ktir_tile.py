@@ -16,6 +16,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, scf, tensor
+from ktir.passes._levels import require_level, set_level
 from ktir.passes.ktir_divide_work import is_shared
 from ktir.passes.ktir_form_kernels import second_operand_source
 from ktir.pipeline import Pass
@@ -39,10 +40,11 @@ class TilePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
+        require_level(module, self.name, "divided")
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
                 _Tiler(op, self).tile()
-        module.operation.attributes["ktir.level"] = ir.StringAttr.get("tiled")
+        set_level(module, "tiled")
 
 
 def tensor_bytes(value: ir.Value) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Executable:
         self.spec = package.launch_spec
         self.machine = Machine(package.program, target)
         self.layouts = [layout_of(a) for a in self.spec.args]
+        self.lock = Lock()
         self.hosts = 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)
 
     def __call__(self, *tensors: Any, mode: Mode = "tape") -> None:
@@ -70,7 +72,7 @@ class Executable:
 
         Takes NumPy arrays or CPU tensors, float16 or float32. Raises KtirError for a wrong number, element type or extent.
         """
-        if len(tensors) < self.hosts:
+        if len(tensors) != self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
         views: list[np.ndarray | None] = []
         device: list[np.ndarray | None] = []
@@ -80,13 +82,16 @@ class Executable:
                 device.append(None)  # the pool: the machine's own
                 continue
             array = as_array(tensors[argument.host.arg], argument.name)
+            if argument.role != "input" and not array.flags.writeable:
+                raise KtirError(f"argument '{argument.name}' expects an array that can be written")
             view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
             views.append(view)
             if argument.role == "output":
                 device.append(np.full((layout.entries, 64), np.nan, np.float32))
             else:
                 device.append(to_device(view, layout))
-        self.machine.launch(device, mode=mode)
+        with self.lock:  # a machine runs one launch at a time
+            self.machine.launch(device, mode=mode)
         self._write_back(views, device)
         launches = _recorder.get()
         if launches is not None:

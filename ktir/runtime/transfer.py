@@ -33,9 +33,11 @@ def as_array(tensor: Any, name: str) -> np.ndarray:
 def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequence[int], name: str) -> np.ndarray:
     """A strided view of the memory behind `array`; offset and strides in elements, strides may be 0.
 
-    Raises KtirError where the view would leave the elements that the array itself spans.
+    Raises KtirError where the view would leave the elements that the array itself spans, and for arrays with negative strides.
     """
     item = array.itemsize
+    if min(array.strides, default=0) < 0:
+        raise KtirError(f"argument '{name}' expects strides that are not negative, but got {tuple(s // item for s in array.strides)}")
     spanned = 1 + sum((n - 1) * abs(s) // item for n, s in zip(array.shape, array.strides, strict=True)) if array.size else 0
     last = offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True))
     if prod(size) and (offset < 0 or last >= spanned or min(strides, default=0) < 0):

@@ -49,7 +49,7 @@ class Body:
     def emit(self, record: Record) -> None:
         """Emit a record that is neither load, store nor reduction."""
         if record.op == "constant":
-            self.values[record.out] = self._once(("constant", record.value, record.dtype), lambda: self._number(record))
+            self.values[record.out] = self._once(("constant", repr(record.value), record.dtype), lambda: self._number(record))
             return
         operands = [self.values[a] for a in record.args]
         if record.op == "to_dtype":
@@ -76,7 +76,7 @@ class Body:
     def convert(self, scalar: Scalar, type_: str) -> Scalar:
         """The scalar in another type; extending is exact, truncating rounds to nearest even."""
         if scalar.number is not None:
-            return self._once(("number", scalar.number, type_), lambda: Scalar(type_, _constant(scalar.number, type_)))
+            return self._once(("number", repr(scalar.number), type_), lambda: Scalar(type_, _constant(scalar.number, type_)))
         if scalar.type == type_:
             return scalar
         cast = arith.ExtFOp if type_ == "f32" else arith.TruncFOp

@@ -34,6 +34,10 @@ BINARY = {
 }
 
 
+_SCARCE = 6
+"""Free registers below which a constant no longer keeps one for the whole body."""
+
+
 @dataclass(frozen=True)
 class Stream:
     """How an operand arrives: from which FIFO, at each stick or once at the start of a group (a row)."""
@@ -86,6 +90,7 @@ class VectorBody:
     def _last_uses(self) -> None:
         self.free = list(range(DATASHEET.vector_registers))
         self.touched: set[int] = set()
+        self.brief: list[int] = []
         self.expires: dict[int, list[ir.Value]] = {}
         position = {op: i for i, op in enumerate(self.g.body_ops)}
         self.last: dict[ir.Value, int] = {}
@@ -126,12 +131,30 @@ class VectorBody:
     def _release(self, number: int) -> None:
         for value in self.expires.pop(number, []):
             self.free.insert(0, self.register[value])
+        self.free[:0] = self.brief
+        self.brief = []
 
     def _source(self, value: ir.Value) -> int:
         value = self._alias(value)
         if value not in self.register and not isinstance(value.owner, ir.Block) and value.owner.name == "arith.constant":
             self._constant(value)
         return self.register[value]
+
+    @staticmethod
+    def _is_constant(value: ir.Value) -> bool:
+        return not isinstance(value.owner, ir.Block) and value.owner.name == "arith.constant"
+
+    def _brief_constant(self, value: ir.Value) -> int:
+        """A constant that an op of every stick reads: where registers are scarce it holds one for that op only."""
+        if value in self.register or len(self.free) > _SCARCE:
+            return self._source(value)
+        if not self.free:
+            raise self._too_many()
+        register = self.free.pop(0)
+        self.touched.add(register)
+        self.brief.append(register)
+        self._emit("vconst", dst=register, value=float(np.float32(ir.FloatAttr(value.owner.attributes["value"]).value)))
+        return register
 
     def _constant(self, value: ir.Value) -> None:
         number = np.float32(ir.FloatAttr(value.owner.attributes["value"]).value)
@@ -152,9 +175,9 @@ class VectorBody:
         if name == "arith.select":
             self._mask(op)
             return
-        sources = [self._source(v) for v in op.operands]
-        starts = all(self.phase[self._alias(v)] == "start" for v in op.operands)
-        phase = "start" if starts else "stick"
+        operands = [self._alias(v) for v in op.operands]
+        phase = "start" if all(self._is_constant(v) or self.phase[v] == "start" for v in operands) else "stick"
+        sources = [self._brief_constant(v) if phase == "stick" and self._is_constant(v) else self._source(v) for v in operands]
         if name == "arith.truncf":
             self._emit("v1", kind="mov", src=sources[0], dst=self._define(result, phase), round=True, phase=phase)
         elif name in UNARY:

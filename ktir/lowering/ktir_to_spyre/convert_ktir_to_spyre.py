@@ -9,6 +9,7 @@ from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.isa.program import Argument, Program, Source
 from ktir.mlir import func, ir
+from ktir.passes._levels import require_level, set_level
 from ktir.pipeline import Pass
 
 from .kernel import KernelLowering
@@ -26,6 +27,7 @@ class ConvertKtirToSpyrePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the module."""
+        require_level(module, self.name, "allocated")
         from ktir.dialects import spyre  # heavy to load, and only this pass needs it
 
         converted = spyre.to_mlir(lower_program(module), module.context)
@@ -34,7 +36,7 @@ class ConvertKtirToSpyrePass(Pass):
         with ir.InsertionPoint(module.body):
             for op in converted.body.operations:
                 op.operation.clone()
-        module.operation.attributes["ktir.level"] = ir.StringAttr.get("spyre")
+        set_level(module, "spyre")
 
 
 def entry_function(module: ir.Module) -> func.FuncOp:
@@ -70,6 +72,8 @@ def lower_program(module: ir.Module) -> Program:
         callee = ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
         arguments = [parameters.index(v) for v in op.operation.operands]
         program.kernels.append(KernelLowering(functions[callee], callee, arguments, source_id).kernel())
+    if not program.kernels:
+        raise Unsupported("'func.func' op computes nothing", location_text(entry.operation.location))
     return program
 
 

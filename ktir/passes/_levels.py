@@ -1,0 +1,27 @@
+"""The level of a module: what a pass expects and what it leaves."""
+
+from __future__ import annotations
+
+from ktir.diagnostics import KtirError, location_text
+from ktir.mlir import func, ir
+
+
+def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | None = None) -> None:
+    """Raise KtirError if `module` is not at `level`, before the pass `name` touches anything.
+
+    `kernels`: whether kernels must have been formed (True) or must not (False); None = either.
+    """
+    attributes = module.operation.attributes
+    found = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
+    formed = any(isinstance(op, func.FuncOp) and "ktir.rows" in op.operation.attributes for op in module.body.operations)
+    where = location_text(module.operation.location)
+    if found != level:
+        got = "a module without 'ktir.level'" if found is None else f"'{found}'"
+        raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}", where)
+    if kernels is not None and formed != kernels:
+        raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
+
+
+def set_level(module: ir.Module, level: str) -> None:
+    """Note the level that a pass guarantees."""
+    module.operation.attributes["ktir.level"] = ir.StringAttr.get(level)
