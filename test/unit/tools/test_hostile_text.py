@@ -1,0 +1,183 @@
+"""Hostile input: whatever `ktir-opt` is given, it ends with status 0 or 1, and says where the fault is.
+
+Each case runs in a forked child, so that a crash or a hang of MLIR is seen as one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ktir.tools.ktir_opt import main
+
+SECONDS = 20
+ROOT = Path(__file__).parents[3]
+SOURCES = [
+    text
+    for pattern in (
+        "test/lit/dialects/*.mlir",
+        "test/lit/assembly/*.mlir",
+        "test/lit/passes/ktir_c*.mlir",
+        "test/lit/passes/ktir_inline.mlir",
+    )
+    for path in sorted(ROOT.glob(pattern))
+    for text in path.read_text().split("// -----")
+    if len(text) < 6000
+]
+PIECES = re.findall(r"[\w.]+|[^\w\s]|\s+", "\n".join(SOURCES))
+WORDS = [
+    *sorted({p for p in PIECES if p.strip()}),
+    "(" * 50,
+    "{" * 50,
+    "<" * 50,
+    "-9223372036854775808",
+    "99999999999999999999",
+    "\0",
+    "\ufeff",
+    "é",
+]
+
+
+def run(data: bytes, *flags: str) -> tuple[int | None, str, str]:
+    """Status (None: killed by a signal), stdout and stderr of `ktir-opt`."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            status = 70
+            try:
+                signal.alarm(SECONDS)
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                stdin: Any = io.TextIOWrapper(io.BytesIO(data))
+                sys.stdin, sys.stdout, sys.stderr = stdin, open(1, "w", closefd=False), open(2, "w", closefd=False)
+                status = main(list(flags))
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        out.seek(0)
+        err.seek(0)
+        status = os.waitstatus_to_exitcode(ended)
+        return (None if status < 0 else status), out.read().decode(errors="replace"), err.read().decode(errors="replace")
+
+
+def check(data: bytes, *flags: str) -> None:
+    status, out, err = run(data, *flags)
+    assert status in (0, 1), f"ended with {status}: {err}"
+    assert "internal error" not in err
+    assert "Traceback" not in err
+    if status:
+        assert not out
+        assert "error: " in err
+        lines = data.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        for line, column in re.findall(r"^<stdin>:(\d+):(\d+): (?:error|warning)", err, re.MULTILINE):
+            at = int(line)
+            assert 1 <= at <= len(lines), err
+            assert 1 <= int(column) <= len(lines[at - 1]) + 1, err
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """A good text with a few tokens taken out, doubled, exchanged or replaced."""
+    pieces = re.findall(r"[\w.]+|[^\w\s]|\s+", draw(st.sampled_from(SOURCES)))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(pieces) - 1))
+        kind = draw(st.sampled_from(["drop", "double", "swap", "word", "cut", "join"]))
+        if kind == "drop":
+            pieces[at] = ""
+        elif kind == "double":
+            pieces[at] *= 2
+        elif kind == "swap":
+            other = draw(st.integers(0, len(pieces) - 1))
+            pieces[at], pieces[other] = pieces[other], pieces[at]
+        elif kind == "word":
+            pieces[at] = draw(st.sampled_from(WORDS))
+        elif kind == "cut":
+            pieces = pieces[: at + 1]
+        else:
+            pieces[at:at] = re.findall(r"[\w.]+|[^\w\s]|\s+", draw(st.sampled_from(SOURCES)))[:40]
+    return "".join(pieces)
+
+
+PASSES = (
+    "--ktir-inline",
+    "--ktir-canonicalize",
+    "--ktir-check-legality",
+    "--verify-roundtrip",
+    "--keep-names",
+    "--no-implicit-module",
+    "--strict",
+)
+FAST = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@FAST
+@given(mutated(), st.lists(st.sampled_from(PASSES), max_size=3))
+def test_mutated_text(text: str, flags: list[str]) -> None:
+    check(text.encode(), *flags)
+
+
+@pytest.mark.long
+@LONG
+@given(mutated(), st.lists(st.sampled_from(PASSES), max_size=3))
+def test_mutated_text_at_length(text: str, flags: list[str]) -> None:
+    check(text.encode(), *flags)
+
+
+@FAST
+@given(st.text(st.sampled_from('ktdp.load%#!@<>(){}[]"-=:,x012?\n\t \\/'), max_size=60))
+def test_any_text(text: str) -> None:
+    check(text.encode())
+
+
+@FAST
+@given(st.binary(max_size=40))
+def test_any_bytes(data: bytes) -> None:
+    check(data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module {" * 100_000,
+        "module {" * 5000 + "}" * 5000,
+        "func.func @f(%a: " + "tuple<" * 100_000 + "i32" + ">" * 100_000 + ") {return}",
+        "module attributes {a.b = " + "[" * 100_000 + "]" * 100_000 + "} {}",
+        "module {} loc(" + "callsite(" * 100_000,
+        "#m = affine_map<(d0) -> (" + "(" * 100_000 + "d0" + ")" * 100_000 + ")>",
+        "//" + "(" * 100_000 + '\nmodule attributes {a.b = "' + "(" * 100_000 + '"} {}',
+        "",
+        "\0",
+        "module {\0}",
+        "module {}\r\nmodule {}\r",
+    ],
+    ids=range(11),
+)
+def test_deep_and_empty_text(text: str) -> None:
+    began = time.monotonic()
+    check(text.encode())
+    assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize("cut", [4, 8, 20, 100, -1])
+def test_truncated_bytecode(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.mlirbc"
+    source = tmp_path / "x.mlir"
+    source.write_text("func.func @f(%t: !ktdp.access_tile<4xindex>) { %0 = ktdp.load %t : <4xindex> -> tensor<4xf16> return }")
+    assert main([str(source), "--emit-bytecode", "-o", str(path)]) == 0
+    status, out, err = run(path.read_bytes()[:cut])
+    assert (status, out) == (1, "")
+    assert "<stdin>:1:1: error: " in err
