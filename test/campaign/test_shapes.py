@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
@@ -54,7 +54,7 @@ def check(op: Op, shape: tuple[int, ...], seed: int) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 @given(shape=SHAPES, seed=st.integers(0, 1000))
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=4, deadline=None, derandomize=True, database=None)
 def test_op(name: str, shape: tuple[int, ...], seed: int) -> None:
     check(OPS[name], shape, seed)
 
@@ -62,6 +62,6 @@ def test_op(name: str, shape: tuple[int, ...], seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", OPS)
 @given(shape=SHAPES, seed=st.integers(0, 1000))
-@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=60, deadline=None, print_blob=True, database=None)
 def test_op_long(name: str, shape: tuple[int, ...], seed: int) -> None:
     check(OPS[name], shape, seed)
