@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.mlir import ir
@@ -14,10 +15,14 @@ from ktir.mlir import ir
 
 @dataclass
 class Judgement:
-    """What verifiers that run inside of `judging` report. With `strict`, suspicions are errors instead."""
+    """What verifiers that run inside of `judging` report. With `strict`, suspicions are errors instead.
+
+    `facts` is theirs: what they found out about attributes, which live as long as the context.
+    """
 
     strict: bool = False
     warnings: list[Diagnostic] = field(default_factory=list)
+    facts: dict[ir.Attribute, Any] = field(default_factory=dict)
 
     def suspect(self, op: str, location: ir.Location, message: str) -> bool:
         """Reports something suspicious about an op; whether the op may pass."""

@@ -68,9 +68,10 @@ class Cursor:
         if match is None:
             self.kind, self.value, self.start, self.end = "end", "", len(self.text), len(self.text)
         else:
-            self.kind = kind = match.lastgroup or "end"
-            self.value = match[kind]
-            self.start, self.end = match.span(kind)
+            index = match.lastindex or 0
+            self.kind = KINDS[index]
+            self.value = match[index]
+            self.start, self.end = match.span(index)
 
     def fail(self, message: str) -> SyntaxFault:
         return SyntaxFault(message, self.start)

@@ -1,9 +1,11 @@
 """Boxes as integer sets, and affine expressions whose value is known."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
+from ktir.assembly import judgement
 from ktir.mlir import ir
 
 Range = tuple[int, int]
@@ -34,18 +36,28 @@ def box_set(extents: Sequence[int | None]) -> ir.Attribute:
 
 def set_facts(attribute: ir.Attribute) -> tuple[int, int, Box | None]:
     """Number of dims and of symbols of an integer set, and its box as `set_box` gives it."""
-    return _taken_apart(str(attribute))
+    return _known(attribute, _taken_apart)
+
+
+def _known(attribute: ir.Attribute, find: Callable[[str], Any]) -> Any:
+    """`find` of the attribute's text. While a module is read it is found once per attribute: printing one takes longer than the rest."""
+    judge = judgement.current()
+    if judge is None:
+        return find(str(attribute))
+    if attribute not in judge.facts:
+        judge.facts[attribute] = find(str(attribute))
+    return judge.facts[attribute]
 
 
 def set_counts(attribute: ir.Attribute) -> tuple[int, int]:
     """Number of dims and of symbols of an integer set."""
-    dims, symbols, _ = _taken_apart(str(attribute))
+    dims, symbols, _ = set_facts(attribute)
     return dims, symbols
 
 
 def set_box(attribute: ir.Attribute) -> Box | None:
     """The box that an integer set describes, or None if it is not a box with constant bounds."""
-    return _taken_apart(str(attribute))[2]
+    return set_facts(attribute)[2]
 
 
 @lru_cache(maxsize=4096)
@@ -82,7 +94,7 @@ def overlap(a: Box, b: Box) -> bool:
 
 def permutation_of(attribute: ir.Attribute) -> list[int] | None:
     """The dim that each result of an affine map is, or None if one of them is more than a dim."""
-    return _permuted(str(attribute))
+    return _known(attribute, _permuted)
 
 
 @lru_cache(maxsize=4096)
