@@ -10,9 +10,9 @@ import pytest
 
 from ktir import registry
 from ktir.assembly import parse_module, print_module
-from ktir.diagnostics import KtirError, PassError, Unsupported, remarks
+from ktir.diagnostics import KtirError, PassError, Unsupported, remarks, statistics
 from ktir.mlir import ir, operations
-from ktir.pipeline import MlirPass, Pass, Pipeline, Reproducer, Step, parse_pipeline, read_reproducer, run_pipeline
+from ktir.pipeline import MlirPass, Pass, Pipeline, Reproducer, Step, check_pipeline, parse_pipeline, read_reproducer, run_pipeline
 
 TEXT = "func.func @f(%a: index) -> index {\n  %0 = arith.addi %a, %a : index\n  %1 = arith.addi %a, %a : index\n  return %1 : index\n}"
 
@@ -42,6 +42,8 @@ class Probe(Pass):
             function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([], []))
         elif self.do == "remark":
             self.remark("passed", f"size {self.size} chosen", function.location)
+        elif self.do == "count":
+            self.count("things", self.size)
 
 
 @pytest.fixture(autouse=True)
@@ -167,3 +169,20 @@ class TestRunning:
         assert (str(asked.pipeline), asked.verify_each) == ("builtin.module(test-probe{do=refuse})", False)
         assert sum(op.name == "arith.addi" for op in operations(parse_module(asked.text))) == 1
         assert read_reproducer("module {}") is None
+
+    def test_a_pipeline_is_checked_without_running(self) -> None:
+        context = ir.Context.current
+        check_pipeline(parse_pipeline("test-probe{do=crash},func.func(cse)"), context)
+        with pytest.raises(KtirError, match="'no-such-pass' does not refer to a registered pass"):
+            check_pipeline(parse_pipeline("cse,no-such-pass"), context)
+
+    def test_statistics(self) -> None:
+        with statistics() as counted:
+            run_pipeline(self.module(), "test-probe{do=count size=3},test-probe{do=count}")
+        assert counted == {"test-probe": {"things": 7}}
+        run_pipeline(self.module(), "test-probe{do=count}")
+        assert counted == {"test-probe": {"things": 7}}
+
+    def test_an_error_without_a_position_has_no_location(self) -> None:
+        assert KtirError("no idea", ir.Location.unknown()).location is None
+        assert str(KtirError("no idea", ir.Location.unknown())) == "error: no idea"

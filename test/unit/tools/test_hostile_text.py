@@ -120,8 +120,9 @@ PASSES = (
     "--no-implicit-module",
     "--strict",
 )
-FAST = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+FAST = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=QUIET)
+LONG = settings(max_examples=3000, deadline=None, suppress_health_check=QUIET)
 
 
 @FAST
