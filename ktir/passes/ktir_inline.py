@@ -1,6 +1,6 @@
 """KTIR -> KTIR without calls of helper functions.
 
-A function with a grid is a kernel: a call of it is a launch and a barrier, and stays. Every other call is replaced by the callee's body,
+A function with a grid, or with rows to divide, is a kernel: a call of it is a launch and a barrier, and stays. Every other call is replaced by the callee's body,
 inside of loops and branches too, so that the passes and executors that want flat kernels get them.
 """
 
@@ -58,7 +58,7 @@ _KERNEL = "it is a kernel"
 
 def _obstacle(callee: func.FuncOp) -> str | None:
     """Why calls of `callee` stay."""
-    if "grid" in callee.attributes:
+    if "grid" in callee.attributes or "ktir.rows" in callee.attributes:  # rows: a kernel before its work is divided
         return _KERNEL
     blocks = len(callee.regions[0].blocks)
     if blocks == 1:
