@@ -58,7 +58,9 @@ def refuse(node: fx.Node, reason: str = "", nearest: str = "", *, what: str = ""
     values = tensors(node)
     described = type_text(values[0].shape, values[0].dtype) if values else "no tensor result"
     name = what or (f"input '{node.name}'" if node.op == "placeholder" else f"'{node.target}' op")
-    return refusal(f"{name} of {described}", reason, nearest, source(node))
+    module = _module(node) if node.op == "call_function" else ""
+    within = f" in module '{module}'" if module else ""
+    return refusal(f"{name} of {described}{within}", reason, nearest, source(node))
 
 
 def refusal(what: str, reason: str = "", nearest: str = "", source: str | None = None) -> Unsupported:
