@@ -1,7 +1,7 @@
 """KTIR -> KTIR without calls of helper functions.
 
-A function with a grid, or with rows to divide, is a kernel: a call of it is a launch and a barrier, and stays. Every other call is replaced by the callee's body,
-inside of loops and branches too, so that the passes and executors that want flat kernels get them.
+A function with a grid, or with rows to divide, is a kernel: a call of it is a launch and a barrier, and stays. Every other call is
+replaced by the callee's body, inside of loops and branches too, so that the passes and executors that want flat kernels get them.
 """
 
 from __future__ import annotations
