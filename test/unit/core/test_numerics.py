@@ -279,3 +279,39 @@ def test_matmul_machine(lead_a, lead_b, m, k, n):
 def test_matmul_machine_k_mismatch():
     with pytest.raises(ValueError, match="same K"):
         num.matmul_machine(np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32), np.zeros((2, 2), np.float32))
+
+
+@pytest.mark.parametrize("kind", sorted(num.BITS))
+def test_every_code_of_a_format_survives(kind):
+    codes = np.arange(1 << (8 * np.dtype(num.BITS[kind]).itemsize)).astype(num.BITS[kind])
+    values = num.decode(kind, codes)
+    held = ~np.isnan(values)
+    np.testing.assert_array_equal(num.encode(kind, values)[held], codes[held])
+    assert np.isnan(num.decode(kind, num.encode(kind, values[~held]))).all()
+    same_bits(num.round_to(kind, values), values)
+
+
+@pytest.mark.parametrize("kind", sorted(num.BITS))
+def test_rounding_takes_the_nearest_value(kind):
+    codes = np.arange(1 << (8 * np.dtype(num.BITS[kind]).itemsize)).astype(num.BITS[kind])
+    with num.quiet():
+        grid = num.decode(kind, codes).astype(np.float64)
+    grid = np.unique(grid[np.isfinite(grid)])
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(4000) * 2.0 ** rng.integers(-20, 8, 4000)).astype(np.float32)
+    got = num.round_to(kind, x).astype(np.float64)
+    at = np.clip(np.searchsorted(grid, x), 1, len(grid) - 1)
+    distance = np.minimum(np.abs(grid[at] - x), np.abs(grid[at - 1] - x))
+    np.testing.assert_array_equal(np.abs(got - x), distance)
+
+
+def test_dl16_has_no_subnormals_and_one_special_code():
+    x = np.array([2.0**-23, 65504, 8573157376.0, 1e10, np.inf, np.nan, 2.0**-40, -(2.0**-40)], np.float32)
+    codes = num.encode("dl16", x)
+    assert codes.tolist() == [0x1000, 0x5E00, 0x7FFE, 0x7FFF, 0x7FFF, 0x7FFF, 0, 0x8000]
+
+
+def test_fp8_overflow_saturates_or_is_infinite():
+    x = np.array([449, 1e9, -np.inf, 61440], np.float32)
+    assert num.round_to("f8E4M3FN", x).tolist() == [448, 448, -448, 448]
+    assert num.round_to("f8E5M2", x).tolist() == [448, np.inf, -np.inf, np.inf]
