@@ -1,7 +1,7 @@
 """Options of the toolchain: typed fields, set by environment variables `KTIR_<FIELD>` or for a block by `patch`.
 
 from ktir import config
-with config.patch(cores=4, dump_dir="/tmp/stages"):
+with config.patch(cores=4, dump_dir="stages"):
     config.current().cores
 """
 
