@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ktir.emulator.findings import Race, TypeConfusion, Uninitialized
 from ktir.emulator.policy import Policy
-from ktir.emulator.reference.memory import AnyAccess, Buffer
+from ktir.emulator.reference.access import AnyAccess, Buffer
 from ktir.emulator.reference.values import ELEMENT_BYTES
 
 __all__ = ["Traffic", "check"]

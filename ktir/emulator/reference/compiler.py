@@ -15,7 +15,7 @@ from ktir.emulator.reference.registry import Action, executor
 from ktir.emulator.reference.values import CARRIERS, element_name
 from ktir.mlir import ir
 
-__all__ = ["Argument", "BlockPlan", "Function", "OpReader", "Program", "TensorType", "compile_module"]
+__all__ = ["Argument", "BlockPlan", "Function", "OpPlan", "OpReader", "Program", "TensorType", "compile_module"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,22 @@ class TensorType:
     element: str
 
 
+@dataclass(frozen=True, slots=True)
+class OpPlan:
+    """An op: what records it, its place, the slots of its operands and results."""
+
+    action: Action
+    where: Where
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class BlockPlan:
-    """A block: slots of its arguments, the actions of its ops, slots that its terminator passes on."""
+    """A block: slots of its arguments, its ops, slots that its terminator passes on."""
 
     arguments: tuple[int, ...]
-    actions: tuple[tuple[Action, Where], ...]
+    ops: tuple[OpPlan, ...]
     yields: tuple[int, ...]
 
 
@@ -161,7 +171,7 @@ def where_of(op: ir.Operation) -> Where:
 def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
     """Compile every op of `block`. Raises Unsupported for an op without an executor."""
     arguments = tuple(numbering.define(a) for a in block.arguments)
-    actions: list[tuple[Action, Where]] = []
+    ops: list[OpPlan] = []
     yields: tuple[int, ...] = ()
     for view in block.operations:
         op = view.operation
@@ -172,8 +182,8 @@ def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
         if make is None:
             raise Unsupported(f"'{op.name}' op has no executor", location_text(op.location))
         reader = OpReader(op, numbering)
-        actions.append((make(reader), reader.where))
-    return BlockPlan(arguments, tuple(actions), yields)
+        ops.append(OpPlan(make(reader), reader.where, tuple(reader.operands), tuple(reader.results)))
+    return BlockPlan(arguments, tuple(ops), yields)
 
 
 def compile_module(module: ir.Module) -> Program:

@@ -22,6 +22,7 @@ from ktir.emulator.findings import Where
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.compiler import BlockPlan, Function, Program
 from ktir.emulator.reference.memory import Memory
+from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.scratchpad import Scratchpad
 from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
 from ktir.emulator.reference.values import (
@@ -72,10 +73,11 @@ class Recorder:
     `eager`: every step runs as soon as it is recorded, so that data can decide what is recorded next.
     """
 
-    def __init__(self, program: Program, policy: Policy, eager: bool = False) -> None:
+    def __init__(self, program: Program, policy: Policy, eager: bool = False, observer: Observer | None = None) -> None:
         self.program = program
         self.policy = policy
         self.eager = eager
+        self.observer = observer
         self.binder = Binder()
         self.steps: list[Step] = []
         self.counts = Counts()
@@ -125,10 +127,15 @@ class Recorder:
 
     def run(self, block: BlockPlan) -> list[Value]:
         """Run the ops of a block; returns what its terminator passes on."""
-        for action, where in block.actions:
-            self.where = where
+        observer = self.observer
+        for op in block.ops:
+            self.where = op.where
             self.counts.ops += 1
-            action(self)
+            if observer is not None:
+                observer.before_op(self, op)
+            op.action(self)
+            if observer is not None:
+                observer.after_op(self, op)
         return [self.get(slot) for slot in block.yields]
 
     # Values
@@ -241,11 +248,16 @@ class Recorder:
 
     def emit(self, step: Step) -> None:
         if not self.eager:
+            step.where = self.where
             self.steps.append(step)
             return
         for written in step.writes:
             if written.storage.is_temporary:
                 written.storage.array = np.empty(written.storage.size, written.storage.dtype)
+        if self.observer is not None:
+            calls = list(step.calls(self.binder))
+            timed(calls, [self.where] * len(calls), self.observer)
+            return
         for function, arguments in step.calls(self.binder):
             function(*arguments)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import LxOverflow, OutOfBounds, Race, TypeConfusion, Uninitialized, Where
-from ktir.emulator.reference.memory import Access, Part, resolve
+from ktir.emulator.reference.access import Access, Part, resolve
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import (
     CARRIERS,

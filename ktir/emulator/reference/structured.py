@@ -5,14 +5,13 @@ Every operand is read into *loop space*: a view of shape [tiles, *loop extents] 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ktir import numerics
 from ktir.diagnostics import KtirError, Unsupported
@@ -21,15 +20,13 @@ from ktir.emulator.reference.maps import IndexMap, read, scatter
 from ktir.emulator.reference.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.scalar import Body, Combiner, Ref
-from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import CARRIERS, Overlay, Strided, Tensor, Value, is_float
+from ktir.emulator.reference.structured_steps import Matmul, Reduce, Statistic, identity_of, repeat
+from ktir.emulator.reference.values import Overlay, Strided, Tensor, Value, is_float
 
-__all__ = ["Structured", "repeat"]
+__all__ = ["Structured"]
 
 _MOST_POINTS = 1 << 14
 """Reduction points that are unrolled where a body is no known reduction."""
-_MOST_LANES = 1 << 15
-"""Partial sums of a rounding reduction that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ class Structured:
         for axis, n in zip((0, *(1 + j for j in kept)), present, strict=True):
             full[axis] = n
         result = rec.temporary((rec.tiles, *extents), tuple(full), element)
-        step = _Reduce((value, accumulator), (result,))
+        step = Reduce((value, accumulator), (result,))
         step.kind, step.over, step.element = combiner.kind, tuple(1 + j for j in over), element
         step.order = (0, *(1 + j for j in kept), *step.over)
         step.physical = len(over) == 2 and self.extents[over[1]] == numerics.STICK
@@ -170,7 +167,7 @@ class Structured:
             value = loop_tensor(rec, x, self.extents, "f32")
             kept = value.at.shape[0] if value.at.present[0] != 1 else 1
             result = rec.temporary((rec.tiles, *row), (kept, *row), entry.op.element)
-            step = _Statistic((value,), (result,))
+            step = Statistic((value,), (result,))
             step.kind, step.over, step.count, step.element = entry.op.value, tuple(1 + j for j in over), count, entry.op.element
             rec.emit(step)
             spread = tuple(0 if 1 + j in step.over else s for j, s in enumerate(result.at.strides[1:]))
@@ -189,7 +186,7 @@ class Structured:
         extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
         given = rec.get(self.outputs[k])
         if isinstance(given, Tensor) and given.empty and kind is not None:
-            return rec.constant(np.asarray(_identity(kind, self.elements[k])), extents, self.elements[k])
+            return rec.constant(np.asarray(identity_of(kind, self.elements[k])), extents, self.elements[k])
         value = read(rec, given, self.maps[len(self.inputs) + k], extents)
         return loop_tensor(rec, value, extents, self.elements[k])
 
@@ -252,7 +249,7 @@ class Structured:
         tiles = max(t.at.present[0] for t in (a, b, acc))
         shape = (rec.tiles, acc.at.shape[1], acc.at.shape[2], acc.at.shape[3])
         result = rec.temporary(shape, (tiles, *shape[1:]), self.elements[k])
-        step = _Matmul((a, b, acc), (result,), reuse=2)
+        step = Matmul((a, b, acc), (result,), reuse=2)
         step.numerics, step.element = rec.policy.numerics, self.elements[k]
         rec.emit(step)
         for name in ("arith.mulf", "arith.addf") if is_float(self.elements[k]) else ("arith.muli", "arith.addi"):
@@ -288,20 +285,6 @@ def _grouped(rec: Recorder, tensor: Tensor, groups: Sequence[tuple[int, ...]]) -
     return picked.moved(at)
 
 
-def repeat(rec: Recorder, tensor: Tensor) -> Tensor:
-    """A row-major copy that repeats along no axis but that of the tiles."""
-    shape = tensor.at.shape
-    result = rec.temporary(shape, (tensor.at.present[0], *shape[1:]), tensor.element)
-    step = _Spread((tensor,), (result,))
-    rec.emit(step)
-    return result
-
-
-class _Spread(Step):
-    def calls(self, binder: Binder) -> Iterable[Call]:
-        yield np.copyto, (binder.array(self.writes[0]), binder.array(self.reads[0]))
-
-
 def _collapsed(at: Strided, groups: Sequence[tuple[int, ...]]) -> Strided | None:
     axis = 1
     for group in groups:
@@ -326,245 +309,3 @@ def _ungrouped(at: Strided, roles: _Roles, extents: tuple[int, ...]) -> Strided:
             step *= extents[j]
     shape = tuple(1 if j in roles.inner else n for j, n in enumerate(extents))
     return Strided((at.shape[0], *shape), (at.strides[0], *(strides.get(j, 0) for j in range(len(extents)))), at.offset)
-
-
-class _Matmul(Step):
-    """writes[0] = reads[2] + reads[0] x reads[1], all [tiles, batch, ., .]."""
-
-    numerics: str
-    element: str
-
-    def calls(self, binder: Binder) -> Iterable[Call]:
-        a, b, acc = (binder.array(t, (1, 2, 3)) for t in self.reads)
-        out = binder.array(self.writes[0], (1, 2, 3))
-        if out.size == 0:
-            return
-        if binder.same_memory(self.reads[2], self.writes[0]):
-            acc = out
-        if out.dtype != np.float32:
-            yield _matmul_exact, (a, b, acc, out)
-        elif self.numerics == "peer":
-            yield _matmul_peer, (a, b, acc, out, self.element)
-        elif self.numerics == "fast":
-            yield _matmul_fast, (a, b, acc, out)
-        else:
-            yield numerics.matmul_machine, (a, b, acc, out)
-        if self.element in numerics.NARROW:
-            yield numerics.round_to, (self.element, out, out)
-
-
-def _matmul_exact(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
-    """Integers and f64: in the type of the result."""
-    product = np.matmul(a.astype(out.dtype), b.astype(out.dtype))
-    np.add(acc, product, out=out)
-
-
-def _matmul_fast(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
-    if acc is not out:
-        np.copyto(out, acc)
-    if b.shape[0] == 1 and b.shape[1] == 1 and a.shape[0] == out.shape[0]:
-        flat = a.reshape(-1, a.shape[-1]) @ b[0, 0]
-        np.add(out, flat.reshape(out.shape), out=out)
-        return
-    # One product at a time: each is a GEMM of its own, where a broadcast operand is not copied.
-    for t in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            left, right = (
-                a[t if a.shape[0] > 1 else 0, i if a.shape[1] > 1 else 0],
-                b[t if b.shape[0] > 1 else 0, i if b.shape[1] > 1 else 0],
-            )
-            out[t, i] += left @ right
-
-
-def _matmul_peer(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any], element: str) -> None:
-    """Products summed in f32 strictly in order of k, rounded to the type of the result, then added to `acc`."""
-    total = np.zeros(out.shape, np.float32)
-    for k in range(a.shape[-1]):
-        np.add(total, a[..., :, k : k + 1] * b[..., k : k + 1, :], out=total)
-    np.add(acc, numerics.round_to(element, total), out=out)
-
-
-class _Reduce(Step):
-    """writes[0] = combine(reads[1], reduction of reads[0] over the axes `over`)."""
-
-    kind: str
-    element: str
-    over: tuple[int, ...]
-    order: tuple[int, ...]
-    physical: bool
-    numerics: str
-
-    def calls(self, binder: Binder) -> Iterable[Call]:
-        value = binder.array(self.reads[0], self.over).transpose(self.order)
-        kept = self.order[: len(self.order) - len(self.over)]
-        accumulator = binder.array(self.reads[1]).transpose(self.order)[(..., *([0] * len(self.over)))]
-        out = binder.array(self.writes[0]).transpose(self.order)[(..., *([0] * len(self.over)))]
-        assert out.ndim == len(kept)
-        if self._is_plain_sum(value):
-            yield from self._sum_calls(binder, value, accumulator, out)
-        else:
-            yield self._run, (value, accumulator, out)
-
-    def _is_plain_sum(self, value: NDArray[Any]) -> bool:
-        """Whether it is the most frequent reduction that rounds: f16, one axis of whole sticks, of moderate size."""
-        plain = self.kind == "add" and self.element == "f16" and self.numerics == "machine" and len(self.over) == 1
-        width = value.shape[-1]
-        return plain and width > 0 and width % numerics.STICK == 0 and 0 < value.size // width * numerics.STICK <= _MOST_LANES
-
-    def _sum_calls(self, binder: Binder, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> Iterable[Call]:
-        """`_ordered` as single calls on prepared memory."""
-        lanes, lead = numerics.STICK, value.shape[:-1]
-        scratch = binder.scratch("rounding of sums", 2 * _MOST_LANES, np.float32).reshape(2, _MOST_LANES)
-        total = binder.scratch("sum", prod(lead) * lanes, np.float32).reshape(*lead, lanes)
-        sticks = [value[..., i : i + lanes] for i in range(0, value.shape[-1], lanes)]
-        if len(sticks) == 1:
-            yield np.copyto, (total, sticks[0])
-        for i, stick in enumerate(sticks[1:]):
-            yield np.add, (total if i else sticks[0], stick, total)
-            yield numerics.round_chunk, numerics.rounding_views(total.reshape(-1), total.reshape(-1), scratch)
-        while lanes > 1:
-            lanes //= 2
-            half = binder.scratch(("sum", lanes), prod(lead) * lanes, np.float32).reshape(*lead, lanes)
-            yield np.add, (total[..., :lanes], total[..., lanes:], half)
-            yield numerics.round_chunk, numerics.rounding_views(half.reshape(-1), half.reshape(-1), scratch)
-            total = half
-        yield np.add, (accumulator, total[..., 0], out)
-        yield numerics.round_f16, (out, out)
-
-    def _run(self, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> None:
-        kind, axes = self.kind, len(self.over)
-        every = tuple(range(-axes, 0))
-        function = UFUNCS[kind]
-        narrow = self.element in numerics.NARROW
-        if value.dtype != np.float32 or kind not in ("add", "mul", "max", "min"):
-            if kind in ("maxu", "minu"):
-                value, accumulator, target = _unsigned(value), _unsigned(accumulator), _unsigned(out)
-            else:
-                target = out
-            if value.dtype == np.float64 and kind in ("add", "mul") and self.numerics != "fast":
-                reduced = self._ordered(value, function)
-            else:
-                reduced = function.reduce(value, axis=every, dtype=value.dtype)
-            function(accumulator, reduced, out=target)
-            return
-        if kind in ("add", "mul") and self.numerics == "peer":
-            reduced = self._folded(value, function)
-        elif kind in ("add", "mul") and self.numerics == "fast":
-            reduced = function.reduce(value, axis=every)
-            if narrow:
-                numerics.round_to(self.element, reduced, reduced)
-        elif kind == "mul" or (kind == "add" and narrow):
-            reduced = self._ordered(value, function)
-        elif self.physical:
-            reduced = numerics.lane_tree(kind, numerics.reduce_sticks(kind, value, -2))[..., 0]
-        elif axes == 1:
-            reduced = numerics.reduce_machine(kind, value)
-        else:
-            reduced = numerics.reduce_sticks(kind, value.reshape(*value.shape[:-axes], -1), -1)
-        numerics.PLAIN[kind](accumulator, reduced, out)
-        if narrow and kind in ("add", "mul"):
-            numerics.round_to(self.element, out, out)
-
-    def _round(self, x: NDArray[Any]) -> NDArray[Any]:
-        return numerics.round_to(self.element, x, x) if self.element in numerics.NARROW else x
-
-    def _folded(self, value: NDArray[Any], function: np.ufunc) -> NDArray[Any]:
-        """Pairwise: halves combined, an odd tail carried on, axis after axis from the last; every level rounds."""
-        for _ in self.over:
-            n = value.shape[-1]
-            if n == 0:
-                return np.full(value.shape[:-1], _identity(self.kind, self.element), value.dtype)
-            while n > 1:
-                h = n // 2
-                level = self._round(function(value[..., :h], value[..., h : 2 * h]))
-                value = np.concatenate([level, value[..., 2 * h :]], -1) if n % 2 else level
-                n = value.shape[-1]
-            value = value[..., 0]
-        return value
-
-    def _ordered(self, value: NDArray[Any], function: np.ufunc) -> NDArray[Any]:
-        """In machine order with every partial result rounded to the accumulator's type."""
-        if len(self.over) > 1 and not self.physical:
-            value = value.reshape(*value.shape[: -len(self.over)], -1, 1)
-        elif not self.physical:
-            width = value.shape[-1]
-            if width % numerics.STICK or not width:
-                identity = _identity(self.kind, self.element)
-                padded = np.full((*value.shape[:-1], max(1, -(-width // numerics.STICK)) * numerics.STICK), identity, value.dtype)
-                padded[..., :width] = value
-                value = padded
-            value = value.reshape(*value.shape[:-1], -1, numerics.STICK)
-        total = value[..., 0, :]
-        for i in range(1, value.shape[-2]):
-            total = self._round(function(total, value[..., i, :]))
-        while total.shape[-1] > 1:
-            half = total.shape[-1] // 2
-            total = self._round(function(total[..., :half], total[..., half:]))
-        return total[..., 0]
-
-
-class _Statistic(Step):
-    """Mean of the axes `over`, mean of the squares, or both as a pair."""
-
-    kind: str
-    over: tuple[int, ...]
-    count: int
-    element: str
-
-    def calls(self, binder: Binder) -> Iterable[Call]:
-        value, out = binder.array(self.reads[0], self.over), binder.array(self.writes[0])
-
-        def run() -> None:
-            wide = value.astype(np.float64)
-            mean = wide.sum(self.over, keepdims=True) / self.count
-            squares = (wide * wide).sum(self.over, keepdims=True) / self.count
-            scalar = {"f16_fused": "f16", "dl16_fused": "dl16", "f32_fused": "f32"}.get(self.element, self.element)
-            first, second = (numerics.round_to(scalar, x.astype(np.float32)) for x in (mean, squares))
-            if self.kind == "mean":
-                out[...] = first
-            elif self.kind == "squares":
-                out[...] = second
-            else:
-                out.real = 0 if self.kind == "zeromean" else first
-                out.imag = second
-
-        yield run, ()
-
-
-def _unsigned(x: NDArray[Any]) -> NDArray[Any]:
-    return x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
-
-
-UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
-    "maxu": np.maximum,
-    "minu": np.minimum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-"""Reduction kind -> function."""
-
-
-def _identity(kind: str, element: str) -> Any:
-    """The value that leaves every other as it is."""
-    carrier = CARRIERS[element]
-    if kind in ("add", "or", "xor"):
-        return carrier(0)
-    if kind == "mul":
-        return carrier(1)
-    if is_float(element):
-        return carrier(-np.inf if kind in ("max", "fmax") else np.inf)
-    if carrier is np.bool_:
-        return np.bool_(kind in ("and", "min", "minu"))
-    if kind in ("and", "minu"):
-        return carrier(-1)
-    if kind == "maxu":
-        return carrier(0)
-    limits = np.iinfo(carrier)
-    return carrier(limits.min if kind == "max" else limits.max)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.emulator.findings import Where
 from ktir.emulator.reference.values import Storage, Strided, Tensor
 
 __all__ = ["Assemble", "Binder", "Call", "Step", "bind"]
@@ -30,6 +31,8 @@ class Step:
     writes: tuple[Tensor, ...]
     reuse: int | None = field(default=None, kw_only=True)
     """Index of the read whose memory the first write may take over if it is the last use and has the same layout."""
+    where: Where | None = field(default=None, kw_only=True)
+    """The op that it was recorded for."""
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         raise NotImplementedError
@@ -94,8 +97,8 @@ class Binder:
         return a.storage.array is b.storage.array and a.at == b.at
 
 
-def bind(steps: list[Step]) -> list[Call]:
-    """Give all temporaries memory and return the calls of all steps in order."""
+def bind(steps: list[Step]) -> tuple[list[Call], list[Where | None]]:
+    """Give all temporaries memory; the calls of all steps in order, and the op that each is made for."""
     steps = _protect_loads(steps)
     last: dict[Storage, int] = {}
     for i, step in enumerate(steps):
@@ -108,6 +111,7 @@ def bind(steps: list[Step]) -> list[Call]:
     binder = Binder()
     free: dict[tuple[type, int], list[NDArray[Any]]] = defaultdict(list)
     calls: list[Call] = []
+    origins: list[Where | None] = []
     for i, step in enumerate(steps):
         passed_on: Storage | None = None
         for k, written in enumerate(step.writes):
@@ -120,10 +124,11 @@ def bind(steps: list[Step]) -> list[Call]:
             available = free[storage.dtype, storage.size]
             storage.array = available.pop() if available else np.empty(storage.size, storage.dtype)
         calls.extend(step.calls(binder))
+        origins.extend([step.where] * (len(calls) - len(origins)))
         for storage in dying[i]:
             if storage is not passed_on and storage.array is not None:
                 free[storage.dtype, storage.size].append(storage.array)
-    return calls
+    return calls, origins
 
 
 def _reusable(step: Step, i: int, last: dict[Storage, int]) -> Storage | None:
@@ -173,6 +178,7 @@ def _protect_loads(steps: list[Step]) -> list[Step]:
                         (tensor.moved(region),),
                         (Tensor(copy, Strided((1, high - low), (0, 1)), tensor.element),),
                         based=True,
+                        where=step.where,
                     )
                 )
             at = tensor.at

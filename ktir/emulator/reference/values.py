@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ktir.emulator.findings import Where
 
 if TYPE_CHECKING:
-    from ktir.emulator.reference.memory import Buffer
+    from ktir.emulator.reference.access import Buffer
 
 __all__ = [
     "CARRIERS",

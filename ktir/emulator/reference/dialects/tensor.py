@@ -12,7 +12,7 @@ from ktir.emulator.reference.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes
 from ktir.emulator.reference.scalar import compile_body
-from ktir.emulator.reference.structured import repeat
+from ktir.emulator.reference.structured_steps import repeat
 from ktir.emulator.reference.values import Overlay, Strided, Tensor
 from ktir.mlir import ir
 

@@ -1,0 +1,159 @@
+"""The arguments of a launch: matched to the parameters of a function, checked, and described by what a plan depends on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir import numerics
+from ktir.diagnostics import KtirError
+from ktir.emulator.reference.compiler import Argument, Function
+from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, is_float
+
+__all__ = ["ELEMENT_OF", "RAW", "Bound", "Scratch", "bind_arguments"]
+
+ELEMENT_OF = {
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "bool": "i1",
+    "uint16": "u16",
+}
+"""NumPy type -> element type. uint16 are the bits of any 16-bit type; names that NumPy itself lacks are those of ml_dtypes."""
+RAW = "uint8"
+"""An array of this type is bytes: views of any element type may lie on it."""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A buffer argument without content: `elements` of type `element`. Reading what the program has not written is a finding."""
+
+    elements: int
+    element: str = "f16"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Arguments of a call: a hashable description, and the distinct arrays that it refers to by number.
+
+    `placed`: arrays that lie at addresses: space, tile, offset in elements, number of the array, type, elements.
+    """
+
+    signature: tuple[Any, ...]
+    arrays: list[NDArray[Any]]
+    placed: tuple[tuple[str, int, int, int, str, int], ...] = ()
+
+
+def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], memory: Mapping[Any, Any]) -> Bound:
+    """Match `args` to the parameters of `function` by position, or by `ktir.name` or the name in the text."""
+    parameters = function.arguments
+    if isinstance(args, Mapping):
+        names = [p.name if p.name is not None else p.alias for p in parameters]
+        unknown = [k for k in args if k not in names and k not in [p.alias for p in parameters]]
+        if unknown:
+            raise KtirError(
+                f"'{function.name}' has no argument named '{unknown[0]}'; it has {', '.join(map(str, names))}",
+                function.where.location,
+            )
+        values = [next((args[n] for n in (p.name, p.alias) if n is not None and n in args), None) for p in parameters]
+    else:
+        values = list(args)
+        required = [p for p in parameters if p.role != "pool"]
+        if len(values) == len(required) < len(parameters):
+            given = iter(values)
+            values = [None if p.role == "pool" else next(given) for p in parameters]
+        if len(values) != len(parameters):
+            raise KtirError(f"'{function.name}' takes {len(parameters)} arguments, but got {len(values)}", function.where.location)
+    arrays: list[NDArray[Any]] = []
+    signature: list[tuple[Any, ...]] = []
+    for i, (value, parameter) in enumerate(zip(values, parameters, strict=True)):
+        signature.append(_describe(function, i, parameter, value, arrays))
+    placed: list[tuple[str, int, int, int, str, int]] = []
+    for place, value in memory.items():
+        placed.append(_placed(place, value, arrays))
+    placed.sort()
+    _check_places(placed)
+    return Bound(tuple(signature), arrays, tuple(placed))
+
+
+def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, int, int, int, str, int]:
+    """An array at an address: ("global", offset) or ("lx", tile, offset), offsets in elements of the array."""
+    label = f"memory at {place}"
+
+    def fault(text: str) -> KtirError:
+        return KtirError(f"{label} {text}")
+
+    known = isinstance(place, tuple) and place and place[0] in ("global", "lx") and len(place) == (2 if place[0] == "global" else 3)
+    if not known or not all(isinstance(x, int | np.integer) and x >= 0 for x in place[1:]):
+        raise fault('expects a place of the form ("global", offset) or ("lx", tile, offset) with offsets in elements')
+    if not isinstance(value, np.ndarray) or value.dtype.name not in ELEMENT_OF or value.dtype.name == "uint16":
+        raise fault(f"expects an array of a float or integer type, but got {getattr(value, 'dtype', type(value).__name__)}")
+    if not value.flags.c_contiguous:
+        raise fault("expects a C-contiguous array")
+    tile = int(place[1]) if place[0] == "lx" else 0
+    return place[0], tile, int(place[-1]), _number(value, arrays, fault), ELEMENT_OF[value.dtype.name], value.size
+
+
+def _check_places(placed: list[tuple[str, int, int, int, str, int]]) -> None:
+    """No two arrays may lie over each other."""
+    spans = sorted((s, t, o * ELEMENT_BYTES[e], (o + n) * ELEMENT_BYTES[e]) for s, t, o, _, e, n in placed)
+    for a, b in itertools.pairwise(spans):
+        if a[:2] == b[:2] and b[2] < a[3]:
+            raise KtirError(f"two arrays share byte {b[2]} of {'global memory' if a[0] == 'global' else f'LX of tile {a[1]}'}")
+
+
+def _describe(function: Function, i: int, parameter: Argument, value: Any, arrays: list[NDArray[Any]]) -> tuple[Any, ...]:
+    label = f"argument {i}" + (f" ('{parameter.name}')" if parameter.name else "") + f" of '{function.name}'"
+
+    def fault(text: str) -> KtirError:
+        return KtirError(f"{label} {text}", function.where.location)
+
+    if value is None:
+        if parameter.role != "pool" or parameter.elements is None or parameter.element is None:
+            raise fault("is missing")
+        value = Scratch(parameter.elements, parameter.element)
+    if isinstance(value, Scratch):
+        if value.element not in ELEMENT_BYTES:
+            raise fault(f"has element type '{value.element}', which has no NumPy carrier")
+        return ("scratch", value.elements, value.element)
+    if isinstance(value, np.ndarray) and (value.ndim or (parameter.type == "index" and value.dtype.kind == "f")):
+        if parameter.type != "index":
+            raise fault(f"expects a number of type {parameter.type}, but got an array")
+        if value.dtype.name not in ELEMENT_OF and value.dtype.name != RAW:
+            raise fault(f"expects a float or a signed integer type, or uint8 (bytes), but got {value.dtype}")
+        if not value.flags.c_contiguous:
+            raise fault("expects a C-contiguous array")
+        return ("array", _number(value, arrays, fault), value.dtype.name, value.size)
+    if isinstance(value, bool | int | np.integer | np.bool_) or (isinstance(value, np.ndarray) and value.dtype.kind in "iub"):
+        if parameter.type in CARRIERS and is_float(parameter.type):
+            return ("number", float(value), parameter.type)
+        return ("number", int(value), parameter.type)
+    if isinstance(value, float | np.floating) and parameter.type in CARRIERS and is_float(parameter.type):
+        number = np.asarray(value, CARRIERS[parameter.type])
+        return ("number", float(numerics.round_to(parameter.type, number)), parameter.type)
+    raise fault(f"expects {'an array or an address' if parameter.type == 'index' else parameter.type}, but got {type(value).__name__}")
+
+
+def _number(value: NDArray[Any], arrays: list[NDArray[Any]], fault: Any) -> int:
+    """Number of the array among the distinct ones; the same memory given twice is one buffer."""
+    low = value.__array_interface__["data"][0]
+    for number, other in enumerate(arrays):
+        start = other.__array_interface__["data"][0]
+        if start == low and other.nbytes == value.nbytes and other.dtype == value.dtype:
+            return number
+        if value.nbytes and other.nbytes and low < start + other.nbytes and start < low + value.nbytes:
+            raise fault("shares a part of its memory with another argument")
+    arrays.append(value)
+    return len(arrays) - 1

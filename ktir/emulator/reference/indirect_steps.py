@@ -1,0 +1,262 @@
+"""What a launch does for an indirect access: it finds addresses, checks them, and moves blocks.
+
+Variables that only address linearly form a block, the others say where blocks lie. A buffer of the caller's that the program only
+reads this way is read in place, without conversion of the whole; one that it only writes this way is written when everything has
+been checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ktir import numerics
+from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Where
+from ktir.emulator.reference.access import Buffer, Points
+from ktir.emulator.reference.tape import Binder, Call, Step
+
+__all__ = ["Gather", "Indirect", "Scatter", "Source"]
+
+
+@dataclass(eq=False)
+class Source:
+    """Where blocks lie: a carrier (`raw`: the caller's own array, given at launch), or a tensor with an axis of tiles."""
+
+    buffer: Buffer | None
+    element: str
+    raw: NDArray[Any] | None = None
+
+
+class Indirect(Step):
+    """What gathers and scatters share. Reads: the index tensors, then what else the step needs.
+
+    `fixed`: the part of the addresses that recording knows, [tiles, *variables] with length 1 where it does not vary; variables of
+    the block are left out (length 1). `terms`: per index tensor its stride, size, dim and whether it is clipped.
+    """
+
+    source: Source
+    fixed: NDArray[np.int64]
+    terms: tuple[tuple[int, NDArray[np.int64], int, bool], ...]
+    block: tuple[tuple[int, int, int], ...]
+    """(variable, stride, extent) of the dims of a block."""
+    order: tuple[int, ...]
+    mask: NDArray[np.bool_] | None
+    active: NDArray[np.bool_] | None
+    points: Points
+    count: int
+    where: Where
+    tiles: int
+    bounds: bool
+    limit: int | None = None
+
+    def addresses(self, index: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """Address of each block [tiles or 1, *variables], and which of them are live. Raises OutOfBounds."""
+        total: Any = self.fixed
+        valid: Any = self.mask
+        if self.active is not None:
+            live = self.active.reshape((-1,) + (1,) * (self.fixed.ndim - 1))
+            valid = live if valid is None else live & valid
+        for values, (stride, size, dim, clipped) in zip(index, self.terms, strict=True):
+            wide = values.astype(np.int64)
+            beyond = (wide < 0) | (wide >= size)
+            if beyond.any():
+                wrong = beyond if valid is None else beyond & valid
+                if not clipped and self.bounds and wrong.any():
+                    at = np.argwhere(wrong)[0]
+                    found = int(np.broadcast_to(wide, wrong.shape)[tuple(at)])
+                    tiles = sorted({int(t) for t in np.argwhere(wrong)[:, 0]})
+                    raise OutOfBounds(
+                        f"has index {found} in dim {dim} of a view of size {int(np.broadcast_to(size, wrong.shape)[tuple(at)])}"
+                        + (f" (tile {tiles[0]})" if self.tiles > 1 and wrong.shape[0] > 1 else ""),
+                        self.where,
+                        tiles=tiles if wrong.shape[0] > 1 else range(self.tiles),
+                        address=found,
+                    )
+                valid = ~beyond if valid is None else valid & ~beyond
+                wide = np.where(beyond, 0, wide)
+            total = total + wide * stride
+        if valid is not None:
+            shape = np.broadcast_shapes(total.shape, valid.shape)
+            valid = np.broadcast_to(valid, shape)
+            total = np.where(valid, total, 0)
+        if total.size:
+            low, high = int(total.min()), int(total.max()) + sum((n - 1) * s for _, s, n in self.block) + 1
+            if low < 0 or (self.limit is not None and high > self.limit and (valid is None or valid.any())):
+                name = self.source.buffer.name if self.source.buffer is not None else "LX"
+                raise OutOfBuffer(
+                    f"touches elements {low} to {high - 1} of '{name}' of {self.limit} elements",
+                    self.where,
+                    address=low if low < 0 else self.limit,
+                )
+        return total, valid
+
+    def remember(self, total: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> None:
+        """Keep the addresses for the checks of the whole launch."""
+        if not self.points.dynamic:
+            return
+        shape = (self.tiles, *total.shape[1:])
+        self.points.addresses = np.broadcast_to(total, shape).reshape(self.tiles, -1)
+        self.points.valid = None if valid is None else np.broadcast_to(valid, shape).reshape(self.tiles, -1)
+
+    def window(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """`flat` as blocks: element [a, ...] is that of the block at address a."""
+        size = flat.itemsize
+        reach = sum((n - 1) * s for _, s, n in self.block)
+        return as_strided(flat, (max(0, flat.size - reach), *(n for _, _, n in self.block)), (size, *(s * size for _, s, n in self.block)))
+
+    def laid_out(self, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """A tile [tiles, *tile dims] as [tiles, *variables outside of the block, *block]; `shape` is that of the addresses."""
+        rank = len(self.order)
+        variables = array.transpose(0, *(1 + self.order.index(v) for v in range(rank)))
+        inside = [v for v, _, _ in self.block]
+        outside = [v for v in range(rank) if v not in inside]
+        return variables.transpose(0, *(1 + v for v in outside), *(1 + v for v in inside))
+
+    def flat_addresses(self, total: NDArray[Any]) -> NDArray[Any]:
+        """Addresses without the axes of the block."""
+        inside = [v for v, _, _ in self.block]
+        return total.reshape([n for axis, n in enumerate(total.shape) if axis == 0 or axis - 1 not in inside])
+
+
+class Gather(Indirect):
+    """writes[0] = the blocks at the addresses; reads: index tensors, then the tensor gathered from if there is no buffer."""
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        count = len(self.terms)
+        index = [binder.array(t) for t in self.reads[:count]]
+        held = binder.array(self.reads[count], range(1, 2)) if len(self.reads) > count else None
+        target = binder.array(self.writes[0])
+
+        def run() -> None:
+            total, valid = self.addresses(index)
+            self.remember(total, valid)
+            addresses = self.flat_addresses(total)
+            out = self.laid_out(target, addresses.shape)
+            alive = None if valid is None else self.flat_addresses(np.broadcast_to(valid, total.shape))
+            if held is not None:
+                tiles = held.shape[0]
+                for t in range(out.shape[0]):
+                    flat = held[t if tiles > 1 else 0]
+                    out[t] = self.window(flat)[addresses[t if addresses.shape[0] > 1 else 0]]
+            elif self.source.raw is not None:
+                self._raw(addresses, out, alive)
+                return
+            else:
+                assert self.source.buffer is not None
+                memory = self.source.buffer.carrier(self.source.element).array
+                assert memory is not None
+                out[...] = self.window(memory)[addresses]
+            if alive is not None:
+                out[~np.broadcast_to(alive, out.shape[: alive.ndim])] = 0
+
+        yield run, ()
+
+    def _raw(self, addresses: NDArray[np.int64], out: NDArray[Any], alive: NDArray[np.bool_] | None) -> None:
+        raw, element = self.source.raw, self.source.element
+        assert raw is not None
+        window = self.window(raw)
+        shape = np.broadcast_shapes(addresses.shape, out.shape[: addresses.ndim])
+        rows = prod(addresses.shape[1:])
+        size = max(1, rows * prod(n for _, _, n in self.block))
+        step = max(1, (1 << 18) // size)
+        for first in range(0, addresses.shape[0], step):
+            part = slice(first, first + step) if addresses.shape[0] > 1 else slice(None)
+            found = window[addresses[part]]
+            if alive is not None:
+                found[~alive[part]] = 0
+            into(found, out[part] if shape[0] == addresses.shape[0] else out, element)
+
+
+def into(found: NDArray[Any], out: NDArray[Any], element: str) -> None:
+    """Values from the caller's array, whose elements are of type `element`, into carrier memory."""
+    if found.shape != out.shape:
+        found = np.broadcast_to(found, out.shape)
+    if element == "f16":
+        numerics.f16_to_f32(found, out=out)
+    elif element in numerics.NARROW:
+        out[...] = numerics.decode(element, found)
+    else:
+        out[...] = found
+
+
+class Scatter(Indirect):
+    """Puts the blocks of the value at the addresses. Reads: index tensors, then the value.
+
+    `deferred`: nothing else touches the buffer, which is written when the launch has passed all checks.
+    """
+
+    deferred: bool = False
+    kept: Any = None
+    duplicates: bool = True
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        count = len(self.terms)
+        index = [binder.array(t) for t in self.reads[:count]]
+        value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
+
+        def run() -> None:
+            total, valid = self.addresses(index)
+            self.remember(total, valid)
+            shape = (self.tiles, *self._outside())
+            addresses = np.broadcast_to(self.flat_addresses(total), shape)
+            alive = None if valid is None else np.broadcast_to(self.flat_addresses(np.broadcast_to(valid, total.shape)), shape)
+            if self.duplicates:
+                self._check(addresses, alive)
+            data = self.laid_out(value, shape)
+            if self.deferred:
+                self.kept = (addresses, alive, data.copy())
+                return
+            assert self.source.buffer is not None
+            memory = self.source.buffer.carrier(self.source.element).array
+            assert memory is not None
+            self._put(self.window(memory), addresses, alive, data)
+
+        yield run, ()
+
+    def _outside(self) -> list[int]:
+        inside = [v for v, _, _ in self.block]
+        return [n for v, n in enumerate(self._extents) if v not in inside]
+
+    _extents: tuple[int, ...]
+
+    @staticmethod
+    def _put(window: NDArray[Any], addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None, data: NDArray[Any]) -> None:
+        if alive is None:
+            window[addresses] = data
+        else:
+            window[addresses[alive]] = data[alive]
+
+    def finish(self, flat: NDArray[Any]) -> None:
+        """Write what a deferred scatter has kept to the caller's array."""
+        addresses, alive, data = self.kept
+        self.kept = None
+        element = self.source.element
+        if element == "f16":
+            data = numerics.f32_to_f16(data, on_grid=True)
+        elif element in numerics.NARROW:
+            data = numerics.encode(element, data)
+        self._put(self.window(flat), addresses, alive, data)
+
+    def _check(self, addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> None:
+        """No two places of one tile's store may be the same."""
+        for t in range(self.tiles):
+            mine = addresses[t].reshape(-1) if alive is None else addresses[t][alive[t]].reshape(-1)
+            if mine.size < 2:
+                continue
+            ordered = np.sort(mine)
+            same = np.flatnonzero(ordered[1:] == ordered[:-1])
+            if same.size:
+                address = int(ordered[same[0]])
+                name = self.source.buffer.name if self.source.buffer is not None else "LX"
+                raise DuplicateTarget(
+                    f"stores twice to element {address} of '{name}'" + (f" (tile {t})" if self.tiles > 1 else ""),
+                    self.where,
+                    tiles=[t],
+                    address=address,
+                )
