@@ -18,6 +18,7 @@ from ktir.diagnostics import KtirError
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import Bound, Scratch, bind_arguments
 from ktir.emulator.reference.compiler import Function, Program, compile_module
+from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.plan import Plan
 from ktir.emulator.reference.recorder import NeedsData
 from ktir.mlir import ir
@@ -116,6 +117,7 @@ def execute(
     policy: Policy | None = None,
     memory: Mapping[Any, Any] | None = None,
     source: str = "<text>",
+    observer: Observer | None = None,
 ) -> Report:
     """Execute a function of `module`, at any level, on `args`; arrays are updated in place.
 
@@ -124,7 +126,7 @@ def execute(
     array (floats, signed integers, uint16 for the bits of a 16-bit float that NumPy lacks, or uint8 for plain bytes; its memory in C
     order is the buffer) or `Scratch`; other parameters take numbers. A parameter of role `pool` may be left out. memory: arrays at
     addresses that the program has as numbers: `("global", offset)` or `("lx", tile, offset)`, in elements of the array.
-    source: what messages call the text.
+    source: what messages call the text. observer: is told of the execution as it goes (`ktir.emulator.reference.observer`).
 
     Raises Finding (`ktir.emulator.findings`) for a fault of the program, before any array is touched; KtirError for arguments that
     do not fit and Unsupported for constructs that cannot be executed.
@@ -144,12 +146,12 @@ def execute(
     made: list[float] = []
 
     def make() -> Plan:
-        plan = Plan(program, function, bound, policy)
+        plan = Plan(program, function, bound, policy, observer=observer)
         made.append(time.perf_counter() - begin)
         return plan
 
     plan: Plan | None = None
-    if whole not in _eager:
+    if whole not in _eager and not (observer is not None and observer.values):
         try:
             plan = _plan(whole, make)
         except NeedsData:
@@ -158,10 +160,10 @@ def execute(
                 _eager.pop()
     if plan is None:
         begin = time.perf_counter()
-        plan = Plan(program, function, bound, policy, eager=True)
+        plan = Plan(program, function, bound, policy, eager=True, observer=observer)
     _check_writable(plan, function, bound)
     start = time.perf_counter()
-    plan.launch(bound.arrays)
+    plan.launch(bound.arrays, observer)
     end = time.perf_counter()
     counts = plan.counts
     return Report(

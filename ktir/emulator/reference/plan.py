@@ -17,8 +17,9 @@ from ktir.emulator.reference.arguments import ELEMENT_OF, RAW, Bound
 from ktir.emulator.reference.checks import Traffic, check
 from ktir.emulator.reference.compiler import Argument, Function, Program
 from ktir.emulator.reference.indirect_steps import Gather, Scatter
+from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.recorder import Counts, Recorder
-from ktir.emulator.reference.tape import Assemble, Call, bind
+from ktir.emulator.reference.tape import Assemble, bind
 from ktir.emulator.reference.values import (
     CARRIERS,
     ELEMENT_BYTES,
@@ -39,8 +40,17 @@ class Plan:
     `eager`: recording has run every step already, on the arrays of `bound`; the plan serves one launch.
     """
 
-    def __init__(self, program: Program, function: Function, bound: Bound, policy: Policy, *, eager: bool = False) -> None:
-        rec = Recorder(program, policy, eager)
+    def __init__(
+        self,
+        program: Program,
+        function: Function,
+        bound: Bound,
+        policy: Policy,
+        *,
+        eager: bool = False,
+        observer: Observer | None = None,
+    ) -> None:
+        rec = Recorder(program, policy, eager, observer)
         self.rec = rec
         rec.where = function.where
         self.eager, self.policy = eager, policy
@@ -59,6 +69,9 @@ class Plan:
                 ],
             )
             self._read_back(local)
+        if observer is not None:
+            observer.recorded(rec)
+            rec.observer = None  # the plan may be kept
         self.traffic: list[tuple[Buffer, Traffic]] = []
         self.runtime: list[tuple[Buffer, list[AnyAccess]]] = []
         self.raw: list[tuple[int, Gather]] = []
@@ -75,7 +88,7 @@ class Plan:
                 else:
                     step.deferred = True
                     self.deferred.append((number, step))
-        self.calls: list[Call] = [] if eager else bind(rec.steps)
+        self.calls, self.origins = ([], []) if eager else bind(rec.steps)
         self.counts: Counts = rec.counts
         self.lx_peak = rec.scratchpad.peak
         self.lx_peaks = tuple(int(x) for x in rec.scratchpad.peaks)
@@ -172,26 +185,29 @@ class Plan:
             storage.size = buffer.size // ELEMENT_BYTES[element]
             storage.array = np.zeros(storage.size, storage.dtype)
 
-    def launch(self, arrays: Sequence[NDArray[Any]]) -> None:
+    def launch(self, arrays: Sequence[NDArray[Any]], observer: Observer | None = None) -> None:
         """Run the tape on `arrays`, in place."""
         with self.lock, numerics.quiet():
             for number, step in self.raw:
                 step.source.raw = _flat(arrays[number], step.source.element)
             try:
-                self._run(arrays)
+                self._run(arrays, observer)
             finally:
                 for _, step in self.raw:
                     step.source.raw = None
 
-    def _run(self, arrays: Sequence[NDArray[Any]]) -> None:
+    def _run(self, arrays: Sequence[NDArray[Any]], observer: Observer | None) -> None:
         if not self.eager:
             for buffer, traffic in self.traffic:
                 for element, (low, high) in traffic.fill.items():
                     carrier = buffer.carriers[element].array
                     assert carrier is not None
                     _fill(buffer, element, low, carrier[low:high], arrays, self.poison)
-            for function, arguments in self.calls:
-                function(*arguments)
+            if observer is not None:
+                timed(self.calls, self.origins, observer)
+            else:
+                for function, arguments in self.calls:
+                    function(*arguments)
             for buffer, accesses in self.runtime:
                 check(buffer, accesses, self.policy)
         for buffer, traffic in self.traffic:

@@ -248,7 +248,7 @@ class Recorder:
 
     def emit(self, step: Step) -> None:
         if not self.eager:
-            step.where = self.where
+            step.origin = self.where
             self.steps.append(step)
             return
         for written in step.writes:

@@ -31,7 +31,7 @@ class Step:
     writes: tuple[Tensor, ...]
     reuse: int | None = field(default=None, kw_only=True)
     """Index of the read whose memory the first write may take over if it is the last use and has the same layout."""
-    where: Where | None = field(default=None, kw_only=True)
+    origin: Where | None = field(default=None, kw_only=True)
     """The op that it was recorded for."""
 
     def calls(self, binder: Binder) -> Iterable[Call]:
@@ -124,7 +124,7 @@ def bind(steps: list[Step]) -> tuple[list[Call], list[Where | None]]:
             available = free[storage.dtype, storage.size]
             storage.array = available.pop() if available else np.empty(storage.size, storage.dtype)
         calls.extend(step.calls(binder))
-        origins.extend([step.where] * (len(calls) - len(origins)))
+        origins.extend([step.origin] * (len(calls) - len(origins)))
         for storage in dying[i]:
             if storage is not passed_on and storage.array is not None:
                 free[storage.dtype, storage.size].append(storage.array)
@@ -178,7 +178,7 @@ def _protect_loads(steps: list[Step]) -> list[Step]:
                         (tensor.moved(region),),
                         (Tensor(copy, Strided((1, high - low), (0, 1)), tensor.element),),
                         based=True,
-                        where=step.where,
+                        origin=step.origin,
                     )
                 )
             at = tensor.at

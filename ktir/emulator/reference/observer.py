@@ -1,0 +1,46 @@
+"""Watching an execution: printing values, breakpoints, profiles and progress are observers.
+
+An observer is given to `execute`. Without one the executor pays a comparison with None per recorded op and nothing per replayed call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ktir.emulator.findings import Where
+    from ktir.emulator.reference.compiler import OpPlan
+    from ktir.emulator.reference.recorder import Recorder
+    from ktir.emulator.reference.tape import Call
+
+__all__ = ["Observer", "timed"]
+
+
+class Observer:
+    """Base of observers: override what you need. An exception that a method raises ends the execution with all arrays as they were."""
+
+    values: ClassVar[bool] = False
+    """Run each op as it is recorded, so that `after_op` finds data in its results (`Recorder.binder`); the plan is not kept."""
+
+    def before_op(self, rec: Recorder, op: OpPlan) -> None:
+        """`op` is about to be recorded, once per trip, for all tiles together. Not called where a kept plan is launched again."""
+
+    def after_op(self, rec: Recorder, op: OpPlan) -> None:
+        """`op` and the ops in its regions have been recorded; `rec.get(slot)` is the value in a slot of its results."""
+
+    def recorded(self, rec: Recorder) -> None:
+        """All ops have been recorded: `rec.memory.accesses` holds what they touch. Not called where a kept plan is launched again."""
+
+    def ran(self, where: Where | None, seconds: float, done: int, total: int) -> None:
+        """One call on data, made for the op `where`, took `seconds`; it was number `done` of `total` (0: not known)."""
+
+
+def timed(calls: Sequence[Call], origins: Iterable[Where | None], observer: Observer) -> None:
+    """Make `calls`, and tell `observer` of each."""
+    total = len(calls)
+    for done, ((function, arguments), where) in enumerate(zip(calls, origins, strict=True), 1):
+        begin = time.perf_counter()
+        function(*arguments)
+        observer.ran(where, time.perf_counter() - begin, done, total)
