@@ -1,7 +1,7 @@
 """The elements that op formats are made of. Each reads itself from pretty text and writes itself back."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,6 +27,8 @@ class Reading:
     regions: dict[str, Text] = field(default_factory=dict)
     variables: list[str] = field(default_factory=list)
     """Names that the text of the op itself introduces."""
+    collapsed: str = ""
+    """In an old spelling, the type that the text gives the op's one result, which is that of the op without its unit dim."""
 
 
 @dataclass
@@ -376,7 +378,8 @@ class IndirectSubscripts(Element):
                 written = cursor.text[start : cursor.last]
                 cursor.old(start, f"a direct subscript without parentheses is deprecated: write '({written})'")
             else:
-                raise cursor.fail("unexpected token in subscript list, expected 'ind', '(', or ']'")
+                hint = f": a subscript through an index view is written 'ind(%{cursor.value}[...])'" if cursor.kind == "word" else ""
+                raise cursor.fail(f"unexpected token in subscript list, expected 'ind', '(', or ']'{hint}")
         captured = [(name, place) for name, place in values.items() if name not in op.variables]
         names = [*(name for name, _ in captured), *op.variables]
         op.operands[self.views], op.operands[self.captured] = views, captured
@@ -396,49 +399,6 @@ class IndirectSubscripts(Element):
             written = subscripts.write(op.aliases.get(text, text), names)
             parts.append(f"ind({next(views)}[{written}])" if kind == "true" else f"({written})")
         return ", ".join(parts)
-
-
-class OldTypes(Element):
-    """`: T, T`, which an old spelling has here and whose meaning stands elsewhere; never printed."""
-
-    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
-        if cursor.value != ":":
-            return
-        cursor.old(cursor.start, "a type list before the future is deprecated: leave it out")
-        cursor.advance()
-        cursor.type_extent()
-        while cursor.accept(","):
-            cursor.type_extent()
-
-    def write(self, op: Writing) -> str:
-        return ""
-
-    def starts(self, cursor: Cursor) -> bool:
-        return cursor.value == ":"
-
-
-class FullSet(Element):
-    """Attribute `name`, an integer set, where it was left out: the box of the sizes in `static`, a symbol for each dynamic one."""
-
-    def __init__(self, name: str, static: str) -> None:
-        self.name, self.static = name, static
-
-    def read(self, cursor: Cursor, op: Reading, rewrite: Rewrite) -> None:
-        if self.name in op.attributes:
-            return
-        cursor.old(op.start, f"an op without '{self.name}' is deprecated: write the whole box of its sizes")
-        bounds: list[str] = []
-        symbols = 0
-        sizes = Integers().decode(Cursor("".join(text for text, _ in op.attributes[self.static] or []), 0))
-        for i, size in enumerate(sizes):
-            bounds.append(f"d{i} >= 0")
-            bounds.append(f"-d{i} + s{symbols} - 1 >= 0" if size == DYNAMIC else f"-d{i} + {size - 1} >= 0")
-            symbols += size == DYNAMIC
-        dims, names = (", ".join(f"{letter}{i}" for i in range(n)) for letter, n in (("d", len(sizes)), ("s", symbols)))
-        op.attributes[self.name] = [(f"affine_set<({dims}){f'[{names}]' if names else ''} : ({', '.join(bounds)})>", op.start)]
-
-    def write(self, op: Writing) -> str:
-        return ""
 
 
 class EnumValue(AttributeValue):
@@ -539,20 +499,3 @@ def attribute_extent(cursor: Cursor) -> tuple[int, int]:
     if (number or dense) and cursor.accept(":"):
         cursor.type_extent()
     return begin, cursor.last
-
-
-DIRECTIVES: dict[str, Callable[..., Element]] = {
-    "mixed": MixedList,
-    "affine": Subscripts,
-    "integer": IntegerValue,
-    "integers": IntegerList,
-    "keyword": KeywordValue,
-    "symbol": SymbolName,
-    "region": Region,
-    "variables": Variables,
-    "indirect": IndirectSubscripts,
-    "enum": EnumValue,
-    "old_types": OldTypes,
-    "full_set": FullSet,
-}
-"""Directive name -> element, built from the field names in its parentheses; `type` and `stripped` also need the field's kind."""

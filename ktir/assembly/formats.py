@@ -10,6 +10,7 @@
     variables($r, terminator)                          (%i, %j): arguments of a region that is not shown
     indirect($views, $captured, $kinds, $maps, $r)     ind(%view[...]), (...): subscripts, some through index views
     full_set($a, $static)                              nothing; in an old spelling without a, the box of the sizes `static`
+    role_types($results, $future)                      types of results; an old spelling drops the unit dim of the future's role
     ( ... )?       a group, printed when the first field named in it is there
 
 Blanks are printed by MLIR's rules: before each element, except around brackets and before commas. Types that the format
@@ -17,11 +18,11 @@ leaves out are derived: `index` operands, and fields that share a type variable 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ktir.assembly import elements
+from ktir.assembly import elements, old_spellings
 from ktir.assembly.elements import Element, Reading, Rewrite, Writing
 from ktir.assembly.lexer import Cursor, SyntaxFault, Text
 from ktir.assembly.parameters import ParameterList
@@ -91,12 +92,12 @@ class OpSyntax:
         """Whether the op has a region that its text does not show."""
         return any(isinstance(e, elements.Variables) for e in self.elements)
 
-    def read(self, cursor: Cursor, rewrite: Rewrite) -> Text:
-        """Reads the op after its name; the generic form, from the quoted name on."""
+    def read(self, cursor: Cursor, rewrite: Rewrite) -> tuple[Text, str]:
+        """Reads the op after its name; the generic form, from the quoted name on, and `Reading.collapsed`."""
         op = Reading(cursor.start)
         for element in self.elements:
             element.read(cursor, op, rewrite)
-        return self._generic(op)
+        return self._generic(op), op.collapsed
 
     def write(self, op: Writing) -> str:
         """The pretty text of the op after its name."""
@@ -130,8 +131,8 @@ class OpSyntax:
                 group = groups[names[0]]
                 kind = elements.TypeOf if directive == "type" else elements.StrippedType
                 parsed.append(kind(group.name, group.count, group.type_name))
-            elif directive in elements.DIRECTIVES:
-                parsed.append(elements.DIRECTIVES[directive](*names))
+            elif directive in DIRECTIVES:
+                parsed.append(DIRECTIVES[directive](*names))
             else:
                 raise ValueError(f"format of '{self.name}': cannot read {token.group().strip() or other!r}")
         return parsed
@@ -202,6 +203,23 @@ class OpSyntax:
                 return [op.types[other.name][0]] * count
         return []
 
+
+DIRECTIVES: dict[str, Callable[..., Element]] = {
+    "mixed": elements.MixedList,
+    "affine": elements.Subscripts,
+    "integer": elements.IntegerValue,
+    "integers": elements.IntegerList,
+    "keyword": elements.KeywordValue,
+    "symbol": elements.SymbolName,
+    "region": elements.Region,
+    "variables": elements.Variables,
+    "indirect": elements.IndirectSubscripts,
+    "enum": elements.EnumValue,
+    "old_types": old_spellings.OldTypes,
+    "role_types": old_spellings.RoleTypes,
+    "full_set": old_spellings.FullSet,
+}
+"""Directive name -> element, built from the field names in its parentheses; `type` and `stripped` also need the field's kind."""
 
 OPS: dict[str, OpSyntax] = {}
 """Op name, dialect included -> syntax."""

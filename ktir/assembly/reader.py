@@ -4,6 +4,7 @@ Only our own ops, types and attributes are rewritten; everything else, other dia
 One compiled pattern hops over comments, strings and foreign text to the next name of ours.
 """
 
+import itertools
 import re
 from functools import cache
 
@@ -11,6 +12,7 @@ from ktir.assembly import formats
 from ktir.assembly.lexer import SKIP, Cursor, Remarks, SyntaxFault, Text
 
 _SEGMENTS = re.compile(r"\b(operandSegmentSizes|resultSegmentSizes)\s*=\s*(array<i32[^>]*>)")
+_RESULT = re.compile(r"(%[\w.$\-]+)\s*=\s*$")
 _SHORT = 400  # characters: types and attributes, which repeat, rather than regions
 
 
@@ -93,10 +95,27 @@ class Reader:
         if self.text.startswith(("=", ","), follows) or (self.text.startswith("}", follows) and not syntax.can_be_empty()):
             return None
         cursor = Cursor(self.text, after, self.old)
-        pieces = syntax.read(cursor, self.rewrite)
+        pieces, collapsed = syntax.read(cursor, self.rewrite)
+        collapse = self._collapse(collapsed, out) if collapsed else ""
         out.append((pieces[0][0], start))
         out += pieces[1:]
+        if collapsed:
+            out.append((collapse, start))
         return cursor.last
+
+    def _collapse(self, type_: str, out: Text) -> str:
+        """Names the result of the op that comes next otherwise; the op that makes the result of that name and of `type_` from it."""
+        before, at = out[-1]
+        result = _RESULT.search(before)
+        if result is None:
+            raise SyntaxFault("expects a name for the result, whose unit dim is dropped", at + len(before))
+        name = result.group(1)
+        whole = next(new for k in itertools.count() if (new := f"{name}.{k}") not in self.text)
+        out[-1] = (f"{before[: result.start(1)]}{whole}{before[result.end(1) :]}", at)
+        rank = type_.count("x")
+        groups = [[0, 1], *([d] for d in range(2, rank + 1))] if rank else []
+        role = type_.replace("<", "<1x", 1)
+        return f'\n{name} = "tensor.collapse_shape"({whole}) {{reassociation = {groups}}} : ({role}) -> {type_}'
 
     def _parameters(self, name: str, at: int, out: Text) -> int:
         """Rewrites the parameters of a type or attribute, if it has any at `at`; where they end."""

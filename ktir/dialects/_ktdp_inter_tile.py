@@ -227,7 +227,7 @@ _CONSUMERS = "`(` $future `)` `consumer_tiles_per_group` `=` $consumer_tiles_per
 _DEPENDENCIES = f"(`,` `{_DEPENDENCY}` `=` ${_DEPENDENCY})?"
 _COMBINED = (
     f"`,` (`{_DEPENDENCY}` `=` ${_DEPENDENCY} `,`)? `identity` `(` ($identities `:` type($identities))? `)`"
-    " attr-dict `:` stripped($future) `->` type($values) region($combiner)"
+    " attr-dict `:` stripped($future) `->` role_types($values, $future) region($combiner)"
 )
 _DELIVERED = "attr-dict `:` stripped($future) `->` type($values)"
 

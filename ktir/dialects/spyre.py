@@ -23,7 +23,7 @@ import re
 import types
 from typing import Any
 
-from ktir.assembly import elements
+from ktir.assembly import elements, formats
 from ktir.assembly.lexer import Cursor
 from ktir.dialects._base import Attribute, Dialect, Operation
 from ktir.isa import instructions as table
@@ -74,7 +74,7 @@ class F32Value(elements.AttributeValue):
 
 
 _NUMBER = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan)")
-elements.DIRECTIVES["f32"] = F32Value
+formats.DIRECTIVES["f32"] = F32Value
 
 
 # --- ops -------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ An op's class says which types it takes: `F` is f16, df16 or f32, `H` f16 or df1
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ktir.assembly import elements
+from ktir.assembly import elements, formats
 from ktir.assembly.lexer import Cursor
 from ktir.dialects._base import Attribute, Dialect, Operation, Pure, Type, report
 from ktir.mlir import ext, ir
@@ -200,7 +200,7 @@ class _NumberPart(_AddressPart):
     form = "{}"
 
 
-elements.DIRECTIVES |= {"address_part": _AddressPart, "number_part": _NumberPart}
+formats.DIRECTIVES |= {"address_part": _AddressPart, "number_part": _NumberPart}
 
 
 # --- floats ----------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class _BareAttribute(elements.AttributeValue):
         return op.attribute(self.name).removeprefix(self.prefix)
 
 
-elements.DIRECTIVES["bare"] = _BareAttribute
+formats.DIRECTIVES["bare"] = _BareAttribute
 
 
 class SelectOp(_Scalar, dialect=SpyreOp, name="select", traits=[Pure]):
@@ -365,7 +365,7 @@ class _F32Literal(elements.AttributeValue):
         return op.attribute(self.name).partition(" :")[0]
 
 
-elements.DIRECTIVES["f32_literal"] = _F32Literal
+formats.DIRECTIVES["f32_literal"] = _F32Literal
 
 
 # --- normalisation ---------------------------------------------------------------------------------------------------
@@ -518,7 +518,7 @@ class _TypedValue(elements.AttributeValue):
         return op.attribute(self.name)
 
 
-elements.DIRECTIVES["typed"] = _TypedValue
+formats.DIRECTIVES["typed"] = _TypedValue
 
 
 class SliceReductionOp(Operation, dialect=SpyreOp, name="slice_reduction", traits=[Pure]):
