@@ -28,12 +28,13 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class OpPlan:
-    """An op: what records it, its place, the slots of its operands and results."""
+    """An op: what records it, its place, the slots of its operands and results, the blocks that recording it may run."""
 
     action: Action
     where: Where
     operands: tuple[int, ...]
     results: tuple[int, ...]
+    blocks: tuple[BlockPlan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class OpReader:
         self.where = where_of(op)
         self.operands = [numbering[v] for v in op.operands]
         self.results = [numbering.define(v) for v in op.results]
+        self.blocks: list[BlockPlan] = []
+        """Those that `block` has compiled."""
 
     def view(self) -> Any:
         """The op as its own class, with the accessors of its dialect."""
@@ -143,7 +146,8 @@ class OpReader:
 
     def block(self, region: int = 0) -> BlockPlan:
         """The one block of a region, compiled."""
-        return compile_block(self.op.regions[region].blocks[0], self.numbering)
+        self.blocks.append(compile_block(self.op.regions[region].blocks[0], self.numbering))
+        return self.blocks[-1]
 
     def unsupported(self, what: str) -> Unsupported:
         return Unsupported(f"{self.where} {what}, which the executor does not support", self.where.location)
@@ -182,7 +186,8 @@ def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
         if make is None:
             raise Unsupported(f"'{op.name}' op has no executor", location_text(op.location))
         reader = OpReader(op, numbering)
-        ops.append(OpPlan(make(reader), reader.where, tuple(reader.operands), tuple(reader.results)))
+        action = make(reader)
+        ops.append(OpPlan(action, reader.where, tuple(reader.operands), tuple(reader.results), tuple(reader.blocks)))
     return BlockPlan(arguments, tuple(ops), yields)
 
 
