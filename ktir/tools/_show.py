@@ -59,12 +59,14 @@ _NAME = re.compile(
       | %(?P<name>[A-Za-z_$.\-][\w$.\-]*)(?P<results>(?:\s*:\s*\d+)?(?:\s*,\s*%[\w$.\-]+(?:\s*:\s*\d+)?)*\s*=(?!=)\s*)?""",
     re.VERBOSE,
 )
+_HEADER = re.compile(r"scf\.(?:for|while|parallel|forall)\b(?P<header>[^{]*)")
+_BOUND = re.compile(r"%([\w$.\-]+)\s*(?==(?!=)|,[^=()]*\)\s*=)")
 
 
 def keep_names(module: ir.Module, text: str, source: str, first_line: int) -> None:
     """Puts the names that `text` gives to values into the locations of the ops and arguments that define them.
 
-    An op is found by its position. Induction variables of loops have none of their own and keep no name.
+    An op or argument is found by its position. Loop variables that MLIR gives no position are found in the header of their loop.
     """
     starts = [0, *(m.end() for m in re.finditer("\n", text))]
     names: dict[tuple[int, int], str] = {}
@@ -80,7 +82,19 @@ def keep_names(module: ir.Module, text: str, source: str, first_line: int) -> No
         name = names.get((location.start_line, location.start_col))
         return ir.Location.name(name, location) if name else None
 
+    def header(location: ir.Location) -> str:
+        """The text of a loop that stands at `location`, up to its body."""
+        if not isinstance(location, ir.FileLineColLoc) or location.filename != source:
+            return ""
+        line = location.start_line - first_line
+        match = _HEADER.match(text, starts[line] + location.start_col - 1) if 0 <= line < len(starts) else None
+        return match["header"] if match else ""
+
     for op in operations(module):
+        if loop := header(op.location):
+            for bound, argument in zip(_BOUND.findall(loop), op.regions[0].blocks[0].arguments, strict=False):
+                if not bound.isdigit():
+                    argument.set_location(ir.Location.name(bound, op.location))
         if op.results and (new := named(op.location)):
             op.location = new
         for region in op.regions:

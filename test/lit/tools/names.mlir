@@ -19,3 +19,25 @@ func.func @f(%tile: !ktdp.access_tile<4xindex>, %bound: index) -> (index, index,
   ktdp.store %data, %tile : tensor<4xf16>, <4xindex>
   return %core, %grid#0, %bound : index, index, index
 }
+
+// CHECK: func.func @loops(%n: index)
+// CHECK: %total = scf.for %i = %lo to %n step %one iter_args(%sum = %lo)
+// CHECK: %next = arith.addi %sum, %i
+// CHECK: %end = scf.while (%left = %total)
+func.func @loops(%n: index) -> index {
+  %lo = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %total = scf.for %i = %lo to %n step %one iter_args(%sum = %lo) -> (index) {
+    %next = arith.addi %sum, %i : index
+    scf.yield %next : index
+  }
+  %end = scf.while (%left = %total) : (index) -> index {
+    %more = arith.cmpi sgt, %left, %one : index
+    scf.condition(%more) %left : index
+  } do {
+  ^bb0(%before: index):
+    %after = arith.subi %before, %one : index
+    scf.yield %after : index
+  }
+  return %end : index
+}
