@@ -1,10 +1,10 @@
-"""Index expressions of loop bodies: small trees of sums, floor divisions and remainders over loop variables. No torch, no sympy."""
+"""Index expressions of loop bodies: small trees over loop variables and other symbols. No torch, no sympy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,18 @@ class Mod:
     modulus: int
 
 
-Atom = str | FloorDiv | Mod
-"""What a coefficient multiplies: a loop variable or a nested division."""
+@dataclass(frozen=True)
+class Call:
+    """A function that is not linear: `max`, `min` and `mul` of two or more operands, `abs` of one."""
+
+    function: Literal["max", "min", "mul", "abs"]
+    operands: tuple[Index, ...]
+
+
+Atom = str | FloorDiv | Mod | Call
+"""What a coefficient multiplies: a symbol (loop variable, index from data, size) or a function of other expressions."""
+
+_CALLS = {"max": np.maximum, "min": np.minimum, "mul": np.multiply}
 
 
 @dataclass(frozen=True)
@@ -39,19 +49,27 @@ class Index:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Every loop variable that occurs, also inside divisions."""
+        """Every symbol that occurs, also inside divisions."""
         found: set[str] = set()
         for _, atom in self.terms:
-            found |= {atom} if isinstance(atom, str) else atom.operand.variables
+            if isinstance(atom, str):
+                found.add(atom)
+            else:
+                found.update(*(o.variables for o in _operands(atom)))
         return frozenset(found)
 
     @property
     def is_affine(self) -> bool:
-        """No division occurs."""
+        """Nothing but symbols occurs."""
         return all(isinstance(atom, str) for _, atom in self.terms)
 
+    @property
+    def is_quasi_affine(self) -> bool:
+        """Nothing but symbols, floor divisions and remainders occurs: what an affine map can say."""
+        return all(isinstance(a, str) or (not isinstance(a, Call) and a.operand.is_quasi_affine) for _, a in self.terms)
+
     def coefficient(self, variable: str) -> int:
-        """The coefficient of a loop variable; only meaningful where the expression is affine."""
+        """The coefficient of a symbol; only meaningful where the expression is affine."""
         return next((c for c, atom in self.terms if atom == variable), 0)
 
     def __add__(self, other: Index) -> Index:
@@ -78,18 +96,18 @@ class Index:
             return Index(self.constant % modulus)
         return Index(0, ((1, Mod(self, modulus)),))
 
+    def substituted(self, by: Mapping[str, Index]) -> Index:
+        """The expression with the symbols in `by` replaced."""
+        total = Index(self.constant)
+        for coefficient, atom in self.terms:
+            total += _replaced(atom, by).scaled(coefficient)
+        return total
+
     def values(self, at: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-        """The expression at many points: `at` gives an array per variable; the arrays broadcast against each other."""
+        """The expression at many points: `at` gives an array per symbol; the arrays broadcast against each other."""
         total: Any = np.int64(self.constant)
         for coefficient, atom in self.terms:
-            match atom:
-                case FloorDiv(operand, divisor):
-                    value = operand.values(at) // divisor
-                case Mod(operand, modulus):
-                    value = operand.values(at) % modulus
-                case name:
-                    value = at[name]
-            total = total + coefficient * value
+            total = total + coefficient * _value(atom, at)
         return np.asarray(total)
 
     def __str__(self) -> str:
@@ -99,7 +117,8 @@ class Index:
         return " + ".join(text)
 
     def to_json(self) -> Any:
-        """A JSON value: `[constant, [coefficient, atom], ...]`, atoms as names or `["//" or "%", operand, number]`."""
+        """A JSON value: `[constant, [coefficient, atom], ...]`, atoms as names or `["//" or "%", operand, number]` or
+        `[function, operand, ...]`."""
         return [self.constant, *[[c, _atom_to_json(a)] for c, a in self.terms]]
 
     @staticmethod
@@ -109,8 +128,48 @@ class Index:
 
 
 def variable(name: str) -> Index:
-    """The expression that is one loop variable."""
+    """The expression that is one symbol."""
     return Index(0, ((1, name),))
+
+
+def call(function: Literal["max", "min", "mul", "abs"], *operands: Index) -> Index:
+    """The expression that is a function of others; numbers are folded."""
+    if all(not o.terms for o in operands):
+        return Index(int(_value(Call(function, operands), {})))
+    return Index(0, ((1, Call(function, operands)),))
+
+
+def _operands(atom: FloorDiv | Mod | Call) -> Iterator[Index]:
+    yield from atom.operands if isinstance(atom, Call) else (atom.operand,)
+
+
+def _replaced(atom: Atom, by: Mapping[str, Index]) -> Index:
+    match atom:
+        case FloorDiv(operand, divisor):
+            return operand.substituted(by).divided(divisor)
+        case Mod(operand, modulus):
+            return operand.substituted(by).modulo(modulus)
+        case Call(function, operands):
+            return call(function, *(o.substituted(by) for o in operands))
+        case name:
+            return by.get(name) or variable(name)
+
+
+def _value(atom: Atom, at: Mapping[str, npt.NDArray[np.int64]]) -> Any:
+    match atom:
+        case FloorDiv(operand, divisor):
+            return operand.values(at) // divisor
+        case Mod(operand, modulus):
+            return operand.values(at) % modulus
+        case Call("abs", (operand,)):
+            return np.abs(operand.values(at))
+        case Call(function, (first, *others)):
+            result = first.values(at)
+            for other in others:
+                result = _CALLS[function](result, other.values(at))
+            return result
+        case name:
+            return at[str(name)]
 
 
 def _term(coefficient: int, atom: Atom) -> str:
@@ -119,6 +178,8 @@ def _term(coefficient: int, atom: Atom) -> str:
             text = f"(({operand}) // {divisor})"
         case Mod(operand, modulus):
             text = f"(({operand}) % {modulus})"
+        case Call(function, operands):
+            text = f"{function}({', '.join(map(str, operands))})"
         case name:
             text = name
     return text if coefficient == 1 else f"{coefficient}*{text}"
@@ -130,6 +191,8 @@ def _atom_to_json(atom: Atom) -> Any:
             return ["//", operand.to_json(), divisor]
         case Mod(operand, modulus):
             return ["%", operand.to_json(), modulus]
+        case Call(function, operands):
+            return [function, *(o.to_json() for o in operands)]
         case name:
             return name
 
@@ -137,5 +200,7 @@ def _atom_to_json(atom: Atom) -> Any:
 def _atom_from_json(value: Any) -> Atom:
     if isinstance(value, str):
         return value
-    operator, operand, number = value
-    return (FloorDiv if operator == "//" else Mod)(Index.from_json(operand), number)
+    operator, *rest = value
+    if operator in ("//", "%"):
+        return (FloorDiv if operator == "//" else Mod)(Index.from_json(rest[0]), rest[1])
+    return Call(operator, tuple(map(Index.from_json, rest)))
