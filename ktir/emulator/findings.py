@@ -11,6 +11,7 @@ from ktir.diagnostics import Diagnostic, KtirError
 __all__ = [
     "Deadlock",
     "DivisionByZero",
+    "DivisionOverflow",
     "DuplicateTarget",
     "Finding",
     "LxOverflow",
@@ -102,6 +103,12 @@ class DivisionByZero(Finding):
     """An integer division by zero."""
 
     kind = "division-by-zero"
+
+
+class DivisionOverflow(Finding):
+    """A signed integer division whose quotient the type cannot hold: the least number by -1."""
+
+    kind = "division-overflow"
 
 
 class DuplicateTarget(Finding):

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ktir.diagnostics import Unsupported
-from ktir.emulator.findings import DivisionByZero
 from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.pointwise import evaluate, loop_tensor
+from ktir.emulator.reference.pointwise import evaluate, loop_tensor, report_faults
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, ScalarReader, executes, scalar
+from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp, single, types_of
 from ktir.emulator.reference.values import Overlay, Pointer, Tensor, View, simplify
 
-__all__ = ["elementwise"]
-
-_DIVISIONS = ("divui", "divsi", "remui", "remsi", "floordivsi", "ceildivsi", "ceildivui")
+__all__ = ["elementwise", "elementwise_results"]
 
 
 def elementwise(*names: str) -> Any:
     """Registers a scalar meaning and the executor that follows from it. The decorated function reads one op."""
 
-    def register(reader: ScalarReader) -> ScalarReader:
+    def register(reader: Callable[[OpReader], ScalarOp]) -> Callable[[OpReader], ScalarOp]:
         scalar(*names)(reader)
         executes(*names)(lambda op: _action(op, reader(op)))
         return reader
@@ -31,11 +30,35 @@ def elementwise(*names: str) -> Any:
     return register
 
 
-def _action(reader: OpReader, op: ScalarOp) -> Action:
+def elementwise_results(*names: str) -> Any:
+    """As `elementwise` for ops of several results: the decorated function gives a meaning for each."""
+
+    def register(reader: Callable[[OpReader], tuple[ScalarOp, ...]]) -> Callable[[OpReader], tuple[ScalarOp, ...]]:
+        def meanings(op: OpReader) -> tuple[ScalarOp, ...]:
+            first, *others = reader(op)
+            return (first, *(replace(o, counts=False) for o in others))
+
+        def executor(op: OpReader) -> Action:
+            actions = [_action(op, part, k) for k, part in enumerate(meanings(op))]
+
+            def action(rec: Recorder) -> None:
+                for one in actions:
+                    one(rec)
+
+            return action
+
+        scalar(*names)(meanings)
+        executes(*names)(executor)
+        return reader
+
+    return register
+
+
+def _action(reader: OpReader, op: ScalarOp, number: int = 0) -> Action:
     types = types_of(reader)
-    given = reader.result_type().shape
+    given = reader.result_type(number).shape
     body = single(op, [t.element for t in types], reader.where)
-    operands, (result,), where = reader.operands, reader.results, reader.where
+    operands, result, where = reader.operands, reader.results[number], reader.where
     name = where.op.split(".")[-1]
 
     def on_tensors(rec: Recorder, values: list[Any]) -> None:
@@ -64,12 +87,8 @@ def _action(reader: OpReader, op: ScalarOp) -> Action:
         elif any(isinstance(v, Pointer | View) for v in values):
             rec.set(result, _address(rec, name, values))
         elif op.number is not None:
-            if name in _DIVISIONS:
-                zero = np.equal(values[1], 0)
-                if rec.active is not None:
-                    zero = zero & rec.active
-                if np.any(zero):
-                    raise DivisionByZero("divides by zero", where, tiles=np.flatnonzero(np.broadcast_to(zero, (rec.tiles,))).tolist())
+            if op.faults is not None:
+                report_faults(op.faults, [np.asarray(v).reshape(-1) for v in values], where, rec.active)
             rec.set(result, simplify(op.number(*values)))
         else:
             on_tensors(rec, values)

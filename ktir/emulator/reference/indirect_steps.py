@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Where
 from ktir.emulator.reference.access import Buffer, Points
+from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.tape import Binder, Call, Step
+from ktir.emulator.reference.values import is_odd
 
 __all__ = ["Gather", "Indirect", "Scatter", "Source"]
 
@@ -181,6 +183,8 @@ def into(found: NDArray[Any], out: NDArray[Any], element: str) -> None:
         numerics.f16_to_f32(found, out=out)
     elif element in numerics.NARROW:
         out[...] = numerics.decode(element, found)
+    elif is_odd(element):
+        out[...] = fit(found, element)
     else:
         out[...] = found
 

@@ -21,6 +21,8 @@ from ktir.emulator.reference.values import (
     Storage,
     Strided,
     Tensor,
+    is_float,
+    is_odd,
     simplify,
     tile_runs,
 )
@@ -72,7 +74,7 @@ class Memory:
         born = len(rec.steps)
         runs = [(access, memory, part, run) for access, memory in accesses for part in access.parts for run in part.runs]
         if not runs and not pieces:
-            return rec.constant(np.zeros((), CARRIERS[element]), tile.shape, element)
+            return rec.clipped_zero(tile.shape, element)
         alike = len(runs) == 1 and not pieces and runs[0][3].count == rec.tiles and runs[0][3].step == 0
         result = rec.temporary((rec.tiles, *tile.shape), (1 if alike else rec.tiles, *tile.shape), element)
         count = sum(access.elements for access, _ in accesses) + sum(int(t.sum()) * prod(n for _, n in box) for box, t, _ in pieces)
@@ -88,7 +90,10 @@ class Memory:
                 reads.append(value.moved(value.at.tiles(first, n)))
         covered = count == rec.tiles * prod(tile.shape)
         zero = None if covered else CARRIERS[element](0)
-        rec.emit(Assemble(tuple(reads), (result,), pieces=tuple(targets), fill=zero))
+        step = Assemble(tuple(reads), (result,), pieces=tuple(targets), fill=zero)
+        if not covered and not is_float(element):
+            step.clip()
+        rec.emit(step)
         return result
 
     def store(self, value: Tensor, tile: AccessTile, where: Where) -> None:
@@ -200,6 +205,8 @@ class Memory:
         if buffer.element is None or buffer.element == element:
             return
         if (buffer.element in NUMPY_BITS and ELEMENT_BYTES[element] == 2) or (buffer.element, element) == ("i64", "index"):
+            return
+        if is_odd(element) and CARRIERS[element] is CARRIERS.get(buffer.element):
             return
         what = "writes" if write else "reads"
         raise TypeConfusion(f"{what} '{buffer.name}' as {element}, but it is an array of {buffer.element}", where)

@@ -17,6 +17,7 @@ from ktir.emulator.reference.arguments import ELEMENT_OF, RAW, Bound
 from ktir.emulator.reference.checks import Traffic, check
 from ktir.emulator.reference.compiler import Argument, Function, Program
 from ktir.emulator.reference.indirect_steps import Gather, Scatter
+from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.recorder import Counts, Recorder
 from ktir.emulator.reference.tape import Assemble, bind
@@ -29,6 +30,7 @@ from ktir.emulator.reference.values import (
     Tensor,
     Value,
     View,
+    is_odd,
 )
 
 __all__ = ["Plan"]
@@ -278,6 +280,8 @@ def _enter(source: NDArray[Any], carrier: NDArray[Any], element: str) -> None:
         numerics.f16_to_f32(source, out=carrier)
     elif element in numerics.NARROW:
         carrier[...] = numerics.decode(element, source)
+    elif is_odd(element):
+        carrier[...] = fit(source, element)
     else:
         np.copyto(carrier, source)
 

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.emulator.findings import Where
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.scalar import Body, Ref
-from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import CARRIERS, Known, Tensor
+from ktir.emulator.reference.tape import Binder, Call, Step, clipped_of
+from ktir.emulator.reference.values import CARRIERS, Known, Tensor, is_float
 
-__all__ = ["LoopValue", "evaluate", "loop_tensor"]
+__all__ = ["LoopValue", "evaluate", "loop_tensor", "report_faults"]
 
 LoopValue = Known | Tensor
 """A scalar of a body at every point of the loops: a tensor of shape [tiles, *extents], or known (an array has that rank too)."""
@@ -45,6 +46,8 @@ class _Micro:
     rounds: bool
     form: str = "function"
     where: NDArray[np.bool_] | None = None
+    check: Callable[..., None] | None = None
+    """Called before `compute` on the operands and the chunk."""
 
 
 class _Pointwise(Step):
@@ -75,6 +78,8 @@ class _Pointwise(Step):
                     s.value if s.kind == "scalar" else arrays[s.index] if s.kind == "register" else _part(inputs[s.index], chunk)
                     for s in micro.sources
                 ]
+                if micro.check is not None:
+                    yield micro.check, (operands, chunk)
                 if micro.form == "choose":
                     yield from _choose(micro, operands, out, chunk)
                 elif micro.form == "round" and micro.element == "f16":
@@ -89,6 +94,22 @@ class _Pointwise(Step):
                         yield numerics.round_chunk, numerics.rounding_views(flat, flat, rounding)
                     elif micro.rounds:
                         yield numerics.round_to, (micro.element, out, out)
+
+    def clip(self) -> None:
+        """An element computed from a clipped one is clipped."""
+        sources: list[set[int]] = []
+        for micro in self.micros:
+            mine = {s.index for s in micro.sources if s.kind == "input"}
+            sources.append(mine.union(*(sources[s.index] for s in micro.sources if s.kind == "register")))
+        for register, result in zip(self.outputs, self.writes, strict=True):
+            held = [c for i in sources[register] if (c := clipped_of(self.reads[i])) is not None]
+            if not held or is_float(result.element):
+                continue
+            result.storage.clipped = np.zeros(result.storage.size, np.bool_)
+            target = clipped_of(result)
+            if target is not None:
+                for mask in held:
+                    np.logical_or(target, mask, out=target)
 
     def _registers(self) -> list[int]:
         """Scratch memory of each micro-op's result: reused after the last use, also by the op that uses it last."""
@@ -220,6 +241,7 @@ class _Evaluation:
         rounds: bool = False,
         form: str = "function",
         where: NDArray[np.bool_] | None = None,
+        check: Callable[..., None] | None = None,
     ) -> _Source:
         """Append a micro-op on `values` of element types `kinds`; returns its register."""
         sources = tuple(self.source(v, k) for v, k in zip(values, kinds, strict=True))
@@ -227,7 +249,7 @@ class _Evaluation:
         if where is not None:
             shapes.append(where.shape)
         present = tuple(max(axis) for axis in zip(*shapes, strict=True))
-        self.micros.append(_Micro(compute, sources, present, element, rounds, form, where))
+        self.micros.append(_Micro(compute, sources, present, element, rounds, form, where, check))
         return _Source("register", len(self.micros) - 1)
 
 
@@ -292,7 +314,7 @@ def evaluate(
         if op.form == "index":
             results[i] = work.loop_index(op.dim)
             continue
-        if op.form != "copy":
+        if op.form != "copy" and op.counts:
             rec.count(entry.where.op, prod(extents))
         operands = [value(r) for r in entry.operands]
         kinds = [kind(r) for r in entry.operands]
@@ -302,6 +324,8 @@ def evaluate(
         elif op.form == "select":
             results[i] = _select(work, operands, kinds, op.element)
         elif known:
+            if op.faults is not None:
+                report_faults(op.faults, [np.asarray(v) for v in operands], entry.where, rec.active)
             with numerics.quiet():
                 results[i] = _compute_known(op.compute, operands, kinds, op.element, op.rounds)
         elif op.compute is _round and isinstance(operands[0], _Source):
@@ -309,8 +333,55 @@ def evaluate(
             results[i] = work.micro(_round, operands, kinds, op.element, form="round", rounds=True)
         else:
             assert op.compute is not None
-            results[i] = work.micro(op.compute, operands, kinds, op.element, rounds=op.rounds)
+            check = None if op.faults is None else _fault_check(work, op.faults, entry.where)
+            results[i] = work.micro(op.compute, operands, kinds, op.element, rounds=op.rounds, check=check)
     return _deliver(work, [value(r) for r in wanted])
+
+
+def report_faults(
+    faults: Callable[..., Any],
+    operands: Sequence[Any],
+    where: Where,
+    active: NDArray[np.bool_] | None,
+    clipped: NDArray[np.bool_] | None = None,
+    first: tuple[int, ...] = (),
+) -> None:
+    """Raise the finding of an op at operands that have no result; axis 0, if any, is that of the tiles, from tile first[0] on.
+
+    Tiles that are not `active` and elements that only exist because a masked view reads as zero there (`clipped`) are none of it.
+    """
+    for mask, kind, text in faults(*operands):
+        wrong = mask
+        if active is not None and wrong.ndim:
+            live = active[first[0] :][: wrong.shape[0]] if first and wrong.shape[0] > 1 else active if wrong.shape[0] > 1 else active.any()
+            wrong = wrong & np.asarray(live).reshape((-1,) + (1,) * (wrong.ndim - 1))
+        if clipped is not None:
+            wrong = wrong & ~clipped
+        if not wrong.any():
+            continue
+        at = np.argwhere(wrong)
+        shift = first[0] if first else 0
+        several = wrong.ndim > 0 and wrong.shape[0] > 1
+        tiles = sorted({int(p[0]) + shift for p in at}) if several else [shift]
+        element = [int(x) + (first[1 + d] if first else 0) for d, x in enumerate(at[0][1:])]
+        place = f" at element {element}" if element else ""
+        raise kind(f"{text}{place}" + (f" (tile {tiles[0]})" if several or shift else ""), where, tiles=tiles)
+
+
+def _fault_check(work: _Evaluation, faults: Callable[..., Any], where: Where) -> Callable[..., None]:
+    active = work.rec.active
+
+    def check(operands: Sequence[Any], chunk: tuple[slice, ...]) -> None:
+        if not any(mask.any() for mask, _, _ in faults(*operands)):
+            return
+        clipped = None
+        for value in work.inputs:
+            if (dead := clipped_of(value)) is not None:
+                part = _part(dead, chunk)
+                clipped = part if clipped is None else clipped | part
+        report_faults(faults, operands, where, active, clipped, tuple(c.start for c in chunk))
+
+    return check
 
 
 def _round(x: Any, out: NDArray[Any] | None = None) -> Any:

@@ -24,7 +24,7 @@ from ktir.emulator.reference.compiler import BlockPlan, Function, Program
 from ktir.emulator.reference.memory import Memory
 from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.scratchpad import Scratchpad
-from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
+from ktir.emulator.reference.tape import Assemble, Binder, Call, Step, clipped_of
 from ktir.emulator.reference.values import (
     CARRIERS,
     Box,
@@ -36,6 +36,7 @@ from ktir.emulator.reference.values import (
     Tensor,
     Value,
     View,
+    is_float,
     simplify,
     tile_runs,
 )
@@ -244,9 +245,18 @@ class Recorder:
         at = Strided.compact(shape, present)
         return Tensor(Storage(CARRIERS[element], at.present_size), at, element)
 
+    def clipped_zero(self, shape: tuple[int, ...], element: str) -> Tensor:
+        """What a read through a masked view gives beyond its end."""
+        result = self.constant(np.zeros((), CARRIERS[element]), shape, element)
+        if not is_float(element):
+            result.storage.clipped = np.ones(result.storage.size, np.bool_)
+        return result
+
     # Steps
 
     def emit(self, step: Step) -> None:
+        if any(t.storage.clipped is not None for t in step.reads):
+            step.clip()
         if not self.eager:
             step.origin = self.where
             self.steps.append(step)
@@ -323,3 +333,7 @@ class _Pick(Step):
             target[...] = source[sources]
 
         yield pick, ()
+
+    def clip(self) -> None:
+        if (held := clipped_of(self.reads[0])) is not None:
+            self.writes[0].storage.clipped = np.ascontiguousarray(held[self.sources]).reshape(-1)

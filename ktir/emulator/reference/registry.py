@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Action = Callable[["Recorder"], None]
 """Executes one op on a recorder: reads and writes its SSA values, emits steps."""
 Executor = Callable[["OpReader"], Action]
-ScalarReader = Callable[["OpReader"], "ScalarOp"]
+ScalarReader = Callable[["OpReader"], "ScalarOp | tuple[ScalarOp, ...]"]
+"""Reads the meaning of an op; of one with several results, one meaning per result."""
 
 _executors: dict[str, Executor] = {}
 _scalars: dict[str, ScalarReader] = {}

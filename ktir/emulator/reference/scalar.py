@@ -7,7 +7,7 @@ are numbered: the body's arguments, results of earlier ops, or SSA values of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ktir.diagnostics import Unsupported, location_text
@@ -35,6 +35,8 @@ class ScalarOp:
     (a widening or an index cast), `row` is a statistic of the row (`value`), `select` chooses, `index` is the coordinate of loop
     `dim`, `constant` is `value`.
     `rounds`: the result may be off the grid of a narrow float type and has to be rounded.
+    `faults`: for which operands the op has no result (`integers.faults_of`). `counts`: it is an operation of its own, not the second
+    result of one.
     """
 
     element: str
@@ -48,6 +50,8 @@ class ScalarOp:
     multiplies: bool = False
     value: Any = None
     dim: int = 0
+    faults: Callable[..., Any] | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,15 +147,14 @@ def compile_body(reader: OpReader, inputs: int, terminator: str = "linalg.yield"
             yields = tuple(ref(v) for v in op.operands)
             continue
         read = scalar_reader(op.name)
-        if read is None or (len(op.results) != 1 and op.name != "spyreop.exx2"):
+        if read is None:
             raise Unsupported(f"'{op.name}' op has no executor inside '{reader.op.name}'", location_text(op.location))
         for value in op.operands:
             reader.numbering.define(value)
         inner = OpReader(op, reader.numbering)
         meaning, operands = read(inner), tuple(ref(v) for v in op.operands)
-        for k, value in enumerate(op.results):
+        for value, part in zip(op.results, meaning if isinstance(meaning, tuple) else (meaning,), strict=True):
             known[value] = Ref("op", len(ops))
-            part = replace(meaning, value=meaning.value.split(",")[k]) if meaning.form == "row" else meaning
             ops.append(BodyOp(part, operands, inner.where))
     return Body(inputs, elements, tuple(ops), yields, tuple(outer.items()))
 

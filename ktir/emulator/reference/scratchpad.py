@@ -18,7 +18,6 @@ from ktir.emulator.findings import LxOverflow, OutOfBounds, Race, TypeConfusion,
 from ktir.emulator.reference.access import Access, Part, resolve
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import (
-    CARRIERS,
     ELEMENT_BYTES,
     AccessTile,
     Overlay,
@@ -100,13 +99,13 @@ class Scratchpad:
         access = resolve(rec, tile, where, write=False)
         rec.counts.moved(tile.view, "ct_local", access.elements * ELEMENT_BYTES[element], write=False)
         if not access.parts:
-            return rec.constant(np.zeros((), CARRIERS[element]), tile.shape, element)
+            return rec.clipped_zero(tile.shape, element)
         groups = [(part, at, tiles) for part in access.parts for at, tiles in _groups(access, part, rec.tiles)]
         if len(groups) == 1:
             ((part, at, tiles),) = groups
             value = self.read(at, element, tiles, where, _owner(access))
             return value if part.extents == tile.extents else self._zero_padded(rec.plain(value), access, part)
-        result = rec.constant(np.zeros((), CARRIERS[element]), tile.shape, element)
+        result = rec.clipped_zero(tile.shape, element)
         for part, at, tiles in groups:
             value = rec.plain(self.read(at, element, tiles, where, _owner(access)))
             result = rec.overwrite(result, [(access.box(part), value)], tiles)
@@ -119,7 +118,7 @@ class Scratchpad:
                 yield part, tiles, self.rec.plain(self.read(at, element, tiles, where, _owner(access)))
 
     def _zero_padded(self, value: Tensor, access: Access, part: Part) -> Tensor:
-        zeros = self.rec.constant(np.zeros((), CARRIERS[value.element]), access.tile.shape, value.element)
+        zeros = self.rec.clipped_zero(access.tile.shape, value.element)
         return self.rec.overwrite(zeros, [(access.box(part), value)])
 
     # Addresses

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.emulator.reference.integers import fit, width
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import CARRIERS, Tensor, is_float
+from ktir.emulator.reference.tape import Binder, Call, Step, clipped_of
+from ktir.emulator.reference.values import CARRIERS, Tensor, is_float, is_odd
 
 __all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "identity_of", "repeat"]
 
@@ -33,6 +34,13 @@ class _Spread(Step):
     def calls(self, binder: Binder) -> Iterable[Call]:
         yield np.copyto, (binder.array(self.writes[0]), binder.array(self.reads[0]))
 
+    def clip(self) -> None:
+        result = self.writes[0]
+        result.storage.clipped = np.zeros(result.storage.size, np.bool_)
+        target, held = clipped_of(result), clipped_of(self.reads[0])
+        if target is not None and held is not None:
+            target[...] = held
+
 
 class Matmul(Step):
     """writes[0] = reads[2] + reads[0] x reads[1], all [tiles, batch, ., .]."""
@@ -49,6 +57,8 @@ class Matmul(Step):
             acc = out
         if out.dtype != np.float32:
             yield _matmul_exact, (a, b, acc, out)
+            if is_odd(self.element):
+                yield _fit_into, (out, self.element)
         elif self.numerics == "peer":
             yield _matmul_peer, (a, b, acc, out, self.element)
         elif self.numerics == "fast":
@@ -63,6 +73,10 @@ def _matmul_exact(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDAr
     """Integers and f64: in the type of the result."""
     product = np.matmul(a.astype(out.dtype), b.astype(out.dtype))
     np.add(acc, product, out=out)
+
+
+def _fit_into(out: NDArray[Any], element: str) -> None:
+    out[...] = fit(out, element)
 
 
 def _matmul_fast(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
@@ -152,6 +166,8 @@ class Reduce(Step):
             else:
                 reduced = function.reduce(value, axis=every, dtype=value.dtype)
             function(accumulator, reduced, out=target)
+            if is_odd(self.element):
+                _fit_into(out, self.element)
             return
         if kind in ("add", "mul") and self.numerics == "peer":
             reduced = self._folded(value, function)
@@ -272,5 +288,5 @@ def identity_of(kind: str, element: str) -> Any:
         return carrier(-1)
     if kind == "maxu":
         return carrier(0)
-    limits = np.iinfo(carrier)
-    return carrier(limits.min if kind == "max" else limits.max)
+    most = 1 << (width(element) - 1)
+    return carrier(-most if kind == "max" else most - 1)

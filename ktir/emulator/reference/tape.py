@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.values import Storage, Strided, Tensor
 
-__all__ = ["Assemble", "Binder", "Call", "Step", "bind"]
+__all__ = ["Assemble", "Binder", "Call", "Step", "bind", "clipped_of"]
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -36,6 +36,17 @@ class Step:
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         raise NotImplementedError
+
+    def clip(self) -> None:
+        """Mark what is clipped in the results, where an operand has clipped elements. By default results have none."""
+
+
+def clipped_of(tensor: Tensor) -> NDArray[np.bool_] | None:
+    """Which elements of `tensor` are clipped (`Storage.clipped`), with extent 1 on the axes along which it repeats."""
+    memory = tensor.storage.clipped
+    if memory is None or 0 in tensor.at.present:
+        return None
+    return np.ndarray(tensor.at.present, np.bool_, memory, tensor.at.offset, tensor.at.strides)
 
 
 @dataclass(eq=False)
@@ -58,6 +69,24 @@ class Assemble(Step):
         for at, source in self.pieces:
             value = self.reads[source]
             yield np.copyto, (binder.array(target.moved(at)), binder.array(value))
+
+    def clip(self) -> None:
+        target = self.writes[0]
+        if target.storage.owner is not None:
+            return
+        target.storage.clipped = np.zeros(target.storage.size, np.bool_)
+
+        def put(at: Strided, value: NDArray[np.bool_] | bool | None) -> None:
+            place = clipped_of(target.moved(at))
+            if place is not None:
+                place[...] = False if value is None else value
+
+        if self.fill is not None:
+            put(target.at, True)
+        elif self.based:
+            put(target.at, clipped_of(self.reads[0]))
+        for at, source in self.pieces:
+            put(at, clipped_of(self.reads[source]))
 
 
 class Binder:

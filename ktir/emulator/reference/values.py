@@ -43,6 +43,7 @@ __all__ = [
     "View",
     "element_name",
     "is_float",
+    "is_odd",
     "simplify",
     "tile_runs",
 ]
@@ -59,14 +60,14 @@ CARRIERS: dict[str, type] = {
     "dl16_fused": np.complex64,
     "f32_fused": np.complex64,
     "i1": np.bool_,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
+    **{f"i{n}": np.int8 for n in range(2, 9)},
+    **{f"i{n}": np.int16 for n in range(9, 17)},
+    **{f"i{n}": np.int32 for n in range(17, 33)},
+    **{f"i{n}": np.int64 for n in range(33, 65)},
     "index": np.int64,
 }
 """Element type -> NumPy type of its values. An f16 value is a float32 on the f16 grid; so with all narrow floats. A fused pair is a
-complex number: its first half is the real part."""
+complex number: its first half is the real part. An integer narrower than its carrier is kept as a signed number."""
 
 ELEMENT_BYTES: dict[str, int] = {
     "f16": 2,
@@ -79,13 +80,10 @@ ELEMENT_BYTES: dict[str, int] = {
     "f16_fused": 4,
     "dl16_fused": 4,
     "f32_fused": 8,
-    "i1": 1,
-    "i8": 1,
-    "i16": 2,
-    "i32": 4,
-    "i64": 8,
     "index": 8,
+    **{kind: np.dtype(carrier).itemsize for kind, carrier in CARRIERS.items() if kind[0] == "i" and kind != "index"},
 }
+"""Element type -> bytes of an element in memory. A narrow integer takes a whole number of bytes, a power of two."""
 
 _SPELLINGS = {
     "!spyreop.df16": "dl16",
@@ -106,6 +104,11 @@ def is_float(element: str) -> bool:
     return CARRIERS[element] in (np.float32, np.float64)
 
 
+def is_odd(element: str) -> bool:
+    """Whether it is an integer type narrower than its carrier, of which NumPy has no arrays."""
+    return element[0] == "i" and element not in ("index", "i1") and int(element[1:]) < 8 * np.dtype(CARRIERS[element]).itemsize
+
+
 Known = int | float | bool | NDArray[Any]
 Box = tuple[tuple[int, int], ...]
 """Per axis: first coordinate and extent."""
@@ -114,9 +117,12 @@ Box = tuple[tuple[int, int], ...]
 def simplify(x: Any) -> Known:
     """A known scalar in its simplest form: a Python number if all tiles agree, else one entry per tile."""
     if isinstance(x, np.ndarray):
-        if x.ndim == 0 or (x.size and bool((x == x.flat[0]).all())):
-            return x.flat[0].item()
-        return x
+        if x.ndim == 0:
+            return x.item()
+        agree = bool(x.size) and bool((x == x.flat[0]).all())
+        if agree and x.dtype.kind == "f" and not x.flat[0]:  # -0 equals 0, but is another number
+            agree = bool((np.signbit(x) == np.signbit(x.flat[0])).all())
+        return x.flat[0].item() if agree else x
     return x.item() if isinstance(x, np.generic) else x
 
 
@@ -233,6 +239,8 @@ class Storage:
     size: int
     array: NDArray[Any] | None = None
     owner: Any = None
+    clipped: NDArray[np.bool_] | None = None
+    """Of integers: which elements are zero only because a masked view was read beyond its end; None: none."""
 
     @staticmethod
     def constant(array: NDArray[Any]) -> Storage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.elementwise import elementwise
+from ktir.emulator.reference.integers import fit, signed, unsigned
 from ktir.emulator.reference.pointwise import narrow
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp
-from ktir.emulator.reference.values import CARRIERS, is_float
+from ktir.emulator.reference.values import CARRIERS, is_float, is_odd
 from ktir.mlir import ir
 
 _FLOAT = {
@@ -80,171 +82,6 @@ def _remainder(op: OpReader) -> ScalarOp:
     return ScalarOp(element, deliver(np.fmod, 2), rounds=element in numerics.NARROW)
 
 
-# Integers: numbers known while recording may be Python's; arrays have the type of the result. Both wrap around.
-
-_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
-
-
-def wrap(value: Any, element: str) -> Any:
-    """`value` modulo the width of its type, as a signed number."""
-    bits = _BITS[element]
-    if isinstance(value, np.ndarray):
-        return value.astype(CARRIERS[element])
-    value = int(value)
-    if bits == 1:
-        return bool(value & 1)
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def unsigned(x: Any, element: str) -> Any:
-    """The same bits as a number without sign."""
-    bits = _BITS[element]
-    if isinstance(x, np.ndarray) and x.dtype != object:
-        return x.astype(CARRIERS[element]).view(np.bool_ if bits == 1 else f"u{bits // 8}")
-    return int(x) & ((1 << bits) - 1)
-
-
-def _truncated(a: Any, b: Any) -> Any:
-    """Division rounded towards zero."""
-    quotient = np.abs(a) // np.abs(b)
-    return np.where(np.less(a, 0) != np.less(b, 0), -quotient, quotient)
-
-
-def _shift(function: Callable[[Any, Any], Any], beyond: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    """A shift; by the width or more it gives `beyond`."""
-
-    def shift(a: Any, b: Any) -> Any:
-        width = 8 * np.asarray(a).dtype.itemsize
-        far = np.greater_equal(b, width) | np.less(b, 0)
-        return np.where(far, beyond(a), function(a, np.where(far, 0, b)))
-
-    return shift
-
-
-_SIGNED: dict[str, Callable[[Any, Any], Any]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.divsi": _truncated,
-    "arith.remsi": np.fmod,
-    "arith.floordivsi": np.floor_divide,
-    "arith.ceildivsi": lambda a, b: -((-a) // b),
-    "arith.minsi": np.minimum,
-    "arith.maxsi": np.maximum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.shli": _shift(np.left_shift, np.zeros_like),
-    "arith.shrsi": _shift(np.right_shift, lambda a: np.where(np.less(a, 0), -1, 0)),
-}
-_UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
-    "arith.divui": np.floor_divide,
-    "arith.remui": np.remainder,
-    "arith.ceildivui": lambda a, b: a // b + (a % b != 0),
-    "arith.minui": np.minimum,
-    "arith.maxui": np.maximum,
-    "arith.shrui": _shift(np.right_shift, np.zeros_like),
-}
-_COMBINES = {
-    "arith.addi": "add",
-    "arith.muli": "mul",
-    "arith.maxsi": "max",
-    "arith.minsi": "min",
-    "arith.maxui": "maxu",
-    "arith.minui": "minu",
-    "arith.andi": "and",
-    "arith.ori": "or",
-    "arith.xori": "xor",
-}
-
-
-@elementwise(*_SIGNED, *_UNSIGNED)
-def _integer(op: OpReader) -> ScalarOp:
-    name, element = op.where.op, op.result_type().element
-    carrier = CARRIERS[element]
-    divides = name.split(".")[1] in ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui")
-
-    def on_arrays(a: Any, b: Any) -> Any:
-        a, b = (np.asarray(x).astype(carrier) if np.asarray(x).dtype != carrier else np.asarray(x) for x in (a, b))
-        if divides:
-            b = np.where(b == 0, carrier(1), b)  # data; known numbers are checked
-        if carrier is np.bool_ and name not in ("arith.andi", "arith.ori", "arith.xori"):
-            a, b = a.astype(np.int64), b.astype(np.int64)
-            if name in _SIGNED and name not in ("arith.addi", "arith.subi", "arith.muli"):
-                a, b = -a, -b
-            if name in _UNSIGNED:
-                return (_UNSIGNED[name](a, b) & 1).astype(np.bool_)
-            return (_SIGNED[name](a, b) & 1).astype(np.bool_)
-        if name in _UNSIGNED:
-            return _UNSIGNED[name](unsigned(a, element), unsigned(b, element)).view(carrier)
-        return _SIGNED[name](a, b)
-
-    def on_numbers(a: Any, b: Any) -> Any:
-        with numerics.quiet():
-            result = on_arrays(np.asarray(a, np.int64).astype(carrier), np.asarray(b, np.int64).astype(carrier))
-        return wrap(result if np.ndim(result) else np.asarray(result).item(), element)
-
-    return ScalarOp(element, deliver(on_arrays, 2), number=on_numbers, combines=_COMBINES.get(name), multiplies=name == "arith.muli")
-
-
-@executes("arith.addui_extended", "arith.mulsi_extended", "arith.mului_extended")
-def _extended(op: OpReader) -> Action:
-    name, element = op.where.op, op.result_type().element
-    bits = _BITS[element]
-    signed = name == "arith.mulsi_extended"
-
-    def both(a: int, b: int) -> tuple[Any, Any]:
-        x, y = (a, b) if signed else (unsigned(a, element), unsigned(b, element))
-        if name == "arith.addui_extended":
-            return wrap(x + y, element), x + y >= 1 << bits
-        return wrap(x * y, element), wrap((x * y) >> bits, element)
-
-    operands, results = op.operands, op.results
-
-    def action(rec: Recorder) -> None:
-        a, b = (np.asarray(rec.known(slot)) for slot in operands)
-        a, b = np.broadcast_arrays(a, b)
-        pairs = [both(int(x), int(y)) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
-        for k, slot in enumerate(results):
-            column = [p[k] for p in pairs]
-            rec.set(slot, np.asarray(column) if a.ndim else column[0])
-
-    if op.result_type().shape:
-        raise op.unsupported("is applied to tensors")
-    return action
-
-
-_COMPARE: list[Callable[[Any, Any], Any]] = [
-    np.equal,
-    np.not_equal,
-    np.less,
-    np.less_equal,
-    np.greater,
-    np.greater_equal,
-    np.less,
-    np.less_equal,
-    np.greater,
-    np.greater_equal,
-]
-
-
-@elementwise("arith.cmpi")
-def _compare_integer(op: OpReader) -> ScalarOp:
-    predicate = ir.IntegerAttr(op.attribute("predicate")).value
-    function, element = _COMPARE[predicate], op.operand_type(0).element
-    carrier = CARRIERS[element]
-
-    def compare(a: Any, b: Any) -> Any:
-        if predicate >= 6:
-            a, b = (unsigned(np.asarray(x, np.int64) if carrier is not np.bool_ else np.asarray(x), element) for x in (a, b))
-        elif carrier is np.bool_ and predicate >= 2:  # a true i1 is -1
-            a, b = -np.asarray(a).astype(np.int8), -np.asarray(b).astype(np.int8)
-        return function(a, b)
-
-    return ScalarOp("i1", deliver(compare, 2), number=compare)
-
-
 def _compare(predicate: int, a: Any, b: Any) -> Any:
     """arith.cmpf: predicates 1 to 6 are ordered, 8 to 13 unordered; 7 and 14 ask only for (un)orderedness."""
     if predicate in (0, 15):
@@ -297,6 +134,15 @@ def once(x: Any, element: str) -> Any:
         return numerics.round_to(element, bits.view(np.float32))
 
 
+def _odd(x: NDArray[Any]) -> NDArray[Any]:
+    """Integers, those that f64 cannot hold rounded to odd: then rounding to a narrow type does not see a tie that is none."""
+    if x.dtype.itemsize < 8:
+        return x
+    low = np.array(0x7FF, x.dtype)
+    rounded = (x & ~low) | np.where(x & low, np.array(0x800, x.dtype), np.array(0, x.dtype))
+    return np.where(x.astype(np.float64).astype(x.dtype) == x, x, rounded)
+
+
 @elementwise("arith.bitcast")
 def _bitcast(op: OpReader) -> ScalarOp:
     element, source = op.result_type().element, op.operand_type(0).element
@@ -335,16 +181,11 @@ def _convert(op: OpReader) -> ScalarOp:
         if name in ("arith.fptosi", "arith.fptoui"):
             with numerics.quiet():
                 whole = np.trunc(x.astype(np.float64))
-                return whole.astype(np.uint64).astype(carrier) if name == "arith.fptoui" else whole.astype(np.int64).astype(carrier)
-        if bare:
-            x = unsigned(x, source)
-        elif source == "i1" and name != "arith.trunci":  # a true i1 is all ones
-            x = -x.astype(np.int8)
-        if element == "i1":
-            return (x & 1).astype(np.bool_)
+                return fit(whole.astype(np.uint64 if name == "arith.fptoui" else np.int64).astype(np.int64), element)
+        x = unsigned(x, source) if bare else signed(x, source)
         if element in numerics.NARROW:
-            return once(x.astype(np.float64), element)
-        return x.astype(carrier)
+            return once(_odd(x), element)
+        return x.astype(carrier) if is_float(element) else fit(x, element)
 
     def number(x: Any) -> Any:
         result = convert(np.asarray(x, CARRIERS[source]) if not is_float(source) else x)
@@ -387,10 +228,20 @@ def _constant_op(op: OpReader) -> Action:
     return action
 
 
+def _from_text(text: str, kind: type) -> NDArray[Any]:
+    """The elements of a dense attribute of a type that the bindings do not read."""
+    body = text[len("dense<") : text.rindex("> : ")]
+    if body.startswith('"0x'):
+        return np.frombuffer(bytes.fromhex(body[3:-1]), kind)
+    return np.asarray(json.loads(body), kind).reshape(-1)
+
+
 def _dense(op: OpReader, element: str) -> NDArray[Any]:
     """The elements of a dense attribute; one element for a splat."""
     value, kind = op.attribute("value"), CARRIERS[element]
     dense = ir.DenseElementsAttr(value)
+    if is_odd(element):
+        return _from_text(str(value), kind)
     if dense.is_splat:
         single: Any = dense.get_splat_value()
         return np.asarray(single.value, kind).reshape(1)

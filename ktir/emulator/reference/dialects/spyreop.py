@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ktir import numerics
 from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.dialects.arith import deliver, wrap
+from ktir.emulator.reference.dialects.arith import deliver
+from ktir.emulator.reference.dialects.arith_integer import number_of
 from ktir.emulator.reference.elementwise import elementwise
+from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp
 from ktir.emulator.reference.tape import Step
-from ktir.emulator.reference.values import CARRIERS
 from ktir.mlir import ir
 
 SLICE = 8
@@ -85,16 +87,10 @@ def _select(op: OpReader) -> ScalarOp:
 
 
 def _wrapping(function: Callable[..., Any], element: str, count: int) -> ScalarOp:
-    carrier = CARRIERS[element]
+    def compute(*operands: Any) -> Any:
+        return fit(function(*(np.asarray(x, np.int64) for x in operands)), element)
 
-    def on_arrays(*operands: Any) -> Any:
-        return function(*(np.asarray(x, np.int64) for x in operands)).astype(carrier)
-
-    def on_numbers(*operands: Any) -> Any:
-        result = function(*(np.asarray(x, np.int64) for x in operands))
-        return wrap(result if result.ndim else result.item(), element)
-
-    return ScalarOp(element, deliver(on_arrays, count), number=on_numbers)
+    return ScalarOp(element, deliver(compute, count), number=number_of(compute, "i64"))
 
 
 @elementwise("spyreop.addi32toi32", "spyreop.addi64toi64")
@@ -155,8 +151,8 @@ def _row(op: OpReader, wanted: str) -> ScalarOp:
 
 
 @scalar("spyreop.exx2")
-def _exx2(op: OpReader) -> ScalarOp:
-    return _row(op, "mean,squares")
+def _exx2(op: OpReader) -> tuple[ScalarOp, ...]:
+    return _row(op, "mean"), replace(_row(op, "squares"), counts=False)
 
 
 @scalar("spyreop.exx2_fused")

@@ -1,0 +1,146 @@
+"""Integers of any width up to 64 as NumPy arrays: their ops, and the operands for which an op has no result.
+
+A value is kept as a signed number of the carrier of its type; a true i1 is True and counts as -1 where the sign matters. Arithmetic
+wraps around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.emulator.findings import DivisionByZero, DivisionOverflow, Finding
+from ktir.emulator.reference.values import CARRIERS
+
+__all__ = ["DIVISIONS", "SIGNED", "UNSIGNED", "apply", "faults_of", "fit", "signed", "unsigned", "width"]
+
+Binary = Callable[[Any, Any], Any]
+
+
+def width(element: str) -> int:
+    """Bits of an integer type."""
+    return 64 if element == "index" else int(element[1:])
+
+
+def fit(x: NDArray[Any], element: str) -> NDArray[Any]:
+    """`x` modulo the width of its type, as values of the type."""
+    bits, carrier = width(element), np.dtype(CARRIERS[element])
+    if bits == 1:
+        return x if x.dtype == np.bool_ else (x & 1).astype(np.bool_)
+    x = x.astype(carrier, copy=False)
+    spare = 8 * carrier.itemsize - bits
+    return (x << spare) >> spare if spare else x
+
+
+def signed(x: Any, element: str) -> NDArray[Any]:
+    """Values as signed numbers."""
+    x = np.asarray(x)
+    return -x.astype(np.int8) if element == "i1" else x.astype(CARRIERS[element], copy=False)
+
+
+def unsigned(x: Any, element: str) -> NDArray[Any]:
+    """Values as numbers without sign."""
+    x = np.asarray(x)
+    if element == "i1":
+        return x.astype(np.uint8)
+    carrier = np.dtype(CARRIERS[element])
+    bare = x.astype(carrier, copy=False).view(f"u{carrier.itemsize}")
+    spare = 8 * carrier.itemsize - width(element)
+    return bare & np.array((1 << width(element)) - 1, bare.dtype) if spare else bare
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    """Division rounded towards zero."""
+    quotient = np.floor_divide(a, b)
+    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)))
+
+
+def _ceiling(a: Any, b: Any) -> Any:
+    quotient = np.floor_divide(a, b)
+    return quotient + (quotient * b != a)
+
+
+def _shift(function: Binary, beyond: Callable[[Any], Any]) -> Callable[[Any, Any, int], Any]:
+    """A shift by `b` read as a number without sign; by the width or more it gives `beyond`."""
+
+    def shift(a: Any, b: Any, bits: int) -> Any:
+        far = (b < 0) | (b >= bits)
+        return np.where(far, beyond(a), function(a, np.where(far, 0, b).astype(a.dtype)))
+
+    return shift
+
+
+SIGNED: dict[str, Binary] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.divsi": _truncated,
+    "arith.remsi": np.fmod,
+    "arith.floordivsi": np.floor_divide,
+    "arith.ceildivsi": _ceiling,
+    "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+}
+UNSIGNED: dict[str, Binary] = {
+    "arith.divui": np.floor_divide,
+    "arith.remui": np.remainder,
+    "arith.ceildivui": _ceiling,
+    "arith.minui": np.minimum,
+    "arith.maxui": np.maximum,
+}
+_SHIFTS: dict[str, Callable[[Any, Any, int], Any]] = {
+    "arith.shli": _shift(np.left_shift, np.zeros_like),
+    "arith.shrsi": _shift(np.right_shift, lambda a: np.where(a < 0, -1, 0).astype(a.dtype)),
+    "arith.shrui": _shift(np.right_shift, np.zeros_like),
+}
+DIVISIONS = ("divui", "divsi", "remui", "remsi", "floordivsi", "ceildivsi", "ceildivui")
+_BITWISE = ("arith.andi", "arith.ori", "arith.xori")
+
+
+def apply(name: str, element: str) -> Binary:
+    """The function of an arith op on values of type `element`. Where `faults_of` finds a fault, its result means nothing."""
+    divides = name.split(".")[1] in DIVISIONS
+
+    def compute(a: Any, b: Any) -> Any:
+        if name in _BITWISE:
+            return SIGNED[name](a, b)
+        view = unsigned if name in UNSIGNED or name == "arith.shrui" else signed
+        x, y = view(a, element), view(b, element)
+        if divides:
+            y = np.where(y == 0, np.ones((), y.dtype), y)
+        if name in _SHIFTS:
+            return fit(_SHIFTS[name](x, y if view is signed else y.astype(np.uint64), width(element)), element)
+        return fit((UNSIGNED if view is unsigned else SIGNED)[name](x, y), element)
+
+    return compute
+
+
+Faults = Callable[[Any, Any], Iterator[tuple[NDArray[np.bool_], type[Finding], str]]]
+
+
+def faults_of(name: str, element: str) -> Faults | None:
+    """For a division: where operands have no quotient, with the finding that this is. A remainder of -1 is 0 for all numbers."""
+    kind = name.split(".")[1]
+    if kind not in DIVISIONS:
+        return None
+    overflows = kind in ("divsi", "floordivsi", "ceildivsi")
+    least = -1 << (width(element) - 1)
+
+    def faults(a: Any, b: Any) -> Iterator[tuple[NDArray[np.bool_], type[Finding], str]]:
+        zero = np.equal(b, 0)
+        if zero.any():
+            yield np.broadcast_to(zero, np.broadcast_shapes(np.shape(a), np.shape(b))), DivisionByZero, "divides by zero"
+        if overflows:
+            over = np.equal(signed(b, element), -1)
+            if over.any():
+                over = over & np.equal(signed(a, element), least)
+                if over.any():
+                    yield over, DivisionOverflow, f"divides {least} by -1, which {element} cannot hold"
+
+    return faults
