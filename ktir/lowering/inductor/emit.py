@@ -14,7 +14,7 @@ from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
 from ktir.dialects.structured import IDENTITY, affine_map, generic
 from ktir.lowering.inductor.access import Box, NotStrided, box_of, groups, route
-from ktir.lowering.inductor.region import Buffer, Nest, Record, Region
+from ktir.lowering.inductor.region import Buffer, Nest, NestRefused, Record, Region
 from ktir.lowering.inductor.scalars import TYPES, Body, element_type
 from ktir.mlir import arith, func, ir, linalg, tensor
 
@@ -241,7 +241,8 @@ class _Emitter:
         buffer = self._region.buffers[store.buffer]
         text = f"{what}, in {operators} of shape {list(buffer.size)} and dtype {buffer.dtype}, is not supported"
         text += f": {reason}" if reason else ""
-        return Unsupported(text + (f"; nearest supported form: {nearest}" if nearest else ""), nest.source)
+        text += f"; nearest supported form: {nearest}" if nearest else ""
+        return NestRefused(text, nest.source, nest.name, nest.origins)
 
 
 def location(nest: Nest) -> ir.Location:

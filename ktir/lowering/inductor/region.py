@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ktir.diagnostics import Unsupported
 from ktir.lowering.inductor.indices import Index
 
 Role = Literal["input", "constant", "output", "mutated", "temp", "mem"]
@@ -135,6 +136,15 @@ class Nest:
     def records(self) -> Iterator[Record]:
         """All records, those of nested bodies too, each after what is nested in it."""
         yield from _walk(self.body)
+
+
+class NestRefused(Unsupported):
+    """A nest that has no form in KTIR. `nest` is its name, `origins` the nodes that it came from."""
+
+    def __init__(self, message: str, location: str | None, nest: str, origins: Sequence[Origin]) -> None:
+        super().__init__(message, location)
+        self.nest = nest
+        self.origins = tuple(origins)
 
 
 @dataclass(frozen=True)
