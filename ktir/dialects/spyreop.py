@@ -115,25 +115,17 @@ class _Scalar(Operation):
         return _type_fault("operand", self.operands, self.types) or _type_fault("result", self.results, self.types)
 
 
-_UNARY = "$x attr-dict `:` type($x)"
-_BINARY = "$lhs `,` $rhs attr-dict `:` type($lhs)"
+class _Unary(_Scalar, traits=[Pure]):
+    """Base: one operand."""
+
+    result: ext.Result[T]
+    x: ext.Operand[T]
+
+    assembly = "$x attr-dict `:` type($x)"
 
 
-# --- integers --------------------------------------------------------------------------------------------------------
-
-
-class AddI32ToI32Op(Operation, dialect=SpyreOp, name="addi32toi32", traits=[Pure]):
-    """Sum: `%c = spyreop.addi32toi32 %a, %b`."""
-
-    result: ext.Result[I32]
-    lhs: ext.Operand[I32]
-    rhs: ext.Operand[I32]
-
-    assembly = "$lhs `,` $rhs attr-dict"
-
-
-class MulI32ToI32Op(Operation, dialect=SpyreOp, name="muli32toi32", traits=[Pure]):
-    """Product: `%c = spyreop.muli32toi32 %a, %b`."""
+class _BinaryI32(Operation, traits=[Pure]):
+    """Base: two operands of type i32."""
 
     result: ext.Result[I32]
     lhs: ext.Operand[I32]
@@ -142,14 +134,32 @@ class MulI32ToI32Op(Operation, dialect=SpyreOp, name="muli32toi32", traits=[Pure
     assembly = "$lhs `,` $rhs attr-dict"
 
 
-class AddI64ToI64Op(Operation, dialect=SpyreOp, name="addi64toi64", traits=[Pure]):
-    """Sum: `%c = spyreop.addi64toi64 %a, %b`."""
+class _BinaryI64(Operation, traits=[Pure]):
+    """Base: two operands of type i64."""
 
     result: ext.Result[I64]
     lhs: ext.Operand[I64]
     rhs: ext.Operand[I64]
 
     assembly = "$lhs `,` $rhs attr-dict"
+
+
+_BINARY = "$lhs `,` $rhs attr-dict `:` type($lhs)"
+
+
+# --- integers --------------------------------------------------------------------------------------------------------
+
+
+class AddI32ToI32Op(_BinaryI32, dialect=SpyreOp, name="addi32toi32"):
+    """Sum: `%c = spyreop.addi32toi32 %a, %b`."""
+
+
+class MulI32ToI32Op(_BinaryI32, dialect=SpyreOp, name="muli32toi32"):
+    """Product: `%c = spyreop.muli32toi32 %a, %b`."""
+
+
+class AddI64ToI64Op(_BinaryI64, dialect=SpyreOp, name="addi64toi64"):
+    """Sum: `%c = spyreop.addi64toi64 %a, %b`."""
 
 
 class Idx32ToAddrOp(Operation, dialect=SpyreOp, name="idx32toaddr", traits=[Pure]):
@@ -206,68 +216,34 @@ formats.DIRECTIVES |= {"address_part": _AddressPart, "number_part": _NumberPart}
 # --- floats ----------------------------------------------------------------------------------------------------------
 
 
-class ExpOp(_Scalar, dialect=SpyreOp, name="exp", traits=[Pure]):
+class ExpOp(_Unary, dialect=SpyreOp, name="exp"):
     """e to the power of x: `%y = spyreop.exp %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
 
-    assembly = _UNARY
-
-
-class ReciprocalOp(_Scalar, dialect=SpyreOp, name="reciprocal", traits=[Pure]):
+class ReciprocalOp(_Unary, dialect=SpyreOp, name="reciprocal"):
     """1 / x: `%y = spyreop.reciprocal %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
 
-    assembly = _UNARY
-
-
-class SigmoidOp(_Scalar, dialect=SpyreOp, name="sigmoid", traits=[Pure]):
+class SigmoidOp(_Unary, dialect=SpyreOp, name="sigmoid"):
     """1 / (1 + exp(-x)): `%y = spyreop.sigmoid %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
 
-    assembly = _UNARY
-
-
-class SiluOp(_Scalar, dialect=SpyreOp, name="silu", traits=[Pure]):
+class SiluOp(_Unary, dialect=SpyreOp, name="silu"):
     """x * sigmoid(x): `%y = spyreop.silu %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
 
-    assembly = _UNARY
-
-
-class SqrtOp(_Scalar, dialect=SpyreOp, name="sqrt", traits=[Pure]):
+class SqrtOp(_Unary, dialect=SpyreOp, name="sqrt"):
     """Square root: `%y = spyreop.sqrt %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
 
-    assembly = _UNARY
-
-
-class RsqrtOp(_Scalar, dialect=SpyreOp, name="rsqrt", traits=[Pure]):
+class RsqrtOp(_Unary, dialect=SpyreOp, name="rsqrt"):
     """1 / sqrt(x): `%y = spyreop.rsqrt %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
 
-    assembly = _UNARY
-
-
-class GeluOp(_Scalar, dialect=SpyreOp, name="gelu", traits=[Pure]):
+class GeluOp(_Unary, dialect=SpyreOp, name="gelu"):
     """x * Phi(x): `%y = spyreop.gelu %x : f16`."""
 
-    result: ext.Result[T]
-    x: ext.Operand[T]
-
     types = H
-    assembly = _UNARY
 
 
 class RealDivOp(_Scalar, dialect=SpyreOp, name="realdiv", traits=[Pure]):
@@ -378,7 +354,7 @@ class Exx2Op(_Scalar, dialect=SpyreOp, name="exx2", traits=[Pure]):
     squares: ext.Result[T]
     x: ext.Operand[T]
 
-    assembly = _UNARY
+    assembly = _Unary.assembly
 
     @staticmethod
     def verify_invariants(op: Any) -> bool:
@@ -386,9 +362,16 @@ class Exx2Op(_Scalar, dialect=SpyreOp, name="exx2", traits=[Pure]):
         return report(op, fault) if fault else Operation.verify_invariants(op)
 
 
-class _Fusing(Operation):
+_FUSED = "$x attr-dict `:` type($x) `->` type($result)"
+
+
+class _Fusing(Operation, traits=[Pure]):
     """Base: one operand of a type in `takes`, one result of the type that `pairing` gives for it."""
 
+    result: ext.Result[Any]
+    x: ext.Operand[Any]
+
+    assembly = _FUSED
     takes, gives, pairing = F, FUSED, PAIRS
 
     def check(self) -> str | None:
@@ -401,25 +384,12 @@ class _Fusing(Operation):
         return f"{wanted}\nfailed to infer returned types"
 
 
-_FUSED = "$x attr-dict `:` type($x) `->` type($result)"
-
-
-class Exx2FusedOp(_Fusing, dialect=SpyreOp, name="exx2_fused", traits=[Pure]):
+class Exx2FusedOp(_Fusing, dialect=SpyreOp, name="exx2_fused"):
     """The two results of `exx2` as one value: `%p = spyreop.exx2_fused %x : f16 -> !spyreop.fp16_fused`."""
 
-    result: ext.Result[Any]
-    x: ext.Operand[Any]
 
-    assembly = _FUSED
-
-
-class Exx2ZeroMeanFusedOp(_Fusing, dialect=SpyreOp, name="exx2_zeromean_fused", traits=[Pure]):
+class Exx2ZeroMeanFusedOp(_Fusing, dialect=SpyreOp, name="exx2_zeromean_fused"):
     """As `exx2_fused` with a mean of zero: `%p = spyreop.exx2_zeromean_fused %x : f16 -> !spyreop.fp16_fused`."""
-
-    result: ext.Result[Any]
-    x: ext.Operand[Any]
-
-    assembly = _FUSED
 
 
 class LayerNormScaleOp(_Scalar, dialect=SpyreOp, name="layernormscale", traits=[Pure]):
@@ -437,14 +407,10 @@ class LayerNormScaleOp(_Scalar, dialect=SpyreOp, name="layernormscale", traits=[
         return super().check()
 
 
-class LayerNormScaleFusedOp(_Fusing, dialect=SpyreOp, name="layernormscale_fused", traits=[Pure]):
+class LayerNormScaleFusedOp(_Fusing, dialect=SpyreOp, name="layernormscale_fused"):
     """As `layernormscale`, of a pair: `%c = spyreop.layernormscale_fused %p : !spyreop.fp16_fused -> f16`."""
 
-    result: ext.Result[Any]
-    x: ext.Operand[Any]
-
     takes, gives, pairing = FUSED, F, SCALARS
-    assembly = _FUSED
 
 
 class LayerNormNormOp(_Scalar, dialect=SpyreOp, name="layernormnorm", traits=[Pure]):

@@ -11,7 +11,7 @@ A, B = Group("a"), Group("b", "variadic", "index")
 
 def read(syntax: OpSyntax, text: str) -> str:
     """Generic form of an op whose text after the name is `text`."""
-    pieces = syntax.read(Cursor(text, 0), lambda start, end, prefix="": [(prefix + text[start:end], start)])
+    pieces, _ = syntax.read(Cursor(text, 0), lambda start, end, prefix="": [(prefix + text[start:end], start)])
     return "".join(piece for piece, _ in pieces)
 
 
