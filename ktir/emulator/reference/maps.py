@@ -88,16 +88,19 @@ def linear_of(expr: ir.AffineExpr, loops: int) -> tuple[tuple[int, ...], int] | 
     return None
 
 
-def code_of(expr: ir.AffineExpr) -> Any:
-    """A function that computes the expression from the list of its dims, numbers or arrays."""
+def code_of(expr: ir.AffineExpr, dims: int = 0) -> Any:
+    """A function that computes the expression from the list of its dims and, after `dims` of them, its symbols: numbers or arrays."""
     if isinstance(expr, ir.AffineConstantExpr):
         value = expr.value
         return lambda x: value
     if isinstance(expr, ir.AffineDimExpr):
         position = expr.position
         return lambda x: x[position]
+    if isinstance(expr, ir.AffineSymbolExpr):
+        number = dims + expr.position
+        return lambda x: x[number]
     assert isinstance(expr, ir.AffineBinaryExpr), f"unexpected affine expression {expr}"
-    a, b = code_of(expr.lhs), code_of(expr.rhs)
+    a, b = code_of(expr.lhs, dims), code_of(expr.rhs, dims)
     if isinstance(expr, ir.AffineAddExpr):
         return lambda x: a(x) + b(x)
     if isinstance(expr, ir.AffineMulExpr):

@@ -52,6 +52,8 @@ class ScalarOp:
     dim: int = 0
     faults: Callable[..., Any] | None = None
     counts: bool = True
+    peer: Callable[..., Any] | None = None
+    """`compute` under policy `peer`, where it differs."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,9 @@ def single(op: ScalarOp, operands: Sequence[str], where: Where) -> Body:
     return Body(len(operands), elements, (BodyOp(op, refs, where),), (Ref("op", 0),))
 
 
-def compile_body(reader: OpReader, inputs: int, terminator: str = "linalg.yield") -> Body:
-    """The body of a `linalg` op with `inputs` ins. Raises Unsupported for an op without elementwise meaning."""
-    block = reader.op.regions[0].blocks[0]
+def compile_body(reader: OpReader, inputs: int, terminator: str = "linalg.yield", of: ir.Operation | None = None) -> Body:
+    """The body of a `linalg` op with `inputs` ins, or of `of`. Raises Unsupported for an op without elementwise meaning."""
+    block = (of or reader.op).regions[0].blocks[0]
     known = {argument: Ref("argument", i) for i, argument in enumerate(block.arguments)}
     elements = tuple(reader.tensor_type(argument.type).element for argument in block.arguments)
     ops: list[BodyOp] = []

@@ -20,8 +20,16 @@ def _index(op: OpReader) -> ScalarOp:
     return ScalarOp("index", form="index", dim=ir.IntegerAttr(op.attribute("dim")).value)
 
 
-def _structured(op: OpReader, maps: list[IndexMap], reduced: list[bool], inputs: int, *, named: bool = False) -> Structured:
-    """The op with these maps; loop extents follow from the shapes of the operands."""
+def structured_op(
+    op: OpReader,
+    maps: list[IndexMap],
+    reduced: list[bool],
+    inputs: int,
+    *,
+    named: bool = False,
+    body: ir.Operation | None = None,
+) -> Structured:
+    """The op with these maps; loop extents follow from the shapes of the operands. `body`: the op whose region it is."""
     types = types_of(op)
     loops = maps[0].loops if maps else 0
     extents: list[int | None] = [None] * loops
@@ -47,7 +55,7 @@ def _structured(op: OpReader, maps: list[IndexMap], reduced: list[bool], inputs:
         tuple(op.result_type(i).shape for i in range(len(op.results))),
         tuple(op.result_type(i).element for i in range(len(op.results))),
         tuple(t.element for t in types[:inputs]),
-        compile_body(op, inputs),
+        compile_body(op, inputs, of=body),
         op.where,
         named,
     )
@@ -67,7 +75,7 @@ def _generic(op: OpReader) -> Action:
     maps = _given_maps(op)
     assert maps is not None
     reduced = ["reduction" in str(i) for i in ir.ArrayAttr(op.attribute("iterator_types"))]
-    return _structured(op, maps, reduced, _input_count(op))
+    return structured_op(op, maps, reduced, _input_count(op))
 
 
 @executes(
@@ -99,7 +107,7 @@ def _generic(op: OpReader) -> Action:
 def _named_pointwise(op: OpReader) -> Action:
     rank = len(op.operand_type(len(op.operands) - 1).shape)
     maps = [IndexMap.of_dims(rank, range(rank)) for _ in op.operands]
-    return _structured(op, maps, [False] * rank, len(op.operands) - 1)
+    return structured_op(op, maps, [False] * rank, len(op.operands) - 1)
 
 
 @executes("linalg.reduce")
@@ -109,19 +117,19 @@ def _reduce(op: OpReader) -> Action:
     rank = len(op.operand_type(0).shape)
     kept = [d for d in range(rank) if d not in dims]
     maps = [IndexMap.of_dims(rank, range(rank))] * inputs + [IndexMap.of_dims(rank, kept)] * inputs
-    return _structured(op, maps, [d in dims for d in range(rank)], inputs)
+    return structured_op(op, maps, [d in dims for d in range(rank)], inputs)
 
 
 @executes("linalg.matmul")
 def _matmul(op: OpReader) -> Action:
     maps = _given_maps(op) or [IndexMap.of_dims(3, dims) for dims in ((0, 2), (2, 1), (0, 1))]
-    return _structured(op, maps, [False, False, True], 2, named=True)
+    return structured_op(op, maps, [False, False, True], 2, named=True)
 
 
 @executes("linalg.batch_matmul")
 def _batch_matmul(op: OpReader) -> Action:
     maps = _given_maps(op) or [IndexMap.of_dims(4, dims) for dims in ((0, 1, 3), (0, 3, 2), (0, 1, 2))]
-    return _structured(op, maps, [False, False, False, True], 2, named=True)
+    return structured_op(op, maps, [False, False, False, True], 2, named=True)
 
 
 _CONTRACTIONS: dict[str, tuple[tuple[tuple[int, ...], ...], list[bool]]] = {
@@ -140,7 +148,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[tuple[int, ...], ...], list[bool]]] = {
 def _contraction(op: OpReader) -> Action:
     dims, reduced = _CONTRACTIONS[op.where.op]
     maps = [IndexMap.of_dims(len(reduced), d) for d in dims]
-    return _structured(op, _given_maps(op) or maps, reduced, 2, named=True)
+    return structured_op(op, _given_maps(op) or maps, reduced, 2, named=True)
 
 
 @executes("linalg.fill")

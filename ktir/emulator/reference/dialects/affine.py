@@ -1,0 +1,53 @@
+"""affine: what computes indices. Loops, branches and accesses of the dialect are no part of KTIR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.maps import code_of
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.registry import Action, executes, scalar
+from ktir.emulator.reference.scalar import ScalarOp
+from ktir.emulator.reference.values import simplify
+from ktir.mlir import ir
+
+_CHOICE: dict[str, Any] = {"affine.apply": lambda x: x[0], "affine.min": np.minimum.reduce, "affine.max": np.maximum.reduce}
+
+
+def _function(op: OpReader) -> Any:
+    map_ = ir.AffineMapAttr(op.attribute("map")).value
+    codes = [code_of(e, map_.n_dims) for e in map_.results]
+    choose = _CHOICE[op.where.op]
+
+    def compute(*operands: Any) -> Any:
+        values = [np.asarray(x, np.int64) for x in operands]
+        return choose(np.broadcast_arrays(*(np.asarray(f(values), np.int64) for f in codes)))
+
+    return compute
+
+
+@executes(*_CHOICE)
+def _apply(op: OpReader) -> Action:
+    compute, operands, (result,) = _function(op), op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        rec.set(result, simplify(np.asarray(compute(*(rec.known(slot) for slot in operands)))))
+
+    return action
+
+
+@scalar(*_CHOICE)
+def _apply_in_body(op: OpReader) -> ScalarOp:
+    compute, count = _function(op), len(op.operands)
+
+    def into(*operands: Any) -> Any:
+        result = np.asarray(compute(*operands[:count]))
+        if len(operands) == count:
+            return result
+        np.copyto(operands[count], result)
+        return operands[count]
+
+    return ScalarOp("index", into)
