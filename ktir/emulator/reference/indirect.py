@@ -50,14 +50,19 @@ def _read_index(rec: Recorder, view: View, at: tuple[NDArray[np.int64], ...], ra
                     address=number,
                 )
         address = address + coordinate * stride
-    rank_one = tuple(address.shape[1:])
+    mask = None
     if clipped is not None and clipped.any():
-        raise Unsupported(f"{where} reads indices beyond a masked view, which the executor does not support", where.location)
+        mask = ~np.broadcast_to(clipped, np.broadcast_shapes(address.shape, clipped.shape))
+        address = np.broadcast_to(address, mask.shape)
+    rank_one = tuple(address.shape[1:])
+    if mask is not None and not mask.any():
+        return rec.constant(np.asarray(0), rank_one, view.element)
     present = (address.shape[0], *rank_one)
     full = np.broadcast_to(address, (rec.tiles, *rank_one)).reshape(rec.tiles, -1)
     result = rec.temporary((rec.tiles, *rank_one), present, view.element)
     step = Gather((), (result,))
     _fill(step, rec, view, where, np.asarray(address, np.int64), (), (), tuple(range(rank)), None)
+    step.mask = mask
     if view.buffer is None:
         memory, low = _whole_lx(rec, view, where)
         step.reads, step.fixed = (memory,), step.fixed - low
@@ -67,6 +72,8 @@ def _read_index(rec: Recorder, view: View, at: tuple[NDArray[np.int64], ...], ra
         step.points = Points(
             view.buffer.name, view.element, live_tiles, full[live_tiles], (), where, rec.kernel, False, rec.epoch, rec.clock
         )
+        if mask is not None:
+            step.points.valid = np.broadcast_to(mask, (rec.tiles, *rank_one)).reshape(rec.tiles, -1)[live_tiles]
         _check_range(rec, step.points, view, where)
         _keep(rec, view, step.points)
         if step.active is not None:

@@ -319,6 +319,7 @@ def evaluate(
         operands = [value(r) for r in entry.operands]
         kinds = [kind(r) for r in entry.operands]
         known = not any(isinstance(v, Tensor | _Source) for v in operands)
+        compute = op.peer if op.peer is not None and rec.policy.numerics == "peer" else op.compute
         if op.form == "copy":
             results[i] = operands[0]
         elif op.form == "select":
@@ -327,14 +328,14 @@ def evaluate(
             if op.faults is not None:
                 report_faults(op.faults, [np.asarray(v) for v in operands], entry.where, rec.active)
             with numerics.quiet():
-                results[i] = _compute_known(op.compute, operands, kinds, op.element, op.rounds)
-        elif op.compute is _round and isinstance(operands[0], _Source):
+                results[i] = _compute_known(compute, operands, kinds, op.element, op.rounds)
+        elif compute is _round and isinstance(operands[0], _Source):
             # A register is contiguous: it is rounded straight into the result.
             results[i] = work.micro(_round, operands, kinds, op.element, form="round", rounds=True)
         else:
-            assert op.compute is not None
+            assert compute is not None
             check = None if op.faults is None else _fault_check(work, op.faults, entry.where)
-            results[i] = work.micro(op.compute, operands, kinds, op.element, rounds=op.rounds, check=check)
+            results[i] = work.micro(compute, operands, kinds, op.element, rounds=op.rounds, check=check)
     return _deliver(work, [value(r) for r in wanted])
 
 
