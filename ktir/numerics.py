@@ -155,15 +155,18 @@ def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
     """max or min with a defined sign of zero: -0 < +0, as IEEE 754-2019 maximum and minimum.
 
     NumPy returns either zero, depending on the vector width and on the position of the element. Computing with swapped operands
-    too gives both zeros, and the AND (max) or OR (min) of their bits is the right one. Equal results are unchanged; NaN stays NaN.
+    too gives both zeros, and the AND (max) or OR (min) of their signs is the right one. Equal results are unchanged; NaN stays NaN.
     """
+    others = np.uint32(0x7FFFFFFF if merge is np.bitwise_and else 0)  # what must not be merged: of two NaNs AND could make an infinity
 
     def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
         a, b = _filled(a, b), _filled(b, a)
         swapped = np.asarray(function(b, a))
         result = np.asarray(function(a, b, out=out))
-        bits = result.view(np.uint32)
-        merge(bits, swapped.view(np.uint32), out=bits)
+        bits, signs = result.view(np.uint32), swapped.view(np.uint32)
+        if others:
+            np.bitwise_or(signs, others, out=signs)
+        merge(bits, signs, out=bits)
         return result
 
     return apply
