@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -31,13 +32,57 @@ _FLOAT = {
 }
 _EXACT = ("max", "min", "neg")
 """Their results lie on the grid of their operands."""
-_WIDE: dict[str, np.ufunc] = {
+
+
+def extreme(largest: bool) -> Callable[[Any, Any], Any]:
+    """maximum or minimum with -0 < +0; NumPy gives either zero."""
+    function, negative = (np.maximum, np.logical_and) if largest else (np.minimum, np.logical_or)
+
+    def compute(a: Any, b: Any) -> Any:
+        result = np.asarray(function(a, b))
+        zero = (result == 0) & (a == b)
+        if zero.any():
+            sign = np.where(negative(np.signbit(a), np.signbit(b)), -0.0, 0.0)
+            result = np.where(zero, sign, result).astype(result.dtype)
+        return result
+
+    return compute
+
+
+def number_extreme(largest: bool) -> Callable[[Any, Any], Any]:
+    """As `extreme`, but a NaN loses against a number."""
+    function = extreme(largest)
+
+    def compute(a: Any, b: Any) -> Any:
+        result = function(a, b)
+        if np.isnan(result).any():
+            result = np.where(np.isnan(a), b, np.where(np.isnan(b), a, result))
+        return result
+
+    return compute
+
+
+def deliver(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """`compute` of a function of `count` operands that makes a new array."""
+
+    def compute(*operands: Any) -> Any:
+        result = np.asarray(function(*operands[:count]))
+        if len(operands) == count:
+            return result
+        out = operands[count]
+        np.copyto(out, result, casting="unsafe")
+        return out
+
+    return compute
+
+
+_WIDE: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
+    "max": deliver(extreme(True), 2),
+    "min": deliver(extreme(False), 2),
     "neg": np.negative,
 }
 
@@ -56,24 +101,10 @@ def _float(op: OpReader) -> ScalarOp:
     )
 
 
-def deliver(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """`compute` of a function of `count` operands that makes a new array."""
-
-    def compute(*operands: Any) -> Any:
-        result = np.asarray(function(*operands[:count]))
-        if len(operands) == count:
-            return result
-        out = operands[count]
-        np.copyto(out, result, casting="unsafe")
-        return out
-
-    return compute
-
-
 @elementwise("arith.maxnumf", "arith.minnumf")
 def _number_float(op: OpReader) -> ScalarOp:
     largest = op.where.op == "arith.maxnumf"
-    return ScalarOp(op.result_type().element, deliver(np.fmax if largest else np.fmin, 2), combines="fmax" if largest else "fmin")
+    return ScalarOp(op.result_type().element, deliver(number_extreme(largest), 2), combines="fmax" if largest else "fmin")
 
 
 @elementwise("arith.remf")
@@ -236,6 +267,16 @@ def _from_text(text: str, kind: type) -> NDArray[Any]:
     return np.asarray(json.loads(body), kind).reshape(-1)
 
 
+def _narrow_from_text(text: str, element: str) -> NDArray[Any]:
+    """The elements of a dense attribute of a narrow float type; NaN and infinity are written as bits, many elements as one string."""
+    body = text[len("dense<") : text.rindex("> : ")]
+    kind = numerics.BITS[element]
+    if body.startswith('"0x'):
+        return numerics.decode(element, np.frombuffer(bytes.fromhex(body[3:-1]), kind))
+    words = re.findall(r"[^\[\],\s]+", body)
+    return np.array([numerics.decode(element, np.array(int(w, 16), kind)) if w.startswith("0x") else float(w) for w in words], np.float32)
+
+
 def _dense(op: OpReader, element: str) -> NDArray[Any]:
     """The elements of a dense attribute; one element for a splat."""
     value, kind = op.attribute("value"), CARRIERS[element]
@@ -246,5 +287,5 @@ def _dense(op: OpReader, element: str) -> NDArray[Any]:
         single: Any = dense.get_splat_value()
         return np.asarray(single.value, kind).reshape(1)
     if element in numerics.NARROW and element != "f16":
-        return np.array([float(x) for x in np.array(dense).reshape(-1)], kind)  # type: ignore[call-overload]
+        return _narrow_from_text(str(value), element)
     return np.array(value).astype(kind)
