@@ -18,15 +18,19 @@ class Flag:
     implied: str | None = None
     choices: tuple[str, ...] = ()
     """The only values allowed, if there are any here."""
+    repeated: bool = False
+    """Whether it may be given several times: its values are in `CommandLine.every`."""
 
 
 @dataclass
 class CommandLine:
-    """What was given: values by flag name (switches: `true`), flags that the table does not know in order, positional words."""
+    """What was given: values by flag name (switches: `true`; the last one counts), all values of flags that may be repeated, flags that
+    the table does not know in order, positional words."""
 
     values: dict[str, str] = field(default_factory=dict)
     others: list[tuple[str, str]] = field(default_factory=list)
     positional: list[str] = field(default_factory=list)
+    every: dict[str, list[str]] = field(default_factory=dict)
 
     def on(self, name: str) -> bool:
         return self.values.get(name) == "true"
@@ -43,6 +47,17 @@ class CommandLine:
         if not text.isdecimal():
             raise UsageError(f"'--{name}={text}': expected a number")
         return int(text)
+
+    def real(self, name: str, default: float) -> float:
+        """A number that is not negative. Raises UsageError."""
+        text = self.values.get(name)
+        try:
+            value = default if text is None else float(text)
+        except ValueError:
+            value = -1.0
+        if not 0.0 <= value < float("inf"):
+            raise UsageError(f"'--{name}={text}': expected a number that is not negative")
+        return value
 
 
 def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
@@ -71,6 +86,8 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
             if following is None:
                 raise UsageError(f"'{word}' needs a value: {flag.value}")
             line.values[name] = following
+        if flag is not None and flag.repeated:
+            line.every.setdefault(name, []).append(line.values[name])
         if flag is not None and flag.choices and line.values[name] not in flag.choices:
             raise UsageError(f"'{word}': expected {' or '.join(flag.choices)}")
     return line

@@ -1,10 +1,9 @@
 """The IR as `ktir-opt` prints it."""
 
-import re
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from ktir.assembly import aliases
+from ktir.assembly.names import TextNames
 from ktir.assembly.printer import Printer
 from ktir.mlir import ir, operations
 from ktir.tools._flags import CommandLine
@@ -54,47 +53,27 @@ class Printing:
         return text if text.endswith("\n") else text + "\n"
 
 
-_NAME = re.compile(
-    r"""//[^\n]* | "[^"\\\n]*(?:\\.[^"\\\n]*)*"
-      | %(?P<name>[A-Za-z_$.\-][\w$.\-]*)(?P<results>(?:\s*:\s*\d+)?(?:\s*,\s*%[\w$.\-]+(?:\s*:\s*\d+)?)*\s*=(?!=)\s*)?""",
-    re.VERBOSE,
-)
-_HEADER = re.compile(r"scf\.(?:for|while|parallel|forall)\b(?P<header>[^{]*)")
-_BOUND = re.compile(r"%([\w$.\-]+)\s*(?==(?!=)|,[^=()]*\)\s*=)")
-
-
 def keep_names(module: ir.Module, text: str, source: str, first_line: int) -> None:
     """Puts the names that `text` gives to values into the locations of the ops and arguments that define them.
 
     An op or argument is found by its position. Loop variables that MLIR gives no position are found in the header of their loop.
     """
-    starts = [0, *(m.end() for m in re.finditer("\n", text))]
-    names: dict[tuple[int, int], str] = {}
-    for match in _NAME.finditer(text):
-        if match["name"]:
-            offset = match.end() if match["results"] else match.start()
-            line = bisect_right(starts, offset)
-            names[line + first_line - 1, offset - starts[line - 1] + 1] = match["name"]
+    names = TextNames(text, first_line)
+
+    def place(location: ir.Location) -> tuple[int, int]:
+        ours = isinstance(location, ir.FileLineColLoc) and location.filename == source
+        return (location.start_line, location.start_col) if ours else (0, 0)
 
     def named(location: ir.Location) -> ir.Location | None:
-        if not isinstance(location, ir.FileLineColLoc) or location.filename != source:
-            return None
-        name = names.get((location.start_line, location.start_col))
-        return ir.Location.name(name, location) if name else None
-
-    def header(location: ir.Location) -> str:
-        """The text of a loop that stands at `location`, up to its body."""
-        if not isinstance(location, ir.FileLineColLoc) or location.filename != source:
-            return ""
-        line = location.start_line - first_line
-        match = _HEADER.match(text, starts[line] + location.start_col - 1) if 0 <= line < len(starts) else None
-        return match["header"] if match else ""
+        found = names.at(*place(location))
+        name = found[0].partition("#")[0] if found else ""
+        return ir.Location.name(name, location) if name and not name[0].isdigit() else None
 
     for op in operations(module):
-        if loop := header(op.location):
-            for bound, argument in zip(_BOUND.findall(loop), op.regions[0].blocks[0].arguments, strict=False):
-                if not bound.isdigit():
-                    argument.set_location(ir.Location.name(bound, op.location))
+        if bound := names.bound(*place(op.location)):
+            for name, argument in zip(bound, op.regions[0].blocks[0].arguments, strict=False):
+                if not name.isdigit():
+                    argument.set_location(ir.Location.name(name, op.location))
         if op.results and (new := named(op.location)):
             op.location = new
         for region in op.regions:

@@ -1,0 +1,340 @@
+"""`ktir-run`: executes a function of a KTIR module on NumPy arrays.
+
+What the program made goes to stdout or to files, everything else to stderr. The status is 0 if it ran (and equals the reference), 1 if
+values differ from the reference, 2 if it could not run.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir import __version__
+from ktir.assembly import parse_module
+from ktir.checking.compare import compare
+from ktir.checking.debugger import Debugger
+from ktir.checking.inputs import readable
+from ktir.checking.observers import OpValues, Profile, Progress, Together
+from ktir.checking.values import Names, brief
+from ktir.context import context
+from ktir.diagnostics import KtirError
+from ktir.emulator.reference.executor import Report, execute
+from ktir.emulator.reference.observer import Observer
+from ktir.mlir import ir
+from ktir.tools._arguments import Arguments, address, choose_function, match_arguments, pairs
+from ktir.tools._flags import CommandLine, Flag, UsageError, help_text, parse
+from ktir.tools._input import BYTECODE, Part, check_nesting, decoded, parse_bytecode, read
+from ktir.tools._policy import policy_flags, policy_of
+from ktir.tools._sources import FORMS, SourceError, archive, near, write_array
+
+FLAGS = (
+    Flag("func", "the function to run; default: the one that no other calls", "name"),
+    Flag("arg", "an argument, by its name in the text, its ktir.name or its position", "NAME=VALUE", repeated=True),
+    Flag("mem", "an array at an address: global:OFFSET or lx:TILE:OFFSET, in elements of the array", "PLACE=VALUE", repeated=True),
+    Flag("random", "fill all arguments that are not given at random", "seed"),
+    Flag(
+        "out", "write an argument or place to a file when all is done; without NAME= all of them to an archive", "NAME=@FILE", repeated=True
+    ),
+    Flag("against", "compare with the arrays of the same names in a .npz, or the one written array with a .npy", "file"),
+    Flag("atol", "absolute difference that --against allows; default: 0", "number"),
+    Flag("rtol", "relative difference that --against allows; default: 0", "number"),
+    Flag("report", "show ops, bytes moved, LX used, arithmetic, time", "table|json", "table", ("table", "json")),
+    Flag("profile", "show the time per line of the text"),
+    Flag("print-op-values", "show what each op makes, or each whose name matches", "regex", ""),
+    Flag("break", "stop before the ops on this line and show values", "line", repeated=True),
+    Flag("commands", "where the commands at breakpoints come from; - is stdin. Default: the terminal, if stdin is one", "file"),
+    Flag("quiet", "do not show the arrays"),
+    Flag("strict", "old spellings and programs that are hardly meant are errors"),
+    Flag("help", "show this and stop"),
+    Flag("version", "show the version and stop"),
+)
+
+
+def usage() -> str:
+    forms = "\n".join(f"  {line}" for line in FORMS.split("\n"))
+    return (
+        "usage: ktir-run FILE.mlir [--func F] --arg NAME=VALUE ... [options]\n\n"
+        f"{help_text(FLAGS)}\n\nWhat the execution guarantees and reports:\n{help_text(policy_flags())}\n\nVALUE is one of\n{forms}\n\n"
+        "Exit status: 0 done, and equal to the reference; 1 different; 2 could not run."
+    )
+
+
+class Driver:
+    """One run of the program."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.line = line
+        if line.others:
+            name = line.others[0][0]
+            raise UsageError(f"unknown command line argument '--{name}'{near(name, [f.name for f in (*FLAGS, *policy_flags())])[:60]}")
+        if len(line.positional) != 1:
+            raise UsageError("expected one input file" + (f", but got {', '.join(line.positional)}" if line.positional else ""))
+        self.source = line.positional[0]
+        self.shown_source = "<stdin>" if self.source == "-" else self.source
+        self.policy = policy_of(line)
+        self.atol, self.rtol = line.real("atol", 0.0), line.real("rtol", 0.0)
+        self.seed = line.number("random")
+        self.given = pairs("arg", line.every.get("arg", []), "NAME=VALUE")
+        self.memory = pairs("mem", line.every.get("mem", []), "PLACE=VALUE")
+        places = [address("mem", name) for name in self.memory]
+        if len(set(places)) < len(places):
+            raise UsageError("two --mem give the same place")
+        self.outputs = self._outputs(line.every.get("out", []))
+        self.progress: Progress | None = Progress() if sys.stderr.isatty() else None
+        self.profile: Profile | None = None
+        self.debugger: Debugger | None = None
+
+    @staticmethod
+    def _outputs(texts: Sequence[str]) -> dict[str, str]:
+        """Name -> file; the empty name stands for all."""
+        whole = [text for text in texts if text.startswith("@")]
+        found = pairs("out", [text for text in texts if text not in whole], "NAME=@FILE")
+        if len(whole) > 1:
+            raise UsageError(f"'--out {whole[1]}': all arrays are written to '{whole[0][1:]}' already")
+        if whole:
+            found[""] = whole[0]
+        for name, file in found.items():
+            if not file.startswith("@") or len(file) == 1:
+                raise UsageError(f"'--out {name}={file}': expected a file, as in --out {name or 'y'}=@y.npy")
+        return {name: file[1:] for name, file in found.items()}
+
+    def run(self) -> int:
+        data = read(self.source)
+        text = "" if data.startswith(BYTECODE) else decoded(data, self.source)
+        names = Names(text, self.shown_source)
+        with ExitStack() as inside:
+            inside.enter_context(context())
+            inside.enter_context(ir.Location.unknown())
+            if not text and data:
+                module = parse_bytecode(data, self.shown_source)
+            else:
+                check_nesting(Part(text), self.shown_source)
+                module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
+            function = choose_function(module, self.line.values.get("func"), self.shown_source)
+            call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed)
+            self._check_outputs(call)
+            reference = self._reference(call)
+            observers = self._observers(names, inside)
+            try:
+                report = execute(
+                    text or module,  # messages have the names that stand in the text
+                    function,
+                    call.values,
+                    policy=self.policy,
+                    memory=call.memory,
+                    source=self.shown_source,
+                    observer=Together(observers) if observers else None,
+                )
+            finally:
+                if self.progress is not None:
+                    self.progress.clear()
+        self._write(call)
+        self._show(call, report)
+        return self._compare(call, reference) if reference is not None else 0
+
+    # Before
+
+    def _check_outputs(self, call: Arguments) -> None:
+        known = call.arrays()
+        for name, file in self.outputs.items():
+            if name and name not in known:
+                raise UsageError(f"'--out {name}=@{file}': there is no array '{name}'{near(name, known)}")
+            folder = Path(file).absolute().parent
+            if not folder.is_dir() or Path(file).is_dir():
+                raise UsageError(
+                    f"cannot open output file '{file}': {'Is a directory' if folder.is_dir() else 'No such file or directory'}"
+                )
+
+    def _reference(self, call: Arguments) -> dict[str, NDArray[np.generic]] | None:
+        file = self.line.values.get("against")
+        if file is None:
+            return None
+        found, arrays = archive("reference", file), call.arrays()
+        if isinstance(found, np.ndarray):
+            written = [p.name for p in call.parameters if p.role in ("output", "input_output") and p.name in arrays]
+            if len(written) != 1:
+                raise UsageError(f"'--against {file}' is one array, but there are {len(written)} to compare with; give a .npz with names")
+            found = {written[0]: found}
+        if not found:
+            raise UsageError(f"'--against {file}': the archive is empty")
+        for name, wanted in found.items():
+            if name not in arrays:
+                raise UsageError(f"'--against {file}': there is no array '{name}'{near(name, arrays)}")
+            if wanted.shape != arrays[name].shape and wanted.size != arrays[name].size:
+                raise UsageError(
+                    f"'--against {file}': '{name}' has shape {list(wanted.shape)}, but the kernel's is {list(arrays[name].shape)}"
+                )
+        return found
+
+    def _observers(self, names: Names, inside: ExitStack) -> list[Observer]:
+        found: list[Observer] = []
+        pattern = self.line.values.get("print-op-values")
+        if pattern is not None:
+            try:
+                found.append(OpValues(names, sys.stdout, re.compile(pattern) if pattern else None))
+            except re.error as error:
+                raise UsageError(f"'--print-op-values={pattern}': {error}") from None
+        if "break" in self.line.every:
+            self.debugger = Debugger(names, self._lines(names), self._commands(inside), sys.stdout)
+            found.append(self.debugger)
+        if self.line.on("profile"):
+            self.profile = Profile(names)
+            found.append(self.profile)
+        if self.progress is not None:
+            found.append(self.progress)
+        return found
+
+    def _lines(self, names: Names) -> list[int]:
+        lines = []
+        for text in self.line.every["break"]:
+            number = text.rpartition(":")[2] if text.startswith(f"{self.source}:") else text
+            if not number.isdecimal() or not 1 <= int(number) <= len(names.lines):
+                raise UsageError(f"'--break={text}': expected the number of a line of '{self.source}', which has {len(names.lines)}")
+            lines.append(int(number))
+        return lines
+
+    def _commands(self, inside: ExitStack) -> Callable[[str], str | None]:
+        """What reads the next command of a breakpoint."""
+        file = self.line.values.get("commands")
+        if file is None:
+            return _from_terminal if sys.stdin.isatty() and self.source != "-" else lambda prompt: None
+        if file == "-":
+            if self.source == "-":
+                raise UsageError("the module and the commands cannot both come from stdin")
+            source: TextIO = sys.stdin
+        else:
+            try:
+                source = inside.enter_context(open(file, encoding="utf-8", errors="replace"))
+            except OSError as error:
+                raise UsageError(f"cannot open input file '{file}': {error.strerror}") from None
+
+        def next_line(prompt: str) -> str | None:
+            line = source.readline()
+            return line.rstrip("\n") if line else None
+
+        return next_line
+
+    # After
+
+    def _write(self, call: Arguments) -> None:
+        arrays = call.arrays()
+        for name, file in self.outputs.items():
+            if name:
+                write_array(f"'{name}'", file, arrays[name])
+                continue
+            try:
+                with open(file, "wb") as target:
+                    np.savez(target, allow_pickle=False, **arrays)
+            except OSError as error:
+                raise SourceError(f"cannot write '{file}': {error.strerror}") from None
+
+    def _show(self, call: Arguments, report: Report) -> None:
+        form = self.line.values.get("report")
+        if form == "json":
+            print(json.dumps(_as_json(report), indent=2))
+        elif form == "table":
+            print(_as_table(report))
+        if self.debugger is not None and (never := sorted(self.debugger.asked - self.debugger.reached)):
+            lines = ", ".join(map(str, never))
+            print(f"{self.shown_source}: warning: no op of line {lines} was executed", file=sys.stderr)
+        if self.profile is not None:
+            print(self.profile.report(report.seconds, report.prepare_seconds))
+        if self.line.on("quiet") or self.outputs or form == "json":
+            return
+        shown = {p.name for p in call.parameters if p.role in ("output", "input_output")}
+        for name, array in call.arrays().items():
+            if name in shown or ":" in name:
+                element = call.elements.get(name) or str(array.dtype)
+                print(f"{name}: {element}[{','.join(map(str, array.shape))}] = {brief(readable(array, element))}")
+
+    def _compare(self, call: Arguments, reference: dict[str, NDArray[np.generic]]) -> int:
+        arrays, status = call.arrays(), 0
+        for name, wanted in reference.items():
+            element = call.elements.get(name)
+            found = readable(arrays[name], element)
+            wanted = readable(wanted, element) if wanted.dtype == arrays[name].dtype else wanted
+            difference = compare(wanted.reshape(found.shape), found, atol=self.atol, rtol=self.rtol)
+            if difference is not None:
+                status = 1
+                lines = [f"{self.shown_source}: error: {difference.describe(name)} (relative {difference.relative:.3g})"]
+                print("\n".join([*lines, *(f"  {name}{line}" for line in difference.lines)]), file=sys.stderr)
+        if not status:
+            print(f"equal to {self.line.values['against']}: {', '.join(reference)}", file=sys.stderr)
+        return status
+
+
+def _from_terminal(prompt: str) -> str | None:
+    try:
+        return input(prompt)
+    except EOFError:
+        return "quit"
+
+
+def _as_json(report: Report) -> dict[str, object]:
+    return {
+        "ops": report.ops,
+        "bytes_read": dict(report.bytes_read),
+        "bytes_written": dict(report.bytes_written),
+        "views": {view: {"read": read, "written": written} for view, (read, written) in report.views.items()},
+        "arithmetic": dict(report.arithmetic),
+        "lx_peak_bytes": report.lx_peak_bytes,
+        "lx_peaks": list(report.lx_peaks),
+        "seconds": report.seconds,
+        "prepare_seconds": report.prepare_seconds,
+    }
+
+
+def _as_table(report: Report) -> str:
+    rows = [
+        ("ops", f"{report.ops:,}", ""),
+        ("time", f"{1e3 * report.seconds:.3f} ms", f"prepared in {1e3 * report.prepare_seconds:.3f} ms"),
+    ]
+    rows.append(("LX used", f"{report.lx_peak_bytes:,} B", "on the tile that uses most"))
+    for space in report.bytes_read:
+        rows.append((f"{space}", f"{report.bytes_read[space]:,} B", f"read; {report.bytes_written[space]:,} B written"))
+    rows += [(view, f"{read:,} B", f"read; {written:,} B written") for view, (read, written) in report.views.items()]
+    rows += [(op, f"{count:,}", "scalar operations") for op, count in sorted(report.arithmetic.items(), key=lambda item: -item[1])]
+    left, middle = (max(len(row[k]) for row in rows) for k in range(2))
+    return "\n".join(f"{a:<{left}}  {b:>{middle}}  {c}".rstrip() for a, b, c in rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the driver with `arguments` (default: those of the process); the exit status."""
+    source = ""
+    try:
+        line = parse(sys.argv[1:] if arguments is None else arguments, (*FLAGS, *policy_flags()))
+        if line.on("help"):
+            print(usage())
+            return 0
+        if line.on("version"):
+            print(f"ktir-run {__version__}")
+            return 0
+        driver = Driver(line)
+        source = driver.shown_source
+        status = driver.run()
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        print(f"ktir-run: error: {error}", file=sys.stderr)
+    except BrokenPipeError:  # whoever read the output has had enough; keep the interpreter from trying again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KtirError as error:
+        print(error if error.location else f"{source}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("ktir-run: interrupted", file=sys.stderr)
+    except MemoryError:
+        print("ktir-run: error: out of memory", file=sys.stderr)
+    except Exception as error:  # a fault of ours
+        print(f"ktir-run: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""`ktir-run`: what it takes arrays from, and what it says of bad input. What it shows is tested with lit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ktir.emulator.policy import Policy
+from ktir.tools import ktir_run
+from ktir.tools._flags import parse
+from ktir.tools._policy import policy_flags, policy_of
+from ktir.tools._sources import Expected, SourceError, read_value
+
+ADD = str(Path(__file__).parents[2] / "lit" / "tools" / "Inputs" / "add.mlir")
+
+PLACED = """
+#box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
+#id = affine_map<(d0) -> (d0)>
+#hbm = #ktdp.memory_space<global>
+#lx = #ktdp.memory_space<ct_local>
+func.func @f() {
+  %from = arith.constant 8 : index
+  %to = arith.constant 16 : index
+  %a = ktdp.construct_memory_view %from, sizes: [4], strides: [1] {coordinate_set = #box, memory_space = #hbm} : memref<4xf32>
+  %b = ktdp.construct_memory_view %to, sizes: [4], strides: [1] {coordinate_set = #box, memory_space = #lx} : memref<4xf32>
+  %at = ktdp.construct_access_tile %a[0] {access_tile_order = #id, access_tile_set = #box} : memref<4xf32> -> !ktdp.access_tile<4xindex>
+  %bt = ktdp.construct_access_tile %b[0] {access_tile_order = #id, access_tile_set = #box} : memref<4xf32> -> !ktdp.access_tile<4xindex>
+  %x = ktdp.load %at : <4xindex> -> tensor<4xf32>
+  %y = arith.addf %x, %x : tensor<4xf32>
+  ktdp.store %y, %bt : tensor<4xf32>, <4xindex>
+  return
+}
+"""
+
+
+def run(*words: str) -> int:
+    return ktir_run.main([*words])
+
+
+def test_each_field_of_the_policy_is_a_flag() -> None:
+    line = parse(["--numerics=fast", "--races=false", "--bounds", "--lx-bytes=4096", "--grid-order=first-fastest"], policy_flags())
+    assert policy_of(line) == Policy(numerics="fast", races=False, lx_bytes=4096, grid_order="first-fastest")
+    assert policy_of(parse([], policy_flags())) == Policy()
+    assert all(f.help and f.help[0] != "(" for f in policy_flags())
+
+
+def test_a_program_gets_files_and_leaves_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal((4, 64)).astype(np.float16) for _ in range(2))
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "more.npz", y=y, other=x)
+    out = tmp_path / "out.npy"
+    common = (ADD, f"--arg=x=@{tmp_path}/x.npy", f"--arg=y=@{tmp_path}/more.npz:y", "--arg=out=zeros")
+    assert run(*common, f"--out=out=@{out}") == 0
+    assert (np.load(out) == x + y).all()
+    np.savez(tmp_path / "reference.npz", out=(x + y).astype(np.float32))
+    assert run(*common, f"--against={tmp_path}/reference.npz") == 0
+    wrong = (x + y).astype(np.float32)
+    wrong[2, 5:7] += 1
+    np.savez(tmp_path / "reference.npz", out=wrong)
+    assert run(*common, f"--against={tmp_path}/reference.npz") == 1
+    assert run(*common, f"--against={tmp_path}/reference.npz", "--atol=2") == 0
+
+
+def test_arrays_at_addresses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "f.mlir", tmp_path / "out.npy"
+    source.write_text(PLACED)
+    assert run(str(source), "--mem=global:8=iota", "--mem=lx:0:16=zeros:f32[4]", f"--out=lx:0:16=@{out}") == 0
+    assert np.load(out).tolist() == [0, 2, 4, 6]
+    for words, message in (
+        (("--mem=global:8=iota", "--mem=global:0x8=iota"), "two --mem give the same place"),
+        (("--mem=hbm:8=iota",), "expected global:OFFSET or lx:TILE:OFFSET"),
+        (("--mem=global:9=iota",), "the kernel does not tell the shape"),
+        (("--mem=global:8=4",), "expects an array"),
+        (("--mem=global:8=iota", "--out=lx:0:16=@y.npy"), "there is no array 'lx:0:16'"),
+    ):
+        assert run(str(source), *words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_findings_are_reported_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "race.mlir"
+    source.write_text(Path(ADD).read_text().replace("%vo[%t, %c0]", "%vo[%c0, %c0]"))
+    assert run(str(source), "--random=0") == 2
+    assert f"{source}:17:3: error: 'ktdp.store' op" in capsys.readouterr().err
+    assert run(str(source), "--random=0", "--races=false", "--quiet") == 0
+
+
+def bad_files(folder: Path) -> dict[str, str]:
+    """Name of a file -> part of what must be said of it."""
+    np.save(folder / "objects.npy", np.array([{}, []], object), allow_pickle=True)
+    np.savez(folder / "objects.npz", allow_pickle=True, a=np.array([{}], object))
+    np.save(folder / "complex.npy", np.zeros(256, np.complex64))
+    np.save(folder / "strings.npy", np.array(["a"]))
+    np.save(folder / "short.npy", np.zeros(255, np.float16))
+    np.save(folder / "type.npy", np.zeros(256, np.float32))
+    (folder / "text.npy").write_text("hello")
+    (folder / "empty.npy").write_bytes(b"")
+    (folder / "pickle.npy").write_bytes(b"\x80\x04\x95\x10")
+    (folder / "zip.npz").write_bytes(b"PK\x03\x04nothing more")
+    np.save(folder / "whole.npy", np.zeros(256, np.float16))
+    (folder / "cut.npy").write_bytes((folder / "whole.npy").read_bytes()[:-5])
+    (folder / "header.npy").write_bytes((folder / "whole.npy").read_bytes()[:30])
+    np.savez(folder / "two.npz", a=np.zeros(2), b=np.zeros(2))
+    return {
+        "objects.npy": "Python objects",
+        "objects.npz": "Python objects",
+        "complex.npy": "complex64, which KTIR does not have",
+        "strings.npy": "which KTIR does not have",
+        "short.npy": "needs f16[4,64], but got an array of shape [255]",
+        "type.npy": "expected an array of float16, but got float32",
+        "text.npy": "is no .npy or .npz file",
+        "empty.npy": "is no .npy or .npz file",
+        "pickle.npy": "is no .npy or .npz file",
+        "zip.npz": "cannot read",
+        "cut.npy": "cannot read",
+        "header.npy": "cannot read",
+        "two.npz": "holds 2 arrays, name one as",
+        "two.npz:c": "has no array 'c' (there are a, b)",
+        "absent.npy": "No such file or directory",
+    }
+
+
+def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, message in bad_files(tmp_path).items():
+        assert run(ADD, "--random=0", f"--arg=x=@{tmp_path}/{name}") == 2
+        said = capsys.readouterr().err
+        assert "error: " in said, name
+        assert message in said, (name, said)
+        assert "Traceback" not in said
+        assert "internal error" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--arg=x",), "expected NAME=VALUE"),
+        (("--arg=x=3",), "expects an array, but got the number 3"),
+        (("--arg=x=ranom",), "did you mean 'random'?"),
+        (("--arg=x=x.npy",), "a file is given as '@x.npy'"),
+        (("--arg=x=random:f16[4,a]",), "expected sizes such as [64,128]"),
+        (("--arg=x=random:1.5:f16[4]",), "expected a whole number as seed"),
+        (("--arg=x=fill:a",), "expected 'fill:VALUE'"),
+        (("--arg=x=zeros:f16[99999999,99999999]",), "the array cannot be made"),
+        (("--arg=x=ones", "--arg=0=ones"), "given twice"),
+        (("--arg=x=ones", "--arg=x=zeros"), "'--arg x=zeros': 'x' is given twice"),
+        (("--arg=x=ones:f17[4]",), "'f17' is no element type; did you mean 'f16'?"),
+        (("--arg=ou=ones",), "'add' has no argument 'ou'; did you mean 'out'?"),
+        (("--func=ad",), "has no function 'ad'; did you mean 'add'?"),
+        (("--random=0", "--lx-bytes=many"), "'--lx-bytes=many': expected a number"),
+        (("--random=0", "--out=out=y.npy"), "expected a file"),
+        (("--random=0", "--out=out=@/nowhere/y.npy"), "cannot open output file '/nowhere/y.npy': No such file or directory"),
+        (("--random=0", "--out=ot=@y.npy"), "did you mean 'out'?"),
+        (("--random=0", "--against=/nowhere.npz"), "No such file"),
+        (("--random=0", "--atol=-1", "--quiet"), "expected a number that is not negative"),
+        (("--random=0", "--break=99"), "expected the number of a line"),
+        (("--random=0", "--break=a"), "expected the number of a line"),
+        (("--random=0", "--break=16", "--commands=/nowhere"), "cannot open input file"),
+        (("--random=0", "--print-op-values=("), "unterminated subpattern"),
+        (("--random=x",), "expected a number"),
+        (("--randm=0",), "unknown command line argument '--randm'; did you mean 'random'?"),
+        (("--numerics=slow",), "expected machine or fast or peer"),
+    ],
+)
+def test_bad_command_lines(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(ADD, *words) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "internal error" not in said
+
+
+def test_bad_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "m.mlir"
+    for text, message in (
+        ("module {", "m.mlir:1:"),
+        (
+            "func.func @f() { return }\nfunc.func @g() { return }",
+            "has 2 functions that no other calls; name one with --func (there are f, g)",
+        ),
+        ("module {}", "has 0 functions"),
+        ("func.func @f(%n: i32, %s: f16) { return }", "'f' needs 2 more arguments: 'n', 's'"),
+        ("\xff", "error"),
+    ):
+        source.write_text(text, encoding="latin-1")
+        assert run(str(source)) == 2
+        assert message in capsys.readouterr().err
+    source.write_text("func.func @f(%n: i32, %s: f16) { return }")
+    assert run(str(source), "--arg=n=4", "--arg=s=0.5") == 0
+    assert run(str(source), "--arg=n=ones:i32[4]", "--arg=s=0.5") == 2
+    assert "expects a number" in capsys.readouterr().err
+    assert run(str(source), "--arg=n=0.5", "--arg=s=0.5") == 2
+
+
+def test_quitting_at_a_breakpoint_leaves_files_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = tmp_path / "commands"
+    commands.write_text("print nothing\nbreak x\nbogus\nprint a[9]\nprint a @7\nhelp\nquit\n")
+    out = tmp_path / "out.npy"
+    assert run(ADD, "--random=0", "--break=16", f"--commands={commands}", f"--out=out=@{out}") == 2
+    captured = capsys.readouterr()
+    assert "the execution was ended at a breakpoint" in captured.err
+    assert "there is no value 'nothing' here" in captured.out
+    assert captured.out.count("there is no element") == 2
+    assert "unknown command 'bogus'" in captured.out
+    assert not out.exists()
+
+
+def test_a_breakpoint_that_is_not_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(ADD, "--random=0", "--break=14", "--quiet") == 0
+    assert "warning: no op of line 14 was executed" in capsys.readouterr().err
+
+
+def test_values_of_all_element_types() -> None:
+    expected = Expected("bf16", (2, 3))
+    assert read_value("x", "ones", expected, 0).dtype == np.uint16
+    assert read_value("x", "fill:1.5:f8E4M3FN[2]", expected, 0).dtype == np.uint8
+    assert read_value("x", "arange:i64[5]", expected, 0).tolist() == [0, 1, 2, 3, 4]
+    assert read_value("x", "random:3:index[5]", Expected(below=5), 0).sum() == 10
+    assert (read_value("x", "random:3", expected, 0) == read_value("x", "random:3", expected, 9)).all()
+    assert read_value("x", "zeros:i1[2]", expected, 0).dtype == np.bool_
+    with pytest.raises(SourceError, match="is no value of type i8"):
+        read_value("x", "fill:1.5:i8[2]", expected, 0)
