@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ktir.emulator.findings import Where
@@ -21,7 +21,7 @@ __all__ = ["Observer", "timed"]
 class Observer:
     """Base of observers: override what you need. An exception that a method raises ends the execution with all arrays as they were."""
 
-    values: ClassVar[bool] = False
+    values: bool = False
     """Run each op as it is recorded, so that `after_op` finds data in its results (`Recorder.binder`); the plan is not kept."""
 
     def before_op(self, rec: Recorder, op: OpPlan) -> None:
