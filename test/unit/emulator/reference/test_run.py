@@ -326,3 +326,29 @@ def test_findings_name_their_op():
         ktir.execute(EMBEDDING, args=[random_f16(50, 64), np.full(16, 77, np.int32), np.zeros((16, 64), F16)])
     assert caught.value.op == "ktdp.load"
     assert caught.value.address == 77
+
+
+def test_peer_rounds_elementary_functions_in_the_type_of_the_operand():
+    """A reciprocal root in f16 is rounded twice there, and only there."""
+    x = np.arange(1, 0x7C00, dtype=np.uint16).view(F16)  # every positive finite f16
+    body = load("%x", "%arg0", x.shape) + f"%y = math.rsqrt %x : tensor<{x.size}xf16>\n" + store("%y", "%arg1", x.shape)
+    text = kernel(["%arg0", "%arg1"], body)
+    twice, once = np.zeros_like(x), np.zeros_like(x)
+    ktir.execute(text, args=[x, twice], policy=Policy(numerics="peer"))
+    ktir.execute(text, args=[x, once])
+    np.testing.assert_array_equal(twice, 1 / np.sqrt(x))
+    exact = 1 / np.sqrt(x.astype(np.float64))
+    assert (np.abs(once - exact) <= np.abs(twice - exact)).all()
+    assert (once != twice).any()
+
+
+def test_peer_multiplies_f32_as_numpy_does():
+    a, b = (random_f16(*shape, seed=s).astype(F32) for s, shape in enumerate(((9, 700), (700, 33))))
+    types = "tensor<9x700xf32>", "tensor<700x33xf32>", "tensor<9x33xf32>"
+    text = load("%a", "%arg0", a.shape, element="f32") + load("%b", "%arg1", b.shape, element="f32")
+    text += f"%z = arith.constant dense<0.0> : {types[2]}\n"
+    text += f"%c = linalg.matmul ins(%a, %b : {types[0]}, {types[1]}) outs(%z : {types[2]}) -> {types[2]}\n"
+    c = np.zeros((9, 33), F32)
+    text = kernel(["%arg0", "%arg1", "%arg2"], text + store("%c", "%arg2", c.shape, element="f32"))
+    ktir.execute(text, args=[a, b, c], policy=Policy(numerics="peer"))
+    np.testing.assert_array_equal(c, a @ b)

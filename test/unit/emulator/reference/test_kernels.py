@@ -1,0 +1,113 @@
+"""Whole kernels against float64, within bounds that follow from their roundings; and through ktir-opt."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from kernel_attention import cache_write, embedding, online_attention, paged_attention
+from kernel_case import Kernel
+from kernel_products import matmul, split_k, swiglu
+from kernel_rows import layer_norm, rms_norm, rope, softmax, vector_add
+from kernel_texts import same
+
+import ktir
+from ktir.emulator.policy import Policy
+from ktir.tools import ktir_opt
+
+TILES = (1, 3, 32)
+_GRIDS = {1: (1, 1), 3: (1, 3), 32: (4, 8)}
+_GROUPS = {1: (1, 1), 3: (1, 3), 32: (2, 16)}
+
+# Sizes: all ones; odd and small, with less work than tiles; odd and beyond one stick, with a block that does not divide them.
+KERNELS: dict[str, tuple[Callable[..., Kernel], ...]] = {
+    "vector_add": (lambda t: vector_add(1, t, 1), lambda t: vector_add(29, t, 50), lambda t: vector_add(4099, t, 129)),
+    "softmax": (lambda t: softmax(1, 1, t, 1), lambda t: softmax(7, 65, t, 2), lambda t: softmax(67, 301, t, 3)),
+    "layer_norm": (lambda t: layer_norm(1, 1, t, 1), lambda t: layer_norm(7, 65, t, 2), lambda t: layer_norm(67, 301, t, 3)),
+    "rms_norm": (lambda t: rms_norm(1, 1, t, 1), lambda t: rms_norm(7, 65, t, 64), lambda t: rms_norm(37, 301, t, 100)),
+    "matmul": (
+        lambda t: matmul(1, 1, 1, _GRIDS[t], 1),
+        lambda t: matmul(5, 130, 67, _GRIDS[t], 64),
+        lambda t: matmul(67, 301, 129, _GRIDS[t], 100),
+    ),
+    "split_k": (
+        lambda t: split_k(1, 1, 1, *_GROUPS[t]),
+        lambda t: split_k(5, 130, 67, *_GROUPS[t]),
+        lambda t: split_k(33, 301, 129, *_GROUPS[t]),
+    ),
+    "rope": (lambda t: rope(1, 1, 1, t), lambda t: rope(3, 37, 5, t), lambda t: rope(5, 65, 33, t)),
+    "swiglu": (lambda t: swiglu(1, 1, 1, t), lambda t: swiglu(3, 65, 130, t), lambda t: swiglu(7, 70, 201, t)),
+    "embedding": (
+        lambda t: embedding(1, 1, 1, t, 1),
+        lambda t: embedding(50, 65, 37, t, 4),
+        lambda t: embedding(301, 33, 129, t, 7),
+    ),
+    "cache_write": (lambda t: cache_write(1, 1, 1, t), lambda t: cache_write(50, 65, 37, t), lambda t: cache_write(301, 33, 65, t)),
+    "online_attention": (
+        lambda t: online_attention(1, 1, 1, t, 1, 1),
+        lambda t: online_attention(3, 37, 33, t, 8, 5),
+        lambda t: online_attention(2, 131, 65, t, 33, 16),
+    ),
+    "paged_attention": (
+        lambda t: paged_attention(1, 1, 1, 1, 1, 1, t),
+        lambda t: paged_attention(3, 2, 3, 33, 5, 4, t),
+        lambda t: paged_attention(5, 3, 1, 65, 16, 3, t),
+    ),
+}
+
+
+@functools.cache
+def made(name: str, size: int, tiles: int) -> Kernel:
+    """A kernel of the table; its text, which numbers its values, is the same for every policy."""
+    return KERNELS[name][size](tiles)
+
+
+def run(kernel: Kernel, numerics: Literal["machine", "fast", "peer"] = "machine", text: str | None = None) -> Mapping[str, Any]:
+    """The arguments after an execution; what is no output has not changed."""
+    arguments = {name: v.copy() for name, v in kernel.arguments.items()}
+    ktir.execute(text or kernel.text, None, list(arguments.values()), policy=Policy(numerics=numerics))
+    for name, before in kernel.arguments.items():
+        if name not in kernel.expected:
+            same(arguments[name], before)
+    return arguments
+
+
+@pytest.mark.parametrize("numerics", ["machine", "fast", "peer"])
+@pytest.mark.parametrize("size", [0, 1, 2], ids=["ones", "small", "odd"])
+@pytest.mark.parametrize("tiles", TILES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_values(name: str, tiles: int, size: int, numerics: Literal["machine", "fast", "peer"]) -> None:
+    kernel = made(name, size, tiles)
+    found = run(kernel, numerics)
+    for output, (want, bound) in kernel.expected.items():
+        error = np.abs(found[output].astype(np.float64) - want)
+        assert (error <= bound).all(), f"{output}: off by up to {np.nanmax(error)}, {np.isnan(error).sum()} without value"
+
+
+@pytest.mark.parametrize("name", ["vector_add", "softmax", "layer_norm", "rope", "embedding", "cache_write", "swiglu", "online_attention"])
+def test_bits_do_not_depend_on_the_division(name: str) -> None:
+    """A row is computed on one tile, so every division gives the same bits."""
+    first, *others = (run(made(name, 2, tiles)) for tiles in TILES)
+    for other in others:
+        for output in made(name, 2, 1).expected:
+            same(first[output], other[output])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_round_trip(name: str, tmp_path: Path) -> None:
+    """ktir-opt prints what it reads: the second time the same text, and a program of the same bits."""
+    kernel = made(name, 1, 3)
+    source, once, twice = (tmp_path / file for file in ("k.mlir", "once.mlir", "twice.mlir"))
+    source.write_text(kernel.text)
+    assert ktir_opt.main([str(source), "-o", str(once)]) == 0
+    assert ktir_opt.main([str(once), "-o", str(twice)]) == 0
+    assert once.read_text() == twice.read_text()
+    entry = "swiglu" if name == "swiglu" else "kernel"
+    assert f"@{entry}(" in once.read_text()
+    first, second = run(kernel), run(kernel, text=once.read_text())
+    for output in kernel.expected:
+        same(first[output], second[output])
