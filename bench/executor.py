@@ -1,210 +1,290 @@
-"""The KTIR executor against plain f32 NumPy: how many times as long a launch takes, and what preparing it costs once.
+# ruff: noqa: E402
+"""The KTIR executor against plain NumPy and BLAS: time, memory, checks, growth, and what an op, a plan and a launch cost.
 
-Run with one BLAS thread for figures that can be compared: OPENBLAS_NUM_THREADS=1 python bench/executor.py [--runs 9]
+    python bench/executor.py [--runs 7] [--only WORD ...] [--json FILE] [--examples DIR]
 
-Times are CPU milliseconds of one process, medians; executor and NumPy alternate, so that both see the same load.
+One BLAS thread; CPU time of one process; executor and NumPy alternate, so that both see the same load; medians, and medians of ratios.
+NumPy does the same arithmetic from and to the same arrays: f16 in, f32 inside on work arrays that exist already, one rounding to f16 at
+the end. The kernels round where KTIR says so: the rows named "loop" compute every op in f16, and so do RMS norm and RoPE.
 
-With --examples DIR, the kernels of torch-spyre/ktir-cpu in DIR run instead (a checkout's folder `examples`; it is no part of this
-repository), each against the same computation in NumPy from and to the same arrays, with the bound that the ratio should keep.
+Kernels: milliseconds of a warm launch under `machine` and `fast`, and of NumPy; the ratio to NumPy with its bound; `checks`: all checks
+on against all off, at most 1.3; `memory`: how far a process of its own grows beyond the arrays given while it compiles and launches
+once, in MB, and how far it may: four times the arrays plus 64 MB. `fails` names the bounds that a line exceeds; the program then
+ends with status 1.
+
+With --examples DIR the kernels of torch-spyre/ktir-cpu in DIR run too (a checkout's folder `examples`; it is no part of this repository).
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import json
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from statistics import median
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ[variable] = "1"
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "test/unit/emulator/reference"))
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "test" / "unit" / "emulator" / "reference")]
 
-import kernel_texts as k
+from programs import decoder, kernels
+from programs.examples import examples
+from programs.kernels import Case
 
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 
-Case = tuple[str, str, list[np.ndarray], Callable[[], object]]
+CHECKS = 1.3
+"""How much longer a launch with checks may take than one without."""
+MEMORY = 4, 64
+"""Growth allowed: so many times the arrays, plus so many MB."""
 
 
-def softmax(rows: int, columns: int, block: int) -> Case:
-    x = k.random_f16(rows, columns)
-    wide = x.astype(np.float32)
+@dataclass
+class Row:
+    """A line of the table of kernels: how to make the case, and the largest ratios to NumPy."""
 
-    def plain() -> np.ndarray:
-        e = np.exp(wide - wide.max(1, keepdims=True))
-        return e / e.sum(1, keepdims=True)
-
-    text = k.softmax_tiled(rows, columns, -(-rows // 32), block)
-    return f"softmax {rows}x{columns}, {block}-row tiles", text, [k.pack(x), np.zeros_like(k.pack(x))], plain
+    make: Callable[[], Case]
+    machine: float | None = None
+    fast: float | None = None
 
 
-def allocated_softmax(rows: int, columns: int, block: int) -> Case:
-    name, _, arrays, plain = softmax(rows, columns, block)
-    return f"{name}, allocated", k.softmax_allocated(rows, columns, -(-rows // 32), block), arrays, plain
+ROWS = [
+    Row(lambda: kernels.softmax_tiles(4096, 1024, 32, 32), machine=1.6),
+    Row(lambda: kernels.softmax_rows(4096, 1024, 32), machine=1.6),
+    Row(lambda: kernels.layer_norm(1151, 8192), machine=2),
+    Row(lambda: kernels.layer_norm_rows(1151, 8192, 32), machine=2),
+    Row(lambda: kernels.matmul_blocks(64, 2048, 8192, (2, 16)), machine=6, fast=1.5),
+    Row(lambda: kernels.rms_norm(256, 4096, 4), machine=4),
+    Row(lambda: kernels.rope(40, 4096, 128, 8), machine=1.5),
+    Row(lambda: kernels.embedding(32000, 512, 4096, 32), machine=5),
+    Row(lambda: kernels.paged_attention(8, 32, 4, 128, 64, 8), machine=5),
+    Row(lambda: kernels.paged_attention(8, 32, 4, 128, 256, 128), machine=5),
+    Row(lambda: kernels.gather(1024, 512, 32), machine=5),
+    Row(lambda: kernels.scatter(1024, 512, 32), machine=5),
+    Row(lambda: decoder.chain(16, 4096, 8192), fast=1.5),
+]
 
 
-def matmul(m: int, depth: int, n: int) -> Case:
-    a, b = k.random_f16(m, depth), k.random_f16(depth, n, seed=1)
-    wide = a.astype(np.float32), b.astype(np.float32)
-    text = k.matmul_tiled(m, depth, n, -(-m // 32))
-    arrays = [k.pack(a, 0), k.pack(b, 0), np.zeros((-(-n // 64), m, 64), np.float16)]
-    return f"matmul {m}x{depth}x{n}, tiled", text, arrays, lambda: wide[0] @ wide[1]
+@dataclass
+class Result:
+    """What a line of the table of kernels says; times in milliseconds, memory in MB."""
 
-
-def layer_norm(rows: int, columns: int) -> Case:
-    x, g, h = k.random_f16(rows, columns), k.random_f16(columns, seed=1), k.random_f16(columns, seed=2)
-    wide, weight, bias = (v.astype(np.float32) for v in (x, g, h))
-
-    def plain() -> np.ndarray:
-        centred = wide - wide.mean(1, keepdims=True)
-        return centred / np.sqrt((centred * centred).mean(1, keepdims=True) + np.float32(1e-5)) * weight + bias
-
-    return f"layer norm {rows}x{columns}, logical", k.layer_norm(rows, columns), [x, g, h, np.zeros_like(x)], plain
-
-
-def pointwise(rows: int, columns: int) -> Case:
-    """(x + y) * x - y in f16: three rounded ops."""
-    x, y = k.random_f16(rows, columns), k.random_f16(rows, columns, seed=1)
-    wide = x.astype(np.float32), y.astype(np.float32)
-    t = k.tensor((rows, columns))
-    body = "%x = arith.addf %a, %b : f16\n%y = arith.mulf %x, %a : f16\n%z = arith.subf %y, %b : f16\nlinalg.yield %z : f16"
-    text = k.load("%x", "%arg0", (rows, columns)) + k.load("%y", "%arg1", (rows, columns)) + k.empty("%e", (rows, columns))
-    text += k.generic("%z", [("%x", t, "d0, d1"), ("%y", t, "d0, d1")], ("%e", t, "d0, d1"), "pp", body)
-    text = k.kernel(["%arg0", "%arg1", "%arg2"], text + k.store("%z", "%arg2", (rows, columns)))
-    return f"pointwise {rows}x{columns}, logical", text, [x, y, np.zeros_like(x)], lambda: (wide[0] + wide[1]) * wide[0] - wide[1]
-
-
-Peer = tuple[str, str, object, dict[object, np.ndarray], Policy, float, Callable[[], object]]
-
-
-def peer_kernels() -> list[Peer]:
-    """Kernels of ktir-cpu: title, file, arguments, memory, policy, largest ratio, NumPy."""
-    f = np.float32
-    first = Policy(grid_order="first-fastest")
-    x, y = k.random_f16(4096, 1024), np.zeros((4096, 1024), np.float16)
-
-    def softmax() -> np.ndarray:
-        w = x.astype(f)
-        e = np.exp(w - w.max(1, keepdims=True))
-        return (e / e.sum(1, keepdims=True)).astype(np.float16)
-
-    n = k.random_f16(1151, 8192)
-    w, b = (np.repeat(k.random_f16(1, 8192, seed=s), 1151, 0) for s in (1, 2))
-
-    def norm() -> np.ndarray:
-        v = n.astype(f)
-        c = v - v.mean(1, keepdims=True)
-        return (c / np.sqrt((c * c).mean(1, keepdims=True) + f(1e-5)) * w.astype(f) + b.astype(f)).astype(np.float16)
-
-    rows = [n, np.zeros_like(n), w, b, np.zeros(1151, np.float16), np.zeros(1151, np.float16), 8192, 1e-5, 1024]
-    p, q, r = k.random_f16(64, 2048), k.random_f16(2048, 8192, seed=1), np.zeros((64, 8192), np.float16)
-
-    def product() -> np.ndarray:
-        return (p.astype(f) @ q.astype(f)).astype(np.float16)
-
-    blocks = [p, q, r, 2048, 32, 512, 128]
-    h, g = k.random_f16(256, 4096), np.repeat(k.random_f16(1, 4096, seed=1), 256, 0)
-
-    def rms() -> np.ndarray:
-        v = h.astype(f)
-        return (v / np.sqrt((v * v).mean(1, keepdims=True) + f(1e-5)) * g.astype(f)).astype(np.float16)
-
-    z, cos, sin = k.random_f16(163840, 128), k.random_f16(4096, 64, seed=1), k.random_f16(4096, 64, seed=2)
-
-    def rope() -> np.ndarray:
-        v, c, s = z.reshape(40, 4096, 128).astype(f), cos.astype(f), sin.astype(f)
-        return np.concatenate([v[..., :64] * c - v[..., 64:] * s, v[..., :64] * s + v[..., 64:] * c], -1).astype(np.float16)
-
-    query, cache, values = k.random_f16(8, 32, 128), k.random_f16(64, 16, 8, 128, seed=1), k.random_f16(64, 16, 8, 128, seed=2)
-    table = np.random.default_rng(0).permutation(64)[:16].astype(np.int32).reshape(1, 16)
-
-    def paged() -> np.ndarray:
-        keys, held = (c[table[0, :8]].reshape(128, 8, 128).astype(f).repeat(4, 1) for c in (cache, values))
-        score = np.einsum("qhd,khd->hqk", query.astype(f), keys, optimize=True) * f(128**-0.5)
-        score = np.where(np.arange(128) <= 120 + np.arange(8)[:, None], score, -np.inf)
-        e = np.exp(score - score.max(-1, keepdims=True))
-        return np.einsum("hqk,khd->qhd", e / e.sum(-1, keepdims=True), held, optimize=True).astype(np.float16)
-
-    big, part, chosen = k.random_f16(128, 64, 8, 128), k.random_f16(2, 32, 8, 128, seed=1), np.array([77, 3], np.int64)
-
-    def indexed() -> np.ndarray:
-        return (big[chosen][:, :32].astype(f) + part.astype(f)).astype(np.float16)
-
-    attention = [np.zeros_like(query), query, cache, values, table, 0, 0, 8, 120, 128**-0.5]
-    return [
-        ("softmax 4096x1024", "triton-ktir/softmax_fwd_ktir.mlir", [y, x, 4096], {}, Policy(), 1.6, softmax),
-        ("layer norm 1151x8192", "triton-ktir/layernorm_fwd_ktir.mlir", rows, {}, Policy(), 2, norm),
-        ("matmul 64x2048x8192", "triton-ktir/matmul_fwd_ktir.mlir", blocks, {}, Policy(), 6, product),
-        ("matmul, fast", "triton-ktir/matmul_fwd_ktir.mlir", blocks, {}, Policy(numerics="fast"), 1.5, product),
-        ("RMS norm 256x4096", "latency/rmsnorm_4core_4x1.mlir", [h, np.zeros_like(h), g, 4096, 1e-5, 1024], {}, first, 4, rms),
-        ("RoPE 40x4096x128", "latency/rope_fwd_4x2.mlir", [z, cos, sin, np.zeros_like(z)], {}, Policy(), 1.5, rope),
-        ("paged attention", "triton-ktir/paged_attention.mlir", attention, {}, Policy(), 5, paged),
-        ("indexed add", "triton-ktir/indexed_add.mlir", [big, part, chosen, np.zeros_like(part), 0], {}, Policy(), 5, indexed),
-    ]
-
-
-def run_peer(folder: Path, runs: int) -> None:
-    print(f"{'kernel':24} {'first':>9} {'launch':>9} {'unchecked':>9} {'NumPy':>9} {'ratio':>6} {'bound':>6} {'checks':>6}")
-    for name, file, arguments, memory, policy, bound, plain in peer_kernels():
-        text = (folder / file).read_text()
-        free = replace(policy, bounds=False, races=False, uninitialized=False)
-
-        def launch(policy: Policy = policy, text: str = text, arguments: Any = arguments, memory: Any = memory) -> object:
-            return execute(text, args=arguments, memory=memory, policy=policy)
-
-        first = clock(launch)
-        launch(free)
-        times = [(clock(launch), clock(lambda: launch(free)), clock(plain)) for _ in range(runs)]  # noqa: B023
-        took, unchecked, numpy = (statistics.median(column) for column in zip(*times, strict=True))
-        print(
-            f"{name:24} {first:9.1f} {took:9.2f} {unchecked:9.2f} {numpy:9.2f} {took / numpy:6.2f} {bound:6.1f} {took / unchecked:6.2f}",
-            flush=True,
-        )
+    name: str
+    first: float
+    machine: float
+    fast: float
+    numpy: float
+    ratio: float
+    ratio_fast: float
+    checks: float
+    memory: float
+    most_memory: float
+    bounds: dict[str, float] = field(default_factory=dict)
+    fails: list[str] = field(default_factory=list)
 
 
 def clock(run: Callable[[], object]) -> float:
+    """CPU milliseconds."""
     start = time.process_time()
     run()
     return (time.process_time() - start) * 1e3
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--runs", type=int, default=9)
+def launch(case: Case, policy: Policy | None = None) -> None:
+    execute(case.text, args=case.arguments, policy=policy or case.policy)
+
+
+def agrees(case: Case) -> bool:
+    """Whether the launch has left what NumPy computes, as far as rounding goes."""
+    got, want = (np.asarray(x, np.float64) for x in (case.arguments[case.result], case.plain()))
+    return bool((np.abs(got - want) <= case.tolerance * (1 + np.abs(want))).all())
+
+
+def alternate(functions: Iterable[Callable[[], object]], runs: int) -> list[list[float]]:
+    """Times of each function, run in turn."""
+    functions = list(functions)
+    return [list(column) for column in zip(*([clock(f) for f in functions] for _ in range(runs)), strict=True)]
+
+
+def ratio(a: list[float], b: list[float]) -> float:
+    return median(x / y for x, y in zip(a, b, strict=True))
+
+
+def measure(row: Row, runs: int, memory: Callable[[], tuple[float, float]] | None) -> Result:
+    case = row.make()
+    fast = replace(case.policy, numerics="fast")
+    free = replace(case.policy, bounds=False, races=False, uninitialized=False)
+    first = clock(lambda: launch(case))
+    fails = [] if agrees(case) else ["values"]
+    for policy in (fast, free):
+        launch(case, policy)
+    machine, quick, bare, plain = alternate(
+        [lambda: launch(case), lambda: launch(case, fast), lambda: launch(case, free), case.plain], runs
+    )
+    grown, most = memory() if memory else (0.0, float("inf"))
+    result = Result(
+        case.name, first, median(machine), median(quick), median(plain), ratio(machine, plain), ratio(quick, plain), ratio(machine, bare),
+        grown, most, {k: v for k, v in (("machine", row.machine), ("fast", row.fast)) if v}, fails,
+    )  # fmt: skip
+    measured = {"machine": result.ratio, "fast": result.ratio_fast}
+    result.fails += [k for k, most in result.bounds.items() if measured[k] > most]
+    result.fails += ["checks"] * (result.checks > CHECKS) + ["memory"] * (grown > most)
+    return result
+
+
+# Memory
+
+
+def _status(key: str) -> float:
+    """A size in MB that the kernel reports of this process."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{key}:")[1].split()[0]) / 1024
+
+
+def grow(number: int) -> None:
+    """Print how many MB the process grows by one launch of a case, and how many it may."""
+    launch(kernels.softmax_rows(64, 64, 2))  # loads everything that is loaded once
+    case = ROWS[number].make()
+    given = sum(a.nbytes for a in case.arguments if isinstance(a, np.ndarray)) / 2**20
+    for array in case.arguments:
+        if isinstance(array, np.ndarray):
+            array[...] = array  # zeros are not resident before they are written
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    launch(case)
+    print(json.dumps([_status("VmHWM") - before, MEMORY[0] * given + MEMORY[1]]))
+
+
+def memory_of(number: int) -> tuple[float, float]:
+    done = subprocess.run([sys.executable, __file__, "--grow", str(number)], check=True, stdout=subprocess.PIPE, text=True)
+    grown, most = json.loads(done.stdout)
+    return grown, most
+
+
+# What grows
+
+
+@dataclass
+class Check:
+    """A line of the other tables: what was measured, and whether it is within its bound."""
+
+    name: str
+    value: float
+    unit: str
+    bound: float
+    note: str = ""
+
+    @property
+    def fails(self) -> bool:
+        return self.value > self.bound
+
+
+def growth(runs: int) -> list[Check]:
+    """Time per row from 1024 to 16384 rows, and 32 tiles against one, at the same work."""
+    checks: list[Check] = []
+    for what, make in (
+        ("1-row loop", lambda rows: kernels.softmax_rows(rows, 1024, 32)),
+        ("tiled", lambda rows: kernels.softmax_tiles(rows, 1024, 32, 32)),
+    ):
+        cases = [make(rows) for rows in (1024, 4096, 16384)]
+        for case in cases:
+            launch(case)
+        times = alternate([lambda case=case: launch(case) for case in cases], runs)
+        rows = [median(t) * 1e3 / n for t, n in zip(times, (1024, 4096, 16384), strict=True)]
+        note = f"{rows[0]:.2f}, {rows[1]:.2f}, {rows[2]:.2f} us per row at 1024, 4096, 16384 rows"
+        checks.append(Check(f"softmax, {what}: time per row, most / least", max(rows) / min(rows), "", 1.5, note))
+        del cases
+    for block in (1, 32):
+        many, one = kernels.softmax_rows(4096, 1024, 32, block), kernels.softmax_rows(4096, 1024, 1, block)
+        for case in (many, one):
+            launch(case)
+        a, b = alternate([lambda: launch(many), lambda: launch(one)], runs)  # noqa: B023
+        note = f"{median(a):.1f} and {median(b):.1f} ms"
+        checks.append(Check(f"softmax 4096x1024, {block}-row loop: 32 tiles / 1 tile", ratio(a, b), "", 1.3, note))
+    return checks
+
+
+def overheads(runs: int) -> list[Check]:
+    """What an op costs on small tensors, a plan at first, and a launch at least."""
+    checks: list[Check] = []
+    tiny = decoder.pointwise_chain(10, 64)
+    launch(tiny)
+    (times,) = alternate([lambda: launch(tiny)], 20 * runs)
+    checks.append(Check("launch of 10 ops on 64 elements", median(times) * 1e3, "us", 300))
+    for ops, most in ((500, 250), (5000, 2500)):
+        case = decoder.pointwise_chain(ops, 64)
+        first = clock(lambda: launch(case))  # noqa: B023
+        (times,) = alternate([lambda: launch(case)], runs)  # noqa: B023
+        warm = median(times)
+        checks.append(Check(f"plan of {ops} ops", first - warm, "ms", most))
+        checks.append(Check(f"each of {ops} ops on 64 elements", warm * 1e3 / ops, "us", 30))
+    for sizes, most in ((decoder.Sizes(hidden=64, heads=4, keys=2, inner=128, context=16), 20.0), (decoder.Sizes(), 40.0)):
+        case = decoder.decode(sizes)
+        first = clock(lambda: launch(case))  # noqa: B023
+        wrong = "" if agrees(case) else "; WRONG VALUES"
+        times, plain = alternate([lambda: launch(case), case.plain], 5 * runs)  # noqa: B023
+        report = execute(case.text, args=case.arguments)
+        note = f"{report.ops} ops; first launch {first:.0f} ms; NumPy {median(plain):.2f} ms{wrong}"
+        checks.append(Check(case.name, float("inf") if wrong else median(times), "ms", most, note))
+    return checks
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7, help="launches of each case")
+    parser.add_argument("--only", nargs="*", default=[], help="kernels whose name contains one of these words, and nothing else")
+    parser.add_argument("--json", type=Path, help="write all results to this file too")
     parser.add_argument("--examples", type=Path, help="folder `examples` of a checkout of torch-spyre/ktir-cpu")
+    parser.add_argument("--grow", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.grow is not None:
+        grow(arguments.grow)
+        return 0
     runs = arguments.runs
+    rows: list[tuple[Row, int | None]] = [(row, i) for i, row in enumerate(ROWS)]
     if arguments.examples:
-        run_peer(arguments.examples, runs)
-        return
-    cases = [
-        softmax(4096, 1024, 32),
-        softmax(4096, 1024, 2),
-        allocated_softmax(4096, 1024, 16),
-        softmax(256, 64, 8),
-        layer_norm(4096, 1024),
-        pointwise(4096, 1024),
-        matmul(512, 1024, 512),
-        matmul(2048, 2048, 2048),
-    ]
-    print(f"{'program':44} {'prepare':>9} {'launch':>9} {'fast':>9} {'NumPy':>9} {'ratio':>6}")
-    for name, text, arrays, plain in cases:
-        prepare = execute(text, args=arrays).prepare_seconds * 1e3
-        execute(text, args=arrays, policy=Policy(numerics="fast"))
-        times: list[tuple[float, float, float]] = []
-        for _ in range(runs):
-            launch = clock(lambda: execute(text, args=arrays))  # noqa: B023
-            fast = clock(lambda: execute(text, args=arrays, policy=Policy(numerics="fast")))  # noqa: B023
-            times.append((launch, fast, clock(plain)))
-        launch, fast, numpy = (statistics.median(column) for column in zip(*times, strict=True))
-        print(f"{name:44} {prepare:9.1f} {launch:9.2f} {fast:9.2f} {numpy:9.2f} {launch / numpy:6.2f}")
+        rows += [(Row(make, machine, fast), None) for make, machine, fast in examples(arguments.examples)]
+    print(__doc__.split("\n\n")[2] + "\n")  # type: ignore[union-attr]
+    titles = ("first", "machine", "fast", "NumPy", "ratio", "bound", "fast", "bound", "checks", "memory", "most")
+    widths = (8, 8, 8, 8, 6, 6, 6, 6, 6, 7, 6)
+    print(f"{'kernel':44} " + " ".join(f"{title:>{width}}" for title, width in zip(titles, widths, strict=True)) + "  fails")
+    results: list[Result] = []
+    for row, number in rows:
+        name = row.make().name
+        if arguments.only and not any(word in name for word in arguments.only):
+            continue
+        r = measure(row, runs, None if number is None else lambda n=number: memory_of(n))
+        results.append(r)
+        bounds = [f"{r.bounds[k]:.1f}" if k in r.bounds else "" for k in ("machine", "fast")]
+        print(
+            f"{r.name:44} {r.first:8.1f} {r.machine:8.2f} {r.fast:8.2f} {r.numpy:8.2f} {r.ratio:6.2f} {bounds[0]:>6} {r.ratio_fast:6.2f} "
+            f"{bounds[1]:>6} {r.checks:6.2f} {r.memory:7.1f} {r.most_memory:6.0f}  {', '.join(r.fails)}",
+            flush=True,
+        )
+    checks: list[Check] = []
+    for make in () if arguments.only else (growth, overheads):
+        print(f"\n{make.__doc__}\n")
+        for check in make(runs):
+            checks.append(check)
+            print(
+                f"{check.name:60} {check.value:8.2f} {check.unit:3} (at most {check.bound:g})  {check.note}{'  FAILS' * check.fails}",
+                flush=True,
+            )
+    if arguments.json:
+        found = {"kernels": [asdict(r) for r in results], "checks": [{**asdict(c), "fails": c.fails} for c in checks]}
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    return int(any(r.fails for r in results) or any(c.fails for c in checks))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

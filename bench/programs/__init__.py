@@ -1,0 +1,1 @@
+"""Generators of the KTIR that the benchmarks run."""
