@@ -11,7 +11,7 @@ import numpy as np
 from ktir.diagnostics import Unsupported
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.pointwise import evaluate, loop_tensor, report_faults
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.recorder import NeedsTiles, Recorder
 from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp, single, types_of
 from ktir.emulator.reference.values import Overlay, Pointer, Tensor, View, simplify
@@ -101,6 +101,8 @@ def _address(rec: Recorder, name: str, values: list[Any]) -> Any:
     a, b = values[0], values[-1]
     if name == "select" and isinstance(values[0], bool | int):
         return values[1] if values[0] else values[2]
+    if name == "select" and isinstance(values[0], np.ndarray):
+        raise NeedsTiles("chooses addresses that differ between tiles", rec)
     if name in ("index_cast", "index_castui"):
         return a
     if name == "addi" and isinstance(a, Pointer) != isinstance(b, Pointer):

@@ -20,7 +20,7 @@ from ktir.emulator.reference.arguments import Bound, Scratch, bind_arguments
 from ktir.emulator.reference.compiler import Function, Program, compile_module
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.plan import Plan
-from ktir.emulator.reference.recorder import NeedsData
+from ktir.emulator.reference.recorder import NeedsData, NeedsTiles
 from ktir.mlir import ir
 
 __all__ = ["Report", "Scratch", "execute"]
@@ -53,8 +53,8 @@ _MOST_BYTES = 2 << 30
 
 _programs: OrderedDict[bytes, Program] = OrderedDict()
 _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
-_eager: set[tuple[Any, ...]] = set()
-"""Programs whose control flow or addresses depend on data."""
+_modes: dict[tuple[Any, ...], tuple[bool, frozenset[str]]] = {}
+"""Programs that cannot be recorded for all data and all tiles at once: whether data decides, and kernels recorded tile by tile."""
 _lock = threading.Lock()
 
 
@@ -145,22 +145,32 @@ def execute(
     whole = (key, name, bound.signature, bound.placed, policy)
     made: list[float] = []
 
+    eager, by_tile = _modes.get(whole, (False, frozenset[str]()))
+    eager |= observer is not None and observer.values
+
     def make() -> Plan:
-        plan = Plan(program, function, bound, policy, observer=observer)
+        plan = Plan(program, function, bound, policy, by_tile=by_tile, observer=observer)
         made.append(time.perf_counter() - begin)
         return plan
 
     plan: Plan | None = None
-    if whole not in _eager and not (observer is not None and observer.values):
+    while plan is None:
         try:
-            plan = _plan(whole, make)
+            if eager:
+                begin = time.perf_counter()
+                plan = Plan(program, function, bound, policy, eager=True, by_tile=by_tile, observer=observer)
+            else:
+                plan = _plan(whole, make)
         except NeedsData:
-            _eager.add(whole)
-            if len(_eager) > _MOST_PLANS:
-                _eager.pop()
-    if plan is None:
-        begin = time.perf_counter()
-        plan = Plan(program, function, bound, policy, eager=True, observer=observer)
+            eager = True
+        except NeedsTiles as need:
+            if need.kernel in by_tile or not need.kernel:
+                raise
+            by_tile |= {need.kernel}
+    if by_tile or (eager and not (observer is not None and observer.values)):
+        _modes[whole] = (eager, by_tile)
+        while len(_modes) > _MOST_PLANS:
+            _modes.popitem()
     _check_writable(plan, function, bound)
     start = time.perf_counter()
     plan.launch(bound.arrays, observer)

@@ -75,7 +75,7 @@ class Memory:
         runs = [(access, memory, part, run) for access, memory in accesses for part in access.parts for run in part.runs]
         if not runs and not pieces:
             return rec.clipped_zero(tile.shape, element)
-        alike = len(runs) == 1 and not pieces and runs[0][3].count == rec.tiles and runs[0][3].step == 0
+        alike = rec.single is not None or (len(runs) == 1 and not pieces and runs[0][3].count == rec.tiles and runs[0][3].step == 0)
         result = rec.temporary((rec.tiles, *tile.shape), (1 if alike else rec.tiles, *tile.shape), element)
         count = sum(access.elements for access, _ in accesses) + sum(int(t.sum()) * prod(n for _, n in box) for box, t, _ in pieces)
         reads: list[Tensor] = []
@@ -86,9 +86,10 @@ class Memory:
             reads.append(Tensor(memory, access.at(part, run), element, born))
         for box, tiles, value in pieces:
             for first, n in tile_runs(tiles, rec.tiles):
-                targets.append((result.at.box(box).tiles(first, n), len(reads)))
+                target = result.at.box(box)
+                targets.append((target if alike else target.tiles(first, n), len(reads)))
                 reads.append(value.moved(value.at.tiles(first, n)))
-        covered = count == rec.tiles * prod(tile.shape)
+        covered = count == (rec.tiles if rec.single is None else 1) * prod(tile.shape)
         zero = None if covered else CARRIERS[element](0)
         step = Assemble(tuple(reads), (result,), pieces=tuple(targets), fill=zero)
         if not covered and not is_float(element):

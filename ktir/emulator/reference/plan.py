@@ -39,7 +39,8 @@ __all__ = ["Plan"]
 class Plan:
     """A function bound to argument sizes: the tape and what a launch copies. One launch at a time.
 
-    `eager`: recording has run every step already, on the arrays of `bound`; the plan serves one launch.
+    `eager`: recording has run every step already, on the arrays of `bound`; the plan serves one launch. `by_tile`: kernels that are
+    recorded tile by tile.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class Plan:
         policy: Policy,
         *,
         eager: bool = False,
+        by_tile: frozenset[str] = frozenset(),
         observer: Observer | None = None,
     ) -> None:
-        rec = Recorder(program, policy, eager, observer)
+        rec = Recorder(program, policy, eager, observer, by_tile)
         self.rec = rec
         rec.where = function.where
         self.eager, self.policy = eager, policy
@@ -173,7 +175,7 @@ class Plan:
             self._in_place.add(buffer)
             if all(isinstance(a, Points) for a in accesses):
                 return
-        elif alone and len(dynamic) == len(accesses) and all(a.write for a in accesses):
+        elif alone and len(dynamic) == len(accesses) and all(a.write and not a.adds for a in dynamic):
             self._in_place.add(buffer)
             return
         elif dynamic or buffer.placed:

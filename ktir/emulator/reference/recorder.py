@@ -41,7 +41,7 @@ from ktir.emulator.reference.values import (
     tile_runs,
 )
 
-__all__ = ["Counts", "NeedsData", "Recorder"]
+__all__ = ["Counts", "NeedsData", "NeedsTiles", "Recorder"]
 
 
 @dataclass
@@ -68,16 +68,33 @@ class NeedsData(Exception):
     """A number that decides addresses or control flow depends on data: the program has to be recorded while it runs."""
 
 
+class NeedsTiles(Unsupported):
+    """A shape differs between the tiles of `kernel`, which has to be recorded tile by tile."""
+
+    def __init__(self, message: str, rec: Recorder) -> None:
+        super().__init__(f"{rec.where} {message}", rec.where.location)
+        self.kernel = rec.kernel_name
+
+
 class Recorder:
     """The state of a symbolic run. Executors read and write SSA values with `get` and `set` and record data work with `emit`.
 
-    `eager`: every step runs as soon as it is recorded, so that data can decide what is recorded next.
+    `eager`: every step runs as soon as it is recorded, so that data can decide what is recorded next. `by_tile`: kernels that are
+    recorded for one tile after the other.
     """
 
-    def __init__(self, program: Program, policy: Policy, eager: bool = False, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        policy: Policy,
+        eager: bool = False,
+        observer: Observer | None = None,
+        by_tile: frozenset[str] = frozenset(),
+    ) -> None:
         self.program = program
         self.policy = policy
         self.eager = eager
+        self.by_tile = by_tile
         self.observer = observer
         self.binder = Binder()
         self.steps: list[Step] = []
@@ -89,6 +106,9 @@ class Recorder:
         self.grid: tuple[int, ...] = (1,)
         self.active: NDArray[np.bool_] | None = None
         """Tiles that execute the current trip of a loop whose trip count differs between tiles; None: all."""
+        self.single: int | None = None
+        """The tile that a kernel is recorded for, alone; None: all at once."""
+        self.kernel_name = ""
         self.kernel = 0
         """Number of the kernel call: between two of them there is a barrier."""
         self.epoch = 1
@@ -100,18 +120,18 @@ class Recorder:
 
     # Functions and blocks
 
-    def call(self, function: Function, arguments: Sequence[Value]) -> None:
-        """Run `function` on all tiles of its grid; without a grid, on those of the caller."""
+    def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
+        """Run `function` on all tiles of its grid; without a grid, on those of the caller. Returns its results."""
         if function.body is None:
             raise KtirError(f"'{self.where.op}' op calls '{function.name}', which has no body", self.where.location)
         if self._depth > 32:
             raise Unsupported(f"'{self.where.op}' op calls functions recursively", self.where.location)
-        outer = (self.values, self.tiles, self.grid, self.active)
+        outer = (self.values, self.tiles, self.grid, self.active, self.kernel_name)
         if outer[1] != 1 and function.grid is not None:
             raise Unsupported(f"{self.where} calls a function with a grid from within a grid", self.where.location)
         self.values = [None] * function.slots
         if function.grid is not None:
-            self.tiles, self.grid = function.tiles, function.grid
+            self.tiles, self.grid, self.kernel_name = function.tiles, function.grid, function.name
         barrier = int(function.grid is not None or self.tiles == 1)
         self.kernel += barrier
         if barrier:
@@ -119,12 +139,20 @@ class Recorder:
         self._depth += 1
         for argument, value in zip(function.arguments, arguments, strict=True):
             self.values[argument.slot] = value
-        self.run(function.body)
+        if function.grid is not None and function.name in self.by_tile:
+            given = self.values
+            for tile in range(self.tiles):
+                self.single, self.active, self.values = tile, np.arange(self.tiles) == tile, list(given)
+                self.run(function.body)
+            self.single, results = None, []
+        else:
+            results = self.run(function.body)
         self._depth -= 1
         self.kernel += barrier
-        self.values, self.tiles, self.grid, self.active = outer
+        self.values, self.tiles, self.grid, self.active, self.kernel_name = outer
         if barrier:
             self.clock = np.zeros((self.tiles, self.tiles), np.int64)
+        return results
 
     def run(self, block: BlockPlan) -> list[Value]:
         """Run the ops of a block; returns what its terminator passes on."""
@@ -162,17 +190,14 @@ class Recorder:
         """The number that a scalar from data is. Raises NeedsData unless steps run as they are recorded."""
         if not self.eager:
             raise NeedsData
-        found = self.binder.array(value)
-        return simplify(np.array(found).reshape(-1))
+        found = np.array(self.binder.array(value)).reshape(-1)
+        return found[self.single if found.size > 1 else 0].item() if self.single is not None else simplify(found)
 
     def integer(self, slot: int, what: str) -> int:
         """A known integer that is the same for all tiles."""
         value = self.known(slot)
         if isinstance(value, np.ndarray):
-            raise Unsupported(
-                f"{self.where} has {what} that differs between tiles, which the executor does not support",
-                self.where.location,
-            )
+            raise NeedsTiles(f"has {what} that differs between tiles", self)
         return int(value)
 
     def tensor(self, slot: int) -> Tensor:
@@ -311,14 +336,14 @@ class Recorder:
 
     def merge(self, old: Value, new: Value) -> Value:
         """`new` for the active tiles and `old` for the others: what a loop carries where some tiles have ended."""
-        if self.active is None or old is new:
+        if self.active is None or self.single is not None or old is new:
             return new
         if isinstance(old, Tensor | Overlay) or isinstance(new, Tensor | Overlay):
             base, value = self.plain(old), self.plain(new)
             return self.overwrite(base, [(tuple((0, n) for n in base.shape), value)], self.active)
         if isinstance(old, int | float | bool | np.ndarray) and isinstance(new, int | float | bool | np.ndarray):
             return simplify(np.where(self.active, new, old))
-        raise Unsupported(f"{self.where} carries an address through a loop whose trip counts differ", self.where.location)
+        raise NeedsTiles("has addresses that differ between tiles", self)
 
 
 class _Pick(Step):

@@ -12,14 +12,14 @@ from ktir.mlir import ir
 @executes("func.call")
 def _call(op: OpReader) -> Action:
     callee = ir.FlatSymbolRefAttr(op.attribute("callee")).value
-    operands, where = op.operands, op.where
-    if op.results:
-        raise op.unsupported("returns values")
+    operands, results, where = op.operands, op.results, op.where
 
     def action(rec: Recorder) -> None:
         function = rec.program.functions.get(callee)
         if function is None:
             raise KtirError(f"{where} calls '{callee}', which is not defined", where.location)
-        rec.call(function, [rec.get(slot) for slot in operands])
+        values = rec.call(function, [rec.get(slot) for slot in operands])
+        for slot, value in zip(results, values, strict=True):
+            rec.set(slot, value)
 
     return action

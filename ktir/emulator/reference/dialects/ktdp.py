@@ -10,7 +10,7 @@ from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.indirect import gather, gather_points, scatter, scatter_points
 from ktir.emulator.reference.maps import IndexMap
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.recorder import NeedsTiles, Recorder
 from ktir.emulator.reference.registry import Action, executes
 from ktir.emulator.reference.sets import IndexSet
 from ktir.emulator.reference.values import (
@@ -36,7 +36,8 @@ def _tile_id(op: OpReader) -> Action:
         order = "C" if rec.policy.grid_order == "last-fastest" else "F"
         coordinates = np.unravel_index(np.arange(rec.tiles), rec.grid, order)
         for slot, coordinate in zip(results, coordinates, strict=False):
-            rec.set(slot, simplify(np.asarray(coordinate, np.int64)))
+            number = np.asarray(coordinate, np.int64)
+            rec.set(slot, simplify(number) if rec.single is None else int(number[rec.single]))
 
     return action
 
@@ -110,10 +111,10 @@ def _order(op: OpReader, name: str, dims: int) -> tuple[int, ...]:
     return order
 
 
-def _extents(rec: Recorder, extents: tuple[Any, ...], where: Any) -> tuple[int, ...]:
+def _extents(rec: Recorder, extents: tuple[Any, ...]) -> tuple[int, ...]:
     for n in extents:
         if isinstance(n, np.ndarray) and n.ndim:
-            raise Unsupported(f"{where} has a set whose extents differ between tiles, which the executor does not support", where.location)
+            raise NeedsTiles("has a set whose extents differ between tiles", rec)
     return tuple(int(n) for n in extents)
 
 
@@ -145,10 +146,10 @@ def _access_tile(op: OpReader) -> Action:
             low, extents = box
             if not points.is_box:
                 if any(isinstance(x, np.ndarray) and x.ndim for x in (*low, *given)):
-                    raise Unsupported(f"{where} has a set with holes that differs between tiles", where.location)
-                mask = points.mask([int(x) for x in low], _extents(rec, extents, where), given)
+                    raise NeedsTiles("has a set with holes that differs between tiles", rec)
+                mask = points.mask([int(x) for x in low], _extents(rec, extents), given)
         start = tuple(simplify(np.add(f(values), first)) for f, first in zip(anchor.code, low, strict=True))
-        rec.set(result, AccessTile(rec.get(base), start, _extents(rec, extents, where), order, mask))
+        rec.set(result, AccessTile(rec.get(base), start, _extents(rec, extents), order, mask))
 
     return action
 
@@ -177,9 +178,9 @@ def _indirect_tile(op: OpReader) -> Action:
         box = points.box(given)
         if box is None:
             raise Unsupported(f"{where} has a set without bounds", where.location)
-        extents = _extents(rec, box[1], where)
+        extents = _extents(rec, box[1])
         if any(isinstance(x, np.ndarray) and x.ndim for x in (*given, *box[0])):
-            raise Unsupported(f"{where} has a set that differs between tiles, which the executor does not support", where.location)
+            raise NeedsTiles("has a set that differs between tiles", rec)
         low = [int(x) for x in box[0]]
         mask = points.mask(low, extents, given)
         values: list[Any] = []

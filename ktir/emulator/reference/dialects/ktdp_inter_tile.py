@@ -34,6 +34,8 @@ def _produce(op: OpReader) -> Action:
     body, (result,), where = op.block(), op.results, op.where
 
     def action(rec: Recorder) -> None:
+        if rec.single is not None:
+            raise Unsupported(f"{where} communicates in a kernel whose tiles have different shapes", where.location)
         declared = np.full(rec.tiles, -1, np.int64)
         for g in _group_numbers(groups, rec.tiles):
             for tile in producers.members(rec.tiles, [g]):
