@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from math import erfc
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir import numerics
 from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.dialects.arith import deliver
+from ktir.emulator.reference.dialects.arith import deliver, extreme, once
 from ktir.emulator.reference.dialects.arith_integer import number_of
 from ktir.emulator.reference.elementwise import elementwise
 from ktir.emulator.reference.integers import fit
@@ -35,7 +38,6 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "spyreop.silu": lambda x: x * _sigmoid(x),
     "spyreop.sqrt": np.sqrt,
     "spyreop.rsqrt": lambda x: np.divide(np.float32(1), np.sqrt(x)),
-    "spyreop.gelu": lambda x: np.float32(0.5) * x * (1 + numerics.erf(x * np.float32(0.5**0.5))),
 }
 
 
@@ -43,6 +45,21 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 def _unary(op: OpReader) -> ScalarOp:
     element = op.result_type().element
     return ScalarOp(element, deliver(_UNARY[op.where.op], 1), rounds=element in numerics.NARROW)
+
+
+@cache
+def _gelu_of_every(element: str) -> NDArray[np.float32]:
+    """The result for each pattern of a 16-bit type."""
+    x = numerics.decode(element, np.arange(1 << 16).astype(np.uint16)).astype(np.float64)
+    tail = np.array([erfc(-v * 0.5**0.5) for v in x])  # 1 + erf loses it where x is negative
+    with numerics.quiet():
+        return once(0.5 * x * tail, element)
+
+
+@elementwise("spyreop.gelu")
+def _gelu(op: OpReader) -> ScalarOp:
+    element = op.result_type().element
+    return ScalarOp(element, deliver(lambda x: _gelu_of_every(element)[numerics.encode(element, x)], 1))
 
 
 @elementwise("spyreop.realdiv")
@@ -208,9 +225,9 @@ class _Slices(Step):
             "add": np.add,
             "sub": np.subtract,
             "mul": np.multiply,
-            "max": np.maximum,
-            "min": np.minimum,
-            "abs_max": np.maximum,
+            "max": extreme(True),
+            "min": extreme(False),
+            "abs_max": extreme(True),
         }
 
         def run() -> None:

@@ -159,7 +159,7 @@ def ordinal(element: str, x: Array) -> Array:
     with np.errstate(all="ignore"):
         size = np.minimum(np.abs(x), most(element))
         _, e = np.frexp(np.where(np.isnan(size), 0, size))
-        e = np.maximum(e - 1, least)
+        e = np.where(size > 0, np.maximum(e - 1, least), least)
         place = np.ldexp(np.where(np.isnan(size), 0, size), p - 1 - e).astype(np.int64) + ((e - least).astype(np.int64) << (p - 1))
     place = place + np.isinf(x)
     return np.where(np.signbit(x), -place, place)
@@ -194,6 +194,9 @@ def edges(element: str) -> Array:
         low, high = -(1 << (WIDTHS[element] - 1)), (1 << (WIDTHS[element] - 1)) - 1
         half = 1 << (WIDTHS[element] // 2)
         values = {0, 1, -1, 2, -2, 3, 7, -7, 8, 10, 100, low, low + 1, high, high - 1, half, -half, half + 1}
+        for p in (8, 11, 24, 53):  # one beyond a tie of a float type: rounding by way of another type would lose it
+            top = high // 2 + 1
+            values |= {top + (top >> p) + 1, -top - (top >> p) - 1}
         return np.array(sorted(v for v in values if low <= v <= high), object)
     p, least = precision(element), least_exponent(element)
     eps, tiny, least_sub = 2.0 ** (1 - p), 2.0**least, 2.0 ** (least - p + 1)
