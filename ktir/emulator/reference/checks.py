@@ -48,7 +48,7 @@ class _Check:
         self.granule = _granule(buffer, accesses)
         end = max((high * ELEMENT_BYTES[a.element] for a in accesses for _, high in a.spans()), default=0)
         end = max([end, *(p[0] + p[3] * ELEMENT_BYTES[p[2]] for p in buffer.placed)])
-        count = -(-max(end, buffer.size or 0) // self.granule)
+        count = -(-end // self.granule)
         self.writing = np.full(count, -1, np.int32)
         """Number of the access that wrote a granule last."""
         self.kind = np.zeros(count, np.int8)

@@ -93,7 +93,7 @@ class Plan:
                     step.deferred = True
                     self.deferred.append((number, step))
         self.calls, self.origins = ([], []) if eager else bind(rec.steps)
-        self.counts: Counts = rec.counts
+        self._counts: Counts = rec.counts
         self.lx_peak = rec.scratchpad.peak
         self.lx_peaks = tuple(int(x) for x in rec.scratchpad.peaks)
         self.poison = policy.poison
@@ -108,6 +108,13 @@ class Plan:
             s.array.nbytes for s in {t.storage for step in rec.steps for t in (*step.reads, *step.writes)} if s.array is not None
         )
         self.lock = threading.Lock()
+
+    def counts(self) -> Counts:
+        """What the last launch has done."""
+        result = self._counts.copy()
+        for step, view, space, size, write in self.rec.measured:
+            result.moved(view, space, step.count * size, write=write)
+        return result
 
     # Arrays at addresses
 
@@ -206,7 +213,7 @@ class Plan:
                 for element, (low, high) in traffic.fill.items():
                     carrier = buffer.carriers[element].array
                     assert carrier is not None
-                    _fill(buffer, element, low, carrier[low:high], arrays, self.poison)
+                    _fill(buffer, element, low, carrier[low:high], arrays, None if self.policy.uninitialized else self.poison)
             if observer is not None:
                 timed(self.calls, self.origins, observer)
             else:
@@ -246,12 +253,13 @@ def _reader(buffer: Buffer, arrays: Sequence[NDArray[Any]], poison: bool) -> Any
     return read
 
 
-def _fill(buffer: Buffer, element: str, low: int, carrier: NDArray[Any], arrays: Sequence[NDArray[Any]], poison: bool) -> None:
-    """The initial content of elements `low` and on."""
+def _fill(buffer: Buffer, element: str, low: int, carrier: NDArray[Any], arrays: Sequence[NDArray[Any]], poison: bool | None) -> None:
+    """The initial content of elements `low` and on. `poison` None: what nothing has written stays as it is, reading it is a finding."""
     if buffer.argument is not None:
         _enter(_flat(arrays[buffer.argument], element)[low : low + carrier.size], carrier, element)
         return
-    _empty(carrier, poison)
+    if poison is not None:
+        _empty(carrier, poison)
     for start, number, kind, count in buffer.placed:
         if kind == element:
             first = start // ELEMENT_BYTES[element] - low
