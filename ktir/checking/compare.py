@@ -51,7 +51,7 @@ def compare(wanted: NDArray[Any], found: NDArray[Any], *, atol: float = 0.0, rto
             same |= (x != x) & (y != y)
         apart = np.where(same, 0.0, np.abs(x.astype(np.float64) - y.astype(np.float64)))
         apart = np.nan_to_num(apart, nan=np.inf, posinf=np.inf)
-        wrong = ~same if exact else ~same & ~(apart <= atol + rtol * (biggest if scaled else magnitude))
+        wrong = ~same if exact else ~same & ~(np.isfinite(apart) & (apart <= atol + rtol * (biggest if scaled else magnitude)))
     if not wrong.any():
         return None
     places = np.argwhere(wrong)

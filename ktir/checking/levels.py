@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ktir.assembly import parse_module, print_module
+from ktir.checking.compare import compare
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
+from ktir.emulator.reference.observer import Observer
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.numerics import f32_to_f16
@@ -51,7 +53,7 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
     for name, snapshot in snapshots:
         with context(), ir.Location.unknown():
             level = parse_module(snapshot, f"{source}:{name}")
-            run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else _device_level
+            run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else run_device_level
             _append(results, name, run(level, arguments))
     executable = Executable(read(files))
     for mode in ("tape", "step"):
@@ -71,17 +73,9 @@ def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray])
         results.append(LevelResult(name, tuple(arrays), 0.0, True))
         return
     before = results[-1]
-    difference, exact = 0.0, True
-    for a, b in zip(before.arrays, arrays, strict=True):
-        if a.tobytes() == b.tobytes():
-            continue
-        exact = False
-        x, y = a.astype(np.float64), b.astype(np.float64)
-        same = (x == y) | (np.isnan(x) & np.isnan(y))
-        scale = max(float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)), 1e-30)
-        with np.errstate(invalid="ignore"):
-            apart = np.where(same, 0.0, np.abs(x - y) / scale)
-        difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
+    exact = all(a.tobytes() == b.tobytes() for a, b in zip(before.arrays, arrays, strict=True))
+    found = [compare(a, b) for a, b in zip(before.arrays, arrays, strict=True)]
+    difference = max((d.relative for d in found if d is not None), default=0.0)
     if difference > _tolerance(name) or (not exact and _tolerance(name) == 0.0):
         raise Mismatch(f"'{name}' changes values: the largest relative difference from '{before.name}' is {difference:.3g}")
     results.append(LevelResult(name, tuple(arrays), difference, exact))
@@ -93,13 +87,14 @@ def _host_level(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.n
     return arrays
 
 
-def _device_level(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+def run_device_level(module: ir.Module, arguments: Sequence[np.ndarray], observer: Observer | None = None) -> list[np.ndarray]:
+    """Execute the entry function of a module at the laid-out level or below on copies of host arrays; the arrays after that."""
     arrays = [a.copy() for a in arguments]
     launch = launch_arguments(module)
     device: list[np.ndarray] = []
     for argument in launch:
         device.append(_storage(argument, arrays))
-    execute(module, None, device)
+    execute(module, None, device, observer=observer)
     for argument, entries in zip(launch, device, strict=True):
         if argument.host is not None and argument.role != "input":
             from_device(entries.astype(np.float32), layout_of(argument), _view(argument, arrays))
@@ -119,3 +114,13 @@ def _storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarr
     if argument.host is None or argument.role == "output":
         return convert(np.full((layout.entries, 64), np.nan, np.float32)).reshape(layout.entries, 64)
     return convert(to_device(_view(argument, arrays), layout)).reshape(layout.entries, 64)
+
+
+def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarray]) -> int | None:
+    """The byte of device memory at which an element of a host array lies; None if the argument's view does not show it."""
+    assert argument.host is not None
+    marked = [np.zeros(a.shape, np.float32) for a in arrays]
+    marked[argument.host.arg].reshape(-1)[flat] = 1.0
+    layout = layout_of(argument)
+    places = np.flatnonzero(to_device(_view(argument, marked), layout))
+    return int(places[0]) * (2 if layout.dtype == "f16" else 4) if places.size else None

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from ktir.assembly.names import TextNames
+from ktir.diagnostics import position
 from ktir.mlir import ir, operations
 
-__all__ = ["Parameter", "Place", "functions", "parameters", "roots"]
+__all__ = ["Parameter", "Place", "argument_names", "functions", "parameters", "roots"]
 
 Range = tuple[int, int]
 
@@ -51,13 +53,15 @@ def functions(module: ir.Module) -> dict[str, ir.Operation]:
 
 
 def roots(module: ir.Module) -> list[str]:
-    """Names of the functions that no other one calls."""
+    """Names of the functions that no other one calls; private ones, which nobody can call then, only if there are no others."""
     called = {
         ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         for op in operations(module)
         if op.name == "func.call" and "callee" in op.attributes
     }
-    return [name for name in functions(module) if name not in called]
+    found = {name: op for name, op in functions(module).items() if name not in called}
+    public = [name for name, op in found.items() if "sym_visibility" not in op.attributes]
+    return public or list(found)
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,16 @@ class Place:
     role: str
     shape: tuple[int, ...] | None
     below: int | None = None
+
+
+def argument_names(function: ir.Operation, names: TextNames, source: str) -> dict[int, str]:
+    """The names that the text of file `source` gives to the arguments of a function, by position."""
+    found: dict[int, str] = {}
+    for i, argument in enumerate(function.regions[0].blocks[0].arguments):
+        at = position(argument.location)
+        if at is not None and at[0] == source and (name := names.at(*at[1:])):
+            found[i] = name[0]
+    return found
 
 
 def parameters(

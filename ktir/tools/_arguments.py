@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ktir.assembly.names import TextNames
 from ktir.checking import inputs
-from ktir.checking.parameters import Parameter, Place, functions, parameters, roots
-from ktir.diagnostics import KtirError, position
+from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
+from ktir.diagnostics import KtirError
 from ktir.mlir import ir
 from ktir.tools._flags import UsageError
 from ktir.tools._sources import Expected, near, read_value
@@ -86,7 +86,7 @@ def match_arguments(
 
     Raises Missing, UsageError, and SourceError for a value that cannot be had.
     """
-    aliases = _aliases(module, function, text, source)
+    aliases = argument_names(functions(module)[function], TextNames(text), source)
     found, places = parameters(module, function, names=aliases)
     names = _matched(function, found, aliases, given)
     numbers: dict[str, int] = {}
@@ -126,17 +126,6 @@ def match_arguments(
     if missing:
         raise Missing(_listing(source, function, found, places, names, missing, given, seed))
     return Arguments(function, found, values, laid, elements)
-
-
-def _aliases(module: ir.Module, function: str, text: str, source: str) -> dict[int, str]:
-    """The names that the text gives to the arguments, by position."""
-    names = TextNames(text)
-    found: dict[int, str] = {}
-    for i, argument in enumerate(functions(module)[function].regions[0].blocks[0].arguments):
-        at = position(argument.location)
-        if at is not None and at[0] == source and (name := names.at(*at[1:])):
-            found[i] = name[0]
-    return found
 
 
 def _matched(function: str, found: Sequence[Parameter], aliases: Mapping[int, str], given: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,12 @@ FLAGS = (
     Flag("no-implicit-module", "expect one op at the top and print it without a module around it"),
     Flag("verify-each", "verify after each pass; default: true"),
     Flag("verify-roundtrip", "check that the printed text, pretty and generic, and the bytecode read back to the same module"),
+    Flag(
+        "check-semantics",
+        "execute before and after each pass, on generated inputs or those of the archive; values must stay",
+        "inputs.npz",
+        "",
+    ),
     Flag("ktir-stop-after", "run no pass after this one", "pass"),
     # What to print
     Flag("mlir-print-op-generic", "print ops in generic form"),

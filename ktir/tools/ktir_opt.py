@@ -10,9 +10,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktir import __version__, registry
 from ktir.assembly import parse_module, print_module
+from ktir.assembly.names import TextNames
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
 from ktir.mlir import ir
@@ -34,6 +36,9 @@ from ktir.tools._remarks import Selection, yaml
 from ktir.tools._show import Printing, keep_names
 from ktir.tools._table import FLAGS
 from ktir.tools._watch import Clock, Dumps, Statistics
+
+if TYPE_CHECKING:
+    from ktir.checking.semantics import SemanticsCheck
 
 UPSTREAM_DIALECTS = (
     "acc affine amdgpu amx arith arm_neon arm_sme arm_sve async bufferization builtin cf complex dlti emitc func gpu index irdl linalg "
@@ -169,7 +174,7 @@ class Driver:
             print(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", file=sys.stderr)
         if path := self.line.values.get("mlir-generate-reproducer"):
             Reproducer(Path(path), _with_locations).write(module, pipeline, verify_each)
-        self.execute(module, pipeline, verify_each, reported)
+        self.execute(part, module, pipeline, verify_each, reported)
         return self.output([op.operation for op in module.body.operations] if bare else [module.operation])
 
     def parse(self, part: Part, text: str, reported: list[Diagnostic]) -> ir.Module:
@@ -188,9 +193,10 @@ class Driver:
             keep_names(module, text, self.shown_source, part.first_line)
         return module
 
-    def execute(self, module: ir.Module, pipeline: Pipeline, verify_each: bool, reported: list[Diagnostic]) -> None:
+    def execute(self, part: Part, module: ir.Module, pipeline: Pipeline, verify_each: bool, reported: list[Diagnostic]) -> None:
         """Runs the passes, and shows what is asked for of their work."""
         counting = self.line.on("mlir-pass-statistics")
+        semantics = self.semantics(module, part) if "check-semantics" in self.line.values else None
 
         def before(step: Step, module: ir.Module) -> None:
             self.dumps.before_each(step, module)
@@ -203,6 +209,9 @@ class Driver:
             self.dumps.after_each(step, module)
             if counting:
                 self.statistics.after_each(step, module)
+            if semantics is not None:
+                semantics.after(step, module)
+                self.clock.lap("Semantics")
 
         path = self.line.values.get("mlir-pass-pipeline-crash-reproducer")
         try:
@@ -219,7 +228,22 @@ class Driver:
             if self.line.on("mlir-print-ir-after-failure"):
                 self.dumps.failed(module)
             raise
+        finally:
+            reported += semantics.said if semantics is not None else []
         self.clock.lap("Rest")
+
+    def semantics(self, module: ir.Module, part: Part) -> "SemanticsCheck":
+        """The check of the values that passes leave; the module is executed as it is."""
+        from ktir.checking.semantics import SemanticsCheck
+        from ktir.tools._sources import archive
+
+        file = self.line.values["check-semantics"]
+        given = archive("inputs", file) if file else {}
+        if not isinstance(given, dict):
+            raise UsageError(f"'--check-semantics={file}': expected an archive, a .npz file with an array per argument")
+        check = SemanticsCheck(module, given, TextNames(part.text, part.first_line), self.shown_source)
+        self.clock.lap("Semantics")
+        return check
 
     def output(self, ops: list[ir.Operation]) -> bytes:
         if not self.line.on("emit-bytecode"):

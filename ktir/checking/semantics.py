@@ -1,0 +1,288 @@
+"""Passes checked by running the program before and after each: `ktir-opt --check-semantics`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.assembly.names import TextNames
+from ktir.checking import inputs
+from ktir.checking.compare import Difference, compare
+from ktir.checking.levels import Mismatch, device_index, run_device_level
+from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
+from ktir.diagnostics import Diagnostic, KtirError
+from ktir.dialects import spyre
+from ktir.emulator.findings import Where
+from ktir.emulator.reference.executor import execute
+from ktir.emulator.reference.observer import Observer
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.values import ELEMENT_BYTES
+from ktir.lowering.compile import launch_arguments
+from ktir.mlir import ir
+from ktir.package import LaunchArgument, LaunchSpec, Package, read
+from ktir.pipeline import Pass, Step
+from ktir.runtime.executable import Executable
+
+__all__ = ["SemanticsCheck"]
+
+_COUNTS = (128, 64, 16, 4, 1)
+"""Values that are tried for integers of which nothing is known: the first with which the program runs is taken."""
+
+
+@dataclass
+class _Subject:
+    """A function under check: what it is called with, and what that has become by the last pass."""
+
+    name: str
+    labels: list[str]
+    values: list[Any]
+    """Arguments in order; of a program on device memory the host arrays."""
+    memory: dict[Any, NDArray[Any]]
+    elements: list[str | None]
+    device: bool
+    result: list[NDArray[Any]] | None = None
+    """Arrays after the last run: those of the arguments, then those at addresses."""
+    writers: _Writers | None = None
+
+
+class SemanticsCheck:
+    """Runs every function that no other calls, first as it is given, then after each pass.
+
+    given: inputs by name; what is not in it is generated (`ktir.checking.inputs`). names, source: of the arguments, in the text of that
+    file. Raises KtirError for a name that no function has.
+    `said` collects what could not be checked, as warnings.
+    """
+
+    def __init__(
+        self, module: ir.Module, given: Mapping[str, NDArray[Any]] | None = None, names: TextNames | None = None, source: str = "-"
+    ) -> None:
+        self.given = dict(given or {})
+        self.seed = 0
+        self.names = {k: argument_names(op, names, source) for k, op in functions(module).items()} if names is not None else {}
+        self.said: list[Diagnostic] = []
+        self.subjects: dict[str, _Subject] = {}
+        self.launch: list[LaunchArgument] = []
+        known: set[str] = set()
+        for name in roots(module):
+            subject, labels = self._subject(module, name)
+            known |= labels
+            if subject is not None:
+                self.subjects[name] = subject
+        if unknown := [name for name in self.given if name not in known]:
+            raise KtirError(f"no function has an argument '{unknown[0]}' (there are {', '.join(sorted(known)) or 'none'})")
+        if not roots(module):
+            self._warn(None, "there is no function to check")
+
+    def after(self, step: Step, module: ir.Module) -> None:
+        """Runs the program as the pass has left it. Raises Mismatch where values differ by more than the pass allows, or where it does
+        not run any more."""
+        tolerance = step.item.tolerance if isinstance(step.item, Pass) else 0.0
+        for subject in self.subjects.values():
+            try:
+                found, writers = self._run(module, subject)
+            except KtirError as error:
+                if subject.result is None:
+                    continue
+                raise Mismatch(
+                    f"'{subject.name}' does not run any more after pass '{step}': {error.message}", error.location, tuple(error.notes)
+                ) from None
+            if subject.result is None:
+                self._warn(subject, f"runs from pass '{step}' on and is checked from there")
+            else:
+                self._compare(step, subject, found, writers, tolerance)
+            subject.result = found
+
+    def _warn(self, subject: _Subject | None, text: str) -> None:
+        self.said.append(Diagnostic("warning", f"check-semantics: '{subject.name}' {text}" if subject else f"check-semantics: {text}"))
+
+    # Inputs
+
+    def _subject(self, module: ir.Module, name: str) -> tuple[_Subject | None, set[str]]:
+        """The function with inputs with which it runs, or None if there are none; and the names of its arguments."""
+        aliases = self.names.get(name)
+        found, places = parameters(module, name, names=aliases)
+        labels = {p.name for p in found} | {f"global:{p.offset}" for p in places}
+        if any(p.device for p in found):
+            subject = self._device_subject(module, name)
+            return self._started(module, [subject]), set(subject.labels)
+        unknown = [p for p in found if not p.is_buffer and p.name not in self.given and self._number(p, 0) is None]
+        attempts = []
+        for count in _COUNTS if unknown else (0,):
+            numbers = {
+                p.name: int(self.given[p.name]) for p in found if not p.is_buffer and p.name in self.given and _whole(self.given[p.name])
+            }
+            numbers |= {p.name: count for p in unknown}
+            again, there = parameters(module, name, names=aliases, numbers=numbers)
+            try:
+                attempts.append(self._host_subject(name, again, there, count))
+            except KtirError as error:
+                self._warn(None, f"'{name}' is not checked: {error.message}")
+                return None, labels
+        return self._started(module, attempts), labels
+
+    def _number(self, p: Parameter, count: int) -> int | float | None:
+        return inputs.number(np.random.default_rng([self.seed, p.position]), p) if not count else count
+
+    def _host_subject(self, name: str, found: Sequence[Parameter], places: Sequence[Place], count: int) -> _Subject:
+        values: list[Any] = []
+        for p in found:
+            if p.name in self.given:
+                value = self.given[p.name]
+                values.append(value.copy() if p.is_buffer else value.item())
+            elif not p.is_buffer:
+                number = self._number(p, 0)
+                values.append(count if number is None else number)
+            elif p.role == "pool":
+                values.append(None)
+            else:
+                values.append(self._generated(p, p.position, p.name))
+        memory: dict[Any, NDArray[Any]] = {}
+        for i, p in enumerate(places):
+            label = f"global:{p.offset}"
+            memory["global", p.offset] = self.given[label].copy() if label in self.given else self._generated(p, len(found) + i, label)
+        elements = [p.element for p in found] + [p.element for p in places]
+        return _Subject(name, [p.name for p in found] + [f"global:{p.offset}" for p in places], values, memory, list(elements), False)
+
+    def _generated(self, p: Parameter | Place, number: int, label: str) -> NDArray[Any]:
+        if p.shape is None:
+            raise KtirError(f"the size of '{label}' cannot be told; give it in an archive, --check-semantics=inputs.npz")
+        return inputs.generate(np.random.default_rng([self.seed, number]), p.element, p.shape, p.below)
+
+    def _device_subject(self, module: ir.Module, name: str) -> _Subject:
+        """Host arrays for a program on device memory: as large as its views of them reach."""
+        sizes: dict[int, int] = {}
+        labels: dict[int, str] = {}
+        kinds: dict[int, str] = {}
+        for argument in launch_arguments(module):
+            if argument.host is None:
+                continue
+            view, i = argument.host, argument.host.arg
+            reach = view.offset + sum((n - 1) * s for n, s in zip(view.size, view.strides, strict=True)) + 1
+            sizes[i] = max(reach, sizes.get(i, 0))
+            labels.setdefault(i, argument.name)
+            kinds.setdefault(i, argument.dtype)
+        count = max(sizes, default=-1) + 1
+        names = [labels.get(i, f"arg{i}") for i in range(count)]
+        values: list[Any] = []
+        for i in range(count):
+            element = {"float16": "f16", "float32": "f32"}[kinds.get(i, "float16")]
+            made = inputs.generate(np.random.default_rng([self.seed, i]), element, (sizes.get(i, 1),))
+            values.append(np.ascontiguousarray(self.given.get(names[i], made)))
+        return _Subject(name, names, values, {}, [None] * count, True)
+
+    def _started(self, module: ir.Module, attempts: Sequence[_Subject]) -> _Subject | None:
+        """The first of `attempts` that runs; the last, to be tried again after each pass, if none does."""
+        reason: KtirError | None = None
+        for subject in attempts:
+            try:
+                subject.result, subject.writers = self._run(module, subject)
+                return subject
+            except KtirError as error:
+                reason = reason or error
+        if reason is not None:
+            at = f" ({reason.location})" if reason.location else ""
+            self._warn(attempts[-1], f"does not run as it is given and is not checked until it does: {reason.message}{at}")
+        return attempts[-1]
+
+    # Runs
+
+    def _run(self, module: ir.Module, subject: _Subject) -> tuple[list[NDArray[Any]], _Writers]:
+        writers = _Writers()
+        known = functions(module)
+        if subject.name not in known:
+            if any(op.operation.name == "spyre.program" for op in module.body.operations):
+                return self._run_stream(module, subject), writers
+            raise KtirError("there is no such function")
+        found, _ = parameters(module, subject.name)
+        if any(p.device for p in found):
+            self.launch = launch_arguments(module)
+            writers.launch = self.launch
+            return run_device_level(module, subject.values, writers), writers
+        values = [v.copy() if isinstance(v, np.ndarray) else v for v in subject.values]
+        memory = {place: array.copy() for place, array in subject.memory.items()}
+        execute(module, subject.name, values, memory=memory, observer=writers)
+        return [np.asarray(0 if v is None else v) for v in (*values, *memory.values())], writers
+
+    def _run_stream(self, module: ir.Module, subject: _Subject) -> list[NDArray[Any]]:
+        """The instruction stream on the machine; what its arguments mean is what the last level of KTIR said."""
+        program = spyre.from_mlir(module)
+        pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
+        package = Package(program, LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(self.launch)), {})
+        arrays = [a.copy() for a in subject.values]
+        Executable(read(package.to_files()))(*arrays)
+        return arrays
+
+    def _compare(self, step: Step, subject: _Subject, found: Sequence[NDArray[Any]], writers: _Writers, tolerance: float) -> None:
+        assert subject.result is not None
+        if len(found) != len(subject.result):
+            raise Mismatch(f"pass '{step}' changes the arguments of '{subject.name}'")
+        for i, (before, now) in enumerate(zip(subject.result, found, strict=True)):
+            wanted, got = (inputs.readable(a, subject.elements[i]) for a in (before, now))
+            difference = compare(wanted, got, rtol=tolerance, scaled=True)
+            if difference is not None:
+                raise self._mismatch(step, subject, i, now, difference, writers, tolerance)
+
+    def _mismatch(
+        self, step: Step, subject: _Subject, i: int, now: NDArray[Any], difference: Difference, writers: _Writers, tolerance: float
+    ) -> Mismatch:
+        label = subject.labels[i]
+        notes = [Diagnostic("note", f"{label}{line}") for line in difference.lines]
+        flat = int(np.ravel_multi_index(difference.first, now.shape)) if now.ndim else 0
+        at = "[" + ", ".join(map(str, difference.first)) + "]"
+        number = sum(isinstance(v, np.ndarray) and v.ndim > 0 for v in (*subject.values, *subject.memory.values())[:i])
+        last = writers.of(number, i, flat, now, subject.values)
+        if last is not None:
+            notes.append(Diagnostic("note", f"{label}{at} was written by this {last}", last.location))
+        allowed = f", the pass allows {tolerance:.3g}" if tolerance else ""
+        return Mismatch(
+            f"pass '{step}' changes values of '{subject.name}': {difference.describe(label)} (relative {difference.relative:.3g}{allowed})",
+            None if last is None else last.location,
+            tuple(notes),
+        )
+
+
+def _whole(array: NDArray[Any]) -> bool:
+    return array.size == 1 and array.dtype.kind in "iub"
+
+
+@dataclass
+class _Writers(Observer):
+    """Remembers what a run stored where."""
+
+    rec: Recorder | None = None
+    launch: list[LaunchArgument] = field(default_factory=list)
+
+    def recorded(self, rec: Recorder) -> None:
+        self.rec = rec
+
+    def of(self, number: int, argument: int, flat: int, array: NDArray[Any], host: Sequence[Any]) -> Where | None:
+        """The last store to element `flat` of an array, which is array `number` of the launch; on device memory it is host argument
+        `argument`."""
+        if self.rec is None:
+            return None
+        if not self.launch:
+            return self._last(number, flat * array.itemsize)
+        for k, each in enumerate(self.launch):
+            if each.host is not None and each.host.arg == argument and each.role != "input":
+                byte = device_index(each, flat, host)
+                if byte is not None:
+                    return self._last(k, byte)
+        return None
+
+    def _last(self, number: int, byte: int) -> Where | None:
+        assert self.rec is not None
+        for buffer, accesses in self.rec.memory.accesses.items():
+            placed = next((start for start, n, _, _ in buffer.placed if n == number), None)
+            if buffer.argument != number and placed is None:
+                continue
+            target = byte + (placed or 0)
+            for access in reversed(accesses):
+                size = ELEMENT_BYTES[access.element]
+                if access.write and getattr(access, "addresses", 0) is not None:
+                    if any((ids == target // size).any() for _, ids in access.granules(size)):
+                        return access.where
+        return None
