@@ -6,6 +6,7 @@ fields (`device_size`, `stride_map`) follow from the digits and the logical size
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -44,6 +45,15 @@ class Layout:
         sticks = Digit(1, LANES, -(-columns // LANES))
         lanes = Digit(1, 1, LANES)
         return Layout((rows, columns), (sticks, Digit(0, 1, rows), lanes), dtype)
+
+    @staticmethod
+    def ordered(size: Sequence[int], outer: Sequence[int], stick: int, dtype: str = "f16") -> Layout:
+        """Sticks along dimension `stick`; `outer` lists the dimensions from outer to inner, the stick dimension at the place of its sticks.
+
+        The published default of n dimensions is outer = 1, 2, .., n-1, 0 with the last one in sticks.
+        """
+        digits = [Digit(d, LANES, -(-size[d] // LANES)) if d == stick else Digit(d, 1, size[d]) for d in outer]
+        return Layout(tuple(size), (*digits, Digit(stick, 1, LANES)), dtype)
 
     @property
     def device_size(self) -> tuple[int, ...]:

@@ -14,8 +14,9 @@ BELOW = {  # layer -> layers it may import; "core" is the modules directly in kt
     "isa": {"core"},
     "package": {"core", "assembly", "isa"},
     "dialects": {"core", "assembly", "isa"},
-    "passes": {"core", "assembly", "isa", "package", "dialects"},
-    "lowering": {"core", "assembly", "isa", "package", "dialects", "passes"},
+    "cost": {"core", "assembly", "isa", "dialects"},
+    "passes": {"core", "assembly", "isa", "package", "dialects", "cost"},
+    "lowering": {"core", "assembly", "isa", "package", "dialects", "cost", "passes"},
     "emulator": {"core", "assembly", "isa", "package", "dialects"},
     "runtime": {"core", "assembly", "isa", "package", "dialects", "emulator"},
 }

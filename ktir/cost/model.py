@@ -1,0 +1,192 @@
+"""The model: a problem under one division -> its price."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, multiply_cycles, turnaround_cycles
+from ktir.cost.problem import Operand, Problem
+from ktir.cost.tiles import Tiles, matmul_tiles
+from ktir.target import LANES, STICK_BYTES, Target
+
+_SIGNALS = 4
+"""Tokens on the way of a block: load, multiply, compute, store."""
+
+
+class Division(NamedTuple):
+    """Per loop of a problem: into how many parts it is cut, and the units that a part has; the last part may have fewer.
+
+    `padded` = every part is stored and moved as if it were whole.
+    """
+
+    splits: tuple[int, ...]
+    shares: tuple[int, ...]
+    padded: bool = False
+
+    @property
+    def cores(self) -> int:
+        """Cores that have work."""
+        return prod(self.splits)
+
+
+class Model:
+    """Prices divisions of one problem on one target."""
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        self.problem, self.target = problem, target
+        number = {loop.name: i for i, loop in enumerate(problem.loops)}
+        self.dims = {o.name: tuple(number[x] for x in o.loops) for o in problem.operands}
+        """Loop numbers of each operand's dimensions."""
+        self.bytes = {o.name: self._whole(o) for o in problem.operands}
+        """Bytes of each operand, padding of sticks included."""
+        every = range(len(problem.loops))
+        self._others = {name: tuple(i for i in every if i not in dims) for name, dims in self.dims.items()}
+        self._blocks = [loop.blocks for loop in problem.loops]
+        self._units = [loop.unit for loop in problem.loops]
+        self._reduced = tuple(i for i, loop in enumerate(problem.loops) if loop.reduction)
+        t = target
+        latency = t.dram_latency + t.sfp_latency + _SIGNALS * t.signal_cycles + t.launch_cycles
+        self._start = Term("start", "latency of memory and units, launch", latency)
+
+    def _whole(self, operand: Operand) -> int:
+        if operand.layouts:
+            return operand.layouts[0].sticks * STICK_BYTES
+        loops = (self.problem.loops[i] for i in self.dims[operand.name])
+        return prod(loop.blocks * loop.unit for loop in loops) * operand.element_bytes
+
+    def cost(self, division: Division) -> Cost | None:
+        """The price, or None if a core's smallest block does not fit its scratchpad."""
+        return self._matmul(division) if self.problem.kind == "matmul" else self._vector(division)
+
+    def tiles(self, division: Division) -> Tiles | None:
+        """How each core cuts its share of a matmul."""
+        _, m, n, k = self._shares(division)
+        first, second = (self.bytes[o.name] for o in self.problem.inputs[:2])
+        most = 2 * self.target.pt_accumulator_rows
+        return matmul_tiles(m, n, k, first, second, self.target.lx_planned_bytes, most)
+
+    def _shares(self, division: Division) -> tuple[int, int, int, int]:
+        """A core's batches, rows, sticks of columns, sticks of the reduced loop."""
+        out = []
+        for role in "bmnk":
+            share = 1
+            for i in self.problem.roles[role]:
+                share *= division.shares[i] * self._units[i]
+            out.append(share)
+        b, m, n, k = out
+        return b, m, -(-n // LANES), -(-k // LANES)
+
+    # Memory
+
+    def _moved(self, operand: Operand, division: Division) -> float:
+        """Bytes of an operand, each once for the whole chip."""
+        whole = self.bytes[operand.name]
+        if not division.padded:
+            return whole
+        return whole * prod(division.splits[i] * division.shares[i] / self._blocks[i] for i in self.dims[operand.name])
+
+    def _load(self, operand: Operand, division: Division, reads: int, terms: list[Term]) -> float:
+        """Add the terms of an input that is read `reads` times; returns the cycles of all its loads."""
+        if operand.resident:
+            return 0.0
+        moved = self._moved(operand, division) * reads
+        cycles = moved / self.target.dram_bytes_per_cycle
+        terms.append(Term("dram", operand.name, cycles, moved, reads))
+        members = 1
+        for i in self._others[operand.name]:
+            members *= division.splits[i]
+        if members > 1:
+            per_core: float = self.bytes[operand.name] * reads
+            for i in self.dims[operand.name]:
+                per_core *= division.shares[i] / self._blocks[i]
+            cycles = max(cycles, delivery_cycles(per_core, members, self.target))
+            terms.append(Term("ring", operand.name, cycles, per_core, members))
+        else:
+            terms.append(Term("ring", operand.name, cycles))
+        return cycles
+
+    def _store(self, division: Division, terms: list[Term]) -> float:
+        output = self.problem.output
+        if output.resident:
+            return 0.0
+        moved = self._moved(output, division)
+        cycles = moved / self.target.dram_bytes_per_cycle
+        terms.append(Term("dram", output.name, cycles, moved, 1))
+        if self.target.dram_turnaround:
+            read = sum(t.bytes for t in terms if t.unit == "dram") - moved
+            terms.append(Term("dram", "turnaround between reads and writes", turnaround_cycles(read, moved, self.target)))
+        return cycles
+
+    def _partial_sums(self, division: Division, sums: float, terms: list[Term]) -> None:
+        parts = 1
+        for i in self._reduced:
+            parts *= division.splits[i]
+        if parts > 1:
+            moved = (parts - 1) * sums * 4
+            terms.append(Term("partial sums", "parts in a chain", moved / self.target.partial_sum_bytes_per_cycle, moved, parts))
+
+    # Kinds
+
+    def _matmul(self, division: Division) -> Cost | None:
+        problem, target = self.problem, self.target
+        tiles = self.tiles(division)
+        if tiles is None:
+            return None
+        batches, _, n, k = self._shares(division)
+        corelets = target.corelets
+        if any(division.splits[i] > 1 for i in self._reduced):
+            corelets = target.partial_sum_corelets
+        rows = half(tiles.rows, corelets)
+        passes = batches * tiles.trips
+        blocks = passes * n * k
+        drains = passes * n * tiles.chunks
+        feed = blocks * (LANES + rows)
+        terms = [
+            Term("PT", "blocks of 64x64 weights", multiply_cycles(rows, blocks, target), 0.0, blocks),
+            Term("PT", "drains", drains * (target.pt_fill_cycles + rows), 0.0, drains),
+            Term("SFP", "epilogue and sums", drains * rows * (problem.vector_cycles + (tiles.chunks > 1)), 0.0, drains),
+            Term("LX", "weights and rows to PT", feed, feed * STICK_BYTES),
+        ]
+        first, second, *others = problem.inputs
+        lead = self._load(first, division, tiles.row_reads, terms) / (passes * tiles.chunks * tiles.row_reads)
+        # weights that stay in the scratchpad must still be read for each batch of their own, which their loops say
+        self._load(second, division, tiles.weight_reads, terms)
+        for operand in others:
+            self._load(operand, division, 1, terms)
+        tail = self._store(division, terms) / (passes * (n if tiles.chunks == 1 else tiles.row_reads))
+        terms.append(Term("fill", "the first block comes, the last one leaves", lead + tail))
+        self._partial_sums(division, batches * tiles.rows * tiles.trips * n * LANES, terms)
+        terms.append(self._start)
+        return combine(terms)
+
+    def _vector(self, division: Division) -> Cost:
+        problem, target = self.problem, self.target
+        points = prod(share * unit for share, unit in zip(division.shares, self._units, strict=True))
+        groups = half(-(-points // LANES), target.corelets)
+        width = sum(o.element_bytes for o in problem.inputs) * LANES / STICK_BYTES
+        terms = [
+            Term("SFP", "sticks", groups * problem.vector_cycles, 0.0, groups),
+            Term("LX", "operands to SFP", groups * width, groups * width * STICK_BYTES),
+        ]
+        loads = sum(self._load(o, division, 1, terms) for o in problem.inputs)
+        stores = self._store(division, terms)
+        held = 2 * points * (sum(o.element_bytes for o in problem.operands))
+        trips = max(1, -(-held // target.lx_planned_bytes))
+        terms.append(Term("fill", "the first block comes, the last one leaves", (loads + stores) / trips))
+        sums = prod(division.shares[i] * self._units[i] for i in self.dims[problem.output.name])
+        self._partial_sums(division, sums, terms)
+        terms.append(self._start)
+        return combine(terms)
+
+
+def roofline_cycles(problem: Problem, target: Target) -> float:
+    """Cycles that no division can beat: every byte once at the full memory rate, or every iteration on all cores."""
+    model = Model(problem, target)
+    moved = sum(model.bytes[o.name] for o in problem.operands if not o.resident)
+    rate = target.cores * target.corelets * LANES
+    if problem.kind == "matmul":
+        compute = problem.work / (rate * LANES / target.pt_row_cycles * target.pt_efficiency)
+    else:
+        compute = problem.work * problem.vector_cycles / rate
+    return max(moved / target.dram_bytes_per_cycle, compute)
