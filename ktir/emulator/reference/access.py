@@ -212,6 +212,8 @@ class Points:
     dynamic: bool = False
     reach: int = 0
     """End of the addresses that it can touch."""
+    adds: bool = False
+    """A write that also reads what was there."""
 
     @property
     def key(self) -> object:

@@ -173,9 +173,8 @@ def execute(
             _modes.popitem()
     _check_writable(plan, function, bound)
     start = time.perf_counter()
-    plan.launch(bound.arrays, observer)
+    counts = plan.launch(bound.arrays, observer)
     end = time.perf_counter()
-    counts = plan.counts
     return Report(
         counts.ops,
         dict(counts.read),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from math import prod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import Unsupported
+from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds, OutOfBuffer, Where
 from ktir.emulator.reference.access import Points
-from ktir.emulator.reference.indirect_steps import Gather, Indirect, Scatter, Source
+from ktir.emulator.reference.indirect_steps import Cover, Gather, Indirect, LocalScatter, Scatter, Source
+from ktir.emulator.reference.recorder import NeedsTiles
 from ktir.emulator.reference.values import (
     ELEMENT_BYTES,
     AccessTile,
+    Distributed,
     IndirectTile,
     Strided,
     Subscript,
@@ -28,8 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["gather", "gather_points", "scatter", "scatter_points"]
 
 
-def _read_index(rec: Recorder, view: View, at: tuple[NDArray[np.int64], ...], rank: int, where: Where) -> Tensor:
+def _read_index(rec: Recorder, view: View | Distributed, at: tuple[NDArray[np.int64], ...], rank: int, where: Where) -> Tensor:
     """The index at each point: a tensor [tiles, *variables] that repeats along those that do not matter."""
+    if isinstance(view, Distributed):
+        extents = tuple(np.broadcast_shapes(*((1,) * (1 + rank), *(c.shape for c in at)))[1:])
+        points = IndirectTile(view, tuple(Subscript(c, None) for c in at), extents, tuple(range(rank)))
+        return gather(rec, points, view.element, where)
     address: Any = _per_tile(view.offset, rank)
     clipped: Any = None
     live = None if rec.active is None else rec.active.reshape((-1,) + (1,) * rank)
@@ -64,7 +70,7 @@ def _read_index(rec: Recorder, view: View, at: tuple[NDArray[np.int64], ...], ra
     _fill(step, rec, view, where, np.asarray(address, np.int64), (), (), tuple(range(rank)), None)
     step.mask = mask
     if view.buffer is None:
-        memory, low = _whole_lx(rec, view, where)
+        memory, low, step.holes = _backing(rec, view, where)
         step.reads, step.fixed = (memory,), step.fixed - low
     else:
         rec.memory.check_type(view.buffer, view.element, where, write=False)
@@ -81,7 +87,11 @@ def _read_index(rec: Recorder, view: View, at: tuple[NDArray[np.int64], ...], ra
             step.fixed = np.where(rec.live().reshape((-1,) + (1,) * rank), step.fixed, int(full[live_tiles].min(initial=0)))
             result.at = Strided.compact((rec.tiles, *rank_one), step.fixed.shape)
             result.storage.size = result.at.present_size
-    rec.counts.moved(view, "ct_local" if view.buffer is None else "global", full.size * ELEMENT_BYTES[view.element], write=False)
+    live_count = int(rec.live().sum())
+    count = full.shape[1] * live_count
+    if mask is not None:
+        count = int(np.broadcast_to(mask, (rec.tiles, *mask.shape[1:]))[rec.live()].sum())
+    rec.counts.moved(view, "ct_local" if view.buffer is None else "global", count * ELEMENT_BYTES[view.element], write=False)
     rec.emit(step)
     return result
 
@@ -111,20 +121,28 @@ def _per_tile(value: Any, rank: int) -> NDArray[np.int64]:
     return array.reshape((array.size,) + (1,) * rank)
 
 
-def _whole_lx(rec: Recorder, view: View, where: Where) -> tuple[Tensor, int]:
-    """All of a view of LX as one axis [tiles, n] by address, and the address of its first element."""
+def _backing(rec: Recorder, view: View, where: Where) -> tuple[Tensor, int, NDArray[np.bool_] | None]:
+    """What a view of LX or of a tensor is of, as one axis [tiles, n]; the address of its first element; what nothing has written."""
+    if view.held is not None:
+        return view.held, 0, None
+    at = _region(rec, view)
+    low = at.offset
+    policy, tiles = rec.policy, rec.live()
+    holes = rec.scratchpad.holes(at, view.element, tiles, view.owner) if policy.uninitialized else None
+    rec.policy = replace(policy, uninitialized=False)  # what is not gathered need not have been written
+    try:
+        value = rec.plain(rec.scratchpad.read(at, view.element, tiles, where, view.owner))
+    finally:
+        rec.policy = policy
+    return value, low, holes
+
+
+def _region(rec: Recorder, view: View) -> Strided:
+    """All of a view of LX as one axis of addresses."""
     if isinstance(view.offset, np.ndarray) or any(isinstance(s, np.ndarray) for s in view.sizes):
-        raise Unsupported(
-            f"{where} goes through a view of LX that differs between tiles, which the executor does not support", where.location
-        )
-    sizes = tuple(int(s) for s in view.sizes)
-    at = Strided(sizes, view.strides, int(view.offset))
-    low, high = at.span()
-    tile = AccessTile(View(None, low, (high - low,), (1,), (False,), view.element, view.owner), (0,), (high - low,), (0,))
-    policy, rec.policy = rec.policy, rec.policy
-    value = rec.plain(rec.scratchpad.load(tile, view.element, where))
-    rec.policy = policy
-    return value, low
+        raise NeedsTiles("goes through a view of LX that differs between tiles", rec)
+    low, high = Strided((1, *(int(s) for s in view.sizes)), (0, *view.strides), int(view.offset)).span()
+    return Strided((1, high - low), (0, 1), low)
 
 
 def _fill(
@@ -133,7 +151,7 @@ def _fill(
     view: View,
     where: Where,
     fixed: NDArray[np.int64],
-    terms: tuple[tuple[int, NDArray[np.int64], int, bool], ...],
+    terms: tuple[tuple[int, NDArray[np.int64], int, bool, NDArray[np.int64]], ...],
     block: tuple[tuple[int, int, int], ...],
     order: tuple[int, ...],
     mask: NDArray[np.bool_] | None,
@@ -142,12 +160,13 @@ def _fill(
     step.fixed, step.terms, step.block, step.order = fixed, terms, block, order
     step.mask = None if mask is None else mask[None]
     step.active, step.where, step.tiles, step.bounds = rec.active, where, rec.tiles, rec.policy.bounds
-    step.count = 0
 
 
 def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write: bool) -> tuple[list[Tensor], list[int]]:
     """Fill `step` from the tile; returns the index tensors."""
     view, rank = tile.view, len(tile.extents)
+    assert isinstance(view, View)
+    origins = view.origin if view.held is None and tile.shifted and view.origin is not None else (0,) * len(view.sizes)
     indirect = [s for s in tile.subscripts if s.index is not None]
     used: set[int] = set()
     for s in tile.subscripts:
@@ -164,17 +183,20 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
             used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
     if tile.mask is not None:
         used = set(range(rank))
+    linear = [(s.row, stride) for s, stride in zip(tile.subscripts, view.strides, strict=True) if s.row is not None]
+    backwards = [sum(row[v] * stride for row, stride in linear) < 0 for v in range(rank)]
+    used |= {v for v in range(rank) if backwards[v]}  # blocks run forward from their address
     inside = [v for v in range(rank) if v not in used]
     fixed: Any = _per_tile(view.offset, rank)
     steps = [0] * rank
     mask: Any = None if tile.mask is None else tile.mask[None]
     live = None if rec.active is None else rec.active.reshape((-1,) + (1,) * rank)
-    terms: list[tuple[int, NDArray[np.int64], int, bool]] = []
+    terms: list[tuple[int, NDArray[np.int64], int, bool, NDArray[np.int64]]] = []
     index: list[Tensor] = []
     for dim, (s, stride) in enumerate(zip(tile.subscripts, view.strides, strict=True)):
         limit = _per_tile(view.sizes[dim], rank)
         if s.index is not None:
-            terms.append((stride, limit, dim, view.masked[dim]))
+            terms.append((stride, limit, dim, view.masked[dim], _per_tile(origins[dim], rank)))
             index.append(_read_index(rec, s.index, s.at, rank, where))
             continue
         assert s.known is not None
@@ -202,10 +224,6 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
             corner = corner[(slice(None),) * (1 + v) + (slice(0, 1),)]
         fixed = fixed + corner * stride
     assert len(indirect) == len(terms)
-    # Blocks run forward from their address.
-    for v in inside:
-        if steps[v] < 0:
-            raise Unsupported(f"{where} runs backwards through memory, which the executor does not support", where.location)
     block = tuple((v, steps[v], tile.extents[v]) for v in inside)
     # Every variable outside of the block needs its extent in the addresses.
     outside = [1] * (1 + rank)
@@ -228,53 +246,127 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
         view.buffer.carrier(view.element, step.points.reach)
         _keep(rec, view, step.points)
         step.limit = None if view.buffer.size is None else view.buffer.size // ELEMENT_BYTES[view.element]
-    rec.counts.moved(
-        view,
-        "ct_local" if view.buffer is None else "global",
-        prod(tile.extents) * int(rec.live().sum()) * ELEMENT_BYTES[view.element],
-        write=write,
-    )
     return index, inside
+
+
+def _emit(rec: Recorder, step: Indirect, view: View, element: str, write: bool) -> None:
+    """Record `step`; a launch counts what it moves."""
+    rec.emit(step)
+    if view.held is not None:
+        return
+    space = "ct_local" if view.buffer is None else "global"
+    if rec.eager:
+        rec.counts.moved(view, space, step.count * ELEMENT_BYTES[element], write=write)
+    else:
+        rec.measured.append((step, view, space, ELEMENT_BYTES[element], write))
 
 
 def gather(rec: Recorder, tile: IndirectTile, element: str, where: Where) -> Tensor:
     """The elements of an indirect tile."""
-    step = Gather((), ())
-    index, _ = _plan(rec, tile, step, where, write=False)
-    varies = step.fixed.shape[0] > 1 or any(t.at.present[0] > 1 for t in index) or rec.active is not None
-    varies |= step.mask is not None and step.mask.shape[0] > 1
-    reads = list(index)
-    if tile.view.buffer is None:
-        memory, low = _whole_lx(rec, tile.view, where)
-        step.fixed = step.fixed - low
-        reads.append(memory)
-        varies |= memory.at.present[0] > 1
-    shape = (rec.tiles, *tile.shape)
-    result = rec.temporary(shape, (rec.tiles if varies else 1, *tile.shape), element)
-    step.reads, step.writes = tuple(reads), (result,)
-    rec.emit(step)
+    parts = _parts(rec, tile, where, write=False)
+    cover = None if parts == [tile] else Cover(_wanted(rec, tile))
+    result: Tensor | None = None
+    for number, part in enumerate(parts):
+        view = part.view
+        assert isinstance(view, View)
+        step = Gather((), ())
+        index, _ = _plan(rec, part, step, where, write=False)
+        varies = step.fixed.shape[0] > 1 or any(t.at.present[0] > 1 for t in index) or rec.active is not None or len(parts) > 1
+        varies |= step.mask is not None and step.mask.shape[0] > 1
+        reads = list(index)
+        if view.buffer is None:
+            memory, low, step.holes = _backing(rec, view, where)
+            step.fixed, step.limit = step.fixed - low, memory.at.shape[1]
+            reads.append(memory)
+            varies |= memory.at.present[0] > 1 or step.holes is not None
+        if result is None:
+            result = rec.temporary((rec.tiles, *tile.shape), (rec.tiles if varies else 1, *tile.shape), element)
+        step.cover, step.first, step.last = cover, number == 0, number == len(parts) - 1
+        step.reads, step.writes = tuple(reads), (result,)
+        _emit(rec, step, view, element, write=False)
+    assert result is not None
     return result
 
 
-def scatter(rec: Recorder, value: Tensor, tile: IndirectTile, where: Where) -> None:
-    """Write a value to the elements of an indirect tile."""
+def _wanted(rec: Recorder, tile: IndirectTile) -> NDArray[np.bool_]:
+    """The points of a tile, of the tiles that execute the op."""
+    live = rec.live().reshape((-1,) + (1,) * len(tile.extents))
+    return np.broadcast_to(live & (True if tile.mask is None else tile.mask[None]), (rec.tiles, *tile.extents))
+
+
+def _parts(rec: Recorder, tile: IndirectTile, where: Where, write: bool) -> list[IndirectTile]:
+    """The tile, or one for each partition of a distributed view, whose own coordinates begin at 0 and which clips the rest."""
+    if isinstance(tile.view, View):
+        return [tile]
+    rank = len(tile.extents)
+    result: list[IndirectTile] = []
+    boxes: list[object] = []
+    for part in tile.view.parts:
+        assert part.origin is not None
+        box = tuple(str(x) for x in (*part.origin, *part.owned))
+        if box in boxes and not write:
+            continue  # an exact replica
+        boxes.append(box)
+        view = replace(part, sizes=part.owned, masked=(True,) * len(part.owned))
+        origins = [_per_tile(o, rank) for o in part.origin]
+        subscripts = tuple(s if s.known is None else Subscript(s.known - o, s.row) for s, o in zip(tile.subscripts, origins, strict=True))
+        result.append(IndirectTile(view, subscripts, tile.extents, tile.order, tile.mask, shifted=True))
+    return result
+
+
+def scatter(rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, kind: type[Scatter] = Scatter) -> None:
+    """Write a value to the elements of an indirect tile; `kind` is the step that does it in global memory."""
+    parts = _parts(rec, tile, where, write=True)
+    cover = None if parts == [tile] else Cover(_wanted(rec, tile))
+    for number, part in enumerate(parts):
+        view = part.view
+        assert isinstance(view, View)
+        place = (cover, number == 0, number == len(parts) - 1)
+        if view.held is not None:
+            raise KtirError(f"{where} stores to an access tile of a tensor, which is a value", where.location)
+        if view.buffer is None:
+            if kind is not Scatter:
+                raise Unsupported(f"{where} accumulates in LX, which the executor does not support", where.location)
+            _scatter_local(rec, value, part, where, place)
+            continue
+        step = kind((), ())
+        index, _ = _plan(rec, part, step, where, write=True)
+        step.cover, step.first, step.last = place
+        step._extents = tile.extents
+        step.points.adds = kind is not Scatter
+        step.duplicates = rec.policy.races
+        step.reads = (*index, value)
+        carrier = view.buffer.carrier(view.element)
+        size = max(1, carrier.size if carrier.array is None else carrier.array.size)
+        step.writes = (Tensor(carrier, Strided((1, size), (0, 1)), view.element),)
+        _emit(rec, step, view, view.element, write=True)
+
+
+def _scatter_local(rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, place: tuple[Cover | None, bool, bool]) -> None:
+    """The same in scratchpads: what lies in the region of the view, with the value in it, is stored there again."""
     view = tile.view
-    if view.buffer is None:
-        raise Unsupported(f"{where} scatters to LX, which the executor does not support", where.location)
-    step = Scatter((), ())
-    index, _ = _plan(rec, tile, step, where, write=True)
-    step._extents = tile.extents
-    step.duplicates = rec.policy.races
-    step.reads = (*index, value)
-    carrier = view.buffer.carrier(view.element)
-    size = max(1, carrier.size if carrier.array is None else carrier.array.size)
-    step.writes = (Tensor(carrier, Strided((1, size), (0, 1)), view.element),)
-    rec.emit(step)
+    assert isinstance(view, View)
+    region = _region(rec, view)
+    for writer in (None,) if view.owner is None else tuple(int(t) for t in np.flatnonzero(rec.live())):
+        step = LocalScatter((), ())
+        index, _ = _plan(rec, tile, step, where, write=True)
+        base, low, _ = _backing(rec, view, where)
+        step.cover, step.first, step.last = place
+        if writer is not None:  # one tile after the other writes
+            step.active = np.arange(rec.tiles) == writer
+            step.cover = None
+        step._extents, step.duplicates, step.only = tile.extents, rec.policy.races, writer
+        step.fixed, step.limit = step.fixed - low, base.at.shape[1]
+        count = rec.tiles if writer is None else 1
+        result = rec.temporary((rec.tiles, base.at.shape[1]), (count, base.at.shape[1]), view.element)
+        step.reads, step.writes = (*index, value, base), (result,)
+        _emit(rec, step, view, view.element, write=True)
+        tiles = rec.live() if view.owner is None else np.arange(max(view.owner + 1, rec.tiles)) == view.owner
+        rec.scratchpad.write(region, result, tiles, where, writer)
 
 
 def points_of(tile: AccessTile, rank: int) -> IndirectTile:
     """A direct tile whose set is no box, as one whose coordinates are computed."""
-    assert isinstance(tile.view, View)
     subscripts: list[Subscript] = []
     for d, (anchor, n) in enumerate(zip(tile.anchor, tile.extents, strict=True)):
         shape = [1] * (1 + rank)

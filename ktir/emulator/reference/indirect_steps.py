@@ -17,13 +17,13 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ktir import numerics
-from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Where
+from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Uninitialized, Where
 from ktir.emulator.reference.access import Buffer, Points
 from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import is_odd
 
-__all__ = ["Gather", "Indirect", "Scatter", "Source"]
+__all__ = ["Cover", "Gather", "Indirect", "LocalScatter", "Scatter", "Source"]
 
 
 @dataclass(eq=False)
@@ -35,27 +35,61 @@ class Source:
     raw: NDArray[Any] | None = None
 
 
+@dataclass(eq=False)
+class Cover:
+    """Several accesses that are one through a distributed view: which points a partition has owned so far.
+
+    `wanted`: the points [tiles, *variables] that need an owner.
+    """
+
+    wanted: NDArray[np.bool_]
+    owned: NDArray[np.bool_] | None = None
+
+    def add(self, valid: NDArray[np.bool_] | None, first: bool) -> None:
+        if self.owned is None or first:
+            self.owned = np.zeros(self.wanted.shape, np.bool_)
+        np.logical_or(self.owned, True if valid is None else valid, out=self.owned)
+
+    def check(self, where: Where, write: bool) -> None:
+        missing = self.wanted & ~self.owned if self.owned is not None else self.wanted
+        if missing.any():
+            tiles = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(1)).tolist()
+            point = [int(x) for x in np.argwhere(missing)[0][1:]]
+            raise OutOfBounds(
+                f"{'writes' if write else 'reads'} coordinates that no partition of the distributed view owns, at {point} of its variables"
+                + (f" (tile {tiles[0]})" if missing.shape[0] > 1 else ""),
+                where,
+                tiles=tiles,
+            )
+
+
 class Indirect(Step):
     """What gathers and scatters share. Reads: the index tensors, then what else the step needs.
 
     `fixed`: the part of the addresses that recording knows, [tiles, *variables] with length 1 where it does not vary; variables of
-    the block are left out (length 1). `terms`: per index tensor its stride, size, dim and whether it is clipped.
+    the block are left out (length 1). `terms`: per index tensor its stride, size, dim, whether it is clipped, and the coordinate that
+    is the view's first one.
     """
 
     source: Source
     fixed: NDArray[np.int64]
-    terms: tuple[tuple[int, NDArray[np.int64], int, bool], ...]
+    terms: tuple[tuple[int, NDArray[np.int64], int, bool, NDArray[np.int64]], ...]
     block: tuple[tuple[int, int, int], ...]
     """(variable, stride, extent) of the dims of a block."""
     order: tuple[int, ...]
     mask: NDArray[np.bool_] | None
     active: NDArray[np.bool_] | None
     points: Points
-    count: int
+    count: int = 0
+    """Elements that the last launch has moved."""
     where: Where
     tiles: int
     bounds: bool
     limit: int | None = None
+    cover: Cover | None = None
+    first: bool = True
+    """Whether it is the first, the last of the accesses that `cover` joins."""
+    last: bool = True
 
     def addresses(self, index: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Address of each block [tiles or 1, *variables], and which of them are live. Raises OutOfBounds."""
@@ -64,8 +98,8 @@ class Indirect(Step):
         if self.active is not None:
             live = self.active.reshape((-1,) + (1,) * (self.fixed.ndim - 1))
             valid = live if valid is None else live & valid
-        for values, (stride, size, dim, clipped) in zip(index, self.terms, strict=True):
-            wide = values.astype(np.int64)
+        for values, (stride, size, dim, clipped, origin) in zip(index, self.terms, strict=True):
+            wide = values.astype(np.int64) - origin
             beyond = (wide < 0) | (wide >= size)
             if beyond.any():
                 wrong = beyond if valid is None else beyond & valid
@@ -87,6 +121,13 @@ class Indirect(Step):
             shape = np.broadcast_shapes(total.shape, valid.shape)
             valid = np.broadcast_to(valid, shape)
             total = np.where(valid, total, 0)
+        if self.cover is not None:
+            self.cover.add(valid, self.first)
+            if self.last:
+                self.cover.check(self.where, self.points.write)
+        inside = prod(n for _, _, n in self.block)
+        moved = total.shape if valid is None else valid.shape
+        self.count = inside * (prod(moved) if valid is None else int(valid.sum())) * (self.tiles // max(1, moved[0]))
         if total.size:
             low, high = int(total.min()), int(total.max()) + sum((n - 1) * s for _, s, n in self.block) + 1
             if low < 0 or (self.limit is not None and high > self.limit and (valid is None or valid.any())):
@@ -127,7 +168,12 @@ class Indirect(Step):
 
 
 class Gather(Indirect):
-    """writes[0] = the blocks at the addresses; reads: index tensors, then the tensor gathered from if there is no buffer."""
+    """writes[0] = the blocks at the addresses; reads: index tensors, then the tensor gathered from if there is no buffer.
+
+    `holes`: of a scratchpad, where nothing has been written [tiles, n].
+    """
+
+    holes: NDArray[np.bool_] | None = None
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         count = len(self.terms)
@@ -139,25 +185,42 @@ class Gather(Indirect):
             total, valid = self.addresses(index)
             self.remember(total, valid)
             addresses = self.flat_addresses(total)
-            out = self.laid_out(target, addresses.shape)
+            place = out = self.laid_out(target, addresses.shape)
+            if not self.first:  # what others own is there already
+                out = np.empty(place.shape, place.dtype)
             alive = None if valid is None else self.flat_addresses(np.broadcast_to(valid, total.shape))
             if held is not None:
                 tiles = held.shape[0]
-                for t in range(out.shape[0]):
-                    flat = held[t if tiles > 1 else 0]
-                    out[t] = self.window(flat)[addresses[t if addresses.shape[0] > 1 else 0]]
+                for t in range(len(out)):
+                    flat, mine = held[t if tiles > 1 else 0], addresses[t if addresses.shape[0] > 1 else 0]
+                    np.copyto(out[t], self.window(flat)[mine])
+                    if self.holes is not None:
+                        self._check_holes(t, mine, None if alive is None else alive[t if alive.shape[0] > 1 else 0])
             elif self.source.raw is not None:
                 self._raw(addresses, out, alive)
-                return
             else:
                 assert self.source.buffer is not None
                 memory = self.source.buffer.carrier(self.source.element).array
                 assert memory is not None
                 out[...] = self.window(memory)[addresses]
             if alive is not None:
-                out[~np.broadcast_to(alive, out.shape[: alive.ndim])] = 0
+                alive = np.broadcast_to(alive, out.shape[: alive.ndim])
+            if self.first and alive is not None:
+                out[~alive] = 0
+            elif not self.first:
+                place[... if alive is None else alive] = out[... if alive is None else alive]
 
         yield run, ()
+
+    def _check_holes(self, tile: int, addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> None:
+        assert self.holes is not None
+        found = self.window(self.holes[tile if self.holes.shape[0] > 1 else 0])[addresses]
+        if alive is not None:
+            found = found[alive]
+        if found.any():
+            raise Uninitialized(
+                "reads elements of LX, which nothing has written" + (f" (tile {tile})" if self.tiles > 1 else ""), self.where, tiles=[tile]
+            )
 
     def _raw(self, addresses: NDArray[np.int64], out: NDArray[Any], alive: NDArray[np.bool_] | None) -> None:
         raw, element = self.source.raw, self.source.element
@@ -205,14 +268,7 @@ class Scatter(Indirect):
         value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
 
         def run() -> None:
-            total, valid = self.addresses(index)
-            self.remember(total, valid)
-            shape = (self.tiles, *self._outside())
-            addresses = np.broadcast_to(self.flat_addresses(total), shape)
-            alive = None if valid is None else np.broadcast_to(self.flat_addresses(np.broadcast_to(valid, total.shape)), shape)
-            if self.duplicates:
-                self._check(addresses, alive)
-            data = self.laid_out(value, shape)
+            addresses, alive, data = self.targets(index, value)
             if self.deferred:
                 self.kept = (addresses, alive, data.copy())
                 return
@@ -222,6 +278,17 @@ class Scatter(Indirect):
             self._put(self.window(memory), addresses, alive, data)
 
         yield run, ()
+
+    def targets(self, index: list[NDArray[Any]], value: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None, NDArray[Any]]:
+        """Addresses of the blocks [tiles, ...], which of them are live, and the blocks. Raises DuplicateTarget."""
+        total, valid = self.addresses(index)
+        self.remember(total, valid)
+        shape = (self.tiles, *self._outside())
+        addresses = np.broadcast_to(self.flat_addresses(total), shape)
+        alive = None if valid is None else np.broadcast_to(self.flat_addresses(np.broadcast_to(valid, total.shape)), shape)
+        if self.duplicates:
+            self._check(addresses, alive)
+        return addresses, alive, self.laid_out(value, shape)
 
     def _outside(self) -> list[int]:
         inside = [v for v, _, _ in self.block]
@@ -264,3 +331,27 @@ class Scatter(Indirect):
                     tiles=[t],
                     address=address,
                 )
+
+
+class LocalScatter(Scatter):
+    """writes[0] = the base [tiles, n] with the blocks of the value at the addresses. Reads: index tensors, the value, the base.
+
+    `only`: the one tile that writes, to the scratchpad of another; the base is that scratchpad's.
+    """
+
+    only: int | None = None
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        count = len(self.terms)
+        index = [binder.array(t) for t in self.reads[:count]]
+        value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
+        base, out = binder.array(self.reads[count + 1], range(1, 2)), binder.array(self.writes[0], range(2))
+
+        def run() -> None:
+            addresses, alive, data = self.targets(index, value)
+            out[...] = base
+            for tile in range(self.tiles) if self.only is None else (self.only,):
+                mine = None if alive is None else alive[tile]
+                self._put(self.window(out[tile if self.only is None else 0]), addresses[tile], mine, data[tile])
+
+        yield run, ()

@@ -109,7 +109,7 @@ class Plan:
         )
         self.lock = threading.Lock()
 
-    def counts(self) -> Counts:
+    def _launched(self) -> Counts:
         """What the last launch has done."""
         result = self._counts.copy()
         for step, view, space, size, write in self.rec.measured:
@@ -196,8 +196,8 @@ class Plan:
             storage.size = buffer.size // ELEMENT_BYTES[element]
             storage.array = np.zeros(storage.size, storage.dtype)
 
-    def launch(self, arrays: Sequence[NDArray[Any]], observer: Observer | None = None) -> None:
-        """Run the tape on `arrays`, in place."""
+    def launch(self, arrays: Sequence[NDArray[Any]], observer: Observer | None = None) -> Counts:
+        """Run the tape on `arrays`, in place; returns what has been done."""
         with self.lock, numerics.quiet():
             for number, step in self.raw:
                 step.source.raw = _flat(arrays[number], step.source.element)
@@ -206,6 +206,7 @@ class Plan:
             finally:
                 for _, step in self.raw:
                     step.source.raw = None
+            return self._launched()
 
     def _run(self, arrays: Sequence[NDArray[Any]], observer: Observer | None) -> None:
         if not self.eager:

@@ -56,6 +56,10 @@ class Counts:
     arithmetic: dict[str, int] = field(default_factory=dict)
     """Scalar operations per op name, over all tiles that execute it."""
 
+    def copy(self) -> Counts:
+        views = {name: list(entry) for name, entry in self.views.items()}
+        return Counts(self.ops, dict(self.read), dict(self.written), views, dict(self.arithmetic))
+
     def moved(self, view: View | Distributed, space: str, count: int, *, write: bool) -> None:
         """`count` bytes went through `view`."""
         side = self.written if write else self.read
@@ -106,6 +110,8 @@ class Recorder:
         self.grid: tuple[int, ...] = (1,)
         self.active: NDArray[np.bool_] | None = None
         """Tiles that execute the current trip of a loop whose trip count differs between tiles; None: all."""
+        self.measured: list[tuple[Any, View, str, int, bool]] = []
+        """Steps that count what they move: the step, the view, its space, bytes of an element, whether it writes."""
         self.single: int | None = None
         """The tile that a kernel is recorded for, alone; None: all at once."""
         self.kernel_name = ""

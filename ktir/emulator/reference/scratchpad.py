@@ -168,6 +168,22 @@ class Scratchpad:
             rec.tiles = outer
         return rec.on_tile(value, owner)
 
+    def holes(self, at: Strided, element: str, tiles: NDArray[np.bool_], owner: int | None) -> NDArray[np.bool_] | None:
+        """Where nothing lies in the region `at`, one axis of addresses: [tiles, n], or None if something lies everywhere."""
+        size, count = ELEMENT_BYTES[element], self.rec.tiles
+        low, n = at.offset, at.shape[1]
+        missing = np.ones((count, n), np.bool_)
+        for entry in self.entries:
+            if not entry.overlaps(low * size, (low + n) * size):
+                continue
+            members = _pad(entry.tiles, max(count, 1 + (owner or 0)))
+            if owner is not None:
+                members = np.full(count, members[owner])
+            first = _addresses(entry.at) * ELEMENT_BYTES[entry.element] // size - low
+            missing[np.ix_(members[:count], first[(first >= 0) & (first < n)])] = False
+        missing &= tiles[:count, None]
+        return missing if missing.any() else None
+
     def _bytes(self, at: Strided, element: str, where: Where, tiles: NDArray[np.bool_]) -> tuple[int, int]:
         size = ELEMENT_BYTES[element]
         low, high = (x * size for x in at.span())

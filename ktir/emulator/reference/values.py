@@ -319,6 +319,8 @@ class View:
     origin: tuple[Known, ...] | None = None
     owned: tuple[Known, ...] = ()
     name: str = ""
+    held: Tensor | None = None
+    """What the view is of, if not of memory: a tensor, as one axis of elements in row-major order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +364,7 @@ class Subscript:
     known: NDArray[np.int64] | None
     row: tuple[int, ...] | None
     """Coefficient per variable, where the coordinate is linear in them."""
-    index: View | None = None
+    index: View | Distributed | None = None
     at: tuple[NDArray[np.int64], ...] = ()
 
 
@@ -370,11 +372,13 @@ class Subscript:
 class IndirectTile:
     """Coordinates of a view through index tensors: variable v runs over `extents[v]`; tile dim k is variable `order[k]`."""
 
-    view: View
+    view: View | Distributed
     subscripts: tuple[Subscript, ...]
     extents: tuple[int, ...]
     order: tuple[int, ...]
     mask: NDArray[np.bool_] | None = None
+    shifted: bool = False
+    """Whether the known coordinates count from the first one that the view, a partition, owns."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,16 @@ from ktir.emulator.reference.maps import IndexMap
 from ktir.emulator.reference.recorder import NeedsTiles, Recorder
 from ktir.emulator.reference.registry import Action, executes
 from ktir.emulator.reference.sets import IndexSet
+from ktir.emulator.reference.structured_steps import repeat
 from ktir.emulator.reference.values import (
     AccessTile,
     Distributed,
     IndirectTile,
+    Overlay,
     Pointer,
+    Strided,
     Subscript,
+    Tensor,
     View,
     element_name,
     simplify,
@@ -111,6 +117,15 @@ def _order(op: OpReader, name: str, dims: int) -> tuple[int, ...]:
     return order
 
 
+def _view_of(rec: Recorder, value: Tensor | Overlay) -> View:
+    """A tensor as what access tiles can lie on."""
+    tensor = repeat(rec, rec.plain(value))
+    shape = tensor.shape
+    flat = tensor.moved(Strided((rec.tiles, prod(shape)), (tensor.at.strides[0], 1), tensor.at.offset))
+    strides = tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+    return View(None, 0, shape, strides, (False,) * len(shape), tensor.element, name="tensor", held=flat)
+
+
 def _extents(rec: Recorder, extents: tuple[Any, ...]) -> tuple[int, ...]:
     for n in extents:
         if isinstance(n, np.ndarray) and n.ndim:
@@ -121,8 +136,6 @@ def _extents(rec: Recorder, extents: tuple[Any, ...]) -> tuple[int, ...]:
 @executes("ktdp.construct_access_tile")
 def _access_tile(op: OpReader) -> Action:
     tile = op.view()
-    if not isinstance(op.op.operands[0].type, ir.MemRefType):
-        raise op.unsupported("accesses a tensor")
     base = op.slot(tile.base)
     anchor = IndexMap.of(tile.base_map)
     _, index_count, _ = op.integers("operandSegmentSizes")
@@ -149,7 +162,10 @@ def _access_tile(op: OpReader) -> Action:
                     raise NeedsTiles("has a set with holes that differs between tiles", rec)
                 mask = points.mask([int(x) for x in low], _extents(rec, extents), given)
         start = tuple(simplify(np.add(f(values), first)) for f, first in zip(anchor.code, low, strict=True))
-        rec.set(result, AccessTile(rec.get(base), start, _extents(rec, extents), order, mask))
+        view = rec.get(base)
+        if isinstance(view, Tensor | Overlay):
+            view = _view_of(rec, view)
+        rec.set(result, AccessTile(view, start, _extents(rec, extents), order, mask))
 
     return action
 
@@ -167,13 +183,11 @@ def _indirect_tile(op: OpReader) -> Action:
     rank = points.dims
     order = _order(op, "variables_space_order", rank)
     (result,), where = op.results, op.where
-    if not isinstance(op.op.operands[0].type, ir.MemRefType):
-        raise op.unsupported("accesses a tensor")
 
     def action(rec: Recorder) -> None:
         view = rec.get(base)
-        if isinstance(view, Distributed):
-            raise Unsupported(f"{where} goes through a distributed view, which the executor does not support", where.location)
+        if isinstance(view, Tensor | Overlay):
+            view = _view_of(rec, view)
         given = [rec.known(slot) for slot in symbols]
         box = points.box(given)
         if box is None:
@@ -195,10 +209,6 @@ def _indirect_tile(op: OpReader) -> Action:
             found = tuple(_full(f(values), rank) for f in map_.code)
             if kind:
                 index = rec.get(next(number))
-                if not isinstance(index, View):
-                    raise Unsupported(
-                        f"{where} reads indices through a distributed view, which the executor does not support", where.location
-                    )
                 subscripts.append(Subscript(None, None, index, found))
             else:
                 row = map_.rows[0]
@@ -225,10 +235,9 @@ def _load(op: OpReader) -> Action:
             return
         assert isinstance(access, AccessTile)
         if isinstance(access.view, Distributed):
-            if access.mask is not None:
-                raise Unsupported(f"{where} reads a set with holes through a distributed view", where.location)
-            rec.set(result, rec.memory.load_distributed(access, element, where))
-        elif access.mask is not None:
+            load = rec.memory.load_distributed if access.mask is None else partial(gather_points, rec)
+            rec.set(result, load(access, element, where))
+        elif access.mask is not None or access.view.held is not None:
             rec.set(result, gather_points(rec, access, element, where))
         elif access.view.buffer is None:
             rec.set(result, rec.scratchpad.load(access, element, where))
@@ -249,10 +258,9 @@ def _store(op: OpReader) -> Action:
             return
         assert isinstance(access, AccessTile)
         if isinstance(access.view, Distributed):
-            if access.mask is not None:
-                raise Unsupported(f"{where} writes a set with holes through a distributed view", where.location)
-            rec.memory.store_distributed(rec.tensor(value), access, where)
-        elif access.mask is not None:
+            store = rec.memory.store_distributed if access.mask is None else partial(scatter_points, rec)
+            store(rec.tensor(value), access, where)
+        elif access.mask is not None or access.view.held is not None:
             scatter_points(rec, rec.tensor(value), access, where)
         elif access.view.buffer is None:
             rec.scratchpad.store(rec.get(value), access, where)
