@@ -62,7 +62,7 @@ class Cost(NamedTuple):
 
     def lines(self, target: Target) -> list[str]:
         """The terms as text, one per line."""
-        shown = (t for t in self.terms if t.cycles and (t.unit != "ring" or t.count > 1))
+        shown = (t for t in self.terms if t.cycles and (t.unit != "ring" or t.times > 1))
         return [f"{target.microseconds(self.cycles):.2f} us ({self.cycles:,.0f} cycles), bound by {self.bound}", *(f"  {t}" for t in shown)]
 
 
