@@ -1,0 +1,75 @@
+"""`ktir-report DIR`: what a package takes on the chip, as tables and pictures, without running it on values."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ktir.diagnostics import KtirError
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.occupancy import lives
+from ktir.emulator.machine.roofline import roofline
+from ktir.isa.units import Unit
+from ktir.package import read
+from ktir.target import PRESETS
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("ktir-report", description="Cycles, busy units, stalls, traffic and the roofline place of a package.")
+    parser.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
+    parser.add_argument("--target", choices=sorted(PRESETS), default="datasheet", help="whose timing (default: datasheet)")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument("--roofline", metavar="FILE", type=Path, help="draw the roofline (.svg, .png, .pdf)")
+    parser.add_argument("--lx", metavar="FILE", type=Path, help="draw what lies in LX when")
+    parser.add_argument("--core", type=int, default=0, help="whose LX (default: 0)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: 0 done, 1 the package cannot be read or is wrong."""
+    options = _parser().parse_args(argv)
+    try:
+        machine = Machine(read(options.package).program, PRESETS[options.target])
+        places = roofline(machine.trace, machine.target)
+        if not 0 <= options.core < machine.trace.cores:
+            raise KtirError(f"--core expects 0 to {machine.trace.cores - 1}, the cores of the program, but got {options.core}")
+        if options.json:
+            print(json.dumps({"report": _plain(machine.report), "roofline": [_plain(p) for p in places]}, indent=1))
+        else:
+            print(machine.report)
+            print("roofline")
+            for place in places:
+                print(f"  {place}")
+        if options.roofline or options.lx:
+            from ktir.tools import _pictures
+
+            if options.roofline:
+                _pictures.draw_roofline(places, machine.target, options.roofline)
+            if options.lx:
+                _pictures.draw_lx(lives(machine.program, machine.trace, options.core), machine.target, options.core, options.lx)
+    except BrokenPipeError:
+        sys.stderr.close()
+    except (KtirError, OSError) as error:
+        print(error if isinstance(error, KtirError) else f"ktir-report: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    """A report as JSON takes it: units by name."""
+    if isinstance(value, Unit):
+        return value.name
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""`ktir-report`: tables, roofline and pictures of a package."""
+
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.occupancy import lives
+from ktir.emulator.machine.roofline import bandwidth, pt_peak, roofline
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
+from ktir.target import DATASHEET
+from ktir.tools.ktir_report import main
+
+PROGRAMS = Path(__file__).parents[2] / "lit" / "inductor"
+
+
+@pytest.fixture(scope="module", params=["linear_relu", "softmax"])
+def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    with context(), ir.Location.unknown():
+        text = (PROGRAMS / f"{request.param}.mlir").read_text()
+        for name, data in compile_logical(parse_module(text, f"{request.param}.mlir")).items():
+            (folder / name).write_bytes(data)
+    return folder
+
+
+def test_rates_of_the_chip() -> None:
+    assert pt_peak(DATASHEET) == pytest.approx(98_304)  # 98.3 TFLOP/s and 204.8 GB/s are the published peaks
+    assert bandwidth(DATASHEET) == pytest.approx(204.8)
+
+
+def test_roofline(package: Path) -> None:
+    machine = Machine(read(package).program)
+    for place, kernel in zip(roofline(machine.trace, DATASHEET), machine.report.kernels, strict=True):
+        assert place.bytes == kernel.dram_read + kernel.dram_written
+        assert 0 < place.share <= 1  # nothing is faster than the chip
+        assert place.bound == ("memory" if place.intensity < place.peak / place.bandwidth else "compute")
+
+
+def test_lives_do_not_overlap(package: Path) -> None:
+    machine = Machine(read(package).program)
+    found = lives(machine.program, machine.trace)
+    assert found
+    by_stick: dict[int, list[tuple[int, int]]] = {}
+    for life in found:
+        assert life.begin <= life.end <= machine.report.cycles
+        for stick in range(life.first, life.last + 1):
+            by_stick.setdefault(stick, []).append((life.begin, life.end))
+    for spans in by_stick.values():
+        spans.sort()
+        assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    assert max(by_stick) < machine.trace.lx_sticks
+
+
+def test_output_and_pictures(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(package)]) == 0
+    text = capsys.readouterr().out
+    assert "operations per byte" in text
+    assert "stalls" in text
+    assert main([str(package), "--json", "--target", "fitted"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["report"]["kernels"][0]["units"][0]["unit"] == "MNIL"
+    for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml")):
+        roof, lx = tmp_path / f"r{suffix}", tmp_path / f"l{suffix}"
+        assert main([str(package), "--roofline", str(roof), "--lx", str(lx)]) == 0
+        assert roof.read_bytes().startswith(start)
+        assert lx.read_bytes().startswith(start)
+
+
+def test_wrong_use(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none")]) == 1
+    assert main([str(package), "--core", "77"]) == 1
+    assert "--core expects 0 to" in capsys.readouterr().err
+    assert main([str(package), "--lx", str(tmp_path / "x.gif")]) == 1
+    assert ".svg, .png, .pdf" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main([str(package), "--roofline", str(tmp_path / "x.svg")]) == 1
+    assert "pip install 'ktir[pictures]'" in capsys.readouterr().err
