@@ -111,3 +111,15 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     first, second = run(kernel), run(kernel, text=once.read_text())
     for output in kernel.expected:
         same(first[output], second[output])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_passes_that_keep_the_meaning_keep_the_bits(name: str, tmp_path: Path) -> None:
+    kernel = made(name, 2, 3)
+    source, result = tmp_path / "k.mlir", tmp_path / "result.mlir"
+    source.write_text(kernel.text)
+    flags = ["--ktir-inline", "--ktir-canonicalize", "--canonicalize", "--cse", "--loop-invariant-code-motion", "--sccp"]
+    assert ktir_opt.main([str(source), *flags, "-o", str(result)]) == 0
+    first, second = run(kernel), run(kernel, text=result.read_text())
+    for output in kernel.expected:
+        same(first[output], second[output])
