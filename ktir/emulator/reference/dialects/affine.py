@@ -14,6 +14,7 @@ from ktir.emulator.reference.scalar import ScalarOp
 from ktir.emulator.reference.values import simplify
 from ktir.mlir import ir
 
+_DYNAMIC = -(2**63)
 _CHOICE: dict[str, Any] = {"affine.apply": lambda x: x[0], "affine.min": np.minimum.reduce, "affine.max": np.maximum.reduce}
 
 
@@ -51,3 +52,43 @@ def _apply_in_body(op: OpReader) -> ScalarOp:
         return operands[count]
 
     return ScalarOp("index", into)
+
+
+def _basis(op: OpReader, first: int) -> list[tuple[bool, int]]:
+    dynamic = iter(op.operands[first:])
+    return [(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers("static_basis")]
+
+
+@executes("affine.delinearize_index")
+def _delinearize(op: OpReader) -> Action:
+    """The digits of a number to a mixed base, the first one slowest; without an outer bound it takes the rest."""
+    basis, results, number = _basis(op, 1), op.results, op.operands[0]
+
+    def action(rec: Recorder) -> None:
+        rest: Any = rec.known(number)
+        sizes = [n if fixed else rec.known(n) for fixed, n in basis]
+        inner = sizes if len(sizes) < len(results) else sizes[1:]
+        digits: list[Any] = []
+        for n in reversed(inner):
+            digits.append(np.mod(rest, n))
+            rest = np.floor_divide(rest, n)
+        for slot, digit in zip(results, [rest, *reversed(digits)], strict=True):
+            rec.set(slot, simplify(np.asarray(digit)))
+
+    return action
+
+
+@executes("affine.linearize_index")
+def _linearize(op: OpReader) -> Action:
+    count = op.integers("operandSegmentSizes")[0]
+    basis, digits, (result,) = _basis(op, count), op.operands[:count], op.results
+
+    def action(rec: Recorder) -> None:
+        sizes = [n if fixed else rec.known(n) for fixed, n in basis]
+        inner = sizes if len(sizes) < count else sizes[1:]
+        total: Any = rec.known(digits[0])
+        for slot, n in zip(digits[1:], inner, strict=True):
+            total = np.add(np.multiply(total, n), rec.known(slot))
+        rec.set(result, simplify(np.asarray(total)))
+
+    return action

@@ -174,7 +174,7 @@ def _odd(x: NDArray[Any]) -> NDArray[Any]:
     return np.where(x.astype(np.float64).astype(x.dtype) == x, x, rounded)
 
 
-@elementwise("arith.bitcast")
+@elementwise("arith.bitcast", "tensor.bitcast")
 def _bitcast(op: OpReader) -> ScalarOp:
     element, source = op.result_type().element, op.operand_type(0).element
 

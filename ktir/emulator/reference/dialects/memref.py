@@ -1,4 +1,4 @@
-"""memref: parts of views, and what is known of them."""
+"""memref: parts of views, what is known of them, and their elements."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ktir.diagnostics import Unsupported
-from ktir.emulator.findings import OutOfBounds
+from ktir.diagnostics import KtirError, Unsupported
+from ktir.emulator.findings import OutOfBounds, Where
 from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.recorder import NeedsTiles, Recorder
 from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.values import View, simplify
+from ktir.emulator.reference.values import AccessTile, Distributed, Strided, Tensor, View, element_name, simplify
 from ktir.mlir import ir
 
 _DYNAMIC = -(2**63)
@@ -100,5 +100,208 @@ def _transpose(op: OpReader) -> Action:
         view = _view(rec, source)
         sizes, strides, masked = (tuple(x[d] for d in order) for x in (view.sizes, view.strides, view.masked))
         rec.set(result, replace(view, sizes=sizes, strides=strides, masked=masked, origin=None, owned=()))
+
+    return action
+
+
+@executes("memref.rank")
+def _rank(op: OpReader) -> Action:
+    (source,), (result,) = op.operands, op.results
+    return lambda rec: rec.set(result, len(rec.get(source).sizes))
+
+
+@executes("memref.assume_alignment")
+def _alignment(op: OpReader) -> Action:
+    (source,), results = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        for slot in results:
+            rec.set(slot, rec.get(source))
+
+    return action
+
+
+@executes("memref.prefetch")
+def _prefetch(op: OpReader) -> Action:
+    return lambda rec: None
+
+
+def _layout_offset(type_: Any) -> int | None:
+    """Elements from the base of a memref of this type to its first one; None: dynamic."""
+    _, offset = ir.MemRefType(type_).get_strides_and_offset()
+    return None if offset == _DYNAMIC else offset
+
+
+@executes("memref.reinterpret_cast")
+def _reinterpret(op: OpReader) -> Action:
+    """Other sizes and strides at the base of a view."""
+    rows = [op.integers(f"static_{name}") for name in ("offsets", "sizes", "strides")]
+    dynamic = iter(op.operands[1:])
+    offsets, sizes, strides = ([(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in row] for row in rows)
+    base = _layout_offset(op.op.operands[0].type)
+    if base is None:
+        raise op.unsupported("begins at a base that the type does not tell")
+    source, (result,) = op.operands[0], op.results
+
+    def action(rec: Recorder) -> None:
+        view = _view(rec, source)
+        (start,), extents = ([n if fixed else rec.known(n) for fixed, n in row] for row in (offsets, sizes))
+        steps = tuple(n if fixed else rec.integer(n, "a stride") for fixed, n in strides)
+        _set_view(rec, result, view, np.add(np.subtract(view.offset, base), start), tuple(map(simplify, extents)), steps)
+
+    return action
+
+
+def _set_view(rec: Recorder, result: int, view: View, offset: Any, sizes: tuple[Any, ...], strides: tuple[int, ...]) -> None:
+    rank = len(sizes)
+    rec.set(
+        result,
+        replace(
+            view,
+            offset=simplify(offset),
+            sizes=sizes,
+            strides=strides,
+            masked=(any(view.masked),) * rank,
+            origin=(0,) * rank,
+            owned=sizes,
+        ),
+    )
+
+
+@executes("memref.extract_strided_metadata")
+def _metadata(op: OpReader) -> Action:
+    """The base as a view of rank 0, then offset, sizes and strides as numbers."""
+    base = _layout_offset(op.op.operands[0].type)
+    if base is None:
+        raise op.unsupported("begins at a base that the type does not tell")
+    (source,), (buffer, *numbers) = op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        view = _view(rec, source)
+        _set_view(rec, buffer, view, np.subtract(view.offset, base), (), ())
+        for slot, number in zip(numbers, (base, *view.sizes, *view.strides), strict=True):
+            rec.set(slot, number)
+
+    return action
+
+
+def _groups(op: OpReader) -> list[list[int]]:
+    return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attribute("reassociation"))]
+
+
+@executes("memref.expand_shape")
+def _expand(op: OpReader) -> Action:
+    groups, given = _groups(op), op.integers("static_output_shape")
+    dynamic = iter(op.operands[1:])
+    shape = [(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in given]
+    source, (result,) = op.operands[0], op.results
+
+    def action(rec: Recorder) -> None:
+        view = _view(rec, source)
+        sizes = [n if fixed else rec.integer(n, "a size") for fixed, n in shape]
+        strides = [1] * len(sizes)
+        for dim, group in enumerate(groups):
+            step = view.strides[dim]
+            for d in reversed(group):
+                strides[d] = step
+                step *= sizes[d]
+        _set_view(rec, result, view, view.offset, tuple(sizes), tuple(strides))
+
+    return action
+
+
+@executes("memref.collapse_shape")
+def _collapse(op: OpReader) -> Action:
+    groups = _groups(op)
+    (source,), (result,), where = op.operands, op.results, op.where
+
+    def action(rec: Recorder) -> None:
+        view = _view(rec, source)
+        sizes: list[Any] = []
+        strides: list[int] = []
+        for group in groups:
+            size, stride = 1, view.strides[group[-1]]
+            for d in reversed(group):
+                n = view.sizes[d]
+                if isinstance(n, np.ndarray):
+                    raise NeedsTiles("collapses dims whose sizes differ between tiles", rec)
+                if n != 1 and size != 1 and view.strides[d] != stride * size:
+                    raise KtirError(f"{where} collapses dims {group}, which do not lie next to each other", where.location)
+                if size == 1 and n != 1:
+                    stride = view.strides[d]
+                size *= int(n)
+            sizes.append(size)
+            strides.append(stride)
+        _set_view(rec, result, view, view.offset, tuple(sizes), tuple(strides))
+
+    return action
+
+
+def _read(rec: Recorder, tile: AccessTile, element: str, where: Where) -> Tensor:
+    if isinstance(tile.view, Distributed):
+        return rec.memory.load_distributed(tile, element, where)
+    if tile.view.buffer is None:
+        return rec.plain(rec.scratchpad.load(tile, element, where))
+    return rec.memory.load(tile, element, where)
+
+
+def _write(rec: Recorder, value: Tensor, tile: AccessTile, where: Where) -> None:
+    if isinstance(tile.view, Distributed):
+        rec.memory.store_distributed(value, tile, where)
+    elif tile.view.buffer is None:
+        rec.scratchpad.store(value, tile, where)
+    else:
+        rec.memory.store(value, tile, where)
+
+
+def _element(rec: Recorder, view: View | Distributed, indices: list[int]) -> AccessTile:
+    ones = (1,) * len(indices)
+    return AccessTile(view, tuple(rec.known(i) for i in indices), ones, tuple(range(len(indices))))
+
+
+@executes("memref.load")
+def _load(op: OpReader) -> Action:
+    source, *indices = op.operands
+    (result,), where, element = op.results, op.where, op.result_type().element
+
+    def action(rec: Recorder) -> None:
+        value = _read(rec, _element(rec, rec.get(source), indices), element, where)
+        rec.set(result, value.moved(value.at.axes((0,))))
+
+    return action
+
+
+@executes("memref.store")
+def _store(op: OpReader) -> Action:
+    value, target, *indices = op.operands
+    where, element = op.where, op.operand_type(0).element
+
+    def action(rec: Recorder) -> None:
+        scalar = rec.plain(rec.get(value), element)
+        ones = (1,) * len(indices)
+        at = Strided((scalar.at.shape[0], *ones), (scalar.at.strides[0], *(0 for _ in ones)), scalar.at.offset)
+        _write(rec, scalar.moved(at, element), _element(rec, rec.get(target), indices), where)
+
+    return action
+
+
+@executes("memref.copy")
+def _copy(op: OpReader) -> Action:
+    (source, target), where = op.operands, op.where
+    element = element_name(ir.MemRefType(op.op.operands[0].type).element_type)
+
+    def whole(rec: Recorder, slot: int) -> AccessTile:
+        view = rec.get(slot)
+        for n in view.sizes:
+            if isinstance(n, np.ndarray):
+                raise NeedsTiles("copies a view whose sizes differ between tiles", rec)
+        rank = len(view.sizes)
+        return AccessTile(view, (0,) * rank, tuple(int(n) for n in view.sizes), tuple(range(rank)))
+
+    def action(rec: Recorder) -> None:
+        given, taken = whole(rec, source), whole(rec, target)
+        if given.extents != taken.extents:
+            raise KtirError(f"{where} copies a view of sizes {list(given.extents)} to one of {list(taken.extents)}", where.location)
+        _write(rec, _read(rec, given, element, where), taken, where)
 
     return action

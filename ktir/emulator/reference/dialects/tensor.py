@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
+from ktir.emulator.findings import OutOfBounds
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.pointwise import evaluate, loop_tensor
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.recorder import NeedsTiles, Recorder
 from ktir.emulator.reference.registry import Action, executes
 from ktir.emulator.reference.scalar import compile_body
 from ktir.emulator.reference.structured_steps import repeat
-from ktir.emulator.reference.values import Overlay, Strided, Tensor
+from ktir.emulator.reference.tape import Assemble
+from ktir.emulator.reference.values import Strided, Tensor
 from ktir.mlir import ir
 
 _DYNAMIC = -(2**63)
@@ -121,20 +125,26 @@ def _expand(op: OpReader) -> Action:
     return action
 
 
-def _slice(op: OpReader, first: int) -> tuple[list[tuple[bool, int]], tuple[int, ...], tuple[int, ...]]:
-    """Offsets (constant, or slot), sizes and strides of a slice op whose dynamic operands begin at operand `first`."""
-    offsets, sizes, strides = (op.integers(f"static_{name}") for name in ("offsets", "sizes", "strides"))
-    if _DYNAMIC in sizes or _DYNAMIC in strides:
-        raise op.unsupported("has dynamic sizes or strides")
+Entries = list[tuple[bool, int]]
+"""Numbers of a slice: constant, or in a slot."""
+
+
+def _slice(op: OpReader, first: int) -> tuple[Entries, Entries, Entries]:
+    """Offsets, sizes and strides of a slice op whose dynamic operands begin at operand `first`."""
     operands = iter(op.operands[first:])
-    return [(False, next(operands)) if o == _DYNAMIC else (True, o) for o in offsets], tuple(sizes), tuple(strides)
+    offsets, sizes, strides = (
+        [(False, next(operands)) if n == _DYNAMIC else (True, n) for n in op.integers(f"static_{name}")]
+        for name in ("offsets", "sizes", "strides")
+    )
+    return offsets, sizes, strides
 
 
-def _kept(op: OpReader, sizes: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+def _kept(op: OpReader, entries: Entries, shape: tuple[int, ...]) -> list[int]:
     """The dims of a slice that remain in a type of lower rank, which drops dims of size 1."""
     kept: list[int] = []
-    for dim, size in enumerate(sizes):
-        droppable = size == 1 and len(sizes) - dim > len(shape) - len(kept)
+    for dim, (fixed, n) in enumerate(entries):
+        size = n if fixed else -1
+        droppable = size == 1 and len(entries) - dim > len(shape) - len(kept)
         if len(kept) < len(shape) and shape[len(kept)] == size and not (droppable and shape[len(kept)] != 1):
             kept.append(dim)
         elif size != 1:
@@ -144,18 +154,18 @@ def _kept(op: OpReader, sizes: tuple[int, ...], shape: tuple[int, ...]) -> list[
     return kept
 
 
-def _origin(rec: Recorder, offsets: list[tuple[bool, int]]) -> list[int]:
-    return [o if fixed else rec.integer(o, "an offset") for fixed, o in offsets]
+def _numbers(rec: Recorder, entries: Entries, what: str) -> tuple[int, ...]:
+    return tuple(n if fixed else rec.integer(n, what) for fixed, n in entries)
 
 
 @executes("tensor.extract_slice")
 def _extract_slice(op: OpReader) -> Action:
-    offsets, sizes, strides = _slice(op, 1)
-    kept = _kept(op, sizes, op.result_type().shape)
+    entries = _slice(op, 1)
+    kept = _kept(op, entries[1], op.result_type().shape)
     value, (result,), where = op.operands[0], op.results, op.where
 
     def action(rec: Recorder) -> None:
-        origin = _origin(rec, offsets)
+        origin, sizes, strides = (_numbers(rec, e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
         source = rec.get(value)
         _check_box(source.shape, origin, sizes, strides, where)
         tensor = rec.plain(source)
@@ -166,25 +176,21 @@ def _extract_slice(op: OpReader) -> Action:
     return action
 
 
-def _check_box(shape: Any, origin: list[int], sizes: tuple[int, ...], strides: tuple[int, ...], where: Any) -> None:
+def _check_box(shape: Any, origin: Sequence[int], sizes: tuple[int, ...], strides: tuple[int, ...], where: Any) -> None:
     for dim, (n, low, size, stride) in enumerate(zip(shape, origin, sizes, strides, strict=True)):
         if low < 0 or (size and low + (size - 1) * stride >= n):
-            from ktir.emulator.findings import OutOfBounds
-
             raise OutOfBounds(f"takes elements {low} to {low + (size - 1) * stride} in dim {dim} of size {n}", where, address=low)
 
 
 @executes("tensor.insert_slice", "tensor.parallel_insert_slice")
 def _insert_slice(op: OpReader) -> Action:
-    offsets, sizes, strides = _slice(op, 2)
-    if any(s != 1 for s in strides):
-        raise op.unsupported("has strides other than 1")
-    kept = _kept(op, sizes, op.operand_type(0).shape)
+    entries = _slice(op, 2)
+    kept = _kept(op, entries[1], op.operand_type(0).shape)
     value, base = op.operands[:2]
     result, where = op.results[0] if op.results else base, op.where  # in an scf.forall the shared output itself changes
 
     def action(rec: Recorder) -> None:
-        origin = _origin(rec, offsets)
+        origin, sizes, strides = (_numbers(rec, e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
         whole, part = rec.tensor(base), rec.tensor(value)
         _check_box(whole.shape, origin, sizes, strides, where)
         steps = dict(zip(kept, part.at.strides[1:], strict=True))
@@ -193,29 +199,47 @@ def _insert_slice(op: OpReader) -> Action:
             (part.at.strides[0], *(steps.get(d, 0) for d in range(len(sizes)))),
             part.at.offset,
         )
-        rec.set(result, rec.overwrite(whole, [(tuple(zip(origin, sizes, strict=True)), part.moved(at))]))
+        box = tuple(zip(origin, sizes, strict=True))
+        if all(s == 1 for s in strides):
+            rec.set(result, rec.overwrite(whole, [(box, part.moved(at))]))
+        else:
+            rec.set(result, _spread(rec, whole, part.moved(at), origin, strides))
 
     return action
 
 
+def _spread(rec: Recorder, whole: Tensor, part: Tensor, origin: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """`whole` with the elements of `part`, whose rank is the same, at distances of `strides` from `origin` on."""
+    shape = whole.at.shape
+    tiles = shape[0] if whole.at.present[0] != 1 or part.at.present[0] != 1 else 1
+    result = rec.temporary(shape, (tiles, *shape[1:]), whole.element)
+    at = result.at.box(tuple(zip(origin, part.shape, strict=True)))
+    at = Strided(at.shape, (at.strides[0], *(s * k for s, k in zip(at.strides[1:], strides, strict=True))), at.offset)
+    rec.emit(Assemble((whole, part), (result,), based=True, pieces=((at, 1),)))
+    return result
+
+
 @executes("tensor.pad")
 def _pad(op: OpReader) -> Action:
-    low, high = op.integers("static_low"), op.integers("static_high")
+    dynamic = iter(op.operands[1:])
+    rows = [[(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers(f"static_{name}")] for name in ("low", "high")]
     type_ = op.result_type()
-    if _DYNAMIC in low or _DYNAMIC in high:
-        raise op.unsupported("pads by a dynamic amount")
-    body = op.block()
+    body = compile_body(op, 0, "tensor.yield")
     value, (result,), where = op.operands[0], op.results, op.where
 
     def action(rec: Recorder) -> None:
-        (fill,) = rec.run(body)
-        if isinstance(fill, Tensor | Overlay) or fill is None:
-            raise Unsupported(f"{where} pads with a value that depends on data", where.location)
+        low, high = (_numbers(rec, row, "an amount of padding") for row in rows)
         tensor = rec.tensor(value)
         if not any(low) and not any(high):
             rec.set(result, tensor)
             return
-        base = rec.constant(np.asarray(fill), type_.shape, type_.element)
+        shape = tuple(a + n + b for a, n, b in zip(low, tensor.shape, high, strict=True))
+        if min((*low, *high), default=0) < 0:
+            raise KtirError(f"{where} pads by {min((*low, *high))}", where.location)
+        rank = 1 + len(shape)
+        grid: list[Any] = [np.arange(n).reshape([n if i == 1 + d else 1 for i in range(rank)]) for d, n in enumerate(shape)]
+        (fill,) = evaluate(rec, body, grid, shape, body.yields)
+        base = loop_tensor(rec, fill, shape, type_.element)
         rec.set(result, rec.overwrite(base, [(tuple(zip(low, tensor.shape, strict=True)), tensor)]))
 
     return action
@@ -315,16 +339,27 @@ def _rank(op: OpReader) -> Action:
 
 @executes("tensor.reshape")
 def _reshape(op: OpReader) -> Action:
-    value, (result,), type_ = op.operands[0], op.results, op.result_type()
-    if -1 in type_.shape:
-        raise op.unsupported("gives a dynamic shape")
+    (value, given), (result,), type_ = op.operands, op.results, op.result_type()
+    where = op.where
 
     def action(rec: Recorder) -> None:
         tensor = repeat(rec, rec.tensor(value))
-        at = Strided.compact((rec.tiles, *type_.shape), (tensor.at.present[0], *type_.shape))
+        shape = type_.shape
+        if -1 in shape:
+            sizes = rec.tensor(given)
+            shape = tuple(_uniform(rec, rec.measure(sizes.moved(sizes.at.box(((d, 1),)).axes((0,))))) for d in range(len(shape)))
+        if prod(shape) != prod(tensor.shape) or min(shape, default=0) < 0:
+            raise KtirError(f"{where} gives {prod(tensor.shape)} elements the shape {list(shape)}", where.location)
+        at = Strided.compact((rec.tiles, *shape), (tensor.at.present[0], *shape))
         rec.set(result, tensor.moved(Strided(at.shape, at.strides, tensor.at.offset)))
 
     return action
+
+
+def _uniform(rec: Recorder, number: Any) -> int:
+    if isinstance(number, np.ndarray):
+        raise NeedsTiles("has a shape that differs between tiles", rec)
+    return int(number)
 
 
 @executes("tensor.concat")
@@ -345,11 +380,6 @@ def _concat(op: OpReader) -> Action:
         rec.set(result, rec.overwrite(base, pieces))
 
     return action
-
-
-@executes("tensor.bitcast")
-def _tensor_bitcast(op: OpReader) -> Action:
-    raise op.unsupported("reinterprets elements")
 
 
 @executes("tensor.generate")
