@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-__all__ = ["TextNames"]
+__all__ = ["LOOPS", "TextNames"]
 
 _NAME = re.compile(
     r"""//[^\n]* | "[^"\\\n]*(?:\\.[^"\\\n]*)*"
@@ -13,7 +13,9 @@ _NAME = re.compile(
     re.VERBOSE,
 )
 _EACH = re.compile(r"%([\w$.\-]+)(?:\s*:\s*(\d+))?")
-_HEADER = re.compile(r"scf\.(?:for|while|parallel|forall)\b(?P<header>[^{]*)")
+LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall")
+"""Ops whose header names arguments of their body."""
+_HEADER = re.compile(rf"(?:{'|'.join(map(re.escape, LOOPS))})\b(?P<header>[^{{]*)")
 _BOUND = re.compile(r"%([\w$.\-]+)\s*(?==(?!=)|,[^=()]*\)\s*=)")
 
 

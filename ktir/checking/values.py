@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.assembly.names import TextNames
+from ktir.assembly.names import LOOPS, TextNames
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.compiler import BlockPlan, OpPlan, Program
 from ktir.emulator.reference.recorder import Recorder
@@ -66,7 +66,7 @@ class Names:
             found = self._text_names.at(*place[1:]) if place is not None and here else []
             for i, slot in enumerate(op.results):
                 names[slot] = found[i] if i < len(found) else f"v{slot}"
-            inside = self._text_names.bound(*place[1:]) if place is not None and here and op.blocks else []
+            inside = self._text_names.bound(*place[1:]) if place is not None and here and op.where.op in LOOPS else []
             for inner in op.blocks:
                 for i, slot in enumerate(inner.arguments):
                     names.setdefault(slot, inside[i] if i < len(inside) else f"v{slot}")

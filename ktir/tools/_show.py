@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ktir.assembly import aliases
-from ktir.assembly.names import TextNames
+from ktir.assembly.names import LOOPS, TextNames
 from ktir.assembly.printer import Printer
 from ktir.mlir import ir, operations
 from ktir.tools._flags import CommandLine
@@ -70,7 +70,8 @@ def keep_names(module: ir.Module, text: str, source: str, first_line: int) -> No
         return ir.Location.name(name, location) if name and not name[0].isdigit() else None
 
     for op in operations(module):
-        if bound := names.bound(*place(op.location)):
+        # Terminators that the text does not show stand where their loop does.
+        if op.name in LOOPS and (bound := names.bound(*place(op.location))):
             for name, argument in zip(bound, op.regions[0].blocks[0].arguments, strict=False):
                 if not name.isdigit():
                     argument.set_location(ir.Location.name(name, op.location))
