@@ -126,11 +126,11 @@ def remarks() -> Iterator[list[Remark]]:
         _listening.reset(token)
 
 
-def remark(kind: str, pass_name: str, message: str, location: ir.Location | None = None) -> None:
+def remark(kind: str, pass_name: str, message: str, location: ir.Location | str | None = None) -> None:
     """Reports a remark to whoever listens."""
     found = _listening.get()
     if found is not None:
-        found.append(Remark(kind, pass_name, message, _place(location) if location else None))
+        found.append(Remark(kind, pass_name, message, _place(location) if isinstance(location, ir.Location) else location))
 
 
 Statistics = dict[str, dict[str, int]]

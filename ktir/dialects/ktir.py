@@ -1,14 +1,19 @@
-"""The `ktir` dialect: attributes by which the passes tell each other what they decided. It has no ops."""
+"""The `ktir` dialect: ops that the logical level needs besides the published and the upstream ones, and attributes by which the passes
+tell each other what they decided.
+"""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from ktir.dialects._base import Attribute, Dialect
-from ktir.mlir import ir
+from ktir.dialects._base import Attribute, Dialect, Operation, Pure, Spread, report
+from ktir.dialects._ktdp_types import AccessTileType
+from ktir.mlir import ext, ir
+
+MOST_VALUES = 8
 
 
 class Ktir(Dialect, name="ktir"):
-    """Layouts, work division and LX allocation of KTIR programs."""
+    """Logical ops, layouts, work division and LX allocation of KTIR programs."""
 
 
 class LayoutAttr(Attribute, dialect=Ktir, name="layout"):
@@ -96,3 +101,139 @@ class RotateAttr(Attribute, dialect=Ktir, name="rotate"):
     @staticmethod
     def check(values: Mapping[str, Any]) -> str | None:
         return None if values["nbuf"] > 0 and values["stride"] >= 0 else "rotate needs nbuf > 0 and stride >= 0"
+
+
+class AccumulateEffect(ir.MemoryEffectsOpInterface):
+    """The op reads memory and writes it."""
+
+    @staticmethod
+    def get_effects(op: Any, effects: Any) -> None:
+        effects.append(ir.MemoryEffect.Read)
+        effects.append(ir.MemoryEffect.Write)
+
+
+class MaterializeOp(Operation, dialect=Ktir, name="materialize", traits=[Pure]):
+    """Memory of its own that holds a tensor, row-major: what `ind()` reads its indices from, or what data is gathered from. It is never
+    written afterwards, so equal ones are one.
+
+        %m = ktir.materialize %x : tensor<16xi64> -> memref<16xi64>
+    """
+
+    memory: ext.Result[ir.MemRefType]
+    tensor: ext.Operand[ir.RankedTensorType]
+
+    assembly = "$tensor attr-dict `:` type($tensor) `->` type($memory)"
+
+    def check(self) -> str | None:
+        value, memory = self.operands[0].type, self.results[0].type
+        if memory.shape != value.shape or memory.element_type != value.element_type:
+            return f"expects memory of the tensor's shape and element type, but got '{memory}' for '{value}'"
+        return None
+
+
+class ScatterAddOp(Operation, dialect=Ktir, name="scatter_add", traits=[AccumulateEffect]):
+    """Adds a tensor to the elements of a tile of the same shape. The tile may name an element several times: the additions to it happen
+    one after the other in row-major order of the tensor, each rounded to the element type.
+
+        ktir.scatter_add %x, %t : tensor<4x64xf32>, !ktdp.access_tile<4x64xindex>
+    """
+
+    value: ext.Operand[ir.RankedTensorType]
+    tile: ext.Operand[Any]
+
+    assembly = "$value `,` $tile attr-dict `:` type($value) `,` type($tile)"
+
+    def check(self) -> str | None:
+        value, tile = self.operands[0].type, self.operands[1].type
+        if not isinstance(tile, AccessTileType):
+            return f"operand #1 ('tile') must be !ktdp.access_tile, but got '{tile}'"
+        if value.shape != tile.shape:
+            return f"expects a tile of the value's shape, but got '{tile}' for '{value}'"
+        return None
+
+
+class YieldOp(Operation, dialect=Ktir, name="yield", traits=[ir.IsTerminatorTrait, Pure]):
+    """Ends the combiner of a `ktir.scan` with the combined scalars."""
+
+    values: Annotated[Sequence[ext.Operand[Any]], Spread(MOST_VALUES)]
+
+    assembly = "$values `:` type($values) attr-dict"
+
+    def check(self) -> str | None:
+        parent = self.operation.parent
+        if parent is None or parent.name != ScanOp.OPERATION_NAME:
+            return f"expects parent op '{ScanOp.OPERATION_NAME}'"
+        expected = [value.type.element_type for value in parent.operands]
+        found = [value.type for value in self.operands]
+        if found != expected:
+            return f"expects scalars of types {_types(expected)}, but got {_types(found)}"
+        return None
+
+
+class ScanOp(Operation, dialect=Ktir, name="scan", traits=[Pure]):
+    """Inclusive scan along a dimension: element 0 as it is, element i the combination of result i - 1 with element i. The combiner gets the
+    scalars of the former, then those of the latter.
+
+        %y = ktir.scan %x dimension = 1 : tensor<4x64xf32> -> tensor<4x64xf32> {
+        ^bb0(%a: f32, %b: f32):
+          %c = arith.addf %a, %b : f32
+          ktir.yield %c : f32
+        }
+    """
+
+    outputs: Annotated[Sequence[ext.Result[ir.RankedTensorType]], Spread(MOST_VALUES)]
+    values: Annotated[Sequence[ext.Operand[ir.RankedTensorType]], Spread(MOST_VALUES)]
+    combiner: ext.Region
+
+    required = {"dimension": ir.IntegerAttr}
+    assembly = "$values `dimension` `=` integer($dimension) attr-dict `:` type($values) `->` type($outputs) region($combiner)"
+
+    def check(self) -> str | None:
+        return _along_fault(self)
+
+    @staticmethod
+    def verify_region_invariants(op: Any) -> bool:
+        blocks = list(op.regions[0].blocks)
+        expected = [value.type.element_type for value in op.operands] * 2
+        if len(blocks) != 1 or [a.type for a in blocks[0].arguments] != expected:
+            return report(op, f"expects a combiner of one block with arguments of types {_types(expected)}")
+        last = list(blocks[0].operations)[-1:]
+        if not last or last[0].operation.name != YieldOp.OPERATION_NAME:
+            return report(op, f"expects a combiner that ends in '{YieldOp.OPERATION_NAME}'")
+        return True
+
+
+class SortOp(Operation, dialect=Ktir, name="sort", traits=[Pure]):
+    """Tensors sorted along a dimension by the first of them, ascending or `descending`; NaN counts as the largest value. With `stable`
+    equal keys keep their order.
+
+        %v, %i = ktir.sort %x, %n dimension = 0 {descending, stable} : tensor<64xf32>, tensor<64xi16> -> tensor<64xf32>, tensor<64xi16>
+    """
+
+    outputs: Annotated[Sequence[ext.Result[ir.RankedTensorType]], Spread(MOST_VALUES)]
+    values: Annotated[Sequence[ext.Operand[ir.RankedTensorType]], Spread(MOST_VALUES)]
+
+    required = {"dimension": ir.IntegerAttr}
+    assembly = "$values `dimension` `=` integer($dimension) attr-dict `:` type($values) `->` type($outputs)"
+
+    def check(self) -> str | None:
+        return _along_fault(self)
+
+
+def _types(types: Sequence[ir.Type]) -> str:
+    return f"({', '.join(map(str, types))})"
+
+
+def _along_fault(op: Any) -> str | None:
+    """What is wrong with an op that works along a dimension of its operands."""
+    types = [value.type for value in op.operands]
+    if not types:
+        return "expects at least one operand"
+    if any(t.shape != types[0].shape for t in types):
+        return f"expects operands of one shape, but got {_types(types)}"
+    if [result.type for result in op.results] != types:
+        return f"expects results of its operands' types {_types(types)}, but got {_types([r.type for r in op.results])}"
+    dimension = ir.IntegerAttr(op.attributes["dimension"]).value
+    if not 0 <= dimension < types[0].rank:
+        return f"expects a dimension of '{types[0]}', but got {dimension}"
+    return None

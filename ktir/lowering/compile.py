@@ -17,6 +17,7 @@ from ktir.pipeline import run_pipeline
 
 STAGES = (
     "cse",  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
+    "ktir-generalize",
     "ktir-assign-layouts",
     "ktir-split-bodies",
     "ktir-form-kernels",

@@ -163,6 +163,7 @@ TERMINATORS = (
     "ktdp.yield_partial",
     "ktdp.yield_reduced",
     "ktdp.region_terminator",
+    "ktir.yield",
 )
 """Ops that only end a block: their operands are what the op around the block reads."""
 

@@ -176,10 +176,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """An access as a box of a buffer whose dims were cut: dim k of the buffer became `cuts[k]` (sizes, outer first)."""
+    """An access as a box of a buffer whose dims were cut: dim k of the buffer became `cuts[k]` (sizes, outer first). `digits` are those of
+    each variable, high first; the access may walk some of them only.
+    """
 
     cuts: tuple[tuple[int, ...], ...]
     places: tuple[Place, ...]
+    digits: Mapping[str, tuple[Digit, ...]]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -200,7 +203,8 @@ def matched(index: Index, loops: Loops, dims: Sequence[Dim], data: Mapping[str, 
             form, chains = _again(index, chains, data)
             continue
         if places is not None:
-            return Match(tuple(tuple(d.size for d in cut) for cut in current), tuple(places))
+            digits = {v: tuple(chains.digits(v)) for v, _ in loops}
+            return Match(tuple(tuple(d.size for d in cut) for cut in current), tuple(places), digits)
 
 
 def _again(index: Index, chains: Chains, data: Mapping[str, int]) -> tuple[Affine, Chains]:

@@ -1,6 +1,6 @@
 """Writes one function of logical KTIR as MLIR text: a method per op, tensors as names with shape and element type.
 
-Text, because MLIR parses a module several times faster than the bindings build one op by op.
+Text, because MLIR parses a module several times faster than the bindings build one op by op. Ops of ours are in MLIR's own generic form.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Writer:
         result = Memory(self.fresh(), tuple(sizes), element)
         self.line(
             f'{result.name} = "ktdp.construct_memory_view"({base}) {{static_sizes = {_array(sizes)}, static_strides = {_array(strides)}, '
-            f"memory_space = #ktdp.memory_space<global>, coordinate_set = {_box(sizes)}, "
+            f'memory_space = #ktdp.memory_space<"global", -1 : i64>, coordinate_set = {_box(sizes)}, '
             f"operandSegmentSizes = array<i32: 1, 0, 0>}} : (index) -> {result.type}"
         )
         return result
@@ -158,13 +158,13 @@ class Writer:
         kinds = ["true" if s.table else "false" for s in subscripts]
         arguments = ", ".join(f"%v{i}: index" for i in range(n))
         block = f"^bb0({arguments}): " if n else "^bb0: "
-        segments = [1, *([1] * len(tables)), *([0] * (16 - len(tables))), 0, 0]
+        segments = _segments(len(tables), 16, before=[1], after=[0, 0])
         self.line(
             f'{name} = "ktdp.construct_indirect_access_tile"({", ".join([view.name, *(t.name for t in tables)])}) '
             f'({{ {block}"ktdp.region_terminator"() : () -> () }}) {{per_dim_subscript_kinds = {_list(kinds)}, '
             f"per_dim_subscript_maps = {_list(maps)}, variables_space_set = {_box(extents)}, "
             f"variables_space_order = {affine_map(n, range(n))}, "
-            f"operandSegmentSizes = array<i32: {', '.join(map(str, segments))}>}} : "
+            f"operandSegmentSizes = {segments}}} : "
             f"({', '.join([view.type, *(t.type for t in tables)])}) -> {_tile_type(extents)}"
         )
         return name
@@ -289,6 +289,8 @@ class Writer:
     ) -> list[Tensor]:
         """`ktir.scan` or `ktir.sort`: as many results as operands, of the same types; the body of a scan combines two points."""
         name, types = self.fresh(), ", ".join(t.type for t in values)
+        segments = _segments(len(values))
+        attributes += f", operandSegmentSizes = {segments}, resultSegmentSizes = {segments}"
         operands = f'{name}{f":{len(values)}" if len(values) > 1 else ""} = "{op}"({", ".join(t.name for t in values)})'
         if body is None:
             self.line(f"{operands} {{{attributes}}} : ({types}) -> ({types})")
@@ -297,7 +299,7 @@ class Writer:
             arguments = [self.fresh() for _ in (*values, *values)]
             self.lines.append(f"{operands} ({{\n^bb0({', '.join(f'{a}: {e}' for a, e in zip(arguments, elements * 2, strict=True))}):")
             yielded = body(arguments)
-            self.line(f'"ktir.yield"({", ".join(yielded)}) : ({", ".join(elements)}) -> ()')
+            self.line(f'"ktir.yield"({", ".join(yielded)}) {{operandSegmentSizes = {segments}}} : ({", ".join(elements)}) -> ()')
             self.line(f"}}) {{{attributes}}} : ({types}) -> ({types})")
         if len(values) == 1:
             return [Tensor(name, values[0].shape, values[0].element)]
@@ -305,4 +307,9 @@ class Writer:
 
 
 def _tile_type(shape: Sequence[int]) -> str:
-    return f"!ktdp.access_tile<{_dims(shape)}index>"
+    return f"!ktdp.access_tile<{_array(shape)}>"
+
+
+def _segments(count: int, most: int = 8, *, before: Sequence[int] = (), after: Sequence[int] = ()) -> str:
+    """Segment sizes of a variadic field that MLIR knows as `most` optional ones."""
+    return f"array<i32: {', '.join(map(str, (*before, *[1] * count, *[0] * (most - count), *after)))}>"

@@ -42,3 +42,68 @@ func.func private @f() attributes {a = #ktir.acc<LX>}
 
 // expected-error@+1 {{rotate needs nbuf > 0 and stride >= 0}}
 func.func private @f() attributes {a = #ktir.rotate<nbuf = 0, stride = 4>}
+
+// -----
+
+func.func @f(%x: tensor<4xi64>) {
+  // expected-error@+1 {{'ktir.materialize' op expects memory of the tensor's shape and element type, but got 'memref<4xi32>' for 'tensor<4xi64>'}}
+  %m = ktir.materialize %x : tensor<4xi64> -> memref<4xi32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xi64>, %t: !ktdp.access_tile<5xindex>) {
+  // expected-error@+1 {{'ktir.scatter_add' op expects a tile of the value's shape, but got '!ktdp.access_tile<5xindex>' for 'tensor<4xi64>'}}
+  ktir.scatter_add %x, %t : tensor<4xi64>, !ktdp.access_tile<5xindex>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error@+1 {{'ktir.scan' op expects a dimension of 'tensor<4xf32>', but got 1}}
+  %s = ktir.scan %x dimension = 1 : tensor<4xf32> -> tensor<4xf32> {
+  ^bb0(%a: f32, %b: f32):
+    ktir.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error@+1 {{'ktir.scan' op expects a combiner of one block with arguments of types (f32, f32)}}
+  %s = ktir.scan %x dimension = 0 : tensor<4xf32> -> tensor<4xf32> {
+  ^bb0(%a: f32):
+    ktir.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %i: i32) {
+  %s = ktir.scan %x dimension = 0 : tensor<4xf32> -> tensor<4xf32> {
+  ^bb0(%a: f32, %b: f32):
+    // expected-error@+1 {{'ktir.yield' op expects scalars of types (f32), but got (i32)}}
+    ktir.yield %i : i32
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error@+1 {{'ktir.sort' op expects operands of one shape, but got (tensor<4xf32>, tensor<5xf32>)}}
+  %s, %t = ktir.sort %x, %y dimension = 0 : tensor<4xf32>, tensor<5xf32> -> tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error@+1 {{'ktir.sort' op expects results of its operands' types (tensor<4xf32>), but got (tensor<4xf16>)}}
+  %s = ktir.sort %x dimension = 0 : tensor<4xf32> -> tensor<4xf16>
+  return
+}

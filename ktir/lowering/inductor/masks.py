@@ -1,0 +1,108 @@
+"""Masks of loads as boxes of loop variables: where a conjunction of comparisons may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from ktir.lowering.inductor.indices import Index
+from ktir.lowering.inductor.nodes import Node
+from ktir.lowering.inductor.radix import Irregular, Loops, refined
+
+_CONJUNCTIONS = ("and_", "logical_and", "bitwise_and")
+_RELATIONS = ("lt", "le", "gt", "ge")
+_MOST_POINTS = 1 << 22
+
+
+def comparisons(mask: Node) -> Iterator[Index]:
+    """The index expressions of which the mask says that they are >= 0; what else it says is left out."""
+    if mask.op in _CONJUNCTIONS:
+        for argument in mask.args:
+            yield from comparisons(argument)
+    elif mask.op in _RELATIONS and mask.args[0].dtype.startswith("int") and mask.args[1].dtype.startswith("int"):
+        a, b = (_index(n) for n in mask.args)
+        if a is not None and b is not None:
+            difference = a + b.scaled(-1)
+            if mask.op in ("lt", "le"):
+                difference = difference.scaled(-1)
+            yield difference + Index(-1) if mask.op in ("lt", "gt") else difference
+
+
+def _index(node: Node) -> Index | None:
+    if node.op == "constant":
+        return Index(int(node.number))
+    if node.op == "to_dtype" and node.dtype.startswith("int"):
+        return _index(node.args[0])
+    return node.index
+
+
+def box(mask: Node, loops: Loops) -> dict[str, tuple[int, int]]:
+    """Per variable the range [low, high) outside of which the mask is false; empty ranges where it never holds."""
+    ranges = {v: (0, n) for v, n in loops}
+    for index in comparisons(mask):
+        if not index.is_affine or len(index.terms) > 1:
+            continue
+        if not index.terms:
+            if index.constant < 0:
+                return {v: (0, 0) for v in ranges}
+            continue
+        ((coefficient, atom),) = index.terms
+        variable = str(atom)
+        if variable not in ranges:
+            continue
+        low, high = ranges[variable]
+        if coefficient > 0:
+            low = max(low, -(index.constant // coefficient))
+        else:
+            high = min(high, index.constant // -coefficient + 1)
+        ranges[variable] = (low, high)
+    return ranges
+
+
+def merged(mask: Node, index: Index, loops: Loops) -> tuple[str, list[str], int, Index] | None:
+    """Several variables that mask and index see only as one number in a mixed radix, for example `8*i1 + r0`: the name, the variables
+    from high to low, the range of the number, and the index in it.
+    """
+    trips = dict(loops)
+    for comparison in comparisons(mask):
+        if not comparison.is_affine or len(comparison.terms) < 2:
+            continue
+        weights = {str(a): abs(c) for c, a in comparison.terms}
+        order = sorted(weights, key=lambda v: -weights[v])
+        if any(v not in trips for v in order) or len({c > 0 for c, _ in comparison.terms}) > 1:
+            continue
+        unit = weights[order[-1]]
+        if any(weights[a] != weights[b] * trips[b] for a, b in pairwise(order)):
+            continue
+        if not all(isinstance(a, str) or not set(order) & Index(0, ((1, a),)).variables for _, a in index.terms):
+            continue
+        scale, rest = divmod(index.coefficient(order[-1]), 1)
+        if rest or any(index.coefficient(v) * unit != scale * weights[v] for v in order):
+            continue
+        count = 1
+        for v in order:
+            count *= trips[v]
+        name = "+".join(order)
+        kept = Index(index.constant, tuple((c, a) for c, a in index.terms if a not in order))
+        return name, order, count, kept + Index(0, ((scale, name),)) if scale else kept
+    return None
+
+
+def extremes(index: Index, ranges: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Exact minimum and maximum of an index for variables in non-empty ranges [low, high); None if that takes too long."""
+    shifted = index.substituted({v: Index(low, ((1, v),)) for v, (low, _) in ranges.items()})
+    loops = [(v, high - low) for v, (low, high) in ranges.items() if v in index.variables]
+    if any(v not in ranges for v in index.variables):
+        return None
+    try:
+        form, _ = refined(shifted, loops)
+        return form.least, form.greatest
+    except Irregular:
+        pass
+    if np.prod([float(n) for _, n in loops]) > _MOST_POINTS:
+        return None
+    grids = np.ogrid[tuple(slice(n) for _, n in loops)] if loops else ()
+    values = shifted.values({v: g for (v, _), g in zip(loops, grids, strict=True)})
+    return int(values.min()), int(values.max())
