@@ -14,13 +14,14 @@ from ktir import numerics
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.access import AnyAccess, Buffer, Points, resolve
 from ktir.emulator.reference.arguments import ELEMENT_OF, RAW, Bound
+from ktir.emulator.reference.binding import bind
 from ktir.emulator.reference.checks import Traffic, check
 from ktir.emulator.reference.compiler import Argument, Function, Program
 from ktir.emulator.reference.indirect_steps import Gather, Scatter
 from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.recorder import Counts, Recorder
-from ktir.emulator.reference.tape import Assemble, bind
+from ktir.emulator.reference.tape import Assemble
 from ktir.emulator.reference.values import (
     CARRIERS,
     ELEMENT_BYTES,

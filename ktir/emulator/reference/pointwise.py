@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -14,7 +14,7 @@ from ktir import numerics
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.scalar import Body, Ref
-from ktir.emulator.reference.tape import Binder, Call, Step, clipped_of
+from ktir.emulator.reference.tape import Binder, Call, Place, Step, clipped_of
 from ktir.emulator.reference.values import CARRIERS, Known, Tensor, is_float
 
 __all__ = ["LoopValue", "evaluate", "loop_tensor", "report_faults"]
@@ -48,6 +48,11 @@ class _Micro:
     where: NDArray[np.bool_] | None = None
     check: Callable[..., None] | None = None
     """Called before `compute` on the operands and the chunk."""
+
+    def details(self) -> object:
+        sources = tuple((s.kind, s.index, None if s.value is None else (type(s.value), s.value.tobytes())) for s in self.sources)
+        where = None if self.where is None else (self.where.shape, self.where.tobytes())
+        return self.compute, sources, self.present, self.element, self.rounds, self.form, where
 
 
 class _Pointwise(Step):
@@ -110,6 +115,17 @@ class _Pointwise(Step):
             if target is not None:
                 for mask in held:
                     np.logical_or(target, mask, out=target)
+
+    def places(self) -> list[Place] | None:
+        return None if any(micro.check is not None for micro in self.micros) else self._plain_places()
+
+    def details(self) -> object:
+        return tuple(self.outputs), tuple(micro.details() for micro in self.micros)
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        result = self._moved(tensors)
+        result.micros = [replace(m, present=(count, *m.present), where=None if m.where is None else m.where[None]) for m in self.micros]
+        return result
 
     def _registers(self) -> list[int]:
         """Scratch memory of each micro-op's result: reused after the last use, also by the op that uses it last."""

@@ -10,7 +10,7 @@ writes; the race check proves it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +122,9 @@ class Recorder:
         self.clock = np.zeros((1, 1), np.int64)
         """clock[t, u]: the last epoch of tile u whose actions happened before what tile t does now. Replaced, never changed."""
         self.where = Where("func.func", None)
+        self.trips: tuple[tuple[int, int], ...] = ()
+        """The trips that are being recorded, of the loops that carry nothing: number of the loop, number of the trip."""
+        self._loops = 0
         self._depth = 0
 
     # Functions and blocks
@@ -172,6 +175,16 @@ class Recorder:
             if observer is not None:
                 observer.after_op(self, op)
         return [self.get(slot) for slot in block.yields]
+
+    def trips_of(self, count: int, carries: bool) -> Iterator[int]:
+        """Trip numbers of a loop, noted on the steps of each trip unless it `carries` values to the next."""
+        outer, loop = self.trips, self._loops
+        self._loops += 1
+        for i in range(count):
+            if not carries:
+                self.trips = (*outer, (loop, i))
+            yield i
+        self.trips = outer
 
     # Values
 
@@ -289,7 +302,7 @@ class Recorder:
         if any(t.storage.clipped is not None for t in step.reads):
             step.clip()
         if not self.eager:
-            step.origin = self.where
+            step.origin, step.trips = self.where, self.trips
             self.steps.append(step)
             return
         for written in step.writes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.emulator.reference.integers import fit, width
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.tape import Binder, Call, Step, clipped_of
+from ktir.emulator.reference.tape import Binder, Call, Place, Step, clipped_of
 from ktir.emulator.reference.values import CARRIERS, Tensor, is_float, is_odd
 
 __all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "identity_of", "repeat"]
@@ -41,16 +41,35 @@ class _Spread(Step):
         if target is not None and held is not None:
             target[...] = held
 
+    def places(self) -> list[Place] | None:
+        return self._plain_places()
+
+    def details(self) -> object:
+        return None
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        return self._moved(tensors)
+
 
 class Matmul(Step):
-    """writes[0] = reads[2] + reads[0] x reads[1], all [tiles, batch, ., .]."""
+    """writes[0] = reads[2] + reads[0] x reads[1], all [(trips,) tiles, batch, ., .]."""
 
     numerics: str
     element: str
 
+    def places(self) -> list[Place] | None:
+        return self._plain_places()
+
+    def details(self) -> object:
+        return self.numerics, self.element, self.reuse
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        return self._moved(tensors)
+
     def calls(self, binder: Binder) -> Iterable[Call]:
-        a, b, acc = (binder.array(t, (1, 2, 3)) for t in self.reads)
-        out = binder.array(self.writes[0], (1, 2, 3))
+        full = range(len(self.writes[0].at.shape) - 3, len(self.writes[0].at.shape))
+        a, b, acc = (binder.array(t, full) for t in self.reads)
+        out = binder.array(self.writes[0], full)
         if out.size == 0:
             return
         if binder.same_memory(self.reads[2], self.writes[0]):
@@ -83,18 +102,15 @@ def _fit_into(out: NDArray[Any], element: str) -> None:
 def _matmul_fast(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
     if acc is not out:
         np.copyto(out, acc)
-    if b.shape[0] == 1 and b.shape[1] == 1 and a.shape[0] == out.shape[0]:
-        flat = a.reshape(-1, a.shape[-1]) @ b[0, 0]
+    lead = out.shape[:-2]
+    if prod(b.shape[:-2]) == 1 and a.shape[:-2] == lead:
+        flat = a.reshape(-1, a.shape[-1]) @ b.reshape(b.shape[-2:])
         np.add(out, flat.reshape(out.shape), out=out)
         return
     # One product at a time: each is a GEMM of its own, where a broadcast operand is not copied.
-    for t in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            left, right = (
-                a[t if a.shape[0] > 1 else 0, i if a.shape[1] > 1 else 0],
-                b[t if b.shape[0] > 1 else 0, i if b.shape[1] > 1 else 0],
-            )
-            out[t, i] += left @ right
+    a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+    for at in np.ndindex(*lead):
+        out[at] += a[at] @ b[at]
 
 
 def _matmul_blas(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any], element: str) -> None:
@@ -119,6 +135,17 @@ class Reduce(Step):
     order: tuple[int, ...]
     physical: bool
     numerics: str
+
+    def places(self) -> list[Place] | None:
+        return self._plain_places()
+
+    def details(self) -> object:
+        return self.kind, self.element, self.over, self.order, self.physical, self.numerics
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        result = self._moved(tensors)
+        result.over, result.order = tuple(1 + i for i in self.over), (0, *(1 + i for i in self.order))
+        return result
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         value = binder.array(self.reads[0], self.over).transpose(self.order)

@@ -1,26 +1,33 @@
 """The tape: what a launch replays. A list of NumPy calls on arrays that were all made beforehand.
 
-Recording leaves a list of steps. `bind` finds out how long each temporary lives, gives temporaries of disjoint lifetimes the same
-memory, and turns each step into calls on prepared views; a replay then costs little more than the NumPy calls themselves.
+Recording leaves a list of steps, which `ktir.emulator.reference.binding` turns into calls on prepared views; a replay then costs little
+more than the NumPy calls themselves.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections import defaultdict
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.values import Storage, Strided, Tensor
+from ktir.emulator.reference.values import Strided, Tensor
 
-__all__ = ["Assemble", "Binder", "Call", "Step", "bind", "clipped_of"]
+__all__ = ["Assemble", "Binder", "Call", "Place", "Step", "clipped_of"]
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a step touches: elements of a storage."""
+
+    tensor: Tensor
+    written: bool
 
 
 @dataclass(eq=False)
@@ -33,12 +40,37 @@ class Step:
     """Index of the read whose memory the first write may take over if it is the last use and has the same layout."""
     origin: Where | None = field(default=None, kw_only=True)
     """The op that it was recorded for."""
+    trips: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
+    """The loops around it that carry nothing from trip to trip, outermost first: number of the loop, number of the trip."""
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         raise NotImplementedError
 
     def clip(self) -> None:
         """Mark what is clipped in the results, where an operand has clipped elements. By default results have none."""
+
+    # Trips of a loop done together (`ktir.emulator.reference.trips`); by default a step does not take part
+
+    def places(self) -> list[Place] | None:
+        """All that it touches, reads first; None if it cannot be stacked."""
+        return None
+
+    def details(self) -> object:
+        """All else that decides what it does: equal for steps that do the same on other places."""
+        raise NotImplementedError
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        """The step on `tensors`, which stand for its places and have an axis of `count` trips in front."""
+        raise NotImplementedError
+
+    def _moved(self, tensors: Sequence[Tensor]) -> Self:
+        """A copy on other tensors: those of the reads, then those of the writes."""
+        result = copy.copy(self)
+        result.reads, result.writes = tuple(tensors[: len(self.reads)]), tuple(tensors[len(self.reads) :])
+        return result
+
+    def _plain_places(self) -> list[Place]:
+        return [*(Place(t, False) for t in self.reads), *(Place(t, True) for t in self.writes)]
 
 
 def clipped_of(tensor: Tensor) -> NDArray[np.bool_] | None:
@@ -88,6 +120,26 @@ class Assemble(Step):
         for at, source in self.pieces:
             put(at, clipped_of(self.reads[source]))
 
+    @property
+    def _in_pieces(self) -> bool:
+        """Whether it touches nothing of the target but the pieces."""
+        return self.fill is None and not self.based
+
+    def places(self) -> list[Place] | None:
+        target = self.writes[0]
+        whole = [] if self._in_pieces else [Place(target, True)]
+        return [*(Place(t, False) for t in self.reads), *whole, *(Place(target.moved(at), True) for at, _ in self.pieces)]
+
+    def details(self) -> object:
+        return self.fill, self.based, self.reuse, tuple(source for _, source in self.pieces)
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        reads = len(self.reads)
+        result = self._moved(tensors[: reads + 1])  # without pieces there is a target, and with them any piece names it
+        pieces = tensors[reads if self._in_pieces else reads + 1 :]
+        result.pieces = tuple((t.at, source) for t, (_, source) in zip(pieces, self.pieces, strict=True))
+        return result
+
 
 class Binder:
     """Makes arrays of tensors whose storages have memory."""
@@ -124,118 +176,3 @@ class Binder:
     @staticmethod
     def same_memory(a: Tensor, b: Tensor) -> bool:
         return a.storage.array is b.storage.array and a.at == b.at
-
-
-def bind(steps: list[Step]) -> tuple[list[Call], list[Where | None]]:
-    """Give all temporaries memory; the calls of all steps in order, and the op that each is made for."""
-    steps = _protect_loads(steps)
-    last: dict[Storage, int] = {}
-    for i, step in enumerate(steps):
-        for tensor in (*step.reads, *step.writes):
-            if tensor.storage.is_temporary:
-                last[tensor.storage] = i
-    dying: dict[int, list[Storage]] = defaultdict(list)
-    for storage, i in last.items():
-        dying[i].append(storage)
-    binder = Binder()
-    free: dict[tuple[type, int], list[NDArray[Any]]] = defaultdict(list)
-    calls: list[Call] = []
-    origins: list[Where | None] = []
-    for i, step in enumerate(steps):
-        passed_on: Storage | None = None
-        for k, written in enumerate(step.writes):
-            storage = written.storage
-            if storage.array is not None or storage not in last:
-                continue
-            if k == 0 and (source := _reusable(step, i, last)) is not None:
-                storage.array, passed_on = source.array, source
-                continue
-            available = free[storage.dtype, storage.size]
-            storage.array = available.pop() if available else np.empty(storage.size, storage.dtype)
-        calls.extend(step.calls(binder))
-        origins.extend([step.origin] * (len(calls) - len(origins)))
-        for storage in dying[i]:
-            if storage is not passed_on and storage.array is not None:
-                free[storage.dtype, storage.size].append(storage.array)
-    return calls, origins
-
-
-def _reusable(step: Step, i: int, last: dict[Storage, int]) -> Storage | None:
-    """The storage of a read that ends with this step and that the step's first result may overwrite."""
-    if step.reuse is None:
-        return None
-    source, target = step.reads[step.reuse], step.writes[0]
-    storage = source.storage
-    fits = (
-        last.get(storage) == i
-        and storage.size == target.storage.size
-        and storage.dtype is target.storage.dtype
-        and source.at == target.at
-        and source.at.is_compact()
-        and sum(r.storage is storage for r in step.reads) == 1
-    )
-    return storage if fits else None
-
-
-def _protect_loads(steps: list[Step]) -> list[Step]:
-    """A load is a view of the buffer; where a later store may change what a use still needs, the load copies.
-
-    Store regions are taken as intervals over all tiles, which is conservative.
-    """
-    stores: dict[Storage, list[tuple[int, int, int]]] = defaultdict(list)
-    for i, step in enumerate(steps):
-        for written in step.writes:
-            if written.storage.owner is not None:
-                stores[written.storage].append((i, *_reach(step, written)))
-    if not stores:
-        return steps
-    copies: dict[tuple[int, Storage, int, int], Storage] = {}
-    inserted: dict[int, list[Step]] = defaultdict(list)
-    result = list(steps)
-    for i, step in enumerate(steps):
-        # A store in several pieces may overwrite what its own later pieces read.
-        until = i + 1 if isinstance(step, Assemble) and len(step.pieces) > 1 else i
-        exposed = [t for t in step.reads if t.storage in stores and _overwritten(stores[t.storage], t, until)]
-        for tensor in exposed:
-            low, high = tensor.at.span()
-            key = (tensor.born, tensor.storage, low, high)
-            if key not in copies:
-                copies[key] = copy = Storage(tensor.storage.dtype, high - low)
-                region = Strided((1, high - low), (0, 1), low)
-                inserted[tensor.born].append(
-                    Assemble(
-                        (tensor.moved(region),),
-                        (Tensor(copy, Strided((1, high - low), (0, 1)), tensor.element),),
-                        based=True,
-                        origin=step.origin,
-                    )
-                )
-            at = tensor.at
-            moved = Tensor(copies[key], Strided(at.shape, at.strides, at.offset - low), tensor.element)
-            step.reads = tuple(moved if t is tensor else t for t in step.reads)
-    if not inserted:
-        return steps
-    result = []
-    for i, step in enumerate(steps):
-        result.extend(inserted[i])
-        result.append(step)
-    return result
-
-
-def _reach(step: Step, written: Tensor) -> tuple[int, int]:
-    if isinstance(step, Assemble) and step.pieces and step.fill is None and not step.based:
-        spans = [at.span() for at, _ in step.pieces]
-        return min(s[0] for s in spans), max(s[1] for s in spans)
-    return written.at.span()
-
-
-def _overwritten(stores: list[tuple[int, int, int]], tensor: Tensor, use: int) -> bool:
-    """Whether a store between the load of `tensor` and step `use` touches its region."""
-    low, high = tensor.at.span()
-    first = bisect.bisect_left(stores, (tensor.born,))
-    for i, store_low, store_high in stores[first:]:
-        if i >= use:
-            return False
-        if store_low < high and low < store_high:
-            return True
-    return False

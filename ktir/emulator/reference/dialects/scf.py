@@ -36,7 +36,7 @@ def _for(op: OpReader) -> Action:
             trips = np.where(outer, trips, 0)
         trips = simplify(trips)
         carried = [rec.get(slot) for slot in initial]
-        for i in range(int(np.max(trips))):
+        for i in rec.trips_of(int(np.max(trips)), bool(carried)):
             if isinstance(trips, np.ndarray):
                 running = trips > i if outer is None else (trips > i) & outer
                 rec.active = None if running.all() else running
