@@ -24,13 +24,18 @@ class Difference:
     largest: float
     relative: float
     first: tuple[int, ...]
-    lines: tuple[str, ...]
-    """The first differing elements, one per line."""
+    elements: tuple[str, ...]
+    """The first differing elements."""
 
     @property
     def slice_text(self) -> str:
         """The box as Python writes it: `[0, 32:64]`."""
         return "[" + ", ".join(str(a) if b == a + 1 else f"{a}:{b}" for a, b in self.box) + "]" if self.box else ""
+
+    def listing(self, name: str) -> list[str]:
+        """The first differing elements of the array `name`, one per line, and how many there are besides."""
+        rest = self.count - len(self.elements)
+        return [name + element for element in self.elements] + ([f"and {rest} more"] if rest else [])
 
     def describe(self, name: str) -> str:
         return f"{name}{self.slice_text} differs: {self.count} of {self.size} elements, the largest difference is {self.largest:.6g}"
@@ -61,8 +66,6 @@ def compare(wanted: NDArray[Any], found: NDArray[Any], *, atol: float = 0.0, rto
         at = tuple(int(i) for i in place)
         label = "[" + ", ".join(map(str, at)) + "]" if at else ""
         lines.append(f"{label} expected {_shown(wanted[at])}, but got {_shown(found[at])}")
-    if len(places) > _SHOWN:
-        lines.append(f"and {len(places) - _SHOWN} more")
     largest = float(np.max(apart, where=wrong, initial=0.0))
     return Difference(box, len(places), wanted.size, largest, largest / max(biggest, 1e-30), tuple(int(i) for i in places[0]), tuple(lines))
 

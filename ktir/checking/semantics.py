@@ -230,7 +230,7 @@ class SemanticsCheck:
         self, step: Step, subject: _Subject, i: int, now: NDArray[Any], difference: Difference, writers: _Writers, tolerance: float
     ) -> Mismatch:
         label = subject.labels[i]
-        notes = [Diagnostic("note", f"{label}{line}") for line in difference.lines]
+        notes = [Diagnostic("note", line) for line in difference.listing(label)]
         flat = int(np.ravel_multi_index(difference.first, now.shape)) if now.ndim else 0
         at = "[" + ", ".join(map(str, difference.first)) + "]"
         number = sum(isinstance(v, np.ndarray) and v.ndim > 0 for v in (*subject.values, *subject.memory.values())[:i])

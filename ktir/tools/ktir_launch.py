@@ -132,7 +132,7 @@ def _launch(options: argparse.Namespace) -> int:
         difference = compare(reference, found.reshape(reference.shape), atol=options.atol, rtol=options.rtol)
         if difference is not None:
             different = True
-            print(difference.describe(name), *difference.lines, sep="\n  ", file=sys.stderr)
+            print(difference.describe(name), *difference.listing(name), sep="\n  ", file=sys.stderr)
     return int(different)
 
 

@@ -264,7 +264,7 @@ class Driver:
             if difference is not None:
                 status = 1
                 lines = [f"{self.shown_source}: error: {difference.describe(name)} (relative {difference.relative:.3g})"]
-                print("\n".join([*lines, *(f"  {name}{line}" for line in difference.lines)]), file=sys.stderr)
+                print("\n".join([*lines, *(f"  {line}" for line in difference.listing(name))]), file=sys.stderr)
         if not status:
             print(f"equal to {self.line.values['against']}: {', '.join(reference)}", file=sys.stderr)
         return status

@@ -22,15 +22,15 @@ def test_the_smallest_slice() -> None:
     assert found is not None
     assert found.slice_text == "[1, 2:5, 0]"
     assert (found.count, found.size, found.largest, found.first) == (2, 96, 3.0, (1, 2, 0))
-    assert found.lines == ("[1, 2, 0] expected 0.0, but got 1.0", "[1, 4, 0] expected 0.0, but got 3.0")
+    assert found.elements == ("[1, 2, 0] expected 0.0, but got 1.0", "[1, 4, 0] expected 0.0, but got 3.0")
     assert found.describe("y") == "y[1, 2:5, 0] differs: 2 of 96 elements, the largest difference is 3"
 
 
 def test_long_lists_are_cut() -> None:
     found = compare(np.zeros(9, np.int8), np.ones(9, np.int8))
     assert found is not None
-    assert found.lines[-1] == "and 5 more"
-    assert found.lines[0] == "[0] expected 0, but got 1"
+    assert found.listing("y")[0] == "y[0] expected 0, but got 1"
+    assert found.listing("y")[-1] == "and 5 more"
 
 
 @pytest.mark.parametrize(
