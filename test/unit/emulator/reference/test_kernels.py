@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernel_attention import cache_write, embedding, online_attention, paged_attention
 from kernel_case import Kernel
 from kernel_products import matmul, split_k, swiglu
@@ -76,16 +78,19 @@ def run(kernel: Kernel, numerics: Literal["machine", "fast", "peer"] = "machine"
     return arguments
 
 
+def check(kernel: Kernel, numerics: Literal["machine", "fast", "peer"]) -> None:
+    found = run(kernel, numerics)
+    for output, (want, bound) in kernel.expected.items():
+        error = np.abs(found[output].astype(np.float64) - want)
+        assert (error <= bound).all(), f"{output}: off by up to {np.nanmax(error)}, {np.isnan(error).sum()} without value"
+
+
 @pytest.mark.parametrize("numerics", ["machine", "fast", "peer"])
 @pytest.mark.parametrize("size", [0, 1, 2], ids=["ones", "small", "odd"])
 @pytest.mark.parametrize("tiles", TILES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_values(name: str, tiles: int, size: int, numerics: Literal["machine", "fast", "peer"]) -> None:
-    kernel = made(name, size, tiles)
-    found = run(kernel, numerics)
-    for output, (want, bound) in kernel.expected.items():
-        error = np.abs(found[output].astype(np.float64) - want)
-        assert (error <= bound).all(), f"{output}: off by up to {np.nanmax(error)}, {np.isnan(error).sum()} without value"
+    check(made(name, size, tiles), numerics)
 
 
 @pytest.mark.parametrize("name", ["vector_add", "softmax", "layer_norm", "rope", "embedding", "cache_write", "swiglu", "online_attention"])
@@ -123,3 +128,36 @@ def test_passes_that_keep_the_meaning_keep_the_bits(name: str, tmp_path: Path) -
     first, second = run(kernel), run(kernel, text=result.read_text())
     for output in kernel.expected:
         same(first[output], second[output])
+
+
+_tiles, _grid = st.sampled_from([1, 2, 3, 5, 7, 31, 32]), st.sampled_from([(1, 1), (1, 3), (2, 2), (3, 5), (4, 8), (8, 4)])
+
+
+def _to(most: int) -> st.SearchStrategy[int]:
+    return st.integers(1, most)
+
+
+ANY_SIZE: dict[str, st.SearchStrategy[Kernel]] = {
+    "vector_add": st.builds(vector_add, _to(900), _tiles, _to(200)),
+    "softmax": st.builds(softmax, _to(70), _to(300), _tiles, _to(9)),
+    "layer_norm": st.builds(layer_norm, _to(70), _to(300), _tiles, _to(9)),
+    "rms_norm": st.builds(rms_norm, _to(30), _to(300), _tiles, _to(200)),
+    "matmul": st.builds(matmul, _to(70), _to(200), _to(140), _grid, _to(130)),
+    "split_k": st.builds(lambda m, k, n, grid: split_k(m, k, n, *grid), _to(40), _to(300), _to(140), _grid),
+    "rope": st.builds(rope, _to(5), _to(70), _to(70), _tiles),
+    "swiglu": st.builds(swiglu, _to(9), _to(130), _to(200), _tiles),
+    "embedding": st.builds(embedding, _to(80), _to(140), _to(90), _tiles, _to(20)),
+    "cache_write": st.builds(
+        lambda free, width, tokens, tiles: cache_write(tokens + free, width, tokens, tiles), _to(50), _to(140), _to(60), _tiles
+    ),
+    "online_attention": st.builds(online_attention, _to(3), _to(90), _to(80), _tiles, _to(20), _to(20)),
+    "paged_attention": st.builds(paged_attention, _to(4), _to(3), _to(4), _to(90), _to(9), _to(5), _tiles),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KERNELS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), numerics=st.sampled_from(["machine", "fast", "peer"]))
+def test_values_at_any_size(name: str, data: st.DataObject, numerics: Literal["machine", "fast", "peer"]) -> None:
+    check(data.draw(ANY_SIZE[name]), numerics)
