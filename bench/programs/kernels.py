@@ -292,17 +292,6 @@ def matmul_blocks(m: int, depth: int, n: int, grid: tuple[int, int]) -> Case:
 # Indirect access
 
 
-def _indirect(name: str, of: str, sizes: Sequence[int], subscripts: str, extents: Sequence[int], types: str) -> str:
-    variables = ", ".join(f"%v{i}" for i in range(len(extents)))
-    dims = ", ".join(f"d{i}" for i in range(len(extents)))
-    result = "x".join([*map(str, extents), "index"])
-    return (
-        f"{name} = ktdp.construct_indirect_access_tile intermediate_variables({variables}) {of}[{subscripts}] {{variables_space_set = "
-        f"{k.box(extents)}, variables_space_order = affine_map<({dims}) -> ({dims})>}} : {k.memref(sizes)}, {types} -> "
-        f"!ktdp.access_tile<{result}>\n"
-    )
-
-
 def _whole_view(name: str, base: str, sizes: Sequence[int], element: str = "f16") -> str:
     return k.view(name, base, sizes, k.row_major(sizes), element)
 
@@ -315,7 +304,7 @@ def embedding(words: int, size: int, tokens: int, tiles: int) -> Case:
     shape = (share, size)
     body = _numbers(share=share) + "%t = ktdp.get_compute_tile_id : index\n%o = arith.muli %t, %share : index\n"
     body += _whole_view("%w", "%arg0", table.shape) + _whole_view("%ids", "%arg1", (tokens,), "i32")
-    body += _indirect("%rows", "%w", table.shape, "ind(%ids[%v0 + %o]), (%v1)", shape, k.memref((tokens,), "i32"))
+    body += k.indirect("%rows", "%w", "ind(%ids[%v0 + %o]), (%v1)", shape, f"{k.memref(table.shape)}, {k.memref((tokens,), 'i32')}")
     body += f"%x = ktdp.load %rows : {k.access(shape)} -> {k.tensor(shape)}\n"
     body += k.store("%x", "%arg2", (tokens, size), index=("%o", 0), extents=shape)
     text = k.kernel(["%arg0", "%arg1", "%arg2"], body, str(tiles))
@@ -337,7 +326,7 @@ def _indexed(rows: int, columns: int, tiles: int, base: str) -> str:
     body += _whole_view("%w", base, (rows, columns))
     body += "".join(_whole_view(f"%i{n}", f"%arg{n}", (rows, columns), "i32") for n in (1, 2))
     subscripts = "ind(%i1[%v0 + %o, %v1]), ind(%i2[%v0 + %o, %v1])"
-    return body + _indirect("%places", "%w", (rows, columns), subscripts, (share, columns), f"{kind}, {kind}")
+    return body + k.indirect("%places", "%w", subscripts, (share, columns), f"{k.memref((rows, columns))}, {kind}, {kind}")
 
 
 def gather(rows: int, columns: int, tiles: int) -> Case:
@@ -392,7 +381,7 @@ def paged_attention(tokens: int, heads: int, shared: int, size: int, pages: int,
     body += f"({row}, {row}, {state}) {{\n"
     for name, n in (("k", 1), ("v", 2)):
         where = "ind(%table[%j + %v0]), (%v1), (%h + %v2), (%v3)"
-        body += _indirect(f"%{name}t", f"%cache{n}", keys.shape, where, one, k.memref((used,), "i32"))
+        body += k.indirect(f"%{name}t", f"%cache{n}", where, one, f"{k.memref(keys.shape)}, {k.memref((used,), 'i32')}")
         body += f"%{name}4 = ktdp.load %{name}t : {k.access(one)} -> {k.tensor(one)}\n"
         body += f"%{name}2 = tensor.collapse_shape %{name}4 [[0, 1], [2, 3]] : {k.tensor(one)} into {k.tensor((page, size))}\n"
         body += f"%{name} = arith.extf %{name}2 : {k.tensor((page, size))} to {k.tensor((page, size), 'f32')}\n"

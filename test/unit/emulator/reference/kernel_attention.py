@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from kernel_case import EXP, Kernel, U, per_tile, rounded
-from kernel_texts import box, empty, filled, generic, kernel, load, random_f16, store, tensor, view
+from kernel_texts import empty, filled, generic, indirect, kernel, load, memref, random_f16, store, tensor, view
 
 __all__ = ["cache_write", "embedding", "online_attention", "paged_attention"]
 
@@ -17,25 +17,14 @@ def _exact(value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return value.astype(np.float64), np.zeros(value.shape)
 
 
-def _by_index(name: str, of: str, subscripts: str, extents: tuple[int, ...], memrefs: str) -> str:
-    """An indirect access tile over variables %v0, %v1, ..."""
-    dims = ", ".join(f"d{i}" for i in range(len(extents)))
-    variables = ", ".join(f"%v{i}" for i in range(len(extents)))
-    return (
-        f"{name} = ktdp.construct_indirect_access_tile intermediate_variables({variables}) {of}[{subscripts}] "
-        f"{{variables_space_order = affine_map<({dims}) -> ({dims})>, variables_space_set = {box(extents)}}} : {memrefs} "
-        f"-> !ktdp.access_tile<{'x'.join(map(str, extents))}xindex>\n"
-    )
-
-
 def embedding(vocabulary: int, width: int, tokens: int, tiles: int, block: int) -> Kernel:
     """Rows of a table by token; the tokens are divided over the tiles. Beyond the last token the index reads 0 and the row is dropped."""
     text = per_tile(tokens, tiles) + f"%width = arith.constant {width} : index\n%skip = arith.muli %first, %width : index\n"
     text += "%out_here = arith.addi %out, %skip : index\n%tokens_here = arith.addi %tokens, %first : index\n"
     text += view("%rows_of", "%table", (vocabulary, width), (width, 1)) + view("%number", "%tokens_here", ("%rows",), (1,), "i32")
     text += f"%step = arith.constant {block} : index\nscf.for %i = %zero to %share step %step {{\n"
-    memrefs = f"memref<{vocabulary}x{width}xf16>, memref<?xi32>"
-    text += _by_index("%chosen", "%rows_of", "ind(%number[%v0 + %i]), (%v1)", (block, width), memrefs)
+    memrefs = f"{memref((vocabulary, width))}, memref<?xi32>"
+    text += indirect("%chosen", "%rows_of", "ind(%number[%v0 + %i]), (%v1)", (block, width), memrefs)
     text += f"%x = ktdp.load %chosen : <{block}x{width}xindex> -> {tensor((block, width))}\n"
     text += store("%x", "%out_here", ("%rows", width), strides=(width, 1), index=("%i", 0), extents=(block, width)) + "}\n"
     table = random_f16(vocabulary, width)
@@ -48,14 +37,14 @@ def embedding(vocabulary: int, width: int, tokens: int, tiles: int, block: int) 
 def cache_write(slots: int, width: int, tokens: int, tiles: int) -> Kernel:
     """Keys and values of new tokens go to their slots of the caches, token by token; the other slots stay as they are."""
     text = per_tile(tokens, tiles)
-    memrefs = f"memref<{slots}x{width}xf16>, memref<{tokens}xi32>"
+    memrefs = f"{memref((slots, width))}, {memref((tokens,), 'i32')}"
     text += view("%slot", "%slots", (tokens,), (1,), "i32")
     for name in ("keys", "values"):
         text += view(f"%{name}_cache_rows", f"%{name}_cache", (slots, width), (width, 1))
     text += "%end = arith.addi %first, %rows : index\nscf.for %i = %first to %end step %one {\n"
     for name in ("keys", "values"):
         text += load(f"%{name}_row", f"%{name}", (tokens, width), index=("%i", 0), extents=(1, width))
-        text += _by_index(f"%{name}_place", f"%{name}_cache_rows", "ind(%slot[%v0 + %i]), (%v1)", (1, width), memrefs)
+        text += indirect(f"%{name}_place", f"%{name}_cache_rows", "ind(%slot[%v0 + %i]), (%v1)", (1, width), memrefs)
         text += f"ktdp.store %{name}_row, %{name}_place : {tensor((1, width))}, <1x{width}xindex>\n"
     text += "}\n"
     chosen = np.random.default_rng(1).permutation(slots)[:tokens].astype(np.int32)
@@ -192,14 +181,14 @@ def paged_attention(batch: int, kv_heads: int, group: int, width: int, page: int
         text += f"%{name} = arith.constant {value} : index\n"
     text += _start(group, width) + view("%page_of", "%table", (batch, most), (most, 1), "i32")
     shape, row = (pages, page, kv_heads, width), kv_heads * width
-    memrefs = f"memref<{pages}x{page}x{kv_heads}x{width}xf16>, memref<{batch}x{most}xi32>"
+    memrefs = f"{memref(shape)}, {memref((batch, most), 'i32')}"
     body = "%jp = arith.muli %j, %page : index\n"
     for name in ("key", "value"):
         text += view(f"%{name}_pages", f"%{name}", shape, (page * row, row, width, 1))
     for name, base in (("k", "key"), ("v", "value")):
         four, two = (1, page, 1, width), (page, width)
         subscripts = "ind(%page_of[%v0 + %b, %j]), (%v1), (%v2 + %h), (%v3)"
-        body += _by_index(f"%{name}_tile", f"%{base}_pages", subscripts, four, memrefs)
+        body += indirect(f"%{name}_tile", f"%{base}_pages", subscripts, four, memrefs)
         body += f"%{name}4 = ktdp.load %{name}_tile : <1x{page}x1x{width}xindex> -> {tensor(four)}\n"
         body += f"%{name} = tensor.collapse_shape %{name}4 [[0, 1, 2], [3]] : {tensor(four)} into {tensor(two)}\n"
     live = "%c = arith.addi %col, %jp : index\n%ci = arith.index_cast %c : index to i32\n%live = arith.cmpi slt, %ci, %b : i32\n"

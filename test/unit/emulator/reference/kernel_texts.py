@@ -133,6 +133,17 @@ def store(
     )
 
 
+def indirect(name: str, of: str, subscripts: str, extents: Sequence[int], memrefs: str) -> str:
+    """An indirect access tile over variables %v0, %v1, ... `memrefs`: the type of `of`, then those of the index views."""
+    dims = ", ".join(f"d{i}" for i in range(len(extents)))
+    variables = ", ".join(f"%v{i}" for i in range(len(extents)))
+    return (
+        f"{name} = ktdp.construct_indirect_access_tile intermediate_variables({variables}) {of}[{subscripts}] "
+        f"{{variables_space_order = affine_map<({dims}) -> ({dims})>, variables_space_set = {box(extents)}}} : {memrefs} "
+        f"-> !ktdp.access_tile{access(extents)}\n"
+    )
+
+
 def generic(
     name: str,
     inputs: Sequence[tuple[str, str, str]],
