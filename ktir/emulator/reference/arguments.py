@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference.compiler import Argument, Function
+from ktir.emulator.reference.integers import width
 from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, is_float
 
 __all__ = ["ELEMENT_OF", "RAW", "Bound", "Scratch", "bind_arguments"]
@@ -68,6 +69,8 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
                 function.where.location,
             )
         values = [next((args[n] for n in (p.name, p.alias) if n is not None and n in args), None) for p in parameters]
+    elif isinstance(args, str) or not isinstance(args, Iterable):
+        raise KtirError(f"expects arguments by name or in a sequence, but got {type(args).__name__}", function.where.location)
     else:
         values = list(args)
         required = [p for p in parameters if p.role != "pool"]
@@ -100,8 +103,7 @@ def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, in
         raise fault('expects a place of the form ("global", offset) or ("lx", tile, offset) with offsets in elements')
     if not isinstance(value, np.ndarray) or value.dtype.name not in ELEMENT_OF or value.dtype.name == "uint16":
         raise fault(f"expects an array of a float or integer type, but got {getattr(value, 'dtype', type(value).__name__)}")
-    if not value.flags.c_contiguous:
-        raise fault("expects a C-contiguous array")
+    _check_array(value, fault)
     tile = int(place[1]) if place[0] == "lx" else 0
     return place[0], tile, int(place[-1]), _number(value, arrays, fault), ELEMENT_OF[value.dtype.name], value.size
 
@@ -127,23 +129,48 @@ def _describe(function: Function, i: int, parameter: Argument, value: Any, array
     if isinstance(value, Scratch):
         if value.element not in ELEMENT_BYTES:
             raise fault(f"has element type '{value.element}', which has no NumPy carrier")
+        if parameter.type != "index" or isinstance(value.elements, bool) or not isinstance(value.elements, int) or value.elements < 0:
+            raise fault(f"cannot be scratch memory of {value.elements!r} elements")
         return ("scratch", value.elements, value.element)
     if isinstance(value, np.ndarray) and (value.ndim or (parameter.type == "index" and value.dtype.kind == "f")):
         if parameter.type != "index":
             raise fault(f"expects a number of type {parameter.type}, but got an array")
         if value.dtype.name not in ELEMENT_OF and value.dtype.name != RAW:
             raise fault(f"expects a float or a signed integer type, or uint8 (bytes), but got {value.dtype}")
-        if not value.flags.c_contiguous:
-            raise fault("expects a C-contiguous array")
+        _check_array(value, fault)
         return ("array", _number(value, arrays, fault), value.dtype.name, value.size)
-    if isinstance(value, bool | int | np.integer | np.bool_) or (isinstance(value, np.ndarray) and value.dtype.kind in "iub"):
-        if parameter.type in CARRIERS and is_float(parameter.type):
-            return ("number", float(value), parameter.type)
-        return ("number", int(value), parameter.type)
-    if isinstance(value, float | np.floating) and parameter.type in CARRIERS and is_float(parameter.type):
-        number = np.asarray(value, CARRIERS[parameter.type])
-        return ("number", float(numerics.round_to(parameter.type, number)), parameter.type)
-    raise fault(f"expects {'an array or an address' if parameter.type == 'index' else parameter.type}, but got {type(value).__name__}")
+    return ("number", _scalar(parameter.type, value[()] if isinstance(value, np.ndarray) else value, fault), parameter.type)
+
+
+def _check_array(value: NDArray[Any], fault: Callable[[str], KtirError]) -> None:
+    """Raises KtirError for an array whose memory is not its elements in C order, as this machine keeps them."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise fault("expects an array without a mask")
+    if not value.dtype.isnative:
+        raise fault(f"expects an array in the byte order of this machine, but got {value.dtype.str}")
+    if not value.flags.c_contiguous:
+        raise fault("expects a C-contiguous array")
+
+
+def _scalar(type_: str, value: Any, fault: Callable[[str], KtirError]) -> int | float:
+    """A number as a value of type `type_`: integers must fit, floats are rounded."""
+    whole = isinstance(value, bool | int | np.integer | np.bool_)
+    if type_ not in CARRIERS or not (whole or (isinstance(value, float | np.floating) and is_float(type_))):
+        raise fault(f"expects {'an array or an address' if type_ == 'index' else type_}, but got {type(value).__name__}")
+    if is_float(type_):
+        try:
+            number = np.asarray(float(value), np.float64)
+        except OverflowError:
+            raise fault(f"expects {type_}, but got a number beyond all floats") from None
+        with numerics.quiet():
+            return float(numerics.round_to(type_, number.astype(CARRIERS[type_])))
+    if np.issubdtype(CARRIERS[type_], np.complexfloating):
+        raise fault(f"expects {type_}, which callers cannot give")
+    bits = width(type_)
+    low, high = (0, 1) if bits == 1 else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    if not low <= int(value) <= high:
+        raise fault(f"expects {type_}, from {low} to {high}, but got {int(value)}")
+    return bool(value) if bits == 1 else int(value)
 
 
 def _number(value: NDArray[Any], arrays: list[NDArray[Any]], fault: Any) -> int:

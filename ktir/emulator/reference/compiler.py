@@ -83,6 +83,8 @@ class Program:
 
     functions: dict[str, Function]
     entry: str | None
+    remote: bool = False
+    """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
 
 
 class Numbering:
@@ -90,6 +92,8 @@ class Numbering:
 
     def __init__(self) -> None:
         self.slots: dict[ir.Value, int] = {}
+        self.remote = False
+        """Whether a view of the function names the scratchpad of a tile."""
 
     def define(self, value: ir.Value) -> int:
         return self.slots.setdefault(value, len(self.slots))
@@ -200,6 +204,7 @@ def compile_module(module: ir.Module) -> Program:
     """
     functions: dict[str, Function] = {}
     called: set[str] = set()
+    remote = False
     for view in module.body.operations:
         op = view.operation
         if op.name != "func.func":
@@ -218,11 +223,12 @@ def compile_module(module: ir.Module) -> Program:
             function.arguments.append(_argument(numbering.define(argument), element_name(underlying), given))
         function.body = compile_block(block, numbering)
         function.slots = len(numbering.slots)
+        remote |= numbering.remote
         called |= {
             ir.FlatSymbolRefAttr(o.operation.attributes["callee"]).value for o in block.operations if o.operation.name == "func.call"
         }
     roots = [f.name for f in functions.values() if f.body and f.name not in called]
-    return Program(functions, roots[0] if len(roots) == 1 else None)
+    return Program(functions, roots[0] if len(roots) == 1 else None, remote)
 
 
 def _name(op: ir.Operation) -> str:

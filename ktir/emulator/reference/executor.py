@@ -142,6 +142,10 @@ def execute(
     if function.body is None:
         raise KtirError(f"function '{name}' has no body", function.where.location)
     bound = bind_arguments(function, args, memory or {})
+    most = max(f.tiles for f in program.functions.values())
+    for space, tile, *_ in bound.placed:
+        if space == "lx" and tile >= most:
+            raise KtirError(f"memory in LX of tile {tile}: the program has {most} tiles", function.where.location)
     whole = (key, name, bound.signature, bound.placed, policy)
     made: list[float] = []
 
@@ -161,6 +165,8 @@ def execute(
                 plan = Plan(program, function, bound, policy, eager=True, by_tile=by_tile, observer=observer)
             else:
                 plan = _plan(whole, make)
+        except MemoryError:
+            raise KtirError(f"'{name}' needs more memory than there is", function.where.location) from None
         except NeedsData:
             eager = True
         except NeedsTiles as need:

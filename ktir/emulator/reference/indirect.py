@@ -276,7 +276,7 @@ def gather(rec: Recorder, tile: IndirectTile, element: str, where: Where) -> Ten
         reads = list(index)
         if view.buffer is None:
             memory, low, step.holes = _backing(rec, view, where)
-            step.fixed, step.limit = step.fixed - low, memory.at.shape[1]
+            step.fixed, step.limit, step.low = step.fixed - low, memory.at.shape[1], low
             reads.append(memory)
             varies |= memory.at.present[0] > 1 or step.holes is not None
         if result is None:

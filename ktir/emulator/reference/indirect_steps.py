@@ -21,7 +21,7 @@ from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Un
 from ktir.emulator.reference.access import Buffer, Points
 from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import is_odd
+from ktir.emulator.reference.values import ELEMENT_BYTES, is_odd
 
 __all__ = ["Cover", "Gather", "Indirect", "LocalScatter", "Scatter", "Source"]
 
@@ -174,6 +174,8 @@ class Gather(Indirect):
     """
 
     holes: NDArray[np.bool_] | None = None
+    low: int = 0
+    """Address of the first element of a scratchpad that is gathered from."""
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         count = len(self.terms)
@@ -217,9 +219,15 @@ class Gather(Indirect):
         found = self.window(self.holes[tile if self.holes.shape[0] > 1 else 0])[addresses]
         if alive is not None:
             found = found[alive]
+            addresses = addresses[alive]
         if found.any():
+            block = found.reshape(addresses.size, -1).any(1)
+            byte = (int(addresses.reshape(-1)[block][0]) + self.low) * ELEMENT_BYTES[self.source.element]
             raise Uninitialized(
-                "reads elements of LX, which nothing has written" + (f" (tile {tile})" if self.tiles > 1 else ""), self.where, tiles=[tile]
+                f"reads a block at LX byte {byte}, of which nothing has written all" + (f" (tile {tile})" if self.tiles > 1 else ""),
+                self.where,
+                tiles=[tile],
+                address=byte,
             )
 
     def _raw(self, addresses: NDArray[np.int64], out: NDArray[Any], alive: NDArray[np.bool_] | None) -> None:

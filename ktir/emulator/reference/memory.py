@@ -213,20 +213,20 @@ class Memory:
         raise TypeConfusion(f"{what} '{buffer.name}' as {element}, but it is an array of {buffer.element}", where)
 
     def _check_buffer(self, access: Access, buffer: Buffer) -> None:
-        limit = None if buffer.size is None else buffer.size // ELEMENT_BYTES[access.element]
+        limit = (_MOST_BYTES if buffer.size is None else buffer.size) // ELEMENT_BYTES[access.element]
         for part in access.parts:
             for run in part.runs:
                 low, high = access.at(part, run).span()
-                if low >= 0 and (limit is None or high <= limit):
+                if low >= 0 and high <= limit:
                     continue
                 tile = run.first
                 for i in range(run.count):
                     one = access.at(part, Run(run.first + i, 1, run.start + run.step * i, 0)).span()
-                    if one[0] < 0 or (limit is not None and one[1] > limit):
+                    if one[0] < 0 or one[1] > limit:
                         tile, low, high = run.first + i, *one
                         break
                 what = "writes" if access.write else "reads"
-                size = "" if limit is None else f" of {limit} elements"
+                size = f" of {limit} elements"
                 raise OutOfBuffer(
                     f"{what} elements {low} to {high - 1} of '{buffer.name}'{size}" + (f" (tile {tile})" if self.rec.tiles > 1 else ""),
                     access.where,
@@ -234,6 +234,9 @@ class Memory:
                     address=low if low < 0 else limit,
                 )
 
+
+_MOST_BYTES = 1 << 40
+"""End of the memory that plain numbers address, in bytes."""
 
 NUMPY_BITS = ("u16",)
 """Array types whose elements are the bits of a type of the same width that NumPy lacks."""

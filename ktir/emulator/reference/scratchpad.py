@@ -37,8 +37,8 @@ __all__ = ["Scratchpad"]
 class _Entry:
     """A stored value: element addresses `at` (axis 0 is empty of meaning), byte interval, scratchpads that hold it.
 
-    `writer`: the tile that put it there; None: each tile into its own. `kernel` and `epoch` say when. `readers`: other tiles that
-    have read it, and when.
+    `writer`: the tile that put it there; None: each tile into its own. `kernel` and `epoch` say when. `readers`: for a scratchpad
+    and a tile that has read there the kernel, epoch and op of its last read.
     """
 
     at: Strided
@@ -52,7 +52,7 @@ class _Entry:
     kernel: int
     epoch: int
     writer: int | None = None
-    readers: list[tuple[int, int, int, Where]] = field(default_factory=list)
+    readers: dict[tuple[int, int], tuple[int, int, Where]] = field(default_factory=dict)
 
     def overlaps(self, low: int, high: int) -> bool:
         return self.low < high and low < self.high
@@ -67,8 +67,8 @@ class Scratchpad:
         self.peak = 0
         self.peaks = np.zeros(1, np.int64)
         """Highest byte used, per tile."""
-        self.remote = False
-        """Whether any tile has touched another's scratchpad: only then can there be races."""
+        self.remote = rec.program.remote
+        """Whether tiles touch each other's scratchpads: only then can there be races."""
 
     # Tiles
 
@@ -127,7 +127,6 @@ class Scratchpad:
         """Put `value` at the addresses `at` of the scratchpads of `tiles`; `writer`: the tile that does it, if it is another's."""
         rec = self.rec
         low, high = self._bytes(at, value.element, where, tiles)
-        self.remote |= writer is not None
         if self.remote and rec.policy.races:
             self._check_write(low, high, tiles, writer, where)
         dense = at.present_size * ELEMENT_BYTES[value.element] == high - low and _injective(at)
@@ -149,7 +148,6 @@ class Scratchpad:
         held = tiles if owner is None else _only(owner, max(owner + 1, rec.tiles))
         low, high = self._bytes(at, element, where, held)
         found = [e for e in self.entries if e.overlaps(low, high) and _meet(e.tiles, held)]
-        self.remote |= owner is not None and bool(tiles[np.arange(tiles.size) != owner].any())
         if self.remote and rec.policy.races:
             self._check_read(found, tiles, owner, where)
         if found and found[-1].at == at and found[-1].element == element:
@@ -204,14 +202,12 @@ class Scratchpad:
     def _check_read(self, found: list[_Entry], tiles: NDArray[np.bool_], owner: int | None, where: Where) -> None:
         rec = self.rec
         for entry in found:
-            if entry.kernel != rec.kernel:
-                continue
             for reader in (int(t) for t in np.flatnonzero(tiles)):
                 lies = reader if owner is None else owner
                 if lies >= entry.tiles.size or not entry.tiles[lies]:
                     continue
                 writer = lies if entry.writer is None else entry.writer
-                if not rec.ordered(writer, entry.epoch, reader):
+                if entry.kernel == rec.kernel and not rec.ordered(writer, entry.epoch, reader):
                     raise Race(
                         f"reads LX byte {entry.low} of tile {lies} on tile {reader}, and it is written by tile {writer} of the same kernel",
                         where,
@@ -220,19 +216,19 @@ class Scratchpad:
                         other=entry.where,
                         other_label="the write",
                     )
-                if reader != lies:
-                    entry.readers.append((lies, reader, rec.epoch, where))
+                entry.readers[lies, reader] = rec.kernel, rec.epoch, where
 
     def _check_write(self, low: int, high: int, tiles: NDArray[np.bool_], writer: int | None, where: Where) -> None:
         rec = self.rec
         for entry in self.entries:
-            if entry.kernel != rec.kernel or not entry.overlaps(low, high) or not _meet(entry.tiles, tiles):
+            if not entry.overlaps(low, high) or not _meet(entry.tiles, tiles):
                 continue
             for lies in np.flatnonzero(_pad(entry.tiles, tiles.size)[: tiles.size] & tiles).tolist():
                 by = lies if writer is None else writer
                 before = lies if entry.writer is None else entry.writer
-                others = [(before, entry.epoch, entry.where, "written", "the other write")]
-                others += [(r, e, w, "read", "the read") for at, r, e, w in entry.readers if at == lies]
+                others = [(before, entry.epoch, entry.where, "written", "the other write")] if entry.kernel == rec.kernel else []
+                read = [(r, *last) for (at, r), last in entry.readers.items() if at == lies]
+                others += [(r, e, w, "read", "the read") for r, k, e, w in read if k == rec.kernel]
                 for other, epoch, place, done, label in others:
                     if not rec.ordered(other, epoch, by):
                         raise Race(

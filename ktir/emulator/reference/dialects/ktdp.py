@@ -63,6 +63,7 @@ def _view(op: OpReader) -> Action:
     if space not in ("global", "ct_local"):
         raise op.unsupported(f"lies in memory space '{space}'")
     owner: int | None = view.ct_id
+    op.numbering.remote |= owner is not None
     (result,), where = op.results, op.where
     name = f"view at {where.location}" if where.location else "view"
 

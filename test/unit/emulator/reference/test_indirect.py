@@ -187,6 +187,8 @@ def test_gather_of_what_nothing_has_written():
     with pytest.raises(Uninitialized) as caught:
         ktir.execute(text, args=[x, np.array([3, 4], np.int32), y])
     assert caught.value.op == "ktdp.load"
+    assert caught.value.address == 4 * 64 * 2
+    assert caught.value.tiles == (0,)
 
 
 # Access tiles of tensors
