@@ -17,7 +17,8 @@ from typing import Any
 from ktir.target import DATASHEET
 
 CORES = DATASHEET.cores
-_FALLBACKS = ("error", "eager")
+_FALLBACKS = ("cpu", "error")
+_ENGINES = ("spyre", "ktir")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -25,8 +26,11 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 class Config:
     """One set of options; immutable, so that it can be part of a cache key."""
 
-    fallback: str = "error"
-    """What torch.compile does with a graph that is not supported: `error`, or `eager` = run it in PyTorch, with a warning."""
+    fallback: str = "cpu"
+    """What torch.compile does with operators that are not supported: `cpu` = run them in PyTorch, with a warning, or `error`."""
+    engine: str = "spyre"
+    """What runs a program: `spyre` = compiled for the emulated chip, on the instruction emulator; `ktir` = as logical KTIR, on the KTIR
+    executor. Under `spyre` a program that the chip's compiler does not support runs on the KTIR executor, with a warning."""
     cores: int = CORES
     """Cores that work is divided over, 1 to the chip's number. `SENCORES` sets it too."""
     dump_dir: str | None = None
@@ -37,12 +41,14 @@ class Config:
     def __post_init__(self) -> None:
         if self.fallback not in _FALLBACKS:
             raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, but got {self.fallback!r}")
+        if self.engine not in _ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(_ENGINES)}, but got {self.engine!r}")
         if not isinstance(self.cores, int) or not 1 <= self.cores <= CORES:
             raise ValueError(f"cores must be an integer from 1 to {CORES}, but got {self.cores!r}")
 
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The options that change generated code, for cache keys."""
-        return (("cores", self.cores),)
+        return (("cores", self.cores), ("engine", self.engine), ("fallback", self.fallback))
 
 
 def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:

@@ -17,8 +17,9 @@ from typing import Any
 from ktir.diagnostics import KtirError
 from ktir.package import content_hash, read
 from ktir.runtime.executable import Executable
+from ktir.runtime.logical import PROGRAM, LogicalExecutable
 
-_loaded: dict[str, Executable] = {}
+_loaded: dict[str, Executable | LogicalExecutable] = {}
 _lock = Lock()
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -57,7 +58,7 @@ def files(key: str) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(place.iterdir())}
 
 
-def load(key: str) -> Executable:
+def load(key: str) -> Executable | LogicalExecutable:
     """The executable of a stored package, loaded once per process."""
     with _lock:
         found = _loaded.get(key)
@@ -65,7 +66,7 @@ def load(key: str) -> Executable:
             contents = files(key)
             if content_hash(contents) != key:
                 raise KtirError(f"package '{key[:12]}' in {folder()} does not have the content of its name; remove it and compile again")
-            found = _loaded[key] = Executable(read(contents))
+            found = _loaded[key] = LogicalExecutable(contents) if PROGRAM in contents else Executable(read(contents))
         return found
 
 

@@ -1,8 +1,9 @@
 """The only file that imports torch._inductor: compiles an FX graph through stock Inductor with our Scheduling in place of its own.
 
-Inductor decomposes, lowers and schedules as always; we keep its loop nests unfused and un-merged, take all nests of a graph as one region
-(RegionIR), and write one kernel call into the generated wrapper. Private names of torch that are touched here are listed in
-test/unit/inductor/test_private_names.py, so that a new torch release shows at once what moved. Pinned to torch 2.13.
+Inductor decomposes, lowers and schedules as always; we keep its loop nests unfused and un-merged, take all nests between two barriers
+(calls of ATen on the host, collectives) as one region (RegionIR), and write one kernel call per region into the generated wrapper.
+Private names of torch that are touched here are listed in test/unit/inductor/test_private_names.py, so that a new torch release shows at
+once what moved. Pinned to torch 2.13.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
+import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +28,10 @@ from torch._inductor.codegen import common
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.compile_fx import compile_fx
+from torch._inductor.config import trace
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, CustomSchedulerPass
 from torch._inductor.decomposition import select_decomp_table
-from torch._inductor.ops_handler import DefaultHandler
+from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.utils import get_kernel_metadata, sympy_product
 from torch._inductor.virtualized import V, ops
@@ -34,15 +39,17 @@ from torch.utils._ordered_set import OrderedSet
 
 import ktir
 from ktir import config
-from ktir.lowering.inductor.checks import check_graph, shares_weight
-from ktir.lowering.inductor.indices import Index, variable
-from ktir.lowering.inductor.origins import origin, refusal, type_text
-from ktir.lowering.inductor.region import Buffer, Nest, Record, Region, Role
+from ktir.lowering.inductor.decompositions import DECOMPOSITIONS
+from ktir.lowering.inductor.fallback import Refusals, Refused, refusals_in, warn_of_extern
+from ktir.lowering.inductor.indices import Index
+from ktir.lowering.inductor.origins import origin, refusal, result_of, shares_weight, type_text
+from ktir.lowering.inductor.recorder import Recorder, dtype_name
+from ktir.lowering.inductor.region import Buffer, Nest, NestRefused, Record, Region, Role
 
 aten = torch.ops.aten
 
 RegionCompiler = Callable[[Region], str]
-"""Compiles a region and returns the content hash under which the runtime finds the package."""
+"""Compiles a region and returns the content hash under which the runtime finds the package. Raises NestRefused."""
 
 INDUCTOR_CONFIG: dict[str, Any] = {
     "split_reductions": False,  # one loop nest per reduction
@@ -51,11 +58,16 @@ INDUCTOR_CONFIG: dict[str, Any] = {
     "allow_buffer_reuse": False,
     "inplace_buffers": False,
     "mtia.disable_welford_reduction": True,  # acts on every device: variance is two sums
+    "triton.decompose_sort_ops": True,  # acts on every device: topk, median and mode are sorts, of any length
+    "fallback_random": True,  # random numbers come from PyTorch's generator
     "pattern_matcher": False,  # no rewriting into fused attention or into host kernels
     "online_softmax": False,
+    "graph_partition": False,
     "cpp_wrapper": False,
     "fx_wrapper": False,
 }
+_NO_LOOPS = "there are no loops for it"
+_MATMULS = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm)
 
 _LOCK = threading.RLock()  # the registry and the table of user lowerings are process-wide
 
@@ -68,11 +80,33 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """Compile with Inductor; each region of loop nests goes to `compile_region`. Returns the callable that Dynamo wants.
 
-    A `nonce` enters the cache keys: with a fresh one, no cached result is found and `compile_region` is always called.
+    Nodes behind a nest that `compile_region` refuses become calls of ATen, and the graph is lowered again. A `nonce` enters the cache
+    keys: with a fresh one, no cached result is found and `compile_region` is always called.
     """
-    patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": RefuseExterns()}
-    with _LOCK, backend_for(device, functools.partial(Scheduling, compile_region), Identity(nonce)), user_lowerings():
-        return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
+    refused: Refusals = {}
+    if trace.enabled:  # who debugs wants the stages: no cache may answer
+        nonce = nonce or uuid.uuid4().hex
+    while True:
+        try:
+            with inductor(compile_region, device=device, nonce=nonce, refused=refused) as patches:
+                return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
+        except Exception as error:
+            found = refusals_in(error)
+            if found is None:
+                raise
+            refused.update(found.to_run_elsewhere(refused))
+
+
+@contextmanager
+def inductor(
+    compile_region: RegionCompiler, *, device: str = "cpu", nonce: str = "", refused: Refusals | None = None
+) -> Iterator[dict[str, Any]]:
+    """Inductor works for us inside the block; yields the configuration that it needs."""
+    refused = {} if refused is None else refused
+    patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused)}
+    scheduling = functools.partial(Scheduling, compile_region)
+    with _LOCK, backend_for(device, scheduling, MarkRefused(nonce, refused)), user_lowerings():
+        yield patches
 
 
 @contextmanager
@@ -91,7 +125,17 @@ def backend_for(device: str, scheduling: Callable[..., BaseScheduling], custom_p
             table[device] = value
 
 
-# ------------------------------------------------------------------------------------------------- cache identity and graph checks
+@contextmanager
+def debug_folder() -> Iterator[None]:
+    """With TORCH_COMPILE_DEBUG=1 our stages go beside Inductor's own files, unless `config.dump_dir` asks for another place."""
+    if not trace.enabled or config.current().dump_dir:
+        yield
+        return
+    with config.patch(dump_dir=V.debug.filename("ktir")):
+        yield
+
+
+# ------------------------------------------------------------------------------------------------------ cache identity and externs
 
 
 @functools.cache
@@ -109,45 +153,65 @@ def identity() -> tuple[Any, ...]:
     return ("ktir", ktir.__version__, sources_hash(), config.current().key())
 
 
-class Identity(CustomGraphModulePass):
-    """Checks the post-grad graph; its uuid puts the identity of our compiler into Inductor's cache keys."""
+class MarkRefused(CustomGraphModulePass):
+    """Marks the nodes that run as calls of ATen; its uuid puts the identity of our compiler into Inductor's cache keys.
 
-    def __init__(self, nonce: str = "") -> None:
+    The refused nodes are no part of the key: they follow from the graph and from what the key holds.
+    """
+
+    def __init__(self, nonce: str = "", refused: Refusals | None = None) -> None:
         self._nonce = nonce
+        self._refused = refused or {}
 
     def __call__(self, gm: fx.GraphModule) -> None:
-        check_graph(gm)
+        for node in gm.graph.nodes:
+            if (node.name, str(node.target)) in self._refused:
+                node.meta["should_fallback"] = True
 
     def uuid(self) -> Any:
         return (*identity(), self._nonce)
 
 
-class RefuseExterns(CustomSchedulerPass):
-    """Whatever is not a plain loop nest would run as a call into ATen on the host: refuse it by name."""
+class CheckExterns(CustomSchedulerPass):
+    """Whatever is no loop nest runs as a call on the host: say so, or refuse it."""
+
+    _BARRIERS = (ir._CollectiveKernel, ir.InvokeSubgraph, ir.Conditional, ir.WhileLoop, ir.MultiOutput)
+    _SCALARS = (ir.DynamicScalar, ir.AssertScalar, ir.DynamicSliceSize, ir.DynamicSelectStorageOffset)
+
+    def __init__(self, refused: Refusals | None = None) -> None:
+        self._refused = refused or {}
 
     def __call__(self, nodes: list[BaseSchedulerNode]) -> list[BaseSchedulerNode]:
         for node in nodes:
             for leaf in node.get_nodes():
-                data = getattr(leaf.node, "data", None)
-                if not isinstance(leaf.node, ir.ComputedBuffer) or type(data) not in (ir.Pointwise, ir.Reduction):
-                    kind = getattr(leaf.node, "python_kernel_name", None) or type(data or leaf.node).__name__
-                    raise _refuse_leaf(leaf, f"'{kind}' op")
+                if leaf.is_extern() and not isinstance(leaf.node, (*self._BARRIERS, *self._SCALARS)):
+                    origins = _origins(leaf.node)
+                    known = next((r for o in origins if (r := self._refused.get((o.node, o.target)))), None)
+                    kind = getattr(leaf.node, "op_overload", None) or getattr(leaf.node, "python_kernel_name", None)
+                    name = str(kind or type(leaf.node).__name__).removeprefix("torch.ops.")
+                    if known:
+                        warn_of_extern(name, known, known.message)
+                    else:
+                        warn_of_extern(name, _refuse_leaf(leaf, f"'{name}' op", _NO_LOOPS), _NO_LOOPS)
         return nodes
 
     def uuid(self) -> Any:
         return identity()
 
 
-def _refuse_leaf(leaf: BaseSchedulerNode, what: str, reason: str = "", nearest: str = "") -> Exception:
+def _refuse_leaf(leaf: BaseSchedulerNode, what: str, reason: str = "", nearest: str = "") -> NestRefused:
     """The error for a scheduler node: what it is, its shape and dtype, its operators, its source line."""
     buffer: Any = leaf.node
     origins = _origins(buffer)
     described = ""
     if isinstance(buffer, ir.Buffer) and isinstance(buffer.layout, ir.Layout):
         described = " of " + type_text(buffer.get_size(), buffer.get_dtype())
+    elif result := result_of(getattr(buffer, "origin_node", None)):
+        described = f" of {result}"
     operators = ", ".join(f"'{t}'" for t in dict.fromkeys(o.target for o in origins)) or "the graph"
     source = next((f"{o.file}:{o.line}:1" for o in origins if o.file), None)
-    return refusal(f"{what}{described} (from {operators})", reason, nearest, source)
+    error = refusal(f"{what}{described} (from {operators})", reason, nearest, source)
+    return NestRefused(error.message, error.location, leaf.get_name(), origins)
 
 
 def _origins(node: Any) -> tuple[Any, ...]:
@@ -168,54 +232,95 @@ class Table(dict[Any, Any]):
 
 
 def decompositions() -> Table:
-    """Inductor's table without those for matmuls, which would turn small ones into sums before our lowerings see them."""
-    table = Table(select_decomp_table())
-    for op in (aten.mm.default, aten.bmm.default, aten.addmm.default):
-        table.pop(op, None)
+    """Inductor's table with ours, and without those for matmuls, which would turn small ones into sums before our lowerings see them."""
+    table = Table({**select_decomp_table(), **DECOMPOSITIONS})
+    for packet in _MATMULS:
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
     return table
 
 
-def _dot(a: Any, b: Any) -> Any:
-    """[M, K] x [K, N] as one loop nest: a reduction of kind `dot`. Operands are realized, so the body is two plain loads.
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
-    The result is the f32 accumulator; it is rounded to the operands' type where it is stored, after what is fused with it.
+
+def _dot(a: Any, b: Any, batch: int = 0) -> Any:
+    """[.., M, K] x [.., K, N] as one loop nest: a reduction of kind `dot`. Operands are realized, so the body is two plain loads.
+
+    The result is the accumulator (f32 for half precision); it is rounded to the operands' type where it is stored, after what is fused
+    with it.
     """
     a.realize()
     b.realize()
+    kind = _accumulator(a.get_dtype())
+    if a.get_size()[-1] == 0:
+        return builtin.full([*a.get_size()[:-1], b.get_size()[-1]], 0, dtype=kind, device=a.get_device())
     a = builtin.lowerings[aten.unsqueeze](a, -1)
-    b = builtin.lowerings[aten.unsqueeze](b, 0)
+    b = builtin.lowerings[aten.unsqueeze](b, -3)
     (a, b), _ = builtin.transform_args(args=[a, b], kwargs={}, broadcast=True, type_promotion_kind=None, convert_input_to_bool=False)
-    return builtin.make_reduction("dot", torch.float32)(builtin.make_pointwise(ops.dot)(a, b), 1)
+    return builtin.make_reduction("dot", kind)(builtin.make_pointwise(ops.dot)(a, b), 1 + batch)
 
 
-def _mm(a: Any, b: Any) -> Any:
-    return builtin.to_dtype(_dot(a, b), a.get_dtype())
+def _mm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
+    return builtin.to_dtype(_dot(a, b), out_dtype or a.get_dtype())
 
 
-def _addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    sum_ = builtin.lowerings[aten.add.Tensor](builtin.to_dtype(bias, torch.float32), _dot(a, b))
-    return builtin.to_dtype(sum_, a.get_dtype())
-
-
-def _bmm(a: Any, b: Any) -> Any:
-    """A batched matmul whose second operand is one matrix: the batch folds into the rows. `check_graph` refuses all others."""
+def _bmm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
+    """A batched matmul; where the second operand is one matrix, the batch folds into the rows."""
     if a.get_size()[0] != 1 and not shares_weight(V.graph.current_node):
-        return None
+        return builtin.to_dtype(_dot(a, b, 1), out_dtype or a.get_dtype())
     batch, rows, inner = a.get_size()
     a.realize()
     view = builtin.lowerings[aten.view]
-    product = _mm(view(a, [batch * rows, inner]), builtin.lowerings[aten.select](b, 0, 0))
+    product = _mm(view(a, [batch * rows, inner]), builtin.lowerings[aten.select](b, 0, 0), out_dtype)
     return view(product, [batch, rows, b.get_size()[2]])
 
 
-_LOWERINGS = {aten.mm.default: _mm, aten.bmm.default: _bmm, aten.addmm.default: _addmm}
+def _plus(bias: Any, product: Any, dtype: torch.dtype, beta: float, alpha: float) -> Any:
+    """beta * bias + alpha * product, on the accumulator; a bias with beta = 0 is not read."""
+    multiply, kind = builtin.lowerings[aten.mul.Tensor], _accumulator(dtype)
+    if alpha != 1:
+        product = multiply(product, alpha)
+    if beta != 0:
+        bias = builtin.to_dtype(bias, kind)
+        product = builtin.lowerings[aten.add.Tensor](bias if beta == 1 else multiply(bias, beta), product)
+    elif list(product.get_size()) != list(V.graph.current_node.meta["val"].shape):
+        return None
+    return builtin.to_dtype(product, dtype)
+
+
+def _addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    return _plus(bias, _dot(a, b), a.get_dtype(), beta, alpha)
+
+
+def _baddbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    return _plus(bias, _dot(a, b, 1), a.get_dtype(), beta, alpha)
+
+
+_LOWERINGS = {
+    aten.mm.default: _mm,
+    aten.mm.dtype: _mm,
+    aten.bmm.default: _bmm,
+    aten.bmm.dtype: _bmm,
+    aten.addmm.default: _addmm,
+    aten.baddbmm.default: _baddbmm,
+}
+
+
+def _real_numbers(lowering: Callable[..., Any]) -> Callable[..., Any]:
+    """The lowering, except for complex numbers, which Inductor leaves to ATen."""
+
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        return None if any(getattr(a, "dtype", torch.float32).is_complex for a in args) else lowering(*args, **kwargs)
+
+    return lower
 
 
 @contextmanager
 def user_lowerings() -> Iterator[None]:
     """Matmuls lower to loops inside the block; a lowering that returns None leaves the operator to Inductor."""
     saved = dict(builtin.user_lowerings)
-    builtin.user_lowerings.update(_LOWERINGS)
+    builtin.user_lowerings.update({op: _real_numbers(lowering) for op, lowering in _LOWERINGS.items()})
     try:
         yield
     finally:
@@ -223,109 +328,18 @@ def user_lowerings() -> Iterator[None]:
         builtin.user_lowerings.update(saved)
 
 
-# ---------------------------------------------------------------------------------------------------------- loop bodies as records
-
-
-def index_of(expression: Any) -> Index:
-    """A sympy index expression as a tree of ours; raises ValueError for anything but sums, products and divisions by constants."""
-    expression = sympy.sympify(expression)
-    name = type(expression).__name__
-    if expression.is_Integer:
-        return Index(int(expression))
-    if expression.is_Symbol:
-        return variable(expression.name)
-    if name == "Add":
-        return functools.reduce(Index.__add__, map(index_of, expression.args))
-    if name == "Mul":
-        factor, rest = expression.as_coeff_Mul()
-        if factor.is_Integer and factor != 1:
-            return index_of(rest).scaled(int(factor))
-    if name == "Identity":
-        return index_of(expression.args[0])
-    if name in ("FloorDiv", "Mod", "PythonMod", "ModularIndexing") and all(a.is_Integer and a > 0 for a in expression.args[1:]):
-        inner, numbers = index_of(expression.args[0]), [int(a) for a in expression.args[1:]]
-        if name == "FloorDiv":
-            return inner.divided(numbers[0])
-        if name == "ModularIndexing":
-            return inner.divided(numbers[0]).modulo(numbers[1])
-        return inner.modulo(numbers[0])
-    raise ValueError(f"index expression {expression}")
-
-
-class Recorder(DefaultHandler):
-    """V.ops handler that replays a LoopBody into records. Values are their names, `%0`, `%1`, ..."""
-
-    def __init__(self, refuse: Callable[..., Exception]) -> None:
-        self.records: list[Record] = []
-        self._refuse = refuse
-        self._count = 0
-
-    def _emit(self, op: str, args: Sequence[Any], **fields: Any) -> str:
-        args = tuple(getattr(a, "value", a) for a in args)  # OpsValue
-        if not all(isinstance(a, str) for a in args):
-            raise self._refuse(f"'{op}' op")
-        out = f"%{self._count}"
-        self._count += 1
-        self.records.append(Record(op, out, args, **fields))
-        return out
-
-    def _index(self, expression: Any) -> Index:
-        try:
-            return index_of(expression)
-        except ValueError as error:
-            raise self._refuse(str(error), "indices are sums and divisions of loop variables") from None
-
-    def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self._emit(name, [*args, *kwargs.values()])
-
-    def constant(self, value: Any, dtype: torch.dtype) -> str:
-        return self._emit("constant", (), value=float(value), dtype=_dtype(dtype))
-
-    def to_dtype(self, x: Any, dtype: torch.dtype, src_dtype: Any = None, use_compute_types: bool = True) -> str:
-        return self._emit("to_dtype", (x,), dtype=_dtype(dtype))
-
-    def load(self, name: str, index: Any) -> str:
-        return self._emit("load", (), buffer=name, index=self._index(index))
-
-    def store(self, name: str, index: Any, value: Any, mode: Any = None) -> None:
-        if mode is not None:
-            raise self._refuse(f"'store' op with mode {mode!r}")
-        value = getattr(value, "value", value)
-        self.records.append(Record("store", "", (value,), buffer=name, index=self._index(index)))
-
-    def store_reduction(self, name: str, index: Any, value: Any) -> None:
-        self.store(name, index, value)
-
-    def reduction(self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: Any, value: Any) -> Any:
-        if reduction_type not in ("sum", "max", "min", "dot"):
-            raise self._refuse(f"'{reduction_type}' reduction", "", "sum, mean, amax, amin")
-        return self._emit("reduction", (value,), kind=reduction_type, dtype=_dtype(dtype))
-
-    def index_expr(self, expr: Any, dtype: torch.dtype) -> Any:
-        raise self._refuse(f"value of the index expression {expr}", "", "a tensor of the values, passed in")
-
-    def indirect_indexing(self, *args: Any, **kwargs: Any) -> Any:
-        raise self._refuse("indirect access", "an index comes from data", "a slice with constant bounds")
-
-    def masked(self, mask: Any, body: Any, other: Any) -> Any:
-        raise self._refuse("masked access (padding)", "", "padding outside of the compiled function")
-
-    def scan(self, dtypes: Any, combine_fn: Any, values: Any) -> Any:
-        raise self._refuse("'scan' op")
-
-    def sort(self, dtypes: Any, values: Any, stable: Any, descending: Any) -> Any:
-        raise self._refuse("'sort' op")
-
-
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 # -------------------------------------------------------------------------------------------------------------------- scheduling
 
 
+@functools.cache
+def _type_rules() -> DtypePropagationOpsHandler:
+    return DtypePropagationOpsHandler()
+
+
 class Scheduling(BaseScheduling):
-    """One kernel per graph: nests are collected unfused in final order and handed over when Inductor flushes."""
+    """One kernel per region: nests are collected unfused in final order and handed over when Inductor flushes, which it does before
+    each barrier and at the end.
+    """
 
     scheduler: Any
 
@@ -333,10 +347,22 @@ class Scheduling(BaseScheduling):
         super().__init__(scheduler)
         self._compile_region = compile_region
         self._pending: list[BaseSchedulerNode] = []
+        self._nests: dict[str, Nest] | None = None
+        self._roles: dict[str, Role] = {}
 
     def get_backend_features(self, device: torch.device) -> OrderedSet[BackendFeature]:
         # Inductor also asks an instance made with scheduler=None.
-        return OrderedSet([BackendFeature.REDUCE_TO_SINGLE_ELEMENT, BackendFeature.PREFER_STORE_LOOP_ORDER])
+        return OrderedSet(
+            [
+                BackendFeature.REDUCE_TO_SINGLE_ELEMENT,
+                BackendFeature.PREFER_STORE_LOOP_ORDER,
+                BackendFeature.SCAN,
+                BackendFeature.SORT,
+                BackendFeature.TUPLE_REDUCTION,
+                BackendFeature.MASKED_SCATTER_WITH_INDEX,
+                BackendFeature.BUCKETIZE,
+            ]
+        )
 
     def group_fn(self, sizes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
         return tuple(V.graph.sizevars.simplify(sympy_product(s)) for s in sizes)
@@ -351,45 +377,114 @@ class Scheduling(BaseScheduling):
         pass
 
     def codegen_node(self, node: Any) -> None:
-        self._pending += [n for n in node.get_nodes() if n.get_name() not in self.scheduler.removed_ops]
+        if self._nests is None:
+            self._survey()
+        self._pending += self._leaves(node)
 
     def flush(self) -> None:
         """The end of a region: compile it and write the call."""
         nodes, self._pending = self._pending, []
         if not nodes:
             return
-        region = self._region(nodes)
-        key = self._compile_region(region)
+        assert self._nests is not None
+        region = self._region([self._nests[n.get_name()] for n in nodes if n.get_name() in self._nests])
         wrapper = V.graph.wrapper_code
-        kernel = wrapper.src_to_kernel.get(key)
-        if kernel is None:
-            kernel = wrapper.src_to_kernel[key] = f"ktir_kernel_{wrapper.next_kernel_suffix()}"
-            wrapper.add_import_once("import ktir.runtime.cache, ktir.lowering.inductor.artifacts")
-            wrapper.add_import_once(f"ktir.lowering.inductor.artifacts.note({key!r})")
-            wrapper.define_kernel(kernel, f"ktir.runtime.cache.kernel({key!r})", "\n".join(get_kernel_metadata(nodes, wrapper)), gpu=False)
-        # Intermediates are SSA values of the kernel: they need no memory of the host.
-        V.graph.removed_buffers.update(b.name for b in region.buffers.values() if b.role == "temp")
+        kernel = ""
+        if region.nests:
+            with debug_folder():
+                key = self._compile(region)
+            kernel = wrapper.src_to_kernel.get(key, "")
+            if not kernel:
+                kernel = wrapper.src_to_kernel[key] = f"ktir_kernel_{wrapper.next_kernel_suffix()}"
+                wrapper.add_import_once("import ktir.runtime.cache, ktir.lowering.inductor.artifacts")
+                wrapper.add_import_once(f"ktir.lowering.inductor.artifacts.note({key!r})")
+                comment = "\n".join(get_kernel_metadata(nodes, wrapper))
+                wrapper.define_kernel(kernel, f"ktir.runtime.cache.kernel({key!r})", comment, gpu=False)
         for node in nodes:
             node.mark_run()
-        self.codegen_comment(nodes, kernel)
-        wrapper.writeline(f"{kernel}({', '.join(region.arguments)})")
+        if kernel:
+            self.codegen_comment(nodes, kernel)
+            wrapper.writeline(f"{kernel}({', '.join(region.arguments)})")
         self.free_buffers_in_scheduler()
 
-    def _region(self, nodes: Sequence[BaseSchedulerNode]) -> Region:
-        nests = tuple(map(self._nest, nodes))
-        names = dict.fromkeys(r.buffer for nest in nests for r in nest.body if r.buffer)
-        buffers = {name: self._buffer(name) for name in names}
-        order = {"input": 0, "constant": 1, "output": 2}
-        position = {n: k for k, n in enumerate([*V.graph.graph_inputs, *V.graph.constants, *V.graph.get_output_names()])}
-        arguments = sorted((b for b in buffers.values() if b.role != "temp"), key=lambda b: (order[b.role], position[b.name]))
-        return Region("forward", buffers, nests, tuple(b.name for b in arguments))
+    def _compile(self, region: Region) -> str:
+        """Compile, or report every nest that is refused, not only the first."""
+        refused: list[NestRefused] = []
+        while region.nests:
+            try:
+                key = self._compile_region(region)
+            except NestRefused as error:
+                refused.append(error)
+                region = self._region([n for n in region.nests if n.name != error.nest])
+            else:
+                if not refused:
+                    return key
+                break
+        raise Refused(refused)
 
-    def _nest(self, leaf: BaseSchedulerNode) -> Nest:
+    # ---------------------------------------------------------------------------------------------------- the graph as a whole
+
+    def _leaves(self, node: Any) -> list[Any]:
+        return [n for n in node.get_nodes() if n.get_name() not in self.scheduler.removed_ops]
+
+    def _survey(self) -> None:
+        """Record all nests of the graph and find out where each buffer has to live."""
+        self._nests = {}
+        regions: dict[str, set[int]] = defaultdict(set)  # by real name: the regions that use a buffer, -1 for users that are no loops
+        written: dict[str, str] = {}  # by name as stored: the real name
+        through_indices: set[str] = set()
+        refused: list[NestRefused] = []
+        number = 0
+        for node in self.scheduler.nodes:
+            if node.is_extern() or node.is_template():
+                number += 1
+                for dep in node.read_writes.reads | node.read_writes.writes:
+                    regions[self._real(dep.name)[0]].add(-1)
+                continue
+            for leaf in self._leaves(node):
+                if not isinstance(leaf.node, ir.ComputedBuffer) or 0 in leaf.node.get_pointwise_size():
+                    continue  # owns the storage that others write into, or has nothing to do
+                try:
+                    nest = self._nests[leaf.get_name()] = self._recorded(leaf)
+                except NestRefused as error:
+                    refused.append(error)
+                    continue
+                written[leaf.node.get_name()] = self._real(leaf.node.get_name())[0]
+                for record in nest.records():
+                    if record.buffer:
+                        regions[record.buffer].add(number)
+                    if record.op == "store" and (record.mode or any(v.startswith("ind") for v in record.index.variables)):
+                        through_indices.add(record.buffer)
+        if refused:
+            raise Refused(refused)
+        outside = {self._real(name)[0] for name in V.graph.get_output_names()} | set(V.graph.graph_inputs) | set(V.graph.constants)
+        for alias, real in written.items():
+            if real not in outside and len(regions[real]) == 1 and -1 not in regions[real]:
+                self._roles[real] = "mem" if real in through_indices else "temp"
+                if self._roles[real] == "temp":  # values of the kernel: they need no memory of the host
+                    V.graph.removed_buffers.update((alias, real))
+
+    def _region(self, nests: Sequence[Nest]) -> Region:
+        stored = {r.buffer for nest in nests for r in nest.records() if r.op == "store"}
+        names = dict.fromkeys(r.buffer for nest in nests for r in nest.records() if r.buffer)
+        buffers = {name: self._buffer(name, name in stored, nests) for name in names}
+        order = {"input": 0, "constant": 1, "output": 2, "mutated": 2, "mem": 3}
+        position = {n: k for k, n in enumerate([*V.graph.graph_inputs, *V.graph.constants, *V.graph.get_output_names()])}
+        arguments = sorted(
+            (b for b in buffers.values() if b.role != "temp"), key=lambda b: (order[b.role], position.get(b.name, len(position)))
+        )
+        return Region("forward", buffers, tuple(nests), tuple(b.name for b in arguments))
+
+    # -------------------------------------------------------------------------------------------------------- nests and buffers
+
+    def _recorded(self, leaf: BaseSchedulerNode) -> Nest:
         """The un-merged nest of a node: `_body` has merged and reordered loops, this has torch's dims, without those of size 1."""
         computed: Any = leaf.node
         refuse = functools.partial(_refuse_leaf, leaf)
         (iteration, reduction), body, _ = computed.get_default_sizes_body()
-        recorder = Recorder(refuse)
+        if not all(n.is_Integer for n in map(sympy.sympify, (*iteration, *reduction))):
+            raise refuse("a dynamic shape", "", "torch.compile(..., dynamic=False), which compiles once per shape")
+        recorder: Any = Recorder(_type_rules(), V.graph.get_dtype, refuse)
         symbols = [
             [sympy.Symbol(f"{p}{k}", integer=True, nonnegative=True) for k in range(len(n))]
             for p, n in (("i", iteration), ("r", reduction))
@@ -399,31 +494,60 @@ class Scheduling(BaseScheduling):
         loops = [
             tuple((v.name, int(n)) for v, n in zip(vs, ns, strict=True)) for vs, ns in zip(symbols, (iteration, reduction), strict=True)
         ]
-        records = tuple(self._resolved(r, refuse) for r in recorder.records)
+        records = tuple(self._resolved(r) for r in recorder.records)
         return Nest(leaf.get_name(), type(computed.data).__name__, loops[0], loops[1], records, _origins(computed))
 
-    def _resolved(self, record: Record, refuse: Callable[..., Exception]) -> Record:
-        """The record with the name of the buffer that really holds the data."""
+    def _resolved(self, record: Record) -> Record:
+        """The record with the name of the buffer that really holds the data, and its index into that."""
+        if record.body:
+            record = replace(record, body=tuple(map(self._resolved, record.body)))
         if not record.buffer:
             return record
-        name = self.scheduler.mutation_real_name.get(record.buffer, record.buffer)
-        layout = getattr(V.graph.try_get_buffer(record.buffer), "layout", None)
-        if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
-            raise refuse(f"change of '{layout.get_buffer().get_name()}' in place", "", "an op that returns the new value")
-        if isinstance(layout, ir.NonOwningLayout):
-            raise refuse("concatenation", "", "separate results")
-        return Record(record.op, record.out, record.args, name, record.index)
+        name, offset = self._real(record.buffer)
+        return replace(record, buffer=name, index=record.index + Index(offset))
 
-    def _buffer(self, name: str) -> Buffer:
-        role: Role = "temp"
+    def _real(self, name: str) -> tuple[str, int]:
+        """The buffer that really holds the data of `name`, and where in it."""
+        offset = 0
+        while True:
+            before = name
+            name = self.scheduler.mutation_real_name.get(name, name)
+            layout = getattr(V.graph.try_get_buffer(name), "layout", None)
+            if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):  # an index into it has the offset of its target already
+                name = layout.get_buffer().get_name()
+            elif isinstance(layout, ir.NonOwningLayout):
+                offset += int(layout.view.get_layout().offset)
+                name = layout.view.get_name()
+            if name == before:
+                return name, offset
+
+    def _buffer(self, name: str, stored: bool, nests: Sequence[Nest]) -> Buffer:
         if name in V.graph.constants:
             tensor = V.graph.constants[name]
-            return Buffer(name, _dtype(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), 0, "constant")
-        if name in V.graph.graph_inputs:
-            role, layout = "input", V.graph.graph_inputs[name].get_layout()  # type: ignore[union-attr]
-        else:
-            role = "output" if name in V.graph.get_output_names() else "temp"
-            layout = V.graph.get_buffer(name).get_layout()
+            return Buffer(
+                name, dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), 0, "mutated" if stored else "constant"
+            )
+        own: Any = V.graph.graph_inputs[name] if name in V.graph.graph_inputs else V.graph.get_buffer(name)
+        layout = own.get_layout()
+        role = self._roles.get(name)
+        if role is None and not stored:
+            role = "input"
+        elif role is None:
+            role = "output" if self._makes(name, nests) else "mutated"
         size, stride = (tuple(int(n) for n in ns) for ns in (layout.size, layout.stride))
-        # An input's offset is already in its data pointer.
-        return Buffer(name, _dtype(layout.dtype), size, stride, 0 if role == "input" else int(layout.offset), role)
+        # what comes from outside has its offset in its data pointer
+        return Buffer(name, dtype_name(layout.dtype), size, stride, int(layout.offset) if role in ("output", "temp", "mem") else 0, role)
+
+    def _makes(self, name: str, nests: Sequence[Nest]) -> bool:
+        """Whether a buffer that a region stores to came into being with it: nothing before it wrote there."""
+        if name in V.graph.graph_inputs:
+            return False
+        first = nests[0].name
+        for node in self.scheduler.nodes:
+            if node.get_name() == first:
+                return True
+            if isinstance(getattr(node, "node", None), ir.ConcatKernel):
+                continue
+            if any(self._real(dep.name)[0] == name for dep in node.read_writes.writes):
+                return False
+        return True

@@ -10,7 +10,7 @@ import functools
 import importlib.metadata
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,7 +18,8 @@ import torch
 from torch import fx
 
 from ktir import config
-from ktir.diagnostics import KtirError, Unsupported
+from ktir.diagnostics import KtirError
+from ktir.lowering.inductor.fallback import chain
 from ktir.lowering.inductor.origins import refusal, source, type_text
 from ktir.lowering.inductor.shapes import PerShape, is_dynamic
 
@@ -52,8 +53,13 @@ def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None,
     return ktir(gm, inputs, mode=mode, options=options)
 
 
-def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, nonce: str = "") -> Any:
-    """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them."""
+def compile_graph(
+    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, nonce: str = "", runs: bool = True
+) -> Any:
+    """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them.
+
+    With `runs` false, the result is not called: it does not matter whether the packages exist that the generated code names.
+    """
     from ktir.lowering.inductor import adapter, artifacts, wrapper
 
     compile_region = compile_region or wrapper.compile_region
@@ -61,17 +67,14 @@ def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: Reg
         check_call(gm)
         artifacts.take_missing()
         compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce)
-        if missing := artifacts.take_missing():
+        if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
             compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=uuid.uuid4().hex)
         return compiled
     except Exception as error:
-        own = next((e for e in _chain(error) if isinstance(e, KtirError)), None)
+        own = next((e for e in chain(error) if isinstance(e, KtirError)), None)
         if own is None:
             raise
-        if isinstance(own, Unsupported) and config.current().fallback == "eager":
-            log.warning("%s\nthe graph runs eagerly, because the option `fallback` is 'eager'", own)
-            return gm.forward
         raise own from None
 
 
@@ -103,19 +106,6 @@ def _check_result(node: fx.Node) -> None:
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
             what = f"a call that needs gradients (result '{node.name}' of {type_text(tensor.shape, tensor.dtype)} requires grad)"
             raise refusal(what, "there is no backward pass", NO_GRADIENTS, source(node))
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and everything that it wraps."""
-    seen: set[int] = set()
-    pending = [error]
-    while pending:
-        current = pending.pop(0)
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        pending += [getattr(current, "inner_exception", None), current.__cause__, current.__context__]
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Logical KTIR of a model without running it."""
+"""The KTIR of a model, at any stage, without running it."""
 
 from __future__ import annotations
 
@@ -9,54 +9,112 @@ from typing import Any
 import torch
 from torch import fx
 
+from ktir.diagnostics import KtirError
+from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
+from ktir.lowering.inductor.fallback import chain
 from ktir.lowering.inductor.region import Region
+from ktir.lowering.inductor.wrapper import translate
+
+REGION, LOGICAL, ASSEMBLY = "region", "logical", "assembly"
+LEVELS = (LOGICAL, "laid-out", "divided", "tiled", "allocated")
+SEPARATOR = "// -----\n"
+"""Between the programs of a graph that has several: what `ktir-opt --split-input-file` splits at."""
 
 
 class _Captured(Exception):
-    """Ends the compilation once the region is known."""
+    """Ends the compilation once the regions are known."""
 
 
-def capture_region(model: Any, *inputs: Any) -> Region:
-    """The loop nests of `model(*inputs)` as data. Raises Unsupported and KtirError as they are.
+def stages() -> tuple[str, ...]:
+    """What `capture` takes as `stage`: `region`, the levels of KTIR, each pass by its name, `assembly`."""
+    from ktir.lowering.compile import STAGES
 
-    Resets Dynamo, so that nothing compiled before is taken for this model.
+    return (REGION, *LEVELS, *(s.split("{")[0] for s in STAGES), ASSEMBLY)
+
+
+def capture_regions(model: Any, *inputs: Any) -> list[Region]:
+    """The programs of `model(*inputs)` as data, in order: one, or several where calls on the host or collectives lie between them.
+
+    Raises Unsupported and KtirError as they are. Resets Dynamo, so that nothing compiled before is taken for this model.
     """
+    taken: dict[str, Region] = {}
     found: list[Region] = []
+    failure: list[Exception] = []
 
     def take(region: Region) -> str:
-        found.append(region)
-        raise _Captured
-
-    failure: list[Exception] = []
+        translate(region)  # what is refused must become a call on the host here too
+        key = f"{len(taken):064x}"
+        taken[key] = region
+        return key
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         try:
-            return compile_graph(gm, example_inputs, take, nonce=uuid.uuid4().hex)
+            compile_graph(gm, example_inputs, take, nonce=uuid.uuid4().hex, runs=False)
         except Exception as error:
             failure.append(error)
             raise
+        # keys without a package, in the order in which the generated code names them; those of other attempts are not among them
+        found.extend(taken[key] for key in artifacts.take_missing())
+        raise _Captured
 
     torch._dynamo.reset()
     try:
         with torch.no_grad():
             torch.compile(model, backend=backend, fullgraph=True, dynamic=False)(*inputs)
-    except Exception:
-        if found:
-            return found[0]
+    except _Captured:
+        pass
+    except Exception as error:
         if failure:
             raise failure[0] from None
-        raise
-    raise ValueError("the model has nothing to compute: its results are views of its inputs")
+        if not any(isinstance(e, _Captured) for e in chain(error)):
+            raise
+    if not found:
+        raise KtirError("the model has nothing to compute: its results are views of its inputs, or calls on the host")
+    return found
 
 
-def capture(model: Any, *inputs: Any, debuginfo: bool = False) -> str:
-    """Logical KTIR text of `model(*inputs)`; `debuginfo` adds the source locations."""
+def capture_region(model: Any, *inputs: Any) -> Region:
+    """The program of `model(*inputs)`; KtirError where it is several."""
+    found = capture_regions(model, *inputs)
+    if len(found) > 1:
+        raise KtirError(f"expects a model that is one program, but got {len(found)}, with calls on the host between them")
+    return found[0]
+
+
+def capture(model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: bool = False) -> str:
+    """The text of `model(*example_inputs)` at a stage; `debuginfo` adds the source locations.
+
+    model: a function or module of PyTorch; nothing is run. stage: see `stages`; a level is taken after its last pass. A graph of several
+    programs gives their texts with `// -----` between them. Raises Unsupported for what has no form in KTIR where `config.fallback` is
+    "error", or at the stage asked for; KtirError for an unknown stage.
+    """
+    if stage not in stages():
+        raise KtirError(f"unknown stage '{stage}'; the stages are {', '.join(stages())}")
+    return SEPARATOR.join(_text(region, stage, debuginfo) for region in capture_regions(model, *example_inputs))
+
+
+def _text(region: Region, stage: str, debuginfo: bool) -> str:
     from ktir.assembly import print_module
     from ktir.context import context
+    from ktir.isa.assembly import print_program
+    from ktir.lowering.compile import compile_logical
     from ktir.lowering.inductor.wrapper import logical
     from ktir.mlir import ir
+    from ktir.package import read
 
-    region = capture_region(model, *inputs)
+    if stage == REGION:
+        return region.to_json() + "\n"
     with context(), ir.Location.unknown():
-        return print_module(logical(region), debuginfo=debuginfo)
+        module = logical(region)
+        if stage == LOGICAL:
+            return print_module(module, debuginfo=debuginfo)
+        seen: dict[str, str] = {}
+
+        def observe(name: str, m: ir.Module) -> None:
+            level = ir.StringAttr(m.operation.attributes["ktir.level"]).value
+            if stage in (name, level):
+                seen[stage] = print_module(m, debuginfo=debuginfo)
+
+        files = compile_logical(module, observe=observe)
+        return print_program(read(files).program) if stage == ASSEMBLY else seen[stage]

@@ -42,25 +42,16 @@ def source(node: fx.Node) -> str | None:
     return None
 
 
-def tensors(node: fx.Node) -> list[torch.Tensor]:
-    """The (fake) tensors that a node yields."""
-    value = node.meta.get("val")
-    return [v for v in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(v, torch.Tensor)]
+def result_of(node: fx.Node | None) -> str:
+    """Shape and dtype of the first tensor that a node yields, as text; empty if there is none."""
+    value = node.meta.get("val") if node is not None else None
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return next((type_text(v.shape, v.dtype) for v in values if isinstance(v, torch.Tensor)), "")
 
 
 def type_text(shape: Sequence[Any], dtype: Any) -> str:
     """`shape [57, 64] and dtype float16`."""
     return f"shape [{', '.join(map(str, shape))}] and dtype {str(dtype).removeprefix('torch.')}"
-
-
-def refuse(node: fx.Node, reason: str = "", nearest: str = "", *, what: str = "") -> Unsupported:
-    """The error for an FX node: operator, shape, dtype, reason, nearest supported form, source line."""
-    values = tensors(node)
-    described = type_text(values[0].shape, values[0].dtype) if values else "no tensor result"
-    name = what or (f"input '{node.name}'" if node.op == "placeholder" else f"'{node.target}' op")
-    module = _module(node) if node.op == "call_function" else ""
-    within = f" in module '{module}'" if module else ""
-    return refusal(f"{name} of {described}{within}", reason, nearest, source(node))
 
 
 def refusal(what: str, reason: str = "", nearest: str = "", source: str | None = None) -> Unsupported:
@@ -69,3 +60,12 @@ def refusal(what: str, reason: str = "", nearest: str = "", source: str | None =
     text += f": {reason}" if reason else ""
     text += f"; nearest supported form: {nearest}" if nearest else ""
     return Unsupported(text, source)
+
+
+def shares_weight(node: fx.Node) -> bool:
+    """Whether the second operand of a bmm is one matrix expanded over the batch, so that the batch folds into the rows."""
+    weight = node.args[1]
+    if not isinstance(weight, fx.Node) or str(weight.target) != "aten.expand.default" or not isinstance(weight.args[0], fx.Node):
+        return False
+    shape = weight.args[0].meta["val"].shape
+    return len(shape) == 2 or shape[0] == 1

@@ -96,13 +96,13 @@ class Recorder:
         return out
 
     def _several(self, op: str, args: Sequence[str], dtypes: Sequence[torch.dtype], **fields: Any) -> tuple[str, ...]:
-        outs = tuple(self._name() for _ in dtypes)
+        outs = [self._name() for _ in dtypes]
         for name, dtype in zip(outs, dtypes, strict=True):
             self._typed(name, dtype)
         names = tuple(map(dtype_name, dtypes))
-        more = {"outs": outs, "dtypes": names} if len(outs) > 1 else {}
+        more = {"outs": tuple(outs), "dtypes": names} if len(outs) > 1 else {}
         self.records.append(Record(op, outs[0], tuple(args), dtype=names[0], **more, **fields))
-        return outs
+        return tuple(outs)
 
     def _value(self, value: Any) -> str:
         """The name of an operand; numbers and index expressions become records of their own."""
@@ -146,7 +146,7 @@ class Recorder:
 
     def constant(self, value: Any, dtype: torch.dtype) -> str:
         """A number."""
-        if isinstance(value, sympy.Basic):
+        if isinstance(value, sympy.Expr):
             value = int(value) if value.is_Integer else float(value)
         if isinstance(value, complex):
             raise self._refuse(f"complex constant {value}")
@@ -166,8 +166,9 @@ class Recorder:
         """The same bits in another type."""
         return self._emit("to_dtype_bitcast", (self._value(x),), dtype, source=dtype_name(src_dtype))
 
-    def device_assert_async(self, *args: Any, **kwargs: Any) -> None:
-        """An assertion on values; accesses are checked where they happen."""
+    def device_assert_async(self, cond: Any, msg: str) -> str:
+        """An assertion on values, which the contract of Inductor's ops allows to drop; accesses are checked where they happen."""
+        return self._value(cond)
 
     # ------------------------------------------------------------------------------------------------------------ memory
 

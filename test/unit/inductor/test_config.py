@@ -7,14 +7,14 @@ from ktir.config import Config, from_environment
 
 
 def test_defaults() -> None:
-    assert from_environment({}) == Config(fallback="error", cores=32, dump_dir=None, verify_each=False)
+    assert from_environment({}) == Config(fallback="cpu", engine="spyre", cores=32, dump_dir=None, verify_each=False)
 
 
 def test_environment() -> None:
     assert from_environment({"KTIR_CORES": "4", "SENCORES": "8"}).cores == 4
     assert from_environment({"SENCORES": "8"}).cores == 8
-    found = from_environment({"KTIR_DUMP_DIR": "/x", "KTIR_VERIFY_EACH": "1", "KTIR_FALLBACK": "eager"})
-    assert found == Config(fallback="eager", dump_dir="/x", verify_each=True)
+    found = from_environment({"KTIR_DUMP_DIR": "/x", "KTIR_VERIFY_EACH": "1", "KTIR_FALLBACK": "error"})
+    assert found == Config(fallback="error", dump_dir="/x", verify_each=True)
     assert from_environment({"KTIR_VERIFY_EACH": "off", "KTIR_DUMP_DIR": ""}) == Config()
 
 
@@ -25,7 +25,7 @@ def test_environment() -> None:
         ({"KTIR_CORES": "33"}, "cores must be an integer from 1 to 32"),
         ({"SENCORES": "-1"}, "cores must be"),
         ({"KTIR_VERIFY_EACH": "perhaps"}, "KTIR_VERIFY_EACH must be 0 or 1"),
-        ({"KTIR_FALLBACK": "host"}, "fallback must be one of error, eager"),
+        ({"KTIR_FALLBACK": "host"}, "fallback must be one of cpu, error"),
     ],
 )
 def test_bad_environment(variables: dict[str, str], message: str) -> None:

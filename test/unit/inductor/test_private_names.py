@@ -10,23 +10,27 @@ import pytest
 import torch
 
 import ktir
+from ktir.lowering.inductor.recorder import Recorder
 
 FOLDER = Path(ktir.__file__).parent / "lowering" / "inductor"
 
 NAMES = """
-torch._inductor.ir ComputedBuffer Buffer Layout Pointwise Reduction MutationLayoutSHOULDREMOVE NonOwningLayout
+torch._inductor.ir ComputedBuffer Buffer Layout ConcatKernel MutationLayoutSHOULDREMOVE NonOwningLayout
+torch._inductor.ir _CollectiveKernel InvokeSubgraph Conditional WhileLoop MultiOutput
+torch._inductor.ir DynamicScalar AssertScalar DynamicSliceSize DynamicSelectStorageOffset
 torch._inductor.ir ComputedBuffer.get_default_sizes_body MutationLayoutSHOULDREMOVE.get_buffer
-torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args
+torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args to_dtype full
 torch._inductor.codegen.common register_backend_for_device init_backend_registration device_codegens custom_backend_passes
 torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT
-torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER
+torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER BackendFeature.SCAN BackendFeature.SORT
+torch._inductor.codegen.common BackendFeature.TUPLE_REDUCTION BackendFeature.MASKED_SCATTER_WITH_INDEX BackendFeature.BUCKETIZE
 torch._inductor.codegen.wrapper PythonWrapperCodegen.define_kernel PythonWrapperCodegen.writeline
 torch._inductor.codegen.wrapper PythonWrapperCodegen.next_kernel_suffix
 torch._inductor.compile_fx compile_fx
 torch._inductor.custom_graph_pass CustomGraphModulePass CustomSchedulerPass
 torch._inductor.decomposition select_decomp_table
 torch._inductor.graph GraphLowering.try_get_buffer GraphLowering.get_buffer GraphLowering.get_output_names
-torch._inductor.ops_handler DefaultHandler._default
+torch._inductor.dtype_propagation DtypePropagationOpsHandler
 torch._inductor.scheduler BaseSchedulerNode.get_nodes BaseSchedulerNode.get_name BaseSchedulerNode.mark_run
 torch._inductor.scheduler BaseScheduling.group_fn BaseScheduling.can_fuse_vertical BaseScheduling.can_fuse_horizontal
 torch._inductor.scheduler BaseScheduling.codegen_node BaseScheduling.flush BaseScheduling.codegen_sync BaseScheduling.codegen_comment
@@ -35,6 +39,7 @@ torch._inductor.utils get_kernel_metadata sympy_product
 torch._inductor.virtualized V ops
 torch._inductor.config split_reductions unroll_reductions_threshold comprehensive_padding allow_buffer_reuse inplace_buffers
 torch._inductor.config mtia.disable_welford_reduction pattern_matcher online_softmax cpp_wrapper fx_wrapper _pre_fusion_custom_pass
+torch._inductor.config triton.decompose_sort_ops fallback_random graph_partition trace
 torch._dynamo.backends.registry register_backend _BACKENDS
 torch._logging._internal trace_structured
 torch.compiler._cache CacheArtifact CacheArtifactFactory.register CacheArtifactFactory._artifact_types
@@ -62,8 +67,10 @@ def test_name_exists(module: str, name: str) -> None:
 
 def test_operators_of_the_recorder_are_known() -> None:
     handler = _get("torch._inductor.ops_handler", "OpsHandler")
-    for op in ("load", "store", "store_reduction", "reduction", "constant", "to_dtype", "index_expr", "indirect_indexing", "masked"):
-        assert hasattr(handler, op)
+    own = [n for n, f in vars(Recorder).items() if not n.startswith("_") and callable(f)]
+    assert len(own) > 15
+    for op in own:
+        assert list(inspect.signature(getattr(handler, op)).parameters) == list(inspect.signature(getattr(Recorder, op)).parameters), op
     assert list(inspect.signature(handler.reduction).parameters) == ["self", "dtype", "src_dtype", "reduction_type", "value"]
 
 

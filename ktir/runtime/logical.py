@@ -1,0 +1,119 @@
+"""Programs that stay logical KTIR: the KTIR executor runs them on the memory of host tensors.
+
+A package of this kind is the text and a list of the arguments; loading it executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.diagnostics import KtirError
+from ktir.emulator.reference import execute
+
+PROGRAM = "logical.ktir.mlir"
+ARGUMENTS = "arguments.json"
+_VERSION = 1
+_CARRIERS = {
+    "bfloat16": "uint16",
+    "float8_e4m3fn": "uint8",
+    "float8_e5m2": "uint8",
+    "uint16": "int16",
+    "uint32": "int32",
+    "uint64": "int64",
+}
+"""Types that NumPy or the executor lacks -> those that carry their bits."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A buffer of the caller: its element type by torch's name, size and stride in elements. Only `input`s are never written."""
+
+    name: str
+    role: str
+    dtype: str
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """Elements from the first one to the last one, gaps included."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True)) if 0 not in self.size else 0
+
+
+def files_of(text: str, arguments: Sequence[Argument]) -> dict[str, bytes]:
+    """The files of the package of a logical program."""
+    listed = {"version": _VERSION, "arguments": [asdict(a) for a in arguments]}
+    return {PROGRAM: text.encode(), ARGUMENTS: json.dumps(listed, indent=1).encode()}
+
+
+class LogicalExecutable:
+    """A logical program; a call launches it on host tensors in the order of its arguments."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        """From the files of a package; raises KtirError where they are no such package."""
+        try:
+            listed = json.loads(files[ARGUMENTS])
+            if listed["version"] != _VERSION:
+                raise KtirError(f"'{ARGUMENTS}' expects version {_VERSION}, but got {listed['version']!r}")
+            self.arguments = [
+                Argument(str(a["name"]), str(a["role"]), str(a["dtype"]), tuple(map(int, a["size"])), tuple(map(int, a["stride"])))
+                for a in listed["arguments"]
+            ]
+            self.text = files[PROGRAM].decode()
+        except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+            raise KtirError(
+                f"the package of a logical program expects '{PROGRAM}' and '{ARGUMENTS}', but reading gave: {error!r}"
+            ) from None
+
+    def __call__(self, *tensors: Any) -> None:
+        """Launch on CPU tensors or NumPy arrays of the declared strides; what is written is written in place, without copies.
+
+        Raises KtirError for arguments that do not fit, and findings of the executor, such as an index out of range.
+        """
+        if len(tensors) != len(self.arguments):
+            raise KtirError(f"the program expects {len(self.arguments)} arguments, but got {len(tensors)}")
+        arrays = [_memory(a, t) for a, t in zip(self.arguments, tensors, strict=True)]
+        _separate(self.arguments, arrays)
+        execute(self.text, args=arrays, source=PROGRAM)
+
+
+def _memory(argument: Argument, tensor: Any) -> NDArray[Any]:
+    """The memory of a tensor from its first element on, as a flat array without a copy."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype != argument.dtype:
+        raise KtirError(f"argument '{argument.name}' expects element type {argument.dtype}, but got {dtype}")
+    if isinstance(tensor, np.ndarray):
+        if tuple(s // tensor.itemsize for s in tensor.strides) != argument.stride and tensor.size > 1:
+            raise KtirError(f"argument '{argument.name}' expects strides {argument.stride}, but got {tensor.strides} bytes")
+        return np.lib.stride_tricks.as_strided(tensor, (argument.elements,), (tensor.itemsize,))
+    if tensor.device.type != "cpu":
+        raise KtirError(f"argument '{argument.name}' expects a tensor on the host, but got one on device '{tensor.device}'")
+    flat = tensor.detach().as_strided((argument.elements,), (1,))
+    if dtype in _CARRIERS:
+        flat = flat.view(getattr(sys.modules["torch"], _CARRIERS[dtype]))
+    return flat.numpy()
+
+
+def _separate(arguments: Sequence[Argument], arrays: list[NDArray[Any]]) -> None:
+    """Replace inputs that share a part of their memory with another argument by copies; the executor takes buffers that are apart."""
+    reach, holder = -1, -1
+    for low, i in sorted((a.__array_interface__["data"][0], i) for i, a in enumerate(arrays) if a.size):
+        if low < reach and not _same(arrays[i], arrays[holder]):
+            inputs = [n for n in (i, holder) if arguments[n].role == "input"]
+            if not inputs:
+                names = f"'{arguments[holder].name}' and '{arguments[i].name}'"
+                raise KtirError(f"arguments {names} share a part of their memory, and both are written")
+            arrays[inputs[0]] = arrays[inputs[0]].copy()
+        if low + arrays[i].nbytes > reach:
+            reach, holder = low + arrays[i].nbytes, i
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.__array_interface__["data"] == b.__array_interface__["data"] and a.nbytes == b.nbytes and a.dtype == b.dtype
