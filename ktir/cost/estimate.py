@@ -13,6 +13,10 @@ SERIAL = ("partial sums", "start")
 """What nothing hides: adding the parts of a split reduction, and the latency of a kernel's first and last step."""
 
 
+_SIGNALS = 4
+"""Tokens on the way of a block: load, multiply, compute, store."""
+
+
 class Term(NamedTuple):
     """Cycles of one unit for one purpose. `bytes`: moved by the whole chip (DRAM) or received by a core (ring, LX).
 
@@ -84,6 +88,11 @@ def combine(terms: list[Term]) -> Cost:
 def turnaround_cycles(read: float, written: float, target: Target) -> float:
     """What the memory channel loses by changing between reading and writing."""
     return target.dram_turnaround * min(read, written)
+
+
+def kernel_start(target: Target) -> int:
+    """Latency of a kernel's first and last step, and its launch."""
+    return target.dram_latency + target.sfp_latency + _SIGNALS * target.signal_cycles + target.launch_cycles
 
 
 def delivery_cycles(per_core: float, members: int, target: Target) -> float:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, multiply_cycles, turnaround_cycles
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
 from ktir.cost.problem import Operand, Problem
 from ktir.cost.tiles import Tiles, matmul_tiles
 from ktir.target import LANES, STICK_BYTES, Target
-
-_SIGNALS = 4
-"""Tokens on the way of a block: load, multiply, compute, store."""
 
 
 class Division(NamedTuple):
@@ -45,9 +42,7 @@ class Model:
         self._blocks = [loop.blocks for loop in problem.loops]
         self._units = [loop.unit for loop in problem.loops]
         self._reduced = tuple(i for i, loop in enumerate(problem.loops) if loop.reduction)
-        t = target
-        latency = t.dram_latency + t.sfp_latency + _SIGNALS * t.signal_cycles + t.launch_cycles
-        self._start = Term("start", "latency of memory and units, launch", latency)
+        self._start = Term("start", "latency of memory and units, launch", kernel_start(target))
 
     def _whole(self, operand: Operand) -> int:
         if operand.layouts:

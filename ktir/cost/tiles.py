@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from ktir.target import LANES, STICK_BYTES
 
-WEIGHT_BUFFERS = 2
-"""Blocks of a second operand in flight: one is multiplied while the next one is loaded."""
+ROW_BUFFERS = 2
+"""Blocks of rows in flight: one is worked on while the next one is loaded."""
+
+WEIGHT_BUFFERS = 8
+"""Blocks of 64x64 weights in flight, at most: a block takes PT fewer cycles than memory takes to answer, so one ahead is not enough."""
 
 _BLOCK = LANES * STICK_BYTES
 _CHUNK = 4
@@ -56,7 +59,7 @@ def _traffic(tiles: Tiles, first: int, second: int) -> int:
 
 def _whole(block: int, trips: int, n: int, k: int, budget: int) -> Tiles | None:
     """The block's rows stay, over the whole reduced loop; the result leaves column stick by column stick."""
-    buffers = 2 if trips > 1 else 1
+    buffers = ROW_BUFFERS if trips > 1 else 1
     used = block * (buffers * k + 2) * STICK_BYTES
     if used > budget:
         return None

@@ -20,7 +20,7 @@ STAGES = (
     "ktir-generalize",
     "ktir-assign-layouts",
     "ktir-split-bodies",
-    "ktir-form-kernels",
+    "ktir-form-kernels{{cores={cores}}}",
     "ktir-divide-work{{cores={cores}}}",
     "ktir-tile",
     "ktir-allocate-scratchpad",

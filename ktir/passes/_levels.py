@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir
 
@@ -25,3 +27,9 @@ def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | N
 def set_level(module: ir.Module, level: str) -> None:
     """Note the level that a pass guarantees."""
     module.operation.attributes["ktir.level"] = ir.StringAttr.get(level)
+
+
+def tensor_bytes(value: ir.Value) -> int:
+    """Bytes of a static tensor in sticks."""
+    type_ = ir.RankedTensorType(value.type)
+    return prod(type_.shape) * (2 if isinstance(type_.element_type, ir.F16Type) else 4)

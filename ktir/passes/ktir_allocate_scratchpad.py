@@ -1,7 +1,8 @@
 """Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
 
 First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. Streams
-rotate over two buffers: block t lies at base + (t mod 2)*slot with t counted over all loops, so that consecutive blocks alternate.
+rotate over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so that consecutive blocks take turns. Rows
+have two buffers, a matmul's blocks of weights enough to hide the latency of memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
 
+from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, clone_ops, rebuild
 from ktir.mlir import arith, func, ir, scf
-from ktir.passes._levels import require_level, set_level
-from ktir.passes.ktir_tile import WEIGHT_BUFFERS, tensor_bytes
+from ktir.passes._levels import require_level, set_level, tensor_bytes
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
 
@@ -64,6 +65,25 @@ class _Buffer:
 def _trips(loop: ir.Operation) -> int:
     lower, upper, step = (ir.IntegerAttr(v.owner.attributes["value"]).value for v in list(loop.operands)[:3])
     return -(-(upper - lower) // step)
+
+
+def _rotation(trips: list[int], most: int) -> tuple[int, list[int]]:
+    """Number of slots of a stream inside loops of `trips` trips, at most `most`, and the loops whose counters choose the slot.
+
+    Block t, counted over all loops, lies in slot t mod slots. The address generator adds up counters, so a trip of each loop must move on
+    by no slot or by one; with two slots that is always so.
+    """
+    for slots in range(max(2, min(most, prod(trips))), 1, -1):
+        loops, inner = [], 1
+        for number in reversed(range(len(trips))):
+            if trips[number] > 1 and inner % slots:
+                if inner % slots != 1:
+                    break
+                loops.insert(0, number)
+            inner *= trips[number]
+        else:
+            return slots, loops
+    raise AssertionError("two slots are always possible")
 
 
 class _Plan:
@@ -120,15 +140,10 @@ class _Plan:
         buffer = _Buffer(value, start, end, tensor_bytes(value))
         streamed = op.name == "ktdp.load" and loops and prod(_trips(loop) for loop in loops) > 1
         if streamed:
-            buffer.buffers = WEIGHT_BUFFERS
             weights = is_accumulator(loops[-1])
             # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
             buffer.start, buffer.end = self.span[loops[-2] if weights else loops[-1]]
-            inner = 1
-            for number in reversed(range(len(loops))):
-                if inner % 2:
-                    buffer.loops.insert(0, number)
-                inner *= _trips(loops[number])
+            buffer.buffers, buffer.loops = _rotation([_trips(loop) for loop in loops], WEIGHT_BUFFERS if weights else ROW_BUFFERS)
         self.buffers[value] = buffer
 
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:

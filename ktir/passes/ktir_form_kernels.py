@@ -3,6 +3,9 @@
 Ops of one kernel work row by row on the same rows, so that a core never needs another core's rows. A new kernel starts where the number of
 rows changes, or where an op reads all rows of a tensor that the kernel has just computed (the second operand of a matmul). Tensors that
 live across kernels go through the pool in global memory.
+
+A matmul with what follows it element by element becomes a kernel of its own where dealing out its columns too saves more than the traffic
+and the barrier that this costs: its ops work stick by stick on the same sticks.
 """
 
 from __future__ import annotations
@@ -10,15 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ktir.cost.estimate import kernel_start
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.layout import Layout
 from ktir.mlir import func, ir
-from ktir.passes._levels import require_level
+from ktir.passes._columns import column_division, extents, is_local, row_division
+from ktir.passes._levels import require_level, tensor_bytes
 from ktir.passes.ktir_assign_layouts import memory_view
 from ktir.pipeline import Pass
+from ktir.target import DATASHEET
 
 
 @dataclass(frozen=True)
@@ -26,18 +32,20 @@ class FormKernelsPass(Pass):
     """Split each laid-out function into kernels.
 
     Expects: the laid-out level, one function per program. Guarantees: an entry function with the same arguments plus the pool, and kernels
-    with the attribute `ktir.rows`; values do not change.
+    with the attribute `ktir.rows`, and `ktir.columns` (sticks) where columns may be dealt out too; values do not change. `cores` are those
+    that the work will be divided over.
     """
 
     name: ClassVar[str] = "ktir-form-kernels"
     description: ClassVar[str] = "laid-out: cluster ops into kernels of one row count"
+    cores: int = DATASHEET.cores
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
         require_level(module, self.name, "laid-out", kernels=False)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" not in op.attributes:
-                _Splitter(op).split()
+                _Splitter(op, self).split()
 
 
 _SECOND_OPERAND = ("tensor.pad", "tensor.expand_shape")
@@ -46,7 +54,10 @@ _SECOND_OPERAND = ("tensor.pad", "tensor.expand_shape")
 
 @dataclass
 class _Cluster:
+    """Ops of one kernel. `columns`: the sticks that every result has, where ops work on the same sticks; 0 = whole rows."""
+
     rows: int
+    columns: int = 0
     compute: list[ir.Operation] = field(default_factory=list)
     stores: list[ir.Operation] = field(default_factory=list)
 
@@ -65,8 +76,9 @@ def second_operand_source(g: Generic) -> ir.Value:
 
 
 class _Splitter:
-    def __init__(self, source: func.FuncOp) -> None:
+    def __init__(self, source: func.FuncOp, options: FormKernelsPass) -> None:
         self.source = source
+        self.options = options
         self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
         self.arguments = list(source.regions[0].blocks[0].arguments)
         self.attributes = list(ir.ArrayAttr(source.attributes["arg_attrs"])) if self.arguments else []
@@ -109,14 +121,15 @@ class _Splitter:
     def _clusters(self) -> list[_Cluster]:
         clusters: list[_Cluster] = []
         home: dict[ir.Value, _Cluster] = {}
-        for op in self.ops:
+        for position, op in enumerate(self.ops):
             if op.name == "linalg.generic":
                 g = Generic(op)
-                rows = rows_of(op.results[0])
                 current = clusters[-1] if clusters else None
-                across = g.is_contraction and current is not None and home.get(second_operand_source(g)) is current
-                if current is None or current.rows != rows or across:
-                    current = _Cluster(rows)
+                if current is None or not self._joins(g, current, home):
+                    current = _Cluster(rows_of(op.results[0]), self._own_columns(g, position, None, home))
+                    clusters.append(current)
+                elif not current.columns and (columns := self._own_columns(g, position, current, home)):
+                    current = _Cluster(current.rows, columns)
                     clusters.append(current)
                 current.compute.append(op)
                 home[op.results[0]] = current
@@ -127,6 +140,57 @@ class _Splitter:
                     home[value] = clusters[-1]
                 home[value].stores.append(op)
         return clusters
+
+    @staticmethod
+    def _joins(g: Generic, cluster: _Cluster, home: dict[ir.Value, _Cluster]) -> bool:
+        """Whether a kernel that holds `cluster` can compute an op too."""
+        if cluster.rows != rows_of(g.op.results[0]):
+            return False
+        across = g.is_contraction and home.get(second_operand_source(g)) is cluster
+        if not cluster.columns:
+            return not across
+        if g.is_contraction:
+            return not across and home.get(g.inputs[0]) is not cluster and extents(g)[1] == cluster.columns
+        return is_local(g, cluster.columns)
+
+    def _own_columns(self, g: Generic, position: int, current: _Cluster | None, home: dict[ir.Value, _Cluster]) -> int:
+        """The sticks of columns of a kernel that starts at op number `position`; 0 if dealing out columns does not pay.
+
+        What such a kernel computes and reads through global memory, instead of in the kernel `current`, is the price of it.
+        """
+        if not g.is_contraction or extents(g)[1] < 2:
+            return 0
+        cluster = _Cluster(rows_of(g.op.results[0]), extents(g)[1])
+        inside = {**home}
+        saved = 0.0
+        for op in self.ops[position:]:
+            if op.name != "linalg.generic":
+                continue
+            other = Generic(op)
+            if not self._joins(other, cluster, inside):
+                break
+            cluster.compute.append(op)
+            inside[op.results[0]] = cluster
+            if other.is_contraction:
+                shape = extents(other)
+                rows, columns = (price(*shape, self.options.cores) for price in (row_division, column_division))
+                saved += rows.cost.cycles - columns.cost.cycles
+        moved = 0
+        for op in cluster.compute:
+            if any(u.owner.name == "linalg.generic" and inside.get(u.owner.results[0]) is not cluster for u in op.results[0].uses):
+                moved += tensor_bytes(op.results[0])
+        if current is not None:
+            values = {v for op in cluster.compute for v in op.operands if home.get(v) is current}
+            moved += sum(tensor_bytes(v) for v in values)
+        price = 2 * moved / DATASHEET.dram_bytes_per_cycle + 2 * kernel_start(DATASHEET)
+        if saved <= price:
+            return 0
+        self.options.remark(
+            "passed",
+            f"kernel of its own, so that its {cluster.columns} sticks of columns are dealt out: saves {saved:.0f} cycles for {price:.0f}",
+            g.op.location,
+        )
+        return cluster.columns
 
     def _crossing(self, clusters: list[_Cluster], cluster_of: dict[ir.Value, int]) -> list[ir.Value]:
         crossing: list[ir.Value] = []
@@ -168,7 +232,10 @@ class _Kernel:
                 func.ReturnOp([])
         types = [a.type for a in self.block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        function.attributes["ktir.rows"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.cluster.rows)
+        i64 = ir.IntegerType.get_signless(64)
+        function.attributes["ktir.rows"] = ir.IntegerAttr.get(i64, self.cluster.rows)
+        if self.cluster.columns:
+            function.attributes["ktir.columns"] = ir.IntegerAttr.get(i64, self.cluster.columns)
         return self.used
 
     def _clone(self, op: ir.Operation) -> None:

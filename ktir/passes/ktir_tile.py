@@ -8,22 +8,19 @@ second operand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
+from ktir.cost.tiles import WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, scf, tensor
-from ktir.passes._levels import require_level, set_level
+from ktir.passes._levels import require_level, set_level, tensor_bytes
 from ktir.passes.ktir_divide_work import is_shared
 from ktir.passes.ktir_form_kernels import second_operand_source
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES, STICK_BYTES
-
-WEIGHT_BUFFERS = 2
-"""Blocks of a second operand in flight: one is multiplied while the next one is loaded."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,6 @@ class TilePass(Pass):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
                 _Tiler(op, self).tile()
         set_level(module, "tiled")
-
-
-def tensor_bytes(value: ir.Value) -> int:
-    """Bytes of a static tensor in LX."""
-    type_ = ir.RankedTensorType(value.type)
-    return prod(type_.shape) * (2 if isinstance(type_.element_type, ir.F16Type) else 4)
 
 
 def _even(n: int) -> int:
@@ -234,11 +225,13 @@ class _Tiler:
         """A function (n, k) -> access tile of one 64x64 block; rows beyond the tensor are masked."""
         source = second_operand_source(g)
         view = source.owner.opview.tile.owner.opview.base.owner.opview
-        sizes, strides = list(view.sizes), list(view.strides)
+        sizes = [s if isinstance(s, int) else self.mapping[s] for s in view.sizes]
+        strides = list(view.strides)
         transposed = g.loop_of(1, 0) == g.iterators.index("reduction")
         base = self.mapping[view.offset]
-        if sizes[1] % LANES:
-            sizes[1] = self._index(sizes[1])
+        rows = sizes[1]
+        if isinstance(rows, int) and rows % LANES:
+            sizes[1] = self._index(rows)
         masked = ktdp.construct_memory_view(base, sizes, strides, view.element_type)
 
         def tile(n: ir.Value, k: ir.Value) -> ir.Value:

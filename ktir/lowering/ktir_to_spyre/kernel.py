@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
 from ktir.isa.program import Kernel, Word, word
@@ -125,15 +127,21 @@ class KernelLowering:
     def _load(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
         ddr = self.table.describe(source, self._walk(source))
         lx = self.table.describe(target, self._walk(target))
-        same = source.anchor.is_uniform and all(limit is None or limit.is_uniform for limit in source.limits)
         number = self.source_id(op)
-        if same and self.cores > 1:
-            if not self.groups:
-                self.groups.append([0] * self.cores)
-            instruction = word("xldm", number, ddr=ddr, lx=lx, group=0)
+        leaders = self._leaders(source)
+        if leaders != list(range(self.cores)):
+            if leaders not in self.groups:
+                self.groups.append(leaders)
+            instruction = word("xldm", number, ddr=ddr, lx=lx, group=self.groups.index(leaders))
         else:
             instruction = word("xld", number, ddr=ddr, lx=lx)
         return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
+
+    def _leaders(self, source: Tile) -> list[int]:
+        """Per core the first one that reads the same data."""
+        parts = [source.anchor.constant, *(limit.constant for limit in source.limits if limit is not None)]
+        keys = list(zip(*(np.broadcast_to(p, (self.cores,)).tolist() for p in parts), strict=True))
+        return [keys.index(key) for key in keys]
 
     def _write(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
         source, target = _without_dead_rows(source, target)
