@@ -124,8 +124,12 @@ def _unary(op: OpReader) -> ScalarOp:
 
 
 def _whole_power(x: Any, n: Any) -> Any:
-    """x to an integer power; whether the power is odd is asked of the integer, which f64 may not hold."""
-    size = np.power(np.abs(x), n.astype(np.float64))
+    """x to an integer power. f64 may not hold it: what it lacks is a second power, and whether it is odd is asked of the integer."""
+    near = n.astype(np.float64)
+    size = np.power(np.abs(x), near)
+    rest = n - near.astype(n.dtype) if n.dtype.itemsize == 8 else None
+    if rest is not None and rest.any():
+        size = np.where(rest != 0, size * np.power(np.abs(x), rest.astype(np.float64)), size)
     return np.where(np.signbit(x) & (n & 1 == 1), -size, size)
 
 

@@ -1,8 +1,4 @@
-"""What the sweeps share: element types as plain NumPy knows them, edge values, and programs that apply many ops to many values.
-
-The oracle's values are float64 arrays for every float type (each holds them exactly) and object arrays of Python ints, in two's
-complement with its sign, for the integers; a true i1 is -1. Nothing here uses the rounding that is tested.
-"""
+"""What the sweeps share: programs that apply many ops to many values, and the record of which ops they executed."""
 
 from __future__ import annotations
 
@@ -10,260 +6,87 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+import pytest
 from hypothesis import strategies as st
 from kernel_texts import kernel, load, store, tensor
+from sweep_values import (
+    FEW,
+    FLOATS,
+    HOST,
+    INTEGERS,
+    MANY,
+    WIDTHS,
+    Array,
+    bare,
+    check_same,
+    crossed,
+    edges,
+    finished,
+    from_host,
+    least_exponent,
+    most,
+    ordinal,
+    precision,
+    random_values,
+    rounded,
+    seeds,
+    shapes,
+    tile_counts,
+    to_host,
+    wrapped,
+)
 
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 
-Array = np.ndarray
+__all__ = [
+    "FEW",
+    "FLOATS",
+    "FORMS",
+    "HOST",
+    "INTEGERS",
+    "IN_BODIES",
+    "MANY",
+    "WIDTHS",
+    "Array",
+    "Case",
+    "Program",
+    "apply",
+    "bare",
+    "check_same",
+    "covered",
+    "covers",
+    "crossed",
+    "edges",
+    "finished",
+    "from_host",
+    "grouped",
+    "least_exponent",
+    "literal",
+    "most",
+    "ordinal",
+    "precision",
+    "random_values",
+    "rounded",
+    "run",
+    "seeds",
+    "shapes",
+    "tile_counts",
+    "to_host",
+    "verify",
+    "verify_edges",
+    "verify_random",
+    "wrapped",
+]
 
-FEW = settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-"""The default: the same examples on every run."""
-MANY = settings(FEW, max_examples=400, derandomize=False, print_blob=True)
-"""Under the marker `long`: other examples every time; a failure prints what repeats it."""
-
-# Element types
-
-FLOATS = ("f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2")
-INTEGERS = ("i1", "i8", "i16", "i32", "i64", "index")
-WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
-_FIELDS = {"f16": (5, 10), "bf16": (8, 7), "f8E4M3FN": (4, 3), "f8E5M2": (5, 2), "f32": (8, 23), "f64": (11, 52)}
-"""Bits of exponent and fraction."""
-HOST: dict[str, Any] = {
-    "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64, "f8E4M3FN": np.uint8, "f8E5M2": np.uint8,
-    "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64,
-}  # fmt: skip
-
-
-def precision(element: str) -> int:
-    """Significand bits, the hidden one included."""
-    return _FIELDS[element][1] + 1
-
-
-def least_exponent(element: str) -> int:
-    """Exponent of the smallest normal number."""
-    return 2 - (1 << (_FIELDS[element][0] - 1))
-
-
-def most(element: str) -> float:
-    """The largest finite number."""
-    if element == "f8E4M3FN":
-        return 448.0
-    exponent, fraction = _FIELDS[element]
-    return float((2 - Fraction(1, 1 << fraction)) * Fraction(2) ** ((1 << (exponent - 1)) - 1))
-
-
-def rounded(element: str, x: Array) -> Array:
-    """Exact values (float64, or objects that are Fractions or floats) in float type `element`: nearest, ties to even.
-
-    Beyond the largest number comes infinity, and the largest number itself in f8E4M3FN, which has no infinity.
-    """
-    if x.dtype == object:
-        return np.array([_rounded_fraction(element, v) for v in x.reshape(-1)], np.float64).reshape(x.shape)
-    with np.errstate(all="ignore"):
-        if element == "f64":
-            return x.astype(np.float64)
-        _, exponent = np.frexp(np.where(np.isfinite(x), x, 0))
-        grain = np.maximum(exponent - 1, least_exponent(element)) - precision(element) + 1
-        y = np.where(np.isfinite(x), np.ldexp(np.rint(np.ldexp(x, -grain)), grain), x)
-        return np.where(np.abs(y) > most(element), np.copysign(448.0 if element == "f8E4M3FN" else np.inf, y), y)
-
-
-def _rounded_fraction(element: str, x: Any) -> float:
-    if not isinstance(x, Fraction):
-        return float(rounded(element, np.array([x], np.float64))[0])
-    if not x:
-        return 0.0
-    exponent = abs(x).numerator.bit_length() - abs(x).denominator.bit_length()
-    if abs(x) < Fraction(2) ** exponent:
-        exponent -= 1
-    grain = Fraction(2) ** (max(exponent, least_exponent(element)) - precision(element) + 1)
-    y = round(x / grain) * grain  # Python rounds to even
-    if abs(y) > most(element):
-        return (448.0 if element == "f8E4M3FN" else np.inf) * (1 if y > 0 else -1)
-    return float(y) if y else (0.0 if x > 0 else -0.0)
-
-
-def wrapped(element: str, x: Array) -> Array:
-    """Python ints modulo the width of `element`, with their sign."""
-    bits = WIDTHS[element]
-    return np.array([((int(v) + (1 << (bits - 1))) & ((1 << bits) - 1)) - (1 << (bits - 1)) for v in x.reshape(-1)], object).reshape(
-        x.shape
-    )
-
-
-def bare(element: str, x: Array) -> Array:
-    """The same bits as numbers without sign."""
-    return np.array([int(v) & ((1 << WIDTHS[element]) - 1) for v in x.reshape(-1)], object).reshape(x.shape)
-
-
-def finished(element: str, x: Any) -> Array:
-    """An exact result in type `element`, rounded or wrapped."""
-    x = np.asarray(x)
-    if element in FLOATS:
-        return rounded(element, x if x.dtype == object else x.astype(np.float64))
-    return wrapped(element, x.astype(object))
-
-
-@functools.cache
-def _magnitudes(element: str) -> Array:
-    """Values of the codes of a narrow type without sign, up to its largest number."""
-    exponent, fraction = _FIELDS[element]
-    code = np.arange(1 << (exponent + fraction))
-    e, f = code >> fraction, (code & ((1 << fraction) - 1)) / (1 << fraction)
-    value = np.where(e == 0, np.ldexp(f, least_exponent(element)), np.ldexp(1 + f, e - 1 + least_exponent(element)))
-    return value[value <= most(element)]
-
-
-def to_host(element: str, x: Array) -> Array:
-    """Oracle values as an array that `execute` takes."""
-    if element in INTEGERS:
-        return np.ascontiguousarray((x != 0) if element == "i1" else x.astype(HOST[element])).astype(HOST[element])
-    with np.errstate(all="ignore"):
-        if HOST[element] not in (np.uint8, np.uint16):
-            return np.ascontiguousarray(x.astype(HOST[element]))
-        grid = _magnitudes(element)
-        code = np.searchsorted(grid, np.where(np.isfinite(x), np.abs(x), 0))
-        assert np.array_equal(grid[code], np.where(np.isfinite(x), np.abs(x), 0)), f"values that are none of {element}"
-        full = ((1 << _FIELDS[element][0]) - 1) << _FIELDS[element][1]
-        code = np.where(np.isinf(x), full, np.where(np.isnan(x), full + (1 << _FIELDS[element][1]) - 1, code))
-        return np.ascontiguousarray(code + (np.signbit(x).astype(np.int64) << sum(_FIELDS[element]))).astype(HOST[element])
-
-
-def from_host(element: str, x: Array) -> Array:
-    """An array of `execute` as oracle values."""
-    if element in INTEGERS:
-        return -x.astype(np.int64).astype(object) if element == "i1" else x.astype(object)
-    if HOST[element] not in (np.uint8, np.uint16):
-        with np.errstate(invalid="ignore"):  # a signalling NaN
-            return x.astype(np.float64)
-    grid, width = _magnitudes(element), sum(_FIELDS[element])
-    magnitude = (x & ((1 << width) - 1)).astype(np.int64)
-    value = np.where(magnitude < grid.size, grid[np.minimum(magnitude, grid.size - 1)], np.nan)
-    full = ((1 << _FIELDS[element][0]) - 1) << _FIELDS[element][1]
-    if element != "f8E4M3FN":
-        value = np.where(magnitude == full, np.inf, value)
-    return np.where(x >> width, -value, value)
-
-
-def ordinal(element: str, x: Array) -> Array:
-    """Place of each number among those of its type, 0 for both zeros; infinity comes after the largest number."""
-    p, least = precision(element), least_exponent(element)
-    with np.errstate(all="ignore"):
-        size = np.minimum(np.abs(x), most(element))
-        _, e = np.frexp(np.where(np.isnan(size), 0, size))
-        e = np.where(size > 0, np.maximum(e - 1, least), least)
-        place = np.ldexp(np.where(np.isnan(size), 0, size), p - 1 - e).astype(np.int64) + ((e - least).astype(np.int64) << (p - 1))
-    place = place + np.isinf(x)
-    return np.where(np.signbit(x), -place, place)
-
-
-def check_same(element: str, got: Array, want: Array, ulps: int, operands: Sequence[Array], what: str) -> None:
-    """Bits are equal (any NaN is one), or with `ulps` at most so many places apart. The message gives the first operands that fail."""
-    if element in INTEGERS:
-        bad = got != want
-    else:
-        nan = np.isnan(got) != np.isnan(want)
-        both = np.isnan(got) & np.isnan(want)
-        if ulps:
-            bad = nan | (~both & (np.abs(ordinal(element, got) - ordinal(element, want)) > ulps))
-        else:
-            bad = nan | (~both & ((got != want) | (np.signbit(got) != np.signbit(want))))
-    if bad.any():
-        first = tuple(np.argwhere(bad)[0])
-        raise AssertionError(
-            f"{what}: {int(bad.sum())} of {bad.size} differ; of ({', '.join(repr(o[first]) for o in operands)}) at {first} "
-            f"it makes {got[first]!r}, not {want[first]!r}"
-        )
-
-
-# Values
-
-
-@functools.cache
-def edges(element: str) -> Array:
-    """The values at which arithmetic goes wrong."""
-    if element in INTEGERS:
-        low, high = -(1 << (WIDTHS[element] - 1)), (1 << (WIDTHS[element] - 1)) - 1
-        half = 1 << (WIDTHS[element] // 2)
-        values = {0, 1, -1, 2, -2, 3, 7, -7, 8, 10, 100, low, low + 1, high, high - 1, half, -half, half + 1}
-        for p in (8, 11, 24, 53):  # one beyond a tie of a float type: rounding by way of another type would lose it
-            top = high // 2 + 1
-            values |= {top + (top >> p) + 1, -top - (top >> p) - 1}
-        return np.array(sorted(v for v in values if low <= v <= high), object)
-    p, least = precision(element), least_exponent(element)
-    eps, tiny, least_sub = 2.0 ** (1 - p), 2.0**least, 2.0 ** (least - p + 1)
-    top = most(element)
-    values = [
-        0.0,
-        1.0,
-        1 + eps,
-        1 - eps / 2,
-        0.5,
-        1.5,
-        2.5,
-        3.0,
-        eps,
-        2.0 ** (p - 1) - 0.5,
-        2.0 ** (p - 1) + 1,
-        7.25,
-        0.1,
-        np.pi,
-        10.0,
-        80.0,
-    ]
-    values += [least_sub, 3 * least_sub, tiny - least_sub, tiny, tiny * (1 + eps), top, top / 2, np.inf, np.nan]
-    array = np.array(values)
-    if element == "f8E4M3FN":
-        array = array[~np.isinf(array)]
-    array = np.unique(rounded(element, array))
-    return np.concatenate([array, -array[~np.isnan(array)]])
-
-
-def random_values(element: str, shape: tuple[int, ...], random: np.random.Generator) -> Array:
-    """Half of them edges, the rest of every size."""
-    if element in INTEGERS:
-        bits = random.integers(1, WIDTHS[element] + 1, shape)
-        raw = random.integers(-(1 << 63), (1 << 63) - 1, shape).astype(object)
-        found = wrapped(element, np.frompyfunc(lambda v, b: v >> (64 - b), 2, 1)(raw, bits).astype(object)) if prod(shape) else raw
-        found = np.asarray(found, object).reshape(shape)
-    else:
-        reach = min(-least_exponent(element), 40)
-        found = rounded(
-            element, random.standard_normal(shape) * np.exp2(random.integers(-reach, reach + 1, shape) * random.integers(0, 2, shape))
-        )
-        found = found.astype(np.float64)
-    pick = random.choice(edges(element), shape) if shape else np.asarray(random.choice(edges(element)))
-    chosen = np.where(random.random(shape) < 0.5, pick, found)
-    return np.asarray(chosen, object if element in INTEGERS else np.float64).reshape(shape)
-
-
-def crossed(elements: Sequence[str]) -> list[Array]:
-    """All combinations of edge values: one array of rank 1 per operand; of three or more operands a part."""
-    if len(elements) < 3:
-        grids = np.meshgrid(*[np.arange(edges(e).size) for e in elements], indexing="ij")
-        return [edges(e)[g.reshape(-1)] for e, g in zip(elements, grids, strict=True)]
-    random = np.random.default_rng(0)
-    return [random_values(e, (600,), random) for e in elements]
-
-
-shapes = st.one_of(
-    st.just(()),
-    st.lists(st.sampled_from([1, 1, 2, 3, 5, 7]), min_size=1, max_size=4).map(tuple),
-    st.lists(st.sampled_from([1, 2, 63, 64, 65, 129]), min_size=1, max_size=2).map(tuple),
-)
-"""Ranks 0 to 4: single elements, odd extents, and those about a stick."""
-tile_counts = st.sampled_from([1, 1, 2, 3, 5])
-seeds = st.integers(0, 10**9)
-
-# Programs
+FORMS = ("tensors", "body", "data", "known")
+"""An op on whole tensors, in the body of a `linalg.generic`, on scalars taken from tensors, on scalars that are constants."""
+IN_BODIES = FORMS[1:]
+"""The forms of ops that take scalars only."""
 
 _seen: set[str] = set()
 _OPERATION = re.compile(r"\b((?:arith|math|spyreop|linalg|tensor|memref|scf|ktdp|func)\.[a-z_0-9]+(?:\.in_parallel)?)")
@@ -313,7 +136,7 @@ class Case:
     ulps: int = 0
     inside: Callable[..., Any] | None = None
     instead: tuple[Any, ...] = ()
-    tensors: bool = True
+    forms: tuple[str, ...] = FORMS
 
     def __str__(self) -> str:
         return f"{self.op}-{'-'.join((*self.takes, *self.gives))}"
@@ -339,32 +162,60 @@ def literal(element: str, value: Any) -> str:
     return "true" if element == "i1" and value else "false" if element == "i1" else f"{int(value)} : {element}"
 
 
-class _Text:
-    """A program that applies cases, each to the elements of one shape on every tile."""
+class Program:
+    """The text of a kernel on `tiles` tiles, and its arrays: each has an axis for the tiles first."""
 
-    def __init__(self, shape: tuple[int, ...], tiles: int) -> None:
-        self.shape, self.tiles = shape, tiles
+    def __init__(self, tiles: int) -> None:
+        self.tiles = tiles
         self.arguments: list[str] = []
         self.arrays: list[Array] = []
-        self.body = f"%tile = ktdp.get_compute_tile_id : index\n%size = arith.constant {prod(shape)} : index\n"
-        self.body += "%off = arith.muli %tile, %size : index\n"
+        self.outputs: list[tuple[int, str]] = []
+        self.body = "%tile = ktdp.get_compute_tile_id : index\n"
         self.serial = 0
 
     def name(self) -> str:
+        """A new SSA name."""
         self.serial += 1
         return f"%v{self.serial}"
 
     def base(self, array: Array) -> str:
-        argument, at = f"%arg{len(self.arrays)}", self.name()
+        """A new argument; returns the address of the tile's own part."""
+        argument, size, offset, at = f"%arg{len(self.arrays)}", self.index(prod(array.shape[1:])), self.name(), self.name()
         self.arrays.append(array)
         self.arguments.append(argument)
-        self.body += f"{at} = arith.addi {argument}, %off : index\n"
+        self.body += f"{offset} = arith.muli %tile, {size} : index\n{at} = arith.addi {argument}, {offset} : index\n"
         return at
 
     def index(self, value: int) -> str:
+        """A constant."""
         name = self.name()
         self.body += f"{name} = arith.constant {value} : index\n"
         return name
+
+    def load(self, values: Array, element: str) -> str:
+        """Oracle values [tiles, ...] as a tensor."""
+        base, name = self.base(to_host(element, values)), self.name()
+        self.body += load(name, base, values.shape[1:], element=element)
+        return name
+
+    def store(self, value: str, shape: Sequence[int], element: str) -> None:
+        """A tensor as the next output."""
+        self.outputs.append((len(self.arrays), element))
+        base = self.base(np.zeros((self.tiles, *shape), HOST[element]))
+        self.body += store(value, base, tuple(shape), element=element)
+
+    def run(self, policy: Policy | None = None) -> list[Array]:
+        """Oracle values of the outputs."""
+        run(kernel(self.arguments, self.body, str(self.tiles)), self.arrays, policy=policy)
+        return [from_host(element, self.arrays[i]) for i, element in self.outputs]
+
+
+class _CaseProgram(Program):
+    """A program that applies cases, each to the elements of one shape on every tile."""
+
+    def __init__(self, shape: tuple[int, ...], tiles: int) -> None:
+        super().__init__(tiles)
+        self.shape = shape
 
     def operation(self, case: Case, operands: Sequence[str], shape: tuple[int, ...] | None) -> list[str]:
         """The op applied; `shape` is None for scalars. Returns its results."""
@@ -383,11 +234,7 @@ class _Text:
         return self.operation(case, self.loaded(case, operands), self.shape)
 
     def loaded(self, case: Case, operands: Sequence[Array]) -> list[str]:
-        names = [self.name() for _ in operands]
-        for name, element, value in zip(names, case.takes, operands, strict=True):
-            base = self.base(to_host(element, value))
-            self.body += load(name, base, self.shape, element=element)
-        return names
+        return [self.load(value, element) for element, value in zip(case.takes, operands, strict=True)]
 
     def in_body(self, case: Case, operands: Sequence[Array]) -> list[str]:
         names, result = self.loaded(case, operands), self.name()
@@ -443,28 +290,21 @@ class _Text:
         return found
 
 
-FORMS = ("tensors", "body", "data", "known")
-"""An op on whole tensors, in the body of a `linalg.generic`, on scalars taken from tensors, on scalars that are constants."""
-
-
 def apply(cases: Sequence[Case], operands: Sequence[Sequence[Array]], form: str, policy: Policy | None = None) -> list[list[Array]]:
     """What each case makes of its operands, arrays of shape [tiles, *shape]: a list of results per case."""
     tiles, *shape = operands[0][0].shape
-    text = _Text(tuple(shape), tiles)
-    places: list[list[int]] = []
+    program = _CaseProgram(tuple(shape), tiles)
     for case, values in zip(cases, operands, strict=True):
         if form == "tensors":
-            results = text.on_tensors(case, values)
+            results = program.on_tensors(case, values)
         elif form == "body":
-            results = text.in_body(case, values)
+            results = program.in_body(case, values)
         else:
-            results = text.on_scalars(case, values, form == "known")
-        places.append([len(text.arrays) + k for k in range(len(results))])
+            results = program.on_scalars(case, values, form == "known")
         for result, element in zip(results, case.gives, strict=True):
-            base = text.base(np.zeros((tiles, *shape), HOST[element]))
-            text.body += store(result, base, tuple(shape), element=element)
-    run(kernel(text.arguments, text.body, str(tiles)), text.arrays, policy=policy)
-    return [[from_host(e, text.arrays[i]) for e, i in zip(case.gives, at, strict=True)] for case, at in zip(cases, places, strict=True)]
+            program.store(result, shape, element)
+    found = iter(program.run(policy))
+    return [[next(found) for _ in case.gives] for case in cases]
 
 
 def verify(cases: Sequence[Case], operands: Sequence[Sequence[Array]], form: str) -> None:
@@ -478,7 +318,7 @@ def verify(cases: Sequence[Case], operands: Sequence[Sequence[Array]], form: str
 def verify_edges(cases: Sequence[Case]) -> None:
     """All combinations of edge values on tensors and in bodies, a few of them as scalars."""
     for form in ("tensors", "body"):
-        fitting = [case for case in cases if case.tensors or form != "tensors"]
+        fitting = [case for case in cases if form in case.forms]
         for first in range(0, len(fitting), 16):
             part = fitting[first : first + 16]
             grids = [crossed(case.takes) for case in part]
@@ -486,15 +326,12 @@ def verify_edges(cases: Sequence[Case]) -> None:
             verify(part, [[np.resize(o, (1, size)) for o in grid] for grid in grids], form)
     random = np.random.default_rng(1)
     for form, tiles in (("data", 1), ("known", 1), ("known", 3)):
-        if form == "known" and any(t not in literals for case in cases for t in case.takes):
+        cases = [case for case in cases if form in case.forms]
+        if not cases:
             continue
         grids = [crossed(case.takes) for case in cases]
         picked = [random.integers(0, grid[0].size, tiles * 12).reshape(tiles, 12) for grid in grids]
         verify(cases, [[o[at] for o in grid] for grid, at in zip(grids, picked, strict=True)], form)
-
-
-literals = (*FLOATS, *INTEGERS)
-"""Types that have constants."""
 
 
 def verify_random(cases: Sequence[Case], data: Any) -> None:
@@ -503,7 +340,7 @@ def verify_random(cases: Sequence[Case], data: Any) -> None:
     shape = data.draw(shapes if form in ("tensors", "body") else st.sampled_from([(), (1,), (3,), (2, 2), (1, 2, 1)]))
     tiles = data.draw(tile_counts)
     chosen = data.draw(st.lists(st.sampled_from(list(cases)), min_size=1, max_size=6))
-    chosen = [c for c in chosen if c.tensors or form != "tensors"]
+    chosen = [c for c in chosen if form in c.forms]
     random = np.random.default_rng(data.draw(seeds))
     if chosen:
         verify(chosen, [[random_values(e, (tiles, *shape), random) for e in c.takes] for c in chosen], form)
@@ -511,7 +348,5 @@ def verify_random(cases: Sequence[Case], data: Any) -> None:
 
 def grouped(cases: Sequence[Case]) -> list[Any]:
     """The cases of each op, as parameters of a test."""
-    import pytest
-
     names = list(dict.fromkeys(case.op for case in cases))
     return [pytest.param([c for c in cases if c.op == name], id=name) for name in names]

@@ -12,6 +12,7 @@ import pytest
 import sweep
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_texts import kernel, load, store
 from sweep import FLOATS, INTEGERS, WIDTHS, Case
 
 Array = np.ndarray
@@ -288,8 +289,8 @@ def test_constants(element):
     body += f"%b = arith.constant dense<[{', '.join(words)}]> : {type_}\n%c = arith.constant dense<{words[-1]}> : {type_}\n"
     outs = [np.zeros(n, sweep.HOST[element]) for _ in range(3)]
     for name, argument in zip("abc", ("%arg0", "%arg1", "%arg2"), strict=True):
-        body += sweep.store(f"%{name}", argument, (n,), element=element)
-    sweep.run(sweep.kernel(["%arg0", "%arg1", "%arg2"], body), outs)
+        body += store(f"%{name}", argument, (n,), element=element)
+    sweep.run(kernel(["%arg0", "%arg1", "%arg2"], body), outs)
     for what, out, want in zip(("scalars", "dense", "splat"), outs, (values, values, np.full(n, values[-1])), strict=True):
         sweep.check_same(element, sweep.from_host(element, out), want, 0, [values], what)
 
@@ -309,11 +310,11 @@ def test_every_nan_is_one(element):
     nan = np.isin(np.arange(values.size), np.arange(len(patterns)))
     ops = ["addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf"]
     type_ = f"tensor<{a.size}x{element}>"
-    body = sweep.load("%a", "%arg0", a.shape, element=element) + sweep.load("%b", "%arg1", a.shape, element=element)
+    body = load("%a", "%arg0", a.shape, element=element) + load("%b", "%arg1", a.shape, element=element)
     outs = [np.zeros(a.shape, host) for _ in ops]
     for i, op in enumerate(ops):
-        body += f"%y{i} = arith.{op} %a, %b : {type_}\n" + sweep.store(f"%y{i}", f"%arg{2 + i}", a.shape, element=element)
-    sweep.run(sweep.kernel([f"%arg{i}" for i in range(2 + len(ops))], body), [a, b, *outs])
+        body += f"%y{i} = arith.{op} %a, %b : {type_}\n" + store(f"%y{i}", f"%arg{2 + i}", a.shape, element=element)
+    sweep.run(kernel([f"%arg{i}" for i in range(2 + len(ops))], body), [a, b, *outs])
     left, right = (g.reshape(-1) for g in np.meshgrid(nan, nan))
     for op, out in zip(ops, outs, strict=True):
         want = left & right if op in ("maxnumf", "minnumf") else left | right

@@ -58,9 +58,11 @@ for element in TYPES:
         # 1 + exp(-x) is beyond f32 for smaller x: the quotient is 0, not subnormal.
         inside = (lambda x: ~(x < -88) | np.isinf(x)) if name in ("sigmoid", "silu") and element == "f32" else None
         ulps = half if element == "f16" else single
-        CASES.append(Case(f"spyreop.{name}", f"spyreop.{name} {{x[0]}} : {{t[0]}}", one, one, oracle, ulps, inside, (0.0,), tensors=False))
+        CASES.append(
+            Case(f"spyreop.{name}", f"spyreop.{name} {{x[0]}} : {{t[0]}}", one, one, oracle, ulps, inside, (0.0,), forms=sweep.IN_BODIES)
+        )
     pair, triple = (element,) * 2, (element,) * 3
-    CASES.append(Case("spyreop.realdiv", "spyreop.realdiv {x[0]}, {x[1]} : {t[0]}", pair, one, np.divide, tensors=False))
+    CASES.append(Case("spyreop.realdiv", "spyreop.realdiv {x[0]}, {x[1]} : {t[0]}", pair, one, np.divide, forms=sweep.IN_BODIES))
     for predicate, holds in {
         "equal": np.equal,
         "notequal": lambda a, b: (a < b) | (a > b),
@@ -70,33 +72,33 @@ for element in TYPES:
         "lesserequal": np.less_equal,
     }.items():
         text = f"spyreop.compare <{predicate}> {{x[0]}}, {{x[1]}} : {{t[0]}}"
-        CASES.append(Case("spyreop.compare", text, pair, one, lambda a, b, f=holds: f(a, b).astype(np.float64), tensors=False))
+        CASES.append(Case("spyreop.compare", text, pair, one, lambda a, b, f=holds: f(a, b).astype(np.float64), forms=sweep.IN_BODIES))
     text = "spyreop.select {x[0]}, {x[1]}, {x[2]} : {t[0]}"
-    CASES.append(Case("spyreop.select", text, triple, one, lambda c, a, b: np.where(c != 0, a, b), tensors=False))
+    CASES.append(Case("spyreop.select", text, triple, one, lambda c, a, b: np.where(c != 0, a, b), forms=sweep.IN_BODIES))
 
     text = "spyreop.layernormscale {x[0]} squares {x[1]} : {t[0]}"
-    CASES.append(Case("spyreop.layernormscale", text, pair, one, scale, tensors=False))
+    CASES.append(Case("spyreop.layernormscale", text, pair, one, scale, forms=sweep.IN_BODIES))
     text = "spyreop.layernormscale {x[0]} : {t[0]}"
-    CASES.append(Case("spyreop.layernormscale", text, one, one, lambda x: 1 / f32(np.sqrt(x)), tensors=False))
+    CASES.append(Case("spyreop.layernormscale", text, one, one, lambda x: 1 / f32(np.sqrt(x)), forms=sweep.IN_BODIES))
     text = "spyreop.layernormnorm {x[0]} squares {x[1]} scale {x[2]} weight {x[3]} bias {x[4]} : {t[0]}"
-    CASES.append(Case("spyreop.layernormnorm", text, (element,) * 5, one, norm, tensors=False))
+    CASES.append(Case("spyreop.layernormnorm", text, (element,) * 5, one, norm, forms=sweep.IN_BODIES))
 
-CASES.append(Case("spyreop.gelu", "spyreop.gelu {x[0]} : {t[0]}", ("f16",), ("f16",), gelu, 1, tensors=False))
+CASES.append(Case("spyreop.gelu", "spyreop.gelu {x[0]} : {t[0]}", ("f16",), ("f16",), gelu, 1, forms=sweep.IN_BODIES))
 for beta, threshold in ((1.0, 20.0), (0.5, 3.0), (-2.0, 20.0)):
 
     def softplus(x: Array, beta: float = beta, threshold: float = threshold) -> Array:
         return np.where(x * beta > threshold, x, np.log1p(np.exp(np.minimum(x * beta, threshold))) / beta)
 
     text = f"spyreop.softplus {{x[0]}} beta {beta} threshold {threshold} : {{t[0]}}"
-    CASES.append(Case("spyreop.softplus", text, ("f16",), ("f16",), softplus, 1, tensors=False))
+    CASES.append(Case("spyreop.softplus", text, ("f16",), ("f16",), softplus, 1, forms=sweep.IN_BODIES))
 
 for name, element in {"addi32toi32": "i32", "addi64toi64": "i64", "muli32toi32": "i32"}.items():
     function = np.add if name.startswith("add") else np.multiply
-    CASES.append(Case(f"spyreop.{name}", f"spyreop.{name} {{x[0]}}, {{x[1]}}", (element,) * 2, (element,), function, tensors=False))
+    CASES.append(Case(f"spyreop.{name}", f"spyreop.{name} {{x[0]}}, {{x[1]}}", (element,) * 2, (element,), function, forms=sweep.IN_BODIES))
 text = "spyreop.idx32toaddr {x[0]} base {x[1]} stride {x[2]}"
-CASES.append(Case("spyreop.idx32toaddr", text, ("i32",) * 3, ("i32",), lambda i, base, stride: base + stride * i, tensors=False))
+CASES.append(Case("spyreop.idx32toaddr", text, ("i32",) * 3, ("i32",), lambda i, base, stride: base + stride * i, forms=sweep.IN_BODIES))
 text = "spyreop.idx32toaddr {x[0]} base 0xDEADBEEF stride 4"
-CASES.append(Case("spyreop.idx32toaddr", text, ("i32",), ("i32",), lambda i: 0xDEADBEEF + 4 * i, tensors=False))
+CASES.append(Case("spyreop.idx32toaddr", text, ("i32",), ("i32",), lambda i: 0xDEADBEEF + 4 * i, forms=sweep.IN_BODIES))
 
 
 @pytest.mark.parametrize("cases", sweep.grouped(CASES))
