@@ -69,13 +69,13 @@ def span(buffer: Buffer) -> int:
     return 1 + sum((n - 1) * s for n, s in buffer.dims)
 
 
-def _is_flat(buffer: Buffer) -> bool:
-    """Row-major without gaps, so that it can be collapsed to one dim."""
+def _is_dense(buffer: Buffer) -> bool:
+    """Whether the elements lie without gaps, so that they are one dim in the order of memory."""
     stride = 1
-    for size, s in reversed(buffer.dims):
-        if s != stride:
+    for dim in reversed(_descending(buffer)):
+        if dim.stride != stride:
             return False
-        stride *= size
+        stride *= dim.size
     return True
 
 
@@ -229,10 +229,10 @@ class Accesses:
 
     def _from_flat(self, buffer: Buffer, value: Tensor, index: Index, loops: Loops, data: Mapping[str, int], reason: str) -> Operand:
         """A load that does not fit the dims of the value: from its one-dimensional form."""
-        if not _is_flat(buffer):
+        if not _is_dense(buffer):
             raise NoAccess(f"an access to '{buffer.name}' of strides {list(buffer.stride)} ({reason})")
         size = prod(value.shape)
-        flat = self._writer.reshape(value, [size] if value.shape else [])
+        flat = self._writer.reshape(self._permuted(value, stride_order(buffer)), [size] if value.shape else [])
         if not data:
             try:
                 return self._boxed(buffer, flat, matched(index, loops, [Dim(size, 1)] if value.shape else []))
@@ -247,6 +247,9 @@ class Accesses:
         subscript = Subscript(table=table.memory, arguments=tuple(range(len(extents))))
         tile = self._writer.indirect_tile(self._in_memory(flat), extents, [subscript] if value.shape else [])
         return Operand(self._writer.load(tile, extents, value.element), tuple(v for v, _ in table_loops))
+
+    def _permuted(self, value: Tensor, order: Sequence[int]) -> Tensor:
+        return value if list(order) == sorted(order) else self._writer.transpose(value, order)
 
     def _mapped(self, buffer: Buffer, flat: Tensor, index: Index, loops: Loops, reason: str) -> Operand:
         self._report(buffer.name, "affine map" if index.is_affine else "quasi-affine map", reason)
@@ -270,13 +273,21 @@ class Accesses:
                 used |= {v for v, _ in self._materialize(self._tables[digit.variable])} if digit.variable in data else {digit.variable}
         loops = [loop for loop in self._loops if loop[0] in used]
         extents = [n for _, n in loops]
-        memory = self._in_memory(self._writer.reshape(value, match.sizes))
+        memory = self._in_memory(self._part(value, match))
         tile = self._writer.indirect_tile(memory, extents, self._subscripts(match.places, loops, data))
         return Operand(self._writer.load(tile, extents, value.element), tuple(v for v, _ in loops))
 
+    def _part(self, value: Tensor, match: Match) -> Tensor:
+        """The part of a value that a match cuts, cut."""
+        sizes = [n for _, n in match.boxes]
+        if tuple(sizes) != value.shape:
+            ones = [1] * len(sizes)
+            value = self._writer.slice(value, [low for low, _ in match.boxes], sizes, ones, [True] * len(sizes))
+        return self._writer.reshape(value, match.sizes)
+
     def _boxed(self, buffer: Buffer, value: Tensor, match: Match) -> Operand:
         """A box of a value, its dims cut, as a tensor labelled by variables."""
-        tensor = self._writer.reshape(value, match.sizes)
+        tensor = self._part(value, match)
         whole = _is_whole(match)
         if not whole:
             sizes = [p.digit.size if p.digit else 1 for p in match.places]
@@ -341,23 +352,48 @@ class Accesses:
     def _to_value(self, buffer: Buffer, index: Index, node: Node) -> None:
         """The new value of a temporary: the stored one, or the old one with a box replaced."""
         shape = [n for n, _ in buffer.dims]
+        order = stride_order(buffer)
         try:
             match = _in_order(matched(index, self._loops, _descending(buffer)), buffer)
         except Irregular as failure:
-            if not _is_flat(buffer) or not shape:
+            if not _is_dense(buffer) or not shape:
                 raise NoAccess(f"a store to '{buffer.name}' at index {index} ({failure.reason})") from None
-            try:
-                match = matched(index, self._loops, [Dim(prod(shape), 1)])
-            except Irregular as other:
-                raise NoAccess(f"a store to '{buffer.name}' at index {index} ({other.reason})") from None
+            self._to_flat(buffer, index, node, order)
+            return
+        old = self._storage.values.get(buffer.name)
+        self._storage.values[buffer.name] = self._replaced(buffer, shape, old, match, node)
+
+    def _to_flat(self, buffer: Buffer, index: Index, node: Node, order: Sequence[int]) -> None:
+        """A store that does not fit the dims: to the one-dimensional form of the buffer in the order of memory."""
+        shape = [buffer.dims[d][0] for d in order]
+        try:
+            match = matched(index, self._loops, [Dim(prod(shape), 1)])
+        except Irregular as failure:
+            raise NoAccess(f"a store to '{buffer.name}' at index {index} ({failure.reason})") from None
+        old = self._storage.values.get(buffer.name)
+        if old is not None:
+            old = self._writer.reshape(self._permuted(old, order), [prod(shape)])
+        flat = self._replaced(buffer, [prod(shape)], old, match, node)
+        back = [list(order).index(d) for d in range(len(order))]
+        self._storage.values[buffer.name] = self._permuted(self._writer.reshape(flat, shape), back)
+
+    def _replaced(self, buffer: Buffer, shape: Sequence[int], old: Tensor | None, match: Match, node: Node) -> Tensor:
+        """A tensor of `shape` with what a match walks replaced by the values of a node."""
         tensor = self._arranged(node, [p.digit for p in match.places if p.digit is not None], buffer.dtype)
-        if not _is_whole(match):
-            old = self._storage.values.get(buffer.name) or self._writer.empty(shape, tensor.element)
-            old = self._writer.reshape(old, match.sizes)
-            sizes = [p.digit.size if p.digit else 1 for p in match.places]
-            tensor = self._writer.insert(tensor, old, [p.offset for p in match.places], sizes, [p.step for p in match.places])
-            self._report(buffer.name, "insert", "")
-        self._storage.values[buffer.name] = self._writer.reshape(tensor, shape)
+        boxed = [n for _, n in match.boxes]
+        if boxed == list(shape) and _is_whole(match):
+            return self._writer.reshape(tensor, shape)
+        self._report(buffer.name, "insert", "")
+        old = old or self._writer.empty(shape, tensor.element)
+        if boxed != list(shape):
+            if not _is_whole(match):
+                raise NoAccess(f"a store to parts of a part of '{buffer.name}'")
+            tensor = self._writer.reshape(tensor, boxed)
+            return self._writer.insert(tensor, old, [low for low, _ in match.boxes], boxed, [1] * len(boxed))
+        sizes = [p.digit.size if p.digit else 1 for p in match.places]
+        cut = self._writer.reshape(old, match.sizes)
+        tensor = self._writer.insert(tensor, cut, [p.offset for p in match.places], sizes, [p.step for p in match.places])
+        return self._writer.reshape(tensor, shape)
 
     def _arranged(self, node: Node, digits: Sequence[Digit], dtype: str) -> Tensor:
         """The values of a node with a dim per digit, in this order."""
@@ -374,13 +410,14 @@ def _in_order(match: Match, buffer: Buffer) -> Match:
         starts.append(at)
         at += len(cut)
     where = {dim: k for k, dim in enumerate(stride_order(buffer))}
+    boxes = tuple(match.boxes[where[d]] for d in range(len(match.cuts)))
     cuts = [match.cuts[where[d]] for d in range(len(match.cuts))]
     places = [match.places[starts[where[d]] + i] for d, cut in enumerate(cuts) for i in range(len(cut))]
-    return Match(tuple(cuts), tuple(places), match.digits)
+    return Match(boxes, tuple(cuts), tuple(places), match.digits)
 
 
 def _is_whole(match: Match) -> bool:
-    """Every element of the buffer is reached."""
+    """Every element of what is cut is reached."""
     return all(
         p.digit is not None and p.offset == 0 and p.step == 1 and p.digit.size == n for n, p in zip(match.sizes, match.places, strict=True)
     )

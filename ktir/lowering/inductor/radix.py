@@ -61,13 +61,8 @@ class Chains:
         return [Digit(variable, a, b) for a, b in pairwise(self._cuts[variable])][::-1]
 
     def cut(self, variable: str, at: int) -> None:
-        """Refine a chain. Raises Irregular where the cut does not fit those that are there."""
-        cuts = self._cuts[variable]
-        if at in cuts:
-            raise Irregular("no-progress")
-        if not all(at % c == 0 or c % at == 0 for c in cuts):
-            raise Irregular("radix-conflict")
-        self._cuts[variable] = sorted([*cuts, at])
+        """Refine a chain by a cut inside one of its digits."""
+        self._cuts[variable] = sorted([*self._cuts[variable], at])
 
 
 @dataclass(frozen=True)
@@ -176,10 +171,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """An access as a box of a buffer whose dims were cut: dim k of the buffer became `cuts[k]` (sizes, outer first). `digits` are those of
-    each variable, high first; the access may walk some of them only.
+    """An access as a box of a buffer whose dims were cut: of dim k the part `boxes[k]` (offset, size) became `cuts[k]` (sizes, outer
+    first). `digits` are those of each variable, high first; the access may walk some of them only.
     """
 
+    boxes: tuple[tuple[int, int], ...]
     cuts: tuple[tuple[int, ...], ...]
     places: tuple[Place, ...]
     digits: Mapping[str, tuple[Digit, ...]]
@@ -193,31 +189,34 @@ class Match:
 def matched(index: Index, loops: Loops, dims: Sequence[Dim], data: Mapping[str, int] | None = None) -> Match:
     """The box of `dims` (sizes above 1, strides descending) that `index` walks. Chains and dims are cut as needed. Raises Irregular."""
     data = data or {}
-    form, chains = refined(index, loops, data)
-    current = [[d] for d in dims]
+    chains = Chains(loops)
+    cut_dims = [_CutDim(0, d.size, [d]) for d in dims]
     while True:
         try:
-            places = _placed(form, current, data)
+            form = _affine(index, chains, data)
+            places = _placed(form, cut_dims, data)
         except _Cut as needed:
             chains.cut(needed.variable, needed.at)
-            form, chains = _again(index, chains, data)
             continue
         if places is not None:
             digits = {v: tuple(chains.digits(v)) for v, _ in loops}
-            return Match(tuple(tuple(d.size for d in cut) for cut in current), tuple(places), digits)
+            boxes = tuple((d.offset, d.size) for d in cut_dims)
+            return Match(boxes, tuple(tuple(p.size for p in d.parts) for d in cut_dims), tuple(places), digits)
 
 
-def _again(index: Index, chains: Chains, data: Mapping[str, int]) -> tuple[Affine, Chains]:
-    while True:
-        try:
-            return _affine(index, chains, data), chains
-        except _Cut as needed:
-            chains.cut(needed.variable, needed.at)
+@dataclass
+class _CutDim:
+    """The part of a dim from `offset` on that is `size` long, cut into `parts`."""
+
+    offset: int
+    size: int
+    parts: list[Dim]
 
 
-def _placed(form: Affine, cut_dims: list[list[Dim]], data: Mapping[str, int]) -> list[Place] | None:
+def _placed(form: Affine, cut_dims: list[_CutDim], data: Mapping[str, int]) -> list[Place] | None:
     """One attempt: the places, or None after a dim was cut."""
-    dims = [d for cut in cut_dims for d in cut]
+    dims = [p for d in cut_dims for p in d.parts]
+    constant = form.constant - sum(d.offset * d.parts[-1].stride for d in cut_dims)
     if any(c < 0 for c in form.terms.values()):
         raise Irregular("reversed")
     walkers: list[list[tuple[int, Digit]]] = [[] for _ in dims]
@@ -236,11 +235,11 @@ def _placed(form: Affine, cut_dims: list[list[Dim]], data: Mapping[str, int]) ->
                 raise Irregular("ragged-cross")
             raise _Cut(digit.variable, digit.low * parts)
         walkers[k].append((coefficient // dim.stride, digit))
-    offsets = _offsets(form.constant, dims)
+    offsets = _offsets(constant, dims)
     places = []
     for k, (dim, walking) in enumerate(zip(dims, walkers, strict=True)):
         if len(walking) > 1:
-            _cut_dim(cut_dims, k, walking, data)
+            _cut_dim(cut_dims, k, offsets[k], walking, data)
             return None
         step, digit = walking[0] if walking else (1, None)
         if offsets[k] + (step * (digit.size - 1) if digit else 0) >= dim.size:
@@ -261,21 +260,27 @@ def _offsets(constant: int, dims: Iterable[Dim]) -> list[int]:
     return offsets
 
 
-def _cut_dim(cut_dims: list[list[Dim]], k: int, walking: list[tuple[int, Digit]], data: Mapping[str, int]) -> None:
-    """Cut the dim at position k, so that the digit with the largest step gets a part of its own."""
-    step = walking[0][0]
+def _cut_dim(cut_dims: list[_CutDim], k: int, offset: int, walking: list[tuple[int, Digit]], data: Mapping[str, int]) -> None:
+    """Cut the dim at position k, so that the digit with the largest step gets a part of its own; a dim that the step does not divide is
+    first reduced to what is walked.
+    """
+    step, count = walking[0][0], walking[0][1].size
     if any(d.variable in data for _, d in walking):
         raise Irregular("index-misfit")
     if sum(s * (d.size - 1) for s, d in walking[1:]) >= step:
         raise Irregular("overlap")
     for cut in cut_dims:
-        if k < len(cut):
-            dim = cut[k]
-            if dim.size % step:
+        if k >= len(cut.parts):
+            k -= len(cut.parts)
+            continue
+        dim = cut.parts[k]
+        if dim.size % step:
+            if len(cut.parts) > 1 or offset + count * step > dim.size:
                 raise Irregular("ragged-dim")
-            cut[k : k + 1] = [Dim(dim.size // step, dim.stride * step), Dim(step, dim.stride)]
-            return
-        k -= len(cut)
+            cut.offset, cut.size = offset, count * step
+            dim = Dim(cut.size, dim.stride)
+        cut.parts[k : k + 1] = [Dim(dim.size // step, dim.stride * step), Dim(step, dim.stride)]
+        return
 
 
 # ---------------------------------------------------------------------------------------------------------------------- reshapes

@@ -16,7 +16,7 @@ from torch import nn
 from ktir.lowering.inductor.capture import capture
 
 FOLDER = Path(__file__).parents[2] / "lit" / "inductor"
-PIPELINE = "ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work,ktir-tile,ktir-allocate-scratchpad"
+PIPELINE = "ktir-generalize,ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work,ktir-tile,ktir-allocate-scratchpad"
 
 
 def half(*shape: int) -> torch.Tensor:
