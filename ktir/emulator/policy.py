@@ -32,5 +32,6 @@ class Policy:
     """Report reads of LX, or of scratch in global memory, that nothing has written."""
     poison: bool = True
     """Memory without content reads as NaN (integers: -1), otherwise as zero. Seen only with `uninitialized=False`."""
-    lx_bytes: int = LX_BYTES
-    """Scratchpad of one tile, in bytes; `ct_local` views must lie inside."""
+    lx_bytes: int | None = None
+    """Scratchpad of one tile, in bytes; `ct_local` views must lie inside. None: `LX_BYTES`, but no limit at the logical level, whose
+    programs do not know the machine."""

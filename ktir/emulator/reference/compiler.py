@@ -85,6 +85,8 @@ class Program:
     entry: str | None
     remote: bool = False
     """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
+    level: str | None = None
+    """Attribute `ktir.level` of the module."""
 
 
 class Numbering:
@@ -227,8 +229,10 @@ def compile_module(module: ir.Module) -> Program:
         called |= {
             ir.FlatSymbolRefAttr(o.operation.attributes["callee"]).value for o in block.operations if o.operation.name == "func.call"
         }
+    attributes = module.operation.attributes
+    level = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
     roots = [f.name for f in functions.values() if f.body and f.name not in called]
-    return Program(functions, roots[0] if len(roots) == 1 else None, remote)
+    return Program(functions, roots[0] if len(roots) == 1 else None, remote, level)
 
 
 def _name(op: ir.Operation) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import LxOverflow, OutOfBounds, Race, TypeConfusion, Uninitialized, Where
+from ktir.emulator.policy import LX_BYTES
 from ktir.emulator.reference.access import Access, Part, resolve
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import (
@@ -189,7 +190,9 @@ class Scratchpad:
         if low < 0:
             raise OutOfBounds(f"touches LX at byte {low}", where, tiles=members.tolist(), address=low)
         budget = self.rec.policy.lx_bytes
-        if high > budget:
+        if budget is None and self.rec.program.level != "logical":
+            budget = LX_BYTES
+        if budget is not None and high > budget:
             raise LxOverflow(f"touches LX up to byte {high} of {budget}", where, tiles=members.tolist(), address=high)
         self.peak = max(self.peak, high)
         if self.peaks.size < tiles.size:

@@ -236,6 +236,16 @@ def test_lx_overflow():
     assert finding(LxOverflow, kernel(["%arg0"], good), random_f16(64), policy=Policy(lx_bytes=4096)).address == LX_BYTES
 
 
+def test_lx_is_unlimited_at_the_logical_level():
+    far = constants(p=LX_BYTES) + load("%x", "%arg0", (64,)) + store("%x", "%p", (64,), space="ct_local")
+    text = kernel(["%arg0"], far)
+    finding(LxOverflow, text, random_f16(64))
+    logical = text.replace("module {", 'module attributes {ktir.level = "logical"} {', 1)
+    assert logical != text
+    assert execute(logical, args=[random_f16(64)]).lx_peak_bytes == 2 * LX_BYTES + 128
+    finding(LxOverflow, logical, random_f16(64), policy=Policy(lx_bytes=LX_BYTES))
+
+
 def test_scratchpad_read_with_another_type():
     body = constants(c0=0) + load("%x", "%arg0", (64,)) + store("%x", "%c0", (64,), space="ct_local")
     found = finding(TypeConfusion, kernel(["%arg0"], body + load("%y", "%c0", (32,), element="f32", space="ct_local")), random_f16(64))
