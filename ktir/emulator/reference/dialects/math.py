@@ -129,7 +129,8 @@ def _whole_power(x: Any, n: Any) -> Any:
     size = np.power(np.abs(x), near)
     rest = n - near.astype(n.dtype) if n.dtype.itemsize == 8 else None
     if rest is not None and rest.any():
-        size = np.where(rest != 0, size * np.power(np.abs(x), rest.astype(np.float64)), size)
+        lacks = (rest != 0) & (size > 0) & np.isfinite(size)
+        size = np.where(lacks, size * np.power(np.abs(x), rest.astype(np.float64)), size)
     return np.where(np.signbit(x) & (n & 1 == 1), -size, size)
 
 
