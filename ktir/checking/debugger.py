@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ktir.checking.observers import results_of
+from ktir.checking.observers import AGAIN, results_of
 from ktir.checking.values import Names, array_of, describe, place_of
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference.compiler import OpPlan
@@ -51,8 +51,13 @@ class Debugger(Observer):
         self.ended = False
         self._shown: list[OpPlan] = []
 
-    def before_op(self, rec: Recorder, op: OpPlan) -> None:
+    def started(self, rec: Recorder) -> None:
         self.names.bind(rec.program)
+        if self.reached:
+            self._say(AGAIN)
+        self.depth, self.until, self._shown = 0, None, []
+
+    def before_op(self, rec: Recorder, op: OpPlan) -> None:
         self.depth += 1
         place = place_of(op.where)
         at_break = place is not None and place[1] in self.lines

@@ -14,7 +14,7 @@ from ktir.emulator.reference.compiler import OpPlan
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.recorder import Recorder
 
-__all__ = ["OpValues", "Profile", "Progress", "Together", "results_of"]
+__all__ = ["AGAIN", "OpValues", "Profile", "Progress", "Together", "results_of"]
 
 
 class Together(Observer):
@@ -23,6 +23,10 @@ class Together(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         self.observers = observers
         self.values = any(o.values for o in observers)
+
+    def started(self, rec: Recorder) -> None:
+        for observer in self.observers:
+            observer.started(rec)
 
     def before_op(self, rec: Recorder, op: OpPlan) -> None:
         for observer in self.observers:
@@ -39,6 +43,9 @@ class Together(Observer):
     def ran(self, where: Where | None, seconds: float, done: int, total: int) -> None:
         for observer in self.observers:
             observer.ran(where, seconds, done, total)
+
+
+AGAIN = "the execution starts again, because a part of it has to run tile by tile"
 
 
 def results_of(rec: Recorder, op: OpPlan, names: Names) -> list[str]:
@@ -58,9 +65,13 @@ class OpValues(Observer):
 
     def __init__(self, names: Names, out: TextIO, pattern: re.Pattern[str] | None = None) -> None:
         self.names, self.out, self.pattern = names, out, pattern
+        self.told = False
 
-    def before_op(self, rec: Recorder, op: OpPlan) -> None:
+    def started(self, rec: Recorder) -> None:
         self.names.bind(rec.program)
+        if self.told:
+            print(AGAIN, file=self.out)
+        self.told = True
 
     def after_op(self, rec: Recorder, op: OpPlan) -> None:
         if self.pattern is not None and not self.pattern.search(op.where.op):
@@ -78,6 +89,9 @@ class Profile(Observer):
         self.spent: dict[str, list[float]] = {}
         """`file:line` -> calls, seconds."""
         self.wheres: dict[str, Where | None] = {}
+
+    def started(self, rec: Recorder) -> None:
+        self.spent.clear()
 
     def ran(self, where: Where | None, seconds: float, done: int, total: int) -> None:
         place = place_of(where)

@@ -24,6 +24,9 @@ class Observer:
     values: bool = False
     """Run each op as it is recorded, so that `after_op` finds data in its results (`Recorder.binder`); the plan is not kept."""
 
+    def started(self, rec: Recorder) -> None:
+        """Recording starts; where it finds that it has to go on in another way, it starts again from the first op, with a new `rec`."""
+
     def before_op(self, rec: Recorder, op: OpPlan) -> None:
         """`op` is about to be recorded, once per trip, for all tiles together. Not called where a kept plan is launched again."""
 

@@ -56,6 +56,8 @@ class Plan:
         observer: Observer | None = None,
     ) -> None:
         rec = Recorder(program, policy, eager, observer, by_tile)
+        if observer is not None:
+            observer.started(rec)
         self.rec = rec
         rec.where = function.where
         self.eager, self.policy = eager, policy

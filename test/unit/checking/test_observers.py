@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ktir.checking.debugger import Debugger, Stopped
-from ktir.checking.observers import OpValues, Profile, Progress, Together
+from ktir.checking.observers import AGAIN, OpValues, Profile, Progress, Together
 from ktir.checking.values import Names
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.compiler import OpPlan
@@ -128,6 +128,45 @@ def test_values_of_a_store_and_of_handles() -> None:
     assert "  %v: view of 'argument 0' from element 0, sizes [4], strides [1], f32\n" in said or "  %v: view of 'x'" in said
     assert "  %t: tile 4 at [0]\n" in said
     assert "ktdp.store\n  %sum: tensor<4xf32> = [0 4 8 12]\n" in said
+
+
+def test_an_execution_that_starts_again_is_told_again() -> None:
+    """Tiles load rows of different lengths, so their kernel is recorded anew, tile by tile."""
+    text = """
+#row = affine_set<(d0)[s0] : (d0 >= 0, -d0 + s0 - 1 >= 0)>
+#box = affine_set<(d0) : (d0 >= 0, -d0 + 7 >= 0)>
+#id = affine_map<(d0) -> (d0)>
+#hbm = #ktdp.memory_space<global>
+func.func @f(%x: index, %y: index) attributes {grid = [2]} {
+  %t = ktdp.get_compute_tile_id : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %n = arith.addi %t, %c1 : index
+  %at = arith.muli %t, %c4 : index
+  %xv = ktdp.construct_memory_view %x, sizes: [8], strides: [1] {coordinate_set = #box, memory_space = #hbm} : memref<8xf32>
+  %yv = ktdp.construct_memory_view %y, sizes: [8], strides: [1] {coordinate_set = #box, memory_space = #hbm} : memref<8xf32>
+  %xt = ktdp.construct_access_tile %xv[%at] symbols(%n) {access_tile_order = #id, access_tile_set = #row}
+      : memref<8xf32> -> !ktdp.access_tile<?xindex>
+  %yt = ktdp.construct_access_tile %yv[%at] symbols(%n) {access_tile_order = #id, access_tile_set = #row}
+      : memref<8xf32> -> !ktdp.access_tile<?xindex>
+  %a = ktdp.load %xt : <?xindex> -> tensor<?xf32>
+  ktdp.store %a, %yt : tensor<?xf32>, <?xindex>
+  return
+}
+"""
+    out = io.StringIO()
+    y = np.zeros(8, np.float32)
+    commands = iter(["next", "next"])
+    debugger = Debugger(Names(text, "<text>"), [10], lambda prompt: next(commands, None), out)
+    execute(text, None, [np.arange(8, dtype=np.float32), y], observer=Together([debugger]))
+    assert y.tolist() == [0, 0, 0, 0, 4, 5, 0, 0]
+    said = out.getvalue()
+    assert said.count(AGAIN) == 1
+    before, after = said.split(AGAIN)
+    assert "%n: index, by tile:" in before
+    assert "by tile:" not in after
+    assert "%n: index = 2" in after
+    assert said.count("10:8: stopped before 'arith.addi' op") == 3
 
 
 def test_profile_of_lines() -> None:
