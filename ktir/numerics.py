@@ -327,6 +327,8 @@ def reduce_machine(kind: str, x: F32) -> F32:
 
 _PRODUCTS = 1 << 18
 """Elements of the f64 products that are held at once: 2 MiB."""
+_WIDE = 1 << 20
+"""Elements of the right matrix that are held as f64 at once: 8 MiB."""
 
 
 def matmul_block(a: F32, b: F32) -> F32:
@@ -359,38 +361,38 @@ def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None) -> F32:
         m = result.size // n
         a, b, total = a.reshape(m, k), b.reshape(k, n), result.reshape(m, n)
     with quiet():
-        _add_blocks(a, b.astype(np.float64), total)
+        _add_blocks(a, b, total)
     return result
 
 
-def _add_blocks(a: F32, b: NDArray[np.float64], acc: F32) -> None:
-    """Add the blocks of a [.., M, K] x b [.., K, N] to acc [.., M, N] in place, in pieces whose f64 products stay in cache."""
+def _add_blocks(a: F32, b: F32, acc: F32) -> None:
+    """Add the blocks of a [.., M, K] x b [.., K, N] to acc [.., M, N] in place, in pieces whose f64 products stay in cache.
+
+    b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes.
+    """
     k, m, n = a.shape[-1], acc.shape[-2], acc.shape[-1]
     lead = acc.size // (m * n)
-    blocks = max(1, _PRODUCTS // acc.size)
     full = k // STICK
-    if blocks > 1 and full > 1:
+    blocks = min(_PRODUCTS // acc.size, max(1, _WIDE // max(1, b.size // k * STICK)), full)
+    done = 0
+    if blocks > 1:
         wide = a.astype(np.float64)
         for first in range(0, full, blocks):
             count = min(blocks, full - first)
             span = slice(first * STICK, (first + count) * STICK)
             left = wide[..., span].reshape(*a.shape[:-1], count, STICK).swapaxes(-2, -3)
-            right = b[..., span, :].reshape(*b.shape[:-2], count, STICK, n)
+            right = b[..., span, :].astype(np.float64).reshape(*b.shape[:-2], count, STICK, n)
             terms = np.empty((*acc.shape[:-2], count + 1, m, n), np.float32)
             terms[..., 0, :, :] = acc
             terms[..., 1:, :, :] = np.matmul(left, right)
             acc[...] = sum_in_order(terms, -3)
         done = full * STICK
-    else:
-        done = 0
-    if done == k:
-        return
     rows = max(1, _PRODUCTS // (lead * n))
-    for top in range(0, m, rows):
-        part = acc[..., top : top + rows, :]
-        wide = a[..., top : top + rows, :].astype(np.float64)
-        for start in range(done, k, STICK):
-            span = slice(start, start + STICK)
-            product = np.matmul(wide[..., span], b[..., span, :])
+    for start in range(done, k, STICK):
+        span = slice(start, start + STICK)
+        right = b[..., span, :].astype(np.float64)
+        for top in range(0, m, rows):
+            part = acc[..., top : top + rows, :]
+            product = np.matmul(a[..., top : top + rows, span].astype(np.float64), right)
             # dtype float32 rounds the product before it is added.
             np.add(part, product, out=part, dtype=np.float32, casting="same_kind")

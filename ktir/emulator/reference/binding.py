@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Where
+from ktir.emulator.reference.runs import split_runs
 from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
 from ktir.emulator.reference.trips import merge_trips
 from ktir.emulator.reference.values import Storage, Strided, Tensor
@@ -23,7 +24,7 @@ __all__ = ["bind"]
 
 def bind(steps: list[Step]) -> tuple[list[Call], list[Where | None]]:
     """Give all temporaries memory; the calls of all steps in order, and the op that each is made for. `steps` becomes what is called."""
-    steps[:] = merge_trips(_protect_loads(steps))
+    steps[:] = merge_trips(split_runs(_protect_loads(steps)))
     last: dict[Storage, int] = {}
     for i, step in enumerate(steps):
         for tensor in (*step.reads, *step.writes):
