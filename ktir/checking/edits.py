@@ -260,6 +260,48 @@ def _named(op: ir.Operation) -> list[ir.NamedAttribute]:
     return [op.attributes[i] for i in range(len(op.attributes))]
 
 
+# Inputs of linalg.generic
+
+
+def _inputs(ops: Sequence[ir.Operation]) -> list[Target]:
+    return [
+        (i, k)
+        for i, op in enumerate(ops)
+        if op.name == "linalg.generic"
+        for k in reversed(range(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0]))
+    ]
+
+
+def _drop_input(ops: list[ir.Operation | None], target: Target) -> bool:
+    """Drops an input that the body does not read."""
+    op, k = ops[target[0]], target[1]
+    if op is None:
+        return False
+    inputs, outputs = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
+    block = op.regions[0].blocks[0]
+    if k >= inputs or next(iter(block.arguments[k].uses), None) is not None:
+        return False
+    attributes = {n.name: n.attr for n in _named(op)}
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([inputs - 1, outputs])
+    maps = ir.ArrayAttr(op.attributes["indexing_maps"])
+    attributes["indexing_maps"] = ir.ArrayAttr.get([m for j, m in enumerate(maps) if j != k])
+    with ir.InsertionPoint(op), op.location:
+        new = ir.Operation.create(
+            "linalg.generic",
+            results=[r.type for r in op.results],
+            operands=[v for j, v in enumerate(op.operands) if j != k],
+            attributes=attributes,
+            regions=1,
+        )
+    block.append_to(new.regions[0])
+    block.erase_argument(k)
+    for old, result in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(result)
+    op.erase()
+    ops[target[0]] = new
+    return True
+
+
 # Attributes
 
 _OPTIONAL = ("grid", "sym_visibility", "arg_attrs", "masked", "no_inline")
@@ -336,6 +378,7 @@ EDITS = (
     Edit("operands in place of ops", _replaceable("operand"), _replace),
     Edit("constants in place of ops", _replaceable("constant"), _replace),
     Edit("earlier values in place of ops", _replaceable("earlier"), _replace),
+    Edit("unused inputs", _inputs, _drop_input),
     Edit("unused arguments", _arguments, _erase_argument),
     Edit("attributes", _attributes, _erase_attribute),
     Edit("grids", _grids, _shrink_grid),
