@@ -115,17 +115,22 @@ class Layout:
 
 @lru_cache(maxsize=256)
 def _host_index(layout: Layout) -> np.ndarray:
-    """Per device position the row-major host element, -1 for padding."""
-    coordinates = np.meshgrid(*(np.arange(d.extent) for d in layout.digits), indexing="ij", sparse=True)
-    index = [np.zeros((1,) * len(layout.digits), np.int64) for _ in layout.size]
-    live = np.ones(layout.device_size, bool)
-    for digit, coordinate in zip(layout.digits, coordinates, strict=True):
+    return host_index(layout.size, layout.digits)
+
+
+def host_index(size: Sequence[int], digits: Sequence[Digit]) -> np.ndarray:
+    """Per device position, in the shape of the digits' extents, the row-major element of a host tensor of that size; -1 for padding."""
+    shape = [d.extent for d in digits]
+    coordinates = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
+    index = [np.zeros((1,) * len(shape), np.int64) for _ in size]
+    live = np.ones(shape, bool)
+    for digit, coordinate in zip(digits, coordinates, strict=True):
         if digit.dim is None:
             live &= coordinate == 0
         else:
             index[digit.dim] = index[digit.dim] + coordinate * digit.divisor
-    linear = np.zeros((1,) * len(layout.digits), np.int64)
-    for i, size in zip(index, layout.size, strict=True):
-        live &= i < size
-        linear = linear * size + i
+    linear = np.zeros((1,) * len(shape), np.int64)
+    for i, n in zip(index, size, strict=True):
+        live &= i < n
+        linear = linear * n + i
     return np.where(live, linear, -1)
