@@ -13,15 +13,20 @@ if TYPE_CHECKING:
     from ktir.emulator.policy import Policy
     from ktir.emulator.reference.run import Execution
     from ktir.emulator.reference.run import run as execute
+    from ktir.hints import hint
+    from ktir.spyre_tensor_layout import DataFormats, SpyreTensorLayout
 
 __version__ = "0.1.0"
 
-__all__ = ["Execution", "Policy", "__version__", "execute"]
+__all__ = ["DataFormats", "Execution", "Policy", "SpyreTensorLayout", "__version__", "execute", "hint"]
 
 _LAZY = {
     "execute": ("ktir.emulator.reference.run", "run"),
     "Execution": ("ktir.emulator.reference.run", "Execution"),
     "Policy": ("ktir.emulator.policy", "Policy"),
+    "SpyreTensorLayout": ("ktir.spyre_tensor_layout", "SpyreTensorLayout"),
+    "DataFormats": ("ktir.spyre_tensor_layout", "DataFormats"),
+    "hint": ("ktir.hints", "hint"),
 }
 
 
