@@ -316,6 +316,17 @@ def _true_division(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     return body.plain("arith.divf", computed(dtype) if is_float(dtype) else "float32", *operands)
 
 
+def _divides(build: Build) -> Build:
+    """Integer division as C++ does it: narrow types in 32 bits, where -128 / -1 has a quotient."""
+
+    def wide(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        if dtype not in ("int8", "int16"):
+            return build(body, operands, dtype)
+        return body.convert(build(body, [body.convert(o, "int32") for o in operands], "int32"), dtype)
+
+    return wide
+
+
 def _remainder(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     """With the sign of the divisor."""
     dtype = computed(dtype)
@@ -420,11 +431,11 @@ OPS: dict[str, Build] = {
     "truediv": _true_division,
     "div_rn": _true_division,
     "int_truediv": _true_division,
-    "floordiv": _floor_division,
-    "truncdiv": _truncated_division,
-    "mod": _arithmetic("arith.remf", "arith.remsi", "arith.remui"),
-    "fmod": _arithmetic("arith.remf", "arith.remsi", "arith.remui"),
-    "remainder": _remainder,
+    "floordiv": _divides(_floor_division),
+    "truncdiv": _divides(_truncated_division),
+    "mod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
+    "fmod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
+    "remainder": _divides(_remainder),
     "pow": _power,
     "fma": _function("math.fma"),
     "neg": _neg,

@@ -1,0 +1,195 @@
+"""The scalar semantics of pointwise ops in every dtype, against eager: signs, NaN, wrap-around, rounding, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ktir.lowering.inductor.dtypes import ELEMENTS, highest, literal, lowest, promoted
+from ktir.mlir import ir
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.7, -3.7, 1e-3, 7.0, -7.0, float("inf"), -float("inf"), float("nan")]
+WHOLE = [0, 1, -1, 2, -2, 3, -3, 5, -5, 7, -7, 100, -100, 127, -128]
+
+Functions = dict[str, Callable[..., torch.Tensor]]
+
+UNARY: Functions = {
+    **{
+        f: getattr(torch, f)
+        for f in "neg abs sign signbit floor ceil trunc round isnan isinf isfinite square reciprocal sigmoid relu sgn frac".split()
+        + "exp exp2 expm1 sqrt rsqrt sin cos tan tanh atan asinh sinh cosh erf erfc logical_not".split()
+    },
+    "log": lambda a: torch.log(a.abs()),
+    "log2": lambda a: torch.log2(a.abs()),
+    "log10": lambda a: torch.log10(a.abs()),
+    "log1p": lambda a: torch.log1p(a.abs()),
+    "asin": lambda a: torch.asin(a.clamp(-1, 1)),
+    "acos": lambda a: torch.acos(a.clamp(-1, 1)),
+    "acosh": lambda a: torch.acosh(a.abs() + 1),
+    "atanh": lambda a: torch.atanh(a.clamp(-0.9, 0.9)),
+    "clamp": lambda a: a.clamp(-1, 2),
+    "hardtanh": torch.nn.functional.hardtanh,
+    "leaky": torch.nn.functional.leaky_relu,
+    "silu": torch.nn.functional.silu,
+    "softplus": torch.nn.functional.softplus,
+    "elu": torch.nn.functional.elu,
+    "mish": torch.nn.functional.mish,
+    "power": lambda a: a.pow(3),
+    "root": lambda a: a.abs().pow(0.3),
+    "nan_to_num": lambda a: a.nan_to_num(),
+    "to_int": lambda a: a.nan_to_num(0, 9, -9).to(torch.int32),
+    "to_short": lambda a: a.nan_to_num(0, 9, -9).to(torch.int16),
+    "to_byte": lambda a: a.nan_to_num(0, 9, -9).to(torch.uint8),
+    "to_bool": lambda a: a.to(torch.bool),
+    "to_double": lambda a: a.to(torch.float64),
+    "logit": lambda a: torch.logit(a.sigmoid()),
+    "heaviside": lambda a: torch.heaviside(a, torch.full_like(a, 0.5)),
+}
+
+BINARY: Functions = {
+    **{
+        f: getattr(torch, f)
+        for f in "add sub mul maximum minimum fmax fmin remainder fmod atan2 copysign hypot".split()
+        + "eq ne lt le gt ge logical_and logical_or logical_xor".split()
+    },
+    "div": torch.div,
+    "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "where": lambda a, b: torch.where(a > b, a, b),
+    "lerp": lambda a, b: torch.lerp(a, b, 0.3),
+    "addcmul": lambda a, b: torch.addcmul(a, a, b, value=0.5),
+    "pow": lambda a, b: torch.pow(a.abs(), b),
+    "xlogy": lambda a, b: torch.xlogy(a, b.abs()),
+}
+
+ON_NUMBERS: Functions = {
+    "floor_divide": torch.floor_divide,
+    "div_floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "gelu": lambda a, b: torch.nn.functional.gelu(a),
+    "gelu_tanh": lambda a, b: torch.nn.functional.gelu(a, approximate="tanh"),
+}
+"""What Inductor takes apart in a way that differs from eager for infinities and divisions by zero."""
+
+ON_INTEGERS: Functions = {
+    **{
+        f: getattr(torch, f) for f in "add sub mul maximum minimum eq ne lt le gt ge logical_and bitwise_and bitwise_or bitwise_xor".split()
+    },
+    "remainder": lambda a, b: torch.remainder(a, b | 1),
+    "fmod": lambda a, b: torch.fmod(a, b | 1),
+    "floor_divide": lambda a, b: torch.div(a, b | 1, rounding_mode="floor"),
+    "trunc_divide": lambda a, b: torch.div(a, b | 1, rounding_mode="trunc"),
+    "div": lambda a, b: a / (b | 1),
+    "left": lambda a, b: a << (b & 3),
+    "right": lambda a, b: a >> (b & 3),
+    "not": lambda a, b: ~a,
+    "abs": lambda a, b: a.abs(),
+    "neg": lambda a, b: -a,
+    "sign": lambda a, b: a.sign(),
+    "square": lambda a, b: a.square(),
+    "clamp": lambda a, b: a.clamp(1, 5),
+    "pow": lambda a, b: a**3,
+    "to_float": lambda a, b: a.float() / 3,
+    "to_half": lambda a, b: a.half(),
+    "to_byte": lambda a, b: a.to(torch.uint8),
+    "to_long": lambda a, b: a.long() * 1000,
+    "to_bool": lambda a, b: a.bool(),
+    "mixed": lambda a, b: a + b.float(),
+    "with_bool": lambda a, b: a + (b > 0),
+    "sum": lambda a, b: a.sum(),
+    "largest": lambda a, b: a.amax() + a.amin(),
+    "prod": lambda a, b: (a[:5] | 1).prod(),
+    "cumsum": lambda a, b: a.cumsum(0),
+    "any": lambda a, b: a.any() ^ a.all(),
+}
+
+ON_BOOLS: Functions = {
+    **{f: getattr(torch, f) for f in "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor eq ne maximum minimum".split()},
+    "not": lambda a, b: ~a,
+    "lt": lambda a, b: a < b,
+    "sum": lambda a, b: a.sum(),
+    "any": lambda a, b: a.any(),
+    "all": lambda a, b: a.all(),
+    "float": lambda a, b: a.float() - b.float(),
+    "int": lambda a, b: a.int() - b.int(),
+    "where": lambda a, b: torch.where(a, b, ~b),
+    "mul": lambda a, b: a * b,
+    "add": lambda a, b: a + b,
+    "argmax": lambda a, b: (a * 1).argmax(),
+}
+
+
+def pairs(values: list[Any], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """All pairs of some values."""
+    a = torch.tensor(values).to(dtype)
+    return tuple(t.reshape(-1).contiguous() for t in torch.meshgrid(a, a, indexing="ij"))  # type: ignore[return-value]
+
+
+def compare(compiled: Any, functions: Functions, inputs: tuple[torch.Tensor, ...], tolerance: float) -> None:
+    def model(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(f(*given) for f in functions.values())
+
+    for name, expected, actual in zip(functions, model(*inputs), compiled.run(model, *inputs), strict=True):
+        assert actual.dtype == expected.dtype, name
+        torch.testing.assert_close(
+            actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_of_one(compiled: Any, dtype: torch.dtype) -> None:
+    compare(compiled, UNARY, (torch.tensor(SPECIAL).to(dtype),), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_of_two(compiled: Any, dtype: torch.dtype) -> None:
+    compare(compiled, BINARY, pairs(SPECIAL, dtype), 1e-5)
+    compare(compiled, ON_NUMBERS, pairs([v for v in SPECIAL if 0.1 < abs(v) < 10], dtype), 1e-5)
+
+
+def test_half_precision(compiled: Any) -> None:
+    """Computed in float32 and rounded once."""
+    compare(compiled, {n: f for n, f in UNARY.items() if n != "logit"}, (torch.tensor(SPECIAL).half(),), 2e-3)
+    compare(compiled, {n: f for n, f in BINARY.items() if n != "lerp"}, pairs(SPECIAL, torch.float16), 2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
+def test_integers(compiled: Any, dtype: torch.dtype) -> None:
+    functions = dict(ON_INTEGERS)
+    if dtype == torch.uint8:
+        functions.pop("neg")
+    compare(compiled, functions, pairs(WHOLE, dtype), 0)
+
+
+def test_bools(compiled: Any) -> None:
+    compare(compiled, ON_BOOLS, pairs([True, False], torch.bool), 0)
+
+
+def test_zeros_keep_their_sign(compiled: Any) -> None:
+    a = torch.tensor([0.0, -0.0, -0.3, 0.3])
+    functions: Functions = {"neg": torch.neg, "round": torch.round, "ceil": torch.ceil, "trunc": torch.trunc, "mul": lambda a: a * -0.0}
+
+    def model(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(f(a) for f in functions.values())
+
+    for expected, actual in zip(model(a), compiled.run(model, a), strict=True):
+        assert torch.equal(expected.signbit(), actual.signbit())
+
+
+@pytest.mark.parametrize("a", [d for d in ELEMENTS if d not in ("uint16", "uint32", "uint64")])
+@pytest.mark.parametrize("b", [d for d in ELEMENTS if d not in ("uint16", "uint32", "uint64")])
+def test_promotion_is_that_of_torch(a: str, b: str) -> None:
+    assert promoted(a, b) == str(torch.promote_types(getattr(torch, a), getattr(torch, b)))[6:]
+
+
+@pytest.mark.parametrize("dtype", ELEMENTS)
+def test_literals_are_read_back(dtype: str) -> None:
+    with ir.Context(), ir.Location.unknown():
+        for number in (0, 1, lowest(dtype), highest(dtype)):
+            text = literal(number, dtype)
+            element = ELEMENTS[dtype]
+            attribute = ir.Attribute.parse(text if element == "i1" else f"{text} : {element}")
+            found = attribute.value  # type: ignore[attr-defined]
+            bits = 0 if "float" in dtype or dtype == "bool" else 1 << int(element[1:])
+            assert found == number or (bits and (found - int(number)) % bits == 0)
