@@ -95,6 +95,11 @@ def kernel_start(target: Target) -> int:
     return target.dram_latency + target.sfp_latency + _SIGNALS * target.signal_cycles + target.launch_cycles
 
 
+def stage_latency(target: Target) -> int:
+    """From the last result of one op on the vector unit to the first of the next one, which reads it from the scratchpad."""
+    return target.sfp_latency + 2 * target.signal_cycles
+
+
 def delivery_cycles(per_core: float, members: int, target: Target) -> float:
     """Delivery of `per_core` bytes over the ring to each of `members` cores that read the same data."""
     return per_core * target.multicast_slowdown(members) / target.ring_bytes_per_cycle

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.isa.cycles import op_cycles
 from ktir.isa.program import Word
 from ktir.target import LANES, Target
-
-from .timing import op_cycles
 
 START, STICK, END = range(3)
 _PHASE = {"start": START, "stick": STICK, "end": END}

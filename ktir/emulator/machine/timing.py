@@ -5,23 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil
 
-from ktir.isa.program import Word
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
-
-_FREE = ("vin", "vout", "vconst")
-_TRANSCENDENTAL = ("exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "div")
-
-
-def op_cycles(word: Word, target: Target) -> int:
-    """Cycles of one execution of a REP body's op."""
-    if word.op in _FREE:
-        return 0
-    if word.op == "vred":
-        return target.sfp_lane_reduction_cycles
-    if word.op in ("v1", "v2") and word["kind"] in _TRANSCENDENTAL:
-        return target.sfp_transcendental_cycles
-    return 1
 
 
 def transfer_cycles(sticks: int, target: Target) -> int:
@@ -31,8 +16,7 @@ def transfer_cycles(sticks: int, target: Target) -> int:
 
 def multicast_cycles(sticks: int, members: float, target: Target) -> int:
     """Delivery of `sticks` sticks to each of `members` cores of a group over the ring."""
-    slowdown = max(1.0, (members / target.multicast_free) ** 0.75)
-    return ceil(sticks * STICK_BYTES * slowdown / target.ring_bytes_per_cycle)
+    return ceil(sticks * STICK_BYTES * target.multicast_slowdown(members) / target.ring_bytes_per_cycle)
 
 
 @dataclass

@@ -1,0 +1,164 @@
+"""The price of a kernel of the instruction stream, from its words: the same terms as those of a division, now of what was really made."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from math import prod
+
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency, turnaround_cycles
+from ktir.isa.cycles import op_cycles
+from ktir.isa.descriptor import Bound, Descriptor
+from ktir.isa.program import Kernel, Word
+from ktir.isa.units import Unit
+from ktir.target import LANES, STICK_BYTES, Target
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """All runs of one word that moves data between memory and scratchpad.
+
+    Bytes: `moved` over the memory channel, `received` by the core that gets most.
+    """
+
+    word: Word
+    argument: int
+    runs: int
+    moved: int
+    received: int
+    members: int
+
+    @property
+    def reads(self) -> bool:
+        """Whether it loads."""
+        return self.word.op != "xst"
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """What a kernel does: transfers, multiplications and vector ops that count, and its price."""
+
+    transfers: tuple[Transfer, ...]
+    multiplications: int
+    vector_ops: int
+    cost: Cost
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, those on dead rows and lanes included."""
+        return 2 * self.multiplications + self.vector_ops
+
+
+def kernel_work(kernel: Kernel, target: Target) -> KernelWork:
+    """Count and price a kernel."""
+    counted = _Counter(kernel, target)
+    for unit, words in kernel.units.items():
+        counted.unit(unit, words)
+    return counted.result()
+
+
+class _Counter:
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.transfers: list[Transfer] = []
+        self.busy: dict[str, float] = {"weights": 0, "rows": 0, "drains": 0, "SFP": 0, "LX": 0}
+        self.multiplications = 0
+        self.vector_ops = 0
+        self.stages = 0
+
+    def unit(self, unit: Unit, words: list[Word]) -> None:
+        """Count one unit's words, each as often as its loops run it."""
+        loops: list[tuple[int, int]] = []
+        body: list[Word] = []
+        rep: tuple[Word, int] | None = None
+        for w in words:
+            runs = prod(trips for _, trips in loops)
+            if rep is not None and w.opcode.name.startswith("v"):
+                body.append(w)
+                if len(body) == rep[0]["body"]:
+                    self._rep(*rep, body)
+                    rep, body = None, []
+            elif w.op == "loop":
+                loops.append((w["level"], w["trips"]))
+            elif w.op == "endl":
+                loops.pop()
+            elif w.op in ("xld", "xldm", "xst"):
+                self._transfer(w, dict(loops))
+            elif w.op in ("push", "pusht") and unit is Unit.LXLU:
+                self.busy["LX"] += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry
+            elif w.op == "ldw":
+                self.busy["weights"] += runs * w["count"]
+            elif w.op == "mm":
+                self.busy["rows"] += runs * w["rows"] * self.target.pt_row_cycles
+                self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
+            elif w.op == "pto":
+                self.busy["drains"] += runs * (w["rows"] + self.target.pt_fill_cycles)
+            elif w.op == "rep":
+                rep = (w, runs)
+                self.stages += 1
+
+    def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
+        times = {"start": 1, "stick": w["sticks"], "end": 1}
+        for op in body:
+            count = runs * w["groups"] * times[op.operands.get("phase", "stick")]
+            cycles = op_cycles(op, self.target)
+            self.busy["SFP"] += count * cycles
+            if cycles:
+                self.vector_ops += count * LANES * self.kernel.cores * self.target.corelets
+
+    def _transfer(self, w: Word, trips: dict[int, int]) -> None:
+        d = self.kernel.descriptors[w["ddr"]]
+        per_core = [self._entries(d, core, trips) * d.sticks_per_entry * STICK_BYTES for core in range(self.kernel.cores)]
+        readers = list(range(self.kernel.cores))
+        if w.op == "xldm":
+            readers = sorted(set(self.kernel.groups[w["group"]]))
+        moved = sum(per_core[core] for core in readers)
+        members = -(-self.kernel.cores // len(readers))
+        self.transfers.append(Transfer(w, d.arg or 0, prod(trips.values()), moved, max(per_core), members))
+
+    def _entries(self, d: Descriptor, core: int, trips: dict[int, int]) -> int:
+        """Live entries of all runs on a core."""
+        bounds = [b for b in d.bounds if not b.lanes]
+        levels = sorted({b.level for b in bounds if b.level in trips})
+        free = prod(n for i, n in enumerate(d.extent) if i not in {b.dim for b in bounds})
+        others = prod(n for level, n in trips.items() if level not in levels)
+        total = 0
+        for counters in itertools.product(*(range(trips[level]) for level in levels)):
+            at = dict(zip(levels, counters, strict=True))
+            total += prod(self._live(b, d, core, at.get(b.level, 0) if b.level is not None else 0) for b in bounds)
+        return total * free * others
+
+    def _live(self, b: Bound, d: Descriptor, core: int, counter: int) -> int:
+        limit = (self.kernel.tables[b.table][core] if b.table is not None else b.limit) - b.level_step * counter
+        if b.dim is None:
+            return int(limit > 0)
+        return min(max(-(-limit // b.dim_step), 0), d.extent[b.dim])
+
+    def result(self) -> KernelWork:
+        """Price what was counted."""
+        t = self.target
+        terms = [
+            Term("PT", "weights", self.busy["weights"]),
+            Term("PT", "rows", self.busy["rows"] / t.pt_efficiency),
+            Term("PT", "drains", self.busy["drains"]),
+            Term("SFP", "vector ops", self.busy["SFP"]),
+            Term("LX", "operands to PT and SFP", self.busy["LX"]),
+        ]
+        fill = 0.0
+        for x in self.transfers:
+            cycles = x.moved / t.dram_bytes_per_cycle
+            terms.append(Term("dram", f"{'read' if x.reads else 'write'} argument {x.argument}", cycles, x.moved))
+            if x.reads:
+                if x.members > 1:
+                    cycles = max(cycles, delivery_cycles(x.received, x.members, t))
+                terms.append(Term("ring", f"argument {x.argument}", cycles, x.received, x.members))
+            fill += cycles / max(x.runs, 1)
+        if t.dram_turnaround:
+            read, written = (sum(x.moved for x in self.transfers if x.reads is kind) for kind in (True, False))
+            terms.append(Term("dram", "turnaround between reads and writes", turnaround_cycles(read, written, t)))
+        terms += [
+            Term("fill", "the first blocks come, the last ones leave", fill),
+            Term("start", "latency of memory and units, launch", kernel_start(t)),
+            Term("start", "an op waits for the op before it", max(self.stages - 1, 0) * stage_latency(t)),
+        ]
+        return KernelWork(tuple(self.transfers), self.multiplications, self.vector_ops, combine(terms))

@@ -1,0 +1,188 @@
+"""The report of `ktir-explain`: per kernel of an allocated module its division, loops, scratchpad, traffic and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ktir.cost.program import KernelWork, kernel_work
+from ktir.diagnostics import location_names, location_text
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import Generic
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.report import KernelReport
+from ktir.isa.program import Kernel, Program
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import func, ir
+from ktir.passes._levels import require_level
+from ktir.target import LANES, Target
+
+_WIDTH = 48
+"""Characters of a drawn scratchpad."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A place in the scratchpad: `slots` slots of `bytes` bytes from `address` on."""
+
+    name: str
+    type: str
+    address: int
+    bytes: int
+    slots: int
+
+    @property
+    def end(self) -> int:
+        """First byte behind it."""
+        return self.address + self.bytes * self.slots
+
+
+def report(module: ir.Module, target: Target, *, machine: bool = True) -> str:
+    """The report of a module at the allocated level. Raises KtirError for another level, or for what has no instructions.
+
+    `machine`: also run the emulator's control plane, for the cycles that it counts.
+    """
+    require_level(module, "ktir-explain", "allocated")
+    program = lower_program(module)
+    functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+    counted = Machine(program, target).report.kernels if machine else [None] * len(program.kernels)
+    works = [kernel_work(k, target) for k in program.kernels]
+    total = sum(w.cost.cycles for w in works)
+    plural = "s" if len(works) != 1 else ""
+    head = f"program '{program.name}' on {target.name}: {len(works)} kernel{plural}, {_time(total, target)} predicted"
+    cycles = sum(k.cycles for k in counted if k is not None)
+    lines = [head + (f", {_time(cycles, target)} on the emulated machine" if machine else "")]
+    for kernel, work, found in zip(program.kernels, works, counted, strict=True):
+        lines.append("")
+        lines += _kernel(program, kernel, functions[kernel.name], work, found, target)
+    return "\n".join(lines) + "\n"
+
+
+def _time(cycles: float, target: Target) -> str:
+    return f"{target.microseconds(cycles):.2f} us"
+
+
+def _kernel(
+    program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: KernelReport | None, target: Target
+) -> Iterator[str]:
+    yield f"kernel '{kernel.name}' ({location_text(function.location)})"
+    splits, tile = kt.WorkAttr(function.attributes["ktir.work"]).splits, kt.WorkAttr(function.attributes["ktir.work"]).tile
+    rows = ir.IntegerAttr(function.attributes["ktir.rows"]).value
+    yield f"  grid: {kernel.cores} of {target.cores} cores; {_parts(splits, tile, rows)}"
+    block = function.regions[0].blocks[0]
+    yield from _loops(block, 1)
+    yield from _scratchpad(block, target)
+    yield from _traffic(program, work)
+    yield "  predicted: " + work.cost.lines(target)[0]
+    yield from (f"  {line}" for line in work.cost.lines(target)[1:])
+    if counted is not None:
+        off = work.cost.cycles / counted.cycles - 1
+        used = f"memory {counted.dram_utilisation:.0%} busy"
+        yield f"  emulated: {_time(counted.cycles, target)} ({counted.cycles:,} cycles), {used}; the prediction is {off:+.0%} off"
+    yield "  roofline: " + roofline(work, kernel, target)
+
+
+def _parts(splits: list[int], tile: list[int], rows: int) -> str:
+    last = rows - (splits[1] - 1) * tile[1]
+    text = f"{splits[1]} part{'s' if splits[1] > 1 else ''} of {tile[1]} row{'s' if tile[1] > 1 else ''}"
+    if last != tile[1]:
+        text += f" (the last one {last})"
+    if splits[0] > 1:
+        text += f", {splits[0]} parts of {tile[0]} stick{'s' if tile[0] > 1 else ''} of columns"
+    return text
+
+
+def _loops(block: ir.Block, depth: int) -> Iterator[str]:
+    """Loops and ops as an outline."""
+    for view in block.operations:
+        op = view.operation
+        if op.name == "scf.for":
+            lower, upper, step = (ir.IntegerAttr(v.owner.attributes["value"]).value for v in list(op.operands)[:3])
+            trips = -(-(upper - lower) // step)
+            acc = ", sums in PT" if "ktir.acc" in op.attributes else ""
+            yield f"{'  ' * depth}loop: {trips} trip{'s' if trips != 1 else ''} of {step}{acc}"
+            yield from _loops(op.regions[0].blocks[0], depth + 1)
+        elif op.name == "linalg.generic":
+            g = Generic(op)
+            kind = "matmul" if g.is_contraction else "pointwise" if g.is_pointwise else f"reduction ({g.combiner})"
+            names = ", ".join(location_names(op.location))
+            shape = "x".join(map(str, ir.RankedTensorType(op.results[0].type).shape))
+            yield f"{'  ' * depth}{kind} {shape}" + (f" of {names}" if names else f" at {location_text(op.location)}")
+
+
+def buffers(block: ir.Block) -> list[Buffer]:
+    """Places in the scratchpad, by address; views of one place are one."""
+    found: dict[tuple[int, str], Buffer] = {}
+    for op in _views(block):
+        attributes = op.attributes
+        if "ct_local" not in str(attributes["memory_space"]):
+            continue
+        memref = ir.MemRefType(op.results[0].type)
+        element = 2 if isinstance(memref.element_type, ir.F16Type) else 4
+        size = element
+        for extent in memref.shape:
+            size *= extent
+        slots = kt.RotateAttr(attributes["ktir.rotate"]).nbuf if "ktir.rotate" in attributes else 1
+        names = location_names(op.location)
+        shape = "x".join(map(str, (*memref.shape, memref.element_type)))
+        buffer = Buffer(names[-1] if names else location_text(op.location), shape, _address(op.operands[0]) * element, size, slots)
+        found.setdefault((buffer.address, shape), buffer)
+    return sorted(found.values(), key=lambda b: (b.address, b.end))
+
+
+def _views(block: ir.Block) -> Iterator[ir.Operation]:
+    for view in block.operations:
+        op = view.operation
+        if op.name == "ktdp.construct_memory_view":
+            yield op
+        for region in op.regions if op.name == "scf.for" else ():
+            yield from _views(region.blocks[0])
+
+
+def _address(offset: ir.Value) -> int:
+    """The constant part of an LX address."""
+    op = offset.owner.operation
+    if op.name == "arith.constant":
+        return ir.IntegerAttr(op.attributes["value"]).value
+    if op.name == "arith.addi":
+        return sum(_address(v) for v in op.operands)
+    return 0  # a rotating slot
+
+
+def _scratchpad(block: ir.Block, target: Target) -> Iterator[str]:
+    places = buffers(block)
+    top = max((b.end for b in places), default=0)
+    budget = target.lx_planned_bytes
+    yield f"  scratchpad: {top:,} of {budget:,} bytes per core ({top / budget:.1%})"
+    for b in places:
+        first, last = b.address * _WIDTH // top, max(-(-b.end * _WIDTH // top), b.address * _WIDTH // top + 1)
+        bar = " " * first + "#" * (last - first) + " " * (_WIDTH - last)
+        slots = f"{b.slots} x " if b.slots > 1 else ""
+        yield f"    {b.address:>9,} |{bar}| {slots}{b.bytes:,} bytes, {b.type}, {b.name}"
+
+
+def _traffic(program: Program, work: KernelWork) -> Iterator[str]:
+    read, written = (sum(x.moved for x in work.transfers if x.reads is kind) for kind in (True, False))
+    yield f"  traffic: {read:,} bytes read, {written:,} written"
+    for x in work.transfers:
+        sharing = f", each byte for {x.members} cores at once" if x.members > 1 else ""
+        runs = f", {x.runs} transfers per core" if x.runs > 1 else ""
+        yield f"    {'read ' if x.reads else 'write'} {program.arguments[x.argument].name}: {x.moved:,} bytes{sharing}{runs}"
+
+
+def roofline(work: KernelWork, kernel: Kernel, target: Target) -> str:
+    """Where a kernel stands: intensity, which side of the ridge, and how much of the attainable rate it reaches."""
+    peak = 2 * kernel.cores * target.corelets * LANES * LANES / target.pt_row_cycles * target.pt_efficiency
+    if not work.multiplications:
+        peak = kernel.cores * target.corelets * LANES
+    moved = work.cost.dram_bytes
+    intensity = work.flops / moved if moved else float("inf")
+    ridge = peak / target.dram_bytes_per_cycle
+    attainable = min(peak, intensity * target.dram_bytes_per_cycle)
+    side = "memory" if intensity < ridge else "compute"
+    reached = work.flops / work.cost.cycles / attainable if attainable else 0.0
+    unit = "PT" if work.multiplications else "SFP"
+    return (
+        f"{intensity:.2f} flop/byte on the {side} side of the ridge at {ridge:.0f} ({unit} of {kernel.cores} cores); "
+        f"{reached:.0%} of the attainable {attainable * target.clock_ghz:,.0f} Gflop/s"
+    )

@@ -1,0 +1,64 @@
+"""`ktir-explain`: a readable report of an allocated module: per kernel grid, loops, scratchpad, traffic, time, place on the roofline.
+
+    ktir-explain allocated.ktir.mlir [--preset fitted]
+
+The report goes to stdout, errors to stderr; the status is 1 if the input cannot be read or explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ktir.diagnostics import KtirError
+from ktir.target import PRESETS
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser("ktir-explain", description="Explain an allocated module, or a package, kernel by kernel.")
+    parser.add_argument("input", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="datasheet", help="machine description (default: datasheet)")
+    parser.add_argument("--predict-only", action="store_true", help="do not run the emulator for the cycles that it counts")
+    parser.add_argument("--target", action="store_true", help="append the machine description with the source of each number")
+    options = parser.parse_args(argv)
+    target = PRESETS[options.preset]
+    try:
+        text = explain(options.input, options.preset, machine=not options.predict_only)
+    except KtirError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if options.target:
+        rows = (f"  {f.name} = {f.value:g} {f.unit}, {f.status}: {f.source}" for f in target.figures())
+        text += "\n".join(["", f"target '{target.name}'", *rows]) + "\n"
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stderr.close()
+    return 0
+
+
+def explain(source: str, preset: str = "datasheet", *, machine: bool = True) -> str:
+    """The report of a file, of stdin (`-`) or of a package folder. Raises KtirError."""
+    from ktir.assembly import parse_module
+    from ktir.context import context
+    from ktir.mlir import ir
+    from ktir.tools._explain import report
+    from ktir.tools._flags import UsageError
+    from ktir.tools._input import Part, check_nesting, decoded, read
+
+    place = Path(source) / "allocated.ktir.mlir" if source != "-" and Path(source).is_dir() else source
+    try:
+        text = decoded(read(str(place)), str(place))
+    except UsageError as error:
+        raise KtirError(str(error)) from None
+    check_nesting(Part(text), str(place))
+    with context(), ir.Location.unknown():
+        return report(parse_module(text, str(place)), PRESETS[preset], machine=machine)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The price of what was really made, against the emulated machine: the same bytes, and nearly the same cycles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from logical_programs import gated, linear
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.cost.program import kernel_work
+from ktir.emulator.machine import Machine
+from ktir.lowering.compile import pipeline
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET, PRESETS, Target
+
+SMALL = {path.stem: path.read_text() for path in sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir"))}
+LARGE = {
+    "one row": linear(1, 512, 1024).text(),
+    "rows and columns": linear(128, 512, 2048).text(),
+    "uneven": linear(70, 300, 2500).text(),
+    "rows only": linear(512, 256, 256).text(),
+    "three matmuls": gated(40, 256, 704).text(),
+}
+
+
+def machine(text: str, target: Target) -> Machine:
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, pipeline(32))
+        return Machine(lower_program(module), target)
+
+
+@pytest.mark.parametrize("target", list(PRESETS.values()), ids=list(PRESETS))
+@pytest.mark.parametrize("name", [*SMALL, *LARGE])
+def test_bytes_are_exact_and_cycles_are_near(name: str, target: Target) -> None:
+    made = machine((SMALL | LARGE)[name], target)
+    for kernel, found in zip(made.program.kernels, made.report.kernels, strict=True):
+        work = kernel_work(kernel, target)
+        assert sum(x.moved for x in work.transfers if x.reads) == found.dram_read
+        assert sum(x.moved for x in work.transfers if not x.reads) == found.dram_written
+        # a kernel of a few hundred cycles is made of latencies, which the model adds up roughly
+        low, high = (0.9, 1.1) if target is DATASHEET and name in LARGE and found.cycles > 2000 else (0.65, 1.35)
+        assert low < work.cost.cycles / found.cycles < high
+
+
+def test_multiplications() -> None:
+    (kernel,) = machine(LARGE["rows only"], DATASHEET).program.kernels
+    work = kernel_work(kernel, DATASHEET)
+    assert work.multiplications == 512 * 256 * 256, "512 rows divide over 32 cores and two corelets: no row is dead"
+    assert work.flops - 2 * work.multiplications == work.vector_ops == 2 * 512 * 256, "a bias is added and the sum rounded"

@@ -1,0 +1,106 @@
+"""`ktir-explain`: the report's figures are those of the program, and bad input is an error of one line."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ktir.assembly import parse_module, print_module
+from ktir.context import context
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import func, ir
+from ktir.package import read
+from ktir.runtime.executable import Executable
+from ktir.target import DATASHEET
+from ktir.tools._explain import buffers
+from ktir.tools.ktir_explain import explain, main
+
+PROGRAMS = sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir"))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Package folders by program."""
+    places = {}
+    for path in PROGRAMS:
+        with context(), ir.Location.unknown():
+            files = compile_logical(parse_module(path.read_text(), path.name))
+        places[path.stem] = tmp_path_factory.mktemp(path.stem)
+        for name, data in files.items():
+            (places[path.stem] / name).write_bytes(data)
+    return places
+
+
+@pytest.mark.parametrize("name", [p.stem for p in PROGRAMS])
+def test_figures_are_those_of_the_program(packages: dict[str, Path], name: str) -> None:
+    text = explain(str(packages[name]))
+    kernels = Executable(read(packages[name])).machine.report.kernels
+    assert [int(n.replace(",", "")) for n in re.findall(r"emulated: .*\(([\d,]+) cycles\)", text)] == [k.cycles for k in kernels]
+    moved = [(int(r.replace(",", "")), int(w.replace(",", ""))) for r, w in re.findall(r"traffic: ([\d,]+) bytes read, ([\d,]+) wr", text)]
+    assert moved == [(k.dram_read, k.dram_written) for k in kernels]
+    assert [int(n) for n in re.findall(r"grid: (\d+) of 32 cores", text)] == [k.cores for k in kernels]
+
+
+@pytest.mark.parametrize("name", [p.stem for p in PROGRAMS])
+def test_scratchpad_map(packages: dict[str, Path], name: str) -> None:
+    """The map shows what the allocation says: its top, and places side by side where nothing is reused."""
+    with context(), ir.Location.unknown():
+        module = parse_module((packages[name] / "allocated.ktir.mlir").read_text())
+        for op in module.body.operations:
+            if isinstance(op, func.FuncOp) and "ktir.lx_bytes" in op.attributes:
+                places = buffers(op.regions[0].blocks[0])
+                assert max(b.end for b in places) == ir.IntegerAttr(op.attributes["ktir.lx_bytes"]).value
+                assert all(a.end <= b.address for a, b in pairwise(places))
+
+
+def test_outline_of_a_linear_layer(packages: dict[str, Path]) -> None:
+    text = explain(str(packages["linear_relu"]))
+    for part in (
+        "program 'forward' on datasheet: 1 kernel",
+        "29 parts of 2 rows (the last one 1)",
+        "loop: 1 trip of 1, sums in PT",
+        "matmul 1x2x64",
+        "pointwise 1x2x64",
+        "2 x 8,192 bytes, 1x64x64xf16",
+        "read  arg0_1:",
+        "each byte for 29 cores at once",
+        "bound by",
+        "on the memory side of the ridge at",
+    ):
+        assert part in text
+
+
+def test_command(packages: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    place = packages["softmax"] / "allocated.ktir.mlir"
+    assert main([str(place), "--preset", "fitted", "--predict-only", "--target"]) == 0
+    out = capsys.readouterr().out
+    assert "on fitted" in out
+    assert "emulated" not in out
+    assert "pt_efficiency = 0.742188 , fitted: torch-spyre cost_model.py" in out
+    assert out.count("\n  ") > len(DATASHEET.figures())
+
+
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.mlir"
+    for text, message in (
+        ("module {}", "'ktir-explain' expects a module at level 'allocated', but got a module without 'ktir.level'"),
+        ("module {", "x.mlir:1:"),
+        ((PROGRAMS[0]).read_text(), "expects a module at level 'allocated', but got 'logical'"),
+    ):
+        path.write_text(text)
+        assert main([str(path)]) == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error
+    assert main([str(tmp_path / "none.mlir")]) == 1
+    assert "cannot open input file" in capsys.readouterr().err
+
+
+def test_text_without_locations(packages: dict[str, Path], tmp_path: Path) -> None:
+    with context(), ir.Location.unknown():
+        text = print_module(parse_module((packages["residual"] / "allocated.ktir.mlir").read_text()), debuginfo=False)
+    (tmp_path / "x.mlir").write_text(text)
+    assert "kernel 'forward_kernel0'" in explain(str(tmp_path / "x.mlir"))
