@@ -214,6 +214,21 @@ class Points:
     """End of the addresses that it can touch."""
     adds: bool = False
     """A write that also reads what was there."""
+    apart: bool = False
+    """Found out with the addresses: no two blocks overlap, on whatever tiles. So it is not at odds with itself."""
+
+    def all_apart(self) -> bool:
+        """Whether no two blocks overlap, as far as blocks without gaps show it: at multiples of their length, all different."""
+        length, rest = _blocks_of(self.block)
+        touched = self._touched().reshape(-1)
+        if rest or not touched.size or (length > 1 and (touched % length).any()):
+            return not touched.size
+        numbers = touched // length if length > 1 else touched
+        low = int(numbers.min())
+        if int(numbers.max()) - low < 8 * numbers.size:
+            return int(np.bincount(numbers - low).max()) == 1
+        ordered = np.sort(numbers)
+        return not bool((ordered[1:] == ordered[:-1]).any())
 
     @property
     def key(self) -> object:

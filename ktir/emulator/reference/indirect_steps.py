@@ -13,7 +13,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ktir import numerics
@@ -21,7 +20,7 @@ from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Un
 from ktir.emulator.reference.access import Buffer, Points
 from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import ELEMENT_BYTES, is_odd
+from ktir.emulator.reference.values import ELEMENT_BYTES, Storage, is_odd
 
 __all__ = ["Cover", "Gather", "Indirect", "LocalScatter", "Scatter", "Source"]
 
@@ -149,12 +148,13 @@ class Indirect(Step):
 
     def window(self, flat: NDArray[Any]) -> NDArray[Any]:
         """`flat` as blocks: element [a, ...] is that of the block at address a."""
-        size = flat.itemsize
-        reach = sum((n - 1) * s for _, s, n in self.block)
-        return as_strided(flat, (max(0, flat.size - reach), *(n for _, _, n in self.block)), (size, *(s * size for _, s, n in self.block)))
+        flat = np.ascontiguousarray(flat)  # what repeats has no memory of its own
+        size, reach = flat.itemsize, sum((n - 1) * s for _, s, n in self.block)
+        shape = (max(0, flat.size - reach), *(n for _, _, n in self.block))
+        return np.ndarray(shape, flat.dtype, flat, 0, (size, *(s * size for _, s, n in self.block)))
 
-    def laid_out(self, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """A tile [tiles, *tile dims] as [tiles, *variables outside of the block, *block]; `shape` is that of the addresses."""
+    def laid_out(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A tile [tiles, *tile dims] as [tiles, *variables outside of the block, *block]."""
         rank = len(self.order)
         variables = array.transpose(0, *(1 + self.order.index(v) for v in range(rank)))
         inside = [v for v, _, _ in self.block]
@@ -177,17 +177,21 @@ class Gather(Indirect):
     low: int = 0
     """Address of the first element of a scratchpad that is gathered from."""
 
+    def copies(self) -> list[Storage]:
+        buffer, held = self.source.buffer, [t.storage for t in self.reads[len(self.terms) :]]
+        return [self.writes[0].storage, *held, *([] if buffer is None else [buffer.carrier(self.source.element)])]
+
     def calls(self, binder: Binder) -> Iterable[Call]:
         count = len(self.terms)
         index = [binder.array(t) for t in self.reads[:count]]
         held = binder.array(self.reads[count], range(1, 2)) if len(self.reads) > count else None
-        target = binder.array(self.writes[0])
+        place = self.laid_out(binder.array(self.writes[0]))
 
         def run() -> None:
             total, valid = self.addresses(index)
             self.remember(total, valid)
             addresses = self.flat_addresses(total)
-            place = out = self.laid_out(target, addresses.shape)
+            out = place
             if not self.first:  # what others own is there already
                 out = np.empty(place.shape, place.dtype)
             alive = None if valid is None else self.flat_addresses(np.broadcast_to(valid, total.shape))
@@ -250,7 +254,9 @@ def into(found: NDArray[Any], out: NDArray[Any], element: str) -> None:
     """Values from the caller's array, whose elements are of type `element`, into carrier memory."""
     if found.shape != out.shape:
         found = np.broadcast_to(found, out.shape)
-    if element == "f16":
+    if out.dtype == found.dtype:
+        np.copyto(out, found)
+    elif element == "f16":
         numerics.f16_to_f32(found, out=out)
     elif element in numerics.NARROW:
         out[...] = numerics.decode(element, found)
@@ -269,6 +275,9 @@ class Scatter(Indirect):
     deferred: bool = False
     kept: Any = None
     duplicates: bool = True
+
+    def copies(self) -> list[Storage]:
+        return [t.storage for t in (*self.reads[len(self.terms) :], *self.writes)]
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         count = len(self.terms)
@@ -295,8 +304,10 @@ class Scatter(Indirect):
         addresses = np.broadcast_to(self.flat_addresses(total), shape)
         alive = None if valid is None else np.broadcast_to(self.flat_addresses(np.broadcast_to(valid, total.shape)), shape)
         if self.duplicates:
-            self._check(addresses, alive)
-        return addresses, alive, self.laid_out(value, shape)
+            self.points.apart = self.points.dynamic and self.source.buffer is not None and self.points.all_apart()
+            if not self.points.apart:
+                self._check(addresses, alive)
+        return addresses, alive, self.laid_out(value)
 
     def _outside(self) -> list[int]:
         inside = [v for v, _, _ in self.block]
@@ -316,7 +327,9 @@ class Scatter(Indirect):
         addresses, alive, data = self.kept
         self.kept = None
         element = self.source.element
-        if element == "f16":
+        if data.dtype == flat.dtype:
+            pass
+        elif element == "f16":
             data = numerics.f32_to_f16(data, on_grid=True)
         elif element in numerics.NARROW:
             data = numerics.encode(element, data)

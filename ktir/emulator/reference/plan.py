@@ -19,6 +19,7 @@ from ktir.emulator.reference.checks import Traffic, check
 from ktir.emulator.reference.compiler import Argument, Function, Program
 from ktir.emulator.reference.indirect_steps import Gather, Scatter
 from ktir.emulator.reference.integers import fit
+from ktir.emulator.reference.moves import keep_bits
 from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.recorder import Counts, Recorder
 from ktir.emulator.reference.tape import Assemble
@@ -84,6 +85,8 @@ class Plan:
         self.raw: list[tuple[int, Gather]] = []
         self.deferred: list[tuple[int, Scatter]] = []
         self._in_place: set[Buffer] = set()
+        if not eager:
+            keep_bits(rec.steps, _HOST)
         for buffer, accesses in rec.memory.accesses.items():
             self._settle(buffer, accesses)
         for step in rec.steps:
@@ -224,6 +227,8 @@ class Plan:
                 for function, arguments in self.calls:
                     function(*arguments)
             for buffer, accesses in self.runtime:
+                if len(accesses) == 1 and isinstance(only := accesses[0], Points) and only.apart and not only.adds:
+                    continue  # nobody else is there, and its own places are all different
                 check(buffer, accesses, self.policy)
         for buffer, traffic in self.traffic:
             for start, number, element, count in buffer.placed:
@@ -290,7 +295,9 @@ def _flat(array: NDArray[Any], element: str) -> NDArray[Any]:
 
 
 def _enter(source: NDArray[Any], carrier: NDArray[Any], element: str) -> None:
-    if element == "f16":
+    if carrier.dtype == source.dtype and element in numerics.NARROW:
+        np.copyto(carrier, source)
+    elif element == "f16":
         numerics.f16_to_f32(source, out=carrier)
     elif element in numerics.NARROW:
         carrier[...] = numerics.decode(element, source)
@@ -301,7 +308,9 @@ def _enter(source: NDArray[Any], carrier: NDArray[Any], element: str) -> None:
 
 
 def _leave(carrier: NDArray[Any], target: NDArray[Any], element: str) -> None:
-    if element == "f16":
+    if carrier.dtype == target.dtype and element in numerics.NARROW:
+        np.copyto(target, carrier)
+    elif element == "f16":
         numerics.f32_to_f16(carrier, out=target, on_grid=True)
     elif element in numerics.NARROW:
         target[...] = numerics.encode(element, carrier)

@@ -13,7 +13,7 @@ from ktir import numerics
 from ktir.emulator.reference.integers import fit, width
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.tape import Binder, Call, Place, Step, clipped_of
-from ktir.emulator.reference.values import CARRIERS, Tensor, is_float, is_odd
+from ktir.emulator.reference.values import CARRIERS, Storage, Tensor, is_float, is_odd
 
 __all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "identity_of", "repeat"]
 
@@ -40,6 +40,9 @@ class _Spread(Step):
         target, held = clipped_of(result), clipped_of(self.reads[0])
         if target is not None and held is not None:
             target[...] = held
+
+    def copies(self) -> list[Storage]:
+        return [self.reads[0].storage, self.writes[0].storage]
 
     def places(self) -> list[Place] | None:
         return self._plain_places()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.values import Strided, Tensor
+from ktir.emulator.reference.values import Storage, Strided, Tensor
 
 __all__ = ["Assemble", "Binder", "Call", "Place", "Step", "clipped_of"]
 
@@ -48,6 +48,10 @@ class Step:
 
     def clip(self) -> None:
         """Mark what is clipped in the results, where an operand has clipped elements. By default results have none."""
+
+    def copies(self) -> list[Storage]:
+        """Storages between which it moves elements as they are, and with which it does nothing else. By default there are none."""
+        return []
 
     # Trips of a loop done together (`ktir.emulator.reference.trips`); by default a step does not take part
 
@@ -119,6 +123,9 @@ class Assemble(Step):
             put(target.at, clipped_of(self.reads[0]))
         for at, source in self.pieces:
             put(at, clipped_of(self.reads[source]))
+
+    def copies(self) -> list[Storage]:
+        return [] if self.fill else [t.storage for t in (*self.reads, *self.writes)]
 
     @property
     def _in_pieces(self) -> bool:
