@@ -12,6 +12,7 @@ from typing import ClassVar
 from ktir.dialects.structured import affine_map, clone_ops, generic
 from ktir.mlir import ir, operations
 from ktir.passes._levels import require_level
+from ktir.passes._stick_roles import refuse
 from ktir.pipeline import Pass
 
 _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -25,7 +26,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
 class GeneralizePass(Pass):
     """Write named structured ops out as `linalg.generic`; fills stay.
 
-    Expects and guarantees: the logical level; values do not change.
+    Expects and guarantees: the logical level; values do not change. Refuses views that no stick layout can hold, and coordinates.
     """
 
     name: ClassVar[str] = "ktir-generalize"
@@ -41,11 +42,26 @@ class GeneralizePass(Pass):
                     result = _generic(op, *maps)
                 op.results[0].replace_all_uses_with(result)
                 op.erase()
+            elif op.name == "ktdp.construct_memory_view":
+                _check_view(op)
+            elif op.name == "linalg.index":
+                raise refuse(op, "computes with coordinates, which is not supported on the logical level")
+
+
+def _check_view(op: ir.Operation) -> None:
+    """Refuse views that no stick layout can hold."""
+    element = ir.MemRefType(op.results[0].type).element_type
+    if not isinstance(element, ir.F16Type | ir.F32Type):
+        raise refuse(op, f"views elements of type {element}, which have no stick layout; f16 and f32 have")
+    if any(stride < 0 for stride in ir.DenseI64ArrayAttr(op.attributes["static_strides"])):
+        raise refuse(op, "runs backwards through memory, which is not supported")
 
 
 def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
     """Indexing maps and iterators of a named op; None for all other ops."""
-    rank = ir.RankedTensorType(op.results[0].type).rank if len(op.results) == 1 and op.name.startswith("linalg.") else 0
+    if op.name not in (*_CONTRACTIONS, "linalg.transpose", "linalg.broadcast"):
+        return None
+    rank = ir.RankedTensorType(op.results[0].type).rank
     if op.name in _CONTRACTIONS:
         loops = rank + 1
         if "indexing_maps" in op.attributes:
@@ -56,11 +72,9 @@ def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
     if op.name == "linalg.transpose":
         order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
         return [affine_map(rank, [order.index(d) for d in range(rank)]), ir.AffineMap.get_identity(rank)], ["parallel"] * rank
-    if op.name == "linalg.broadcast":
-        added = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
-        kept = [d for d in range(rank) if d not in added]
-        return [affine_map(rank, kept), ir.AffineMap.get_identity(rank)], ["parallel"] * rank
-    return None
+    added = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+    kept = [d for d in range(rank) if d not in added]
+    return [affine_map(rank, kept), ir.AffineMap.get_identity(rank)], ["parallel"] * rank
 
 
 def _generic(op: ir.Operation, maps: Sequence[ir.AffineMap], iterators: Sequence[str]) -> ir.Value:

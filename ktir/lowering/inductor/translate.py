@@ -90,6 +90,10 @@ class _Region:
         for name in dict.fromkeys(r.buffer for r in nest.records() if r.buffer):
             if self._region.buffers[name].dtype not in ELEMENTS:
                 raise _refused(nest, target, f"dtype {self._region.buffers[name].dtype}")
+        known = {v for v, _ in nest.loops} | {r.out for r in nest.records() if r.op == "indirect"}
+        for record in nest.records():
+            if unknown := sorted(record.index.variables - known):
+                raise _refused(nest, target, f"an index with '{unknown[0]}', which is known only when the program runs")
         try:
             _Nest(nest, self._region.buffers, self._writer, self._storage, self._rungs).run()
         except (NoAccess, NoScalarForm) as refusal:
