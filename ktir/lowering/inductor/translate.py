@@ -254,8 +254,7 @@ class _Nest:
             return self._accesses.load(buffer, index)
         ranges = masks.box(mask, self._nest.loops)
         if any(high <= low for low, high in ranges.values()):
-            shape, dtype = [n for _, n in loops], buffer.dtype
-            return Operand(self._writer.filled(shape, ELEMENTS[dtype], literal(0, dtype)), tuple(v for v, _ in loops))
+            return self._zeros(buffer, loops)
         if self._is_inside(buffer, index, {v: ranges[v] for v, _ in loops}):
             return self._padded(self._accesses, buffer, index, loops, ranges)
         found = masks.merged(mask, index, self._nest.loops)
@@ -264,6 +263,11 @@ class _Nest:
             if operand is not None:
                 return operand
         return self._clamped(buffer, index, mask)
+
+    def _zeros(self, buffer: Buffer, loops: Loops) -> Operand:
+        """What a load yields whose mask never holds."""
+        zeros = self._writer.filled([n for _, n in loops], ELEMENTS[buffer.dtype], literal(0, buffer.dtype))
+        return Operand(zeros, tuple(v for v, _ in loops))
 
     def _is_inside(self, buffer: Buffer, index: Index, ranges: dict[str, tuple[int, int]]) -> bool:
         found = masks.extremes(index, ranges)
@@ -312,7 +316,9 @@ class _Nest:
         at = min(k for k, (v, _) in enumerate(loops) if v in parts)
         merged.insert(at, (name, count))
         ranges[name] = (low, high)
-        if low >= high or not self._is_inside(buffer, index, {v: ranges[v] for v, _ in merged}):
+        if low >= high:
+            return self._zeros(buffer, loops)
+        if not self._is_inside(buffer, index, {v: ranges[v] for v, _ in merged}):
             return None
         operand = self._padded(self._accesses, buffer, index, merged, ranges)
         labels = tuple(p for v in operand.labels for p in (parts if v == name else (v,)))
