@@ -1,6 +1,7 @@
 """KTIR: a compiler toolchain for tile programs on the Spyre accelerator.
 
-Importing this package loads nothing else. `ktir.execute` runs KTIR on NumPy arrays. Take what else you need from the submodules:
+Importing this package loads nothing else. `ktir.execute` runs KTIR on NumPy arrays; `ktir.capture` gives
+the KTIR of a PyTorch model, `ktir.nested` marks its repeated layers (both need PyTorch). Take what else you need from the submodules:
 `ktir.assembly` reads and prints KTIR text, `ktir.pipeline` runs passes over it, `ktir.context` makes the MLIR context in which both
 work.
 """
@@ -14,11 +15,25 @@ if TYPE_CHECKING:
     from ktir.emulator.reference.run import Execution
     from ktir.emulator.reference.run import run as execute
     from ktir.hints import hint
+    from ktir.lowering.inductor.backend import standalone_compile
+    from ktir.lowering.inductor.capture import capture
+    from ktir.lowering.inductor.nested import nested
     from ktir.spyre_tensor_layout import DataFormats, SpyreTensorLayout
 
 __version__ = "0.1.0"
 
-__all__ = ["DataFormats", "Execution", "Policy", "SpyreTensorLayout", "__version__", "execute", "hint"]
+__all__ = [
+    "DataFormats",
+    "Execution",
+    "Policy",
+    "SpyreTensorLayout",
+    "__version__",
+    "capture",
+    "execute",
+    "hint",
+    "nested",
+    "standalone_compile",
+]
 
 _LAZY = {
     "execute": ("ktir.emulator.reference.run", "run"),
@@ -27,6 +42,9 @@ _LAZY = {
     "SpyreTensorLayout": ("ktir.spyre_tensor_layout", "SpyreTensorLayout"),
     "DataFormats": ("ktir.spyre_tensor_layout", "DataFormats"),
     "hint": ("ktir.hints", "hint"),
+    "capture": ("ktir.lowering.inductor.capture", "capture"),
+    "nested": ("ktir.lowering.inductor.nested", "nested"),
+    "standalone_compile": ("ktir.lowering.inductor.backend", "standalone_compile"),
 }
 
 

@@ -30,15 +30,18 @@ def folder() -> Path:
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ktir"
 
 
-def store(key: str, files: dict[str, bytes]) -> None:
-    """Keep a package's files under its content hash; raises KtirError where they do not have that hash."""
+def store(key: str, files: dict[str, bytes], within: Path | None = None) -> None:
+    """Keep a package's files under its content hash, `within` another folder than the usual one where that is given; raises KtirError
+    where they do not have that hash.
+    """
     if content_hash(files) != key:
         raise KtirError(f"package '{key[:12]}' expects files of that content hash, but got {content_hash(files)[:12]}")
-    place = folder() / key
+    within = within or folder()
+    place = within / key
     if place.is_dir():
         return
-    folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder()) as scratch:
+    within.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=within) as scratch:
         part = Path(scratch) / "package"
         part.mkdir()
         for name, data in files.items():
@@ -50,11 +53,12 @@ def store(key: str, files: dict[str, bytes]) -> None:
                 raise
 
 
-def files(key: str) -> dict[str, bytes]:
+def files(key: str, within: Path | None = None) -> dict[str, bytes]:
     """The files of a stored package; raises KtirError where it is missing."""
-    place = folder() / key
+    within = within or folder()
+    place = within / key
     if not _KEY.fullmatch(key) or not place.is_dir():
-        raise KtirError(f"package '{key[:12]}' is not in {folder()}; compile the model again")
+        raise KtirError(f"package '{key[:12]}' is not in {within}; compile the model again")
     return {p.name: p.read_bytes() for p in sorted(place.iterdir())}
 
 

@@ -24,6 +24,7 @@ import torch
 from torch import fx
 from torch._inductor import ir
 from torch._inductor import lowering as builtin
+from torch._inductor import standalone_compile as inductor_standalone
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -83,13 +84,32 @@ def compile_graph(
     Nodes behind a nest that `compile_region` refuses become calls of ATen, and the graph is lowered again. A `nonce` enters the cache
     keys: with a fresh one, no cached result is found and `compile_region` is always called.
     """
+
+    def run(patches: dict[str, Any]) -> Any:
+        return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
+
+    return _accepted(run, compile_region, device, nonce)
+
+
+def standalone_compile(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler, dynamic_shapes: Any) -> Any:
+    """torch._inductor.standalone_compile with our lowering; the result has `save`."""
+
+    def run(patches: dict[str, Any]) -> Any:
+        options = {"decompositions": decompositions(), "config_patches": patches}
+        return inductor_standalone(gm, list(inputs), dynamic_shapes=dynamic_shapes, options=options)
+
+    return _accepted(run, compile_region)
+
+
+def _accepted(run: Callable[[dict[str, Any]], Any], compile_region: RegionCompiler, device: str = "cpu", nonce: str = "") -> Any:
+    """What `run` gives once every nest that is refused has become a call."""
     refused: Refusals = {}
     if trace.enabled:  # who debugs wants the stages: no cache may answer
         nonce = nonce or uuid.uuid4().hex
     while True:
         try:
             with inductor(compile_region, device=device, nonce=nonce, refused=refused) as patches:
-                return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
+                return run(patches)
         except Exception as error:
             found = refusals_in(error)
             if found is None:

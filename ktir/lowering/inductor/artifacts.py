@@ -6,7 +6,9 @@ Import `ktir.lowering.inductor` before loading artifacts in a new process: torch
 from __future__ import annotations
 
 import io
+import os
 import zipfile
+from pathlib import Path
 
 from torch.compiler._cache import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
 
@@ -35,10 +37,12 @@ class PackageArtifact(CacheArtifact):
     """One package under its content hash."""
 
     def populate_cache(self) -> None:
-        """Store the package where the runtime finds it."""
+        """Store the package where the runtime finds it, and beside Inductor's own files, which a saved artifact may consist of."""
         from ktir.runtime import cache
 
         cache.store(self.key, unpack(self.content))
+        if beside := _beside_inductor():
+            cache.store(self.key, unpack(self.content), within=beside)
 
     @staticmethod
     def type() -> str:
@@ -58,6 +62,12 @@ def record(key: str, files: dict[str, bytes]) -> None:
     CacheArtifactManager.record_artifact(KIND, key, pack(files))
 
 
+def _beside_inductor() -> Path | None:
+    """The folder for packages in Inductor's cache folder, where one is set; torch sets it while it writes or reads a saved artifact."""
+    chosen = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return Path(chosen) / "ktir" if chosen else None
+
+
 _missing: list[str] = []
 
 
@@ -67,10 +77,15 @@ def note(key: str) -> None:
     """
     from ktir.runtime import cache
 
-    try:
-        record(key, cache.files(key))
-    except KtirError:
-        _missing.append(key)
+    for place in (None, _beside_inductor()):
+        try:
+            files = cache.files(key, within=place)
+        except KtirError:
+            continue
+        cache.store(key, files)
+        record(key, files)
+        return
+    _missing.append(key)
 
 
 def take_missing() -> list[str]:

@@ -10,8 +10,8 @@ import functools
 import importlib.metadata
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -35,11 +35,7 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
     """Compile a Dynamo graph for the emulated Spyre. `options` are fields of `ktir.config.Config`."""
     if mode not in (None, "default"):
         raise KtirError(f"mode {mode!r} is not supported; the options are fields of ktir.config.Config")
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(config.patch(**(options or {})))
-        except ValueError as error:
-            raise KtirError(str(error)) from None
+    with _patched(options):
         if is_dynamic(gm):
             return PerShape(gm, functools.partial(ktir, options=options))
         # who asks for the stages must get them: no cache may answer
@@ -63,7 +59,7 @@ def compile_graph(
     from ktir.lowering.inductor import adapter, artifacts, wrapper
 
     compile_region = compile_region or wrapper.compile_region
-    try:
+    with _own_errors():
         check_call(gm)
         artifacts.take_missing()
         compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce)
@@ -71,11 +67,45 @@ def compile_graph(
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
             compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=uuid.uuid4().hex)
         return compiled
+
+
+def standalone_compile(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    dynamic_shapes: Any = "from_example_inputs",
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Compile an ATen graph, as `make_fx(f)(*inputs)` gives it, to an artifact that can be called and saved with `save(path=, format=)`.
+
+    As torch._inductor.standalone_compile, whose `CompiledArtifact.load` reads what was saved; a process that loads must have imported
+    `ktir.lowering.inductor` before. The packages travel inside. Options are fields of `ktir.config.Config`.
+    """
+    from ktir.lowering.inductor import adapter, wrapper
+
+    with _own_errors(), _patched(options):
+        return adapter.standalone_compile(gm, example_inputs, wrapper.compile_region, dynamic_shapes)
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
         own = next((e for e in chain(error) if isinstance(e, KtirError)), None)
         if own is None:
             raise
         raise own from None
+
+
+@contextmanager
+def _patched(options: Mapping[str, Any] | None) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(config.patch(**(options or {})))
+        except ValueError as error:
+            raise KtirError(str(error)) from None
+        yield
 
 
 def check_call(gm: fx.GraphModule) -> None:

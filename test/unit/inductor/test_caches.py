@@ -26,11 +26,12 @@ class Store(ModuleType):
         self.packages: dict[str, dict[str, bytes]] = {}
         self.compiled: list[str] = []
 
-    def store(self, key: str, files: dict[str, bytes]) -> None:
-        self.packages[key] = files
+    def store(self, key: str, files: dict[str, bytes], within: Any = None) -> None:
+        if within is None:
+            self.packages[key] = files
 
-    def files(self, key: str) -> dict[str, bytes]:
-        if key not in self.packages:
+    def files(self, key: str, within: Any = None) -> dict[str, bytes]:
+        if within is not None or key not in self.packages:
             raise KtirError("no such package")
         return self.packages[key]
 

@@ -1,0 +1,47 @@
+"""Repeated layers as nested regions: N equal decoder layers are traced N times but lowered once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def nested(target: Any) -> Any:
+    """Mark repeated parts of a model, so that equal ones are lowered once and share one program.
+
+    target: a function or a module class, which is returned marked (usable as a decorator), or a module. In a module, the layers of each
+    `nn.ModuleList` or `nn.Sequential` that holds at least two of one class are marked, in place; the class itself is left as it is. Layers
+    must not return tensors that alias their inputs, nor change inputs or buffers in place under gradients; torch says so where one does.
+    Returns target. Raises TypeError for anything else.
+    """
+    if isinstance(target, type) and issubclass(target, nn.Module):
+        target.forward = torch.compiler.nested_compile_region(target.forward)
+        return target
+    if isinstance(target, nn.Module):
+        for container in target.modules():
+            if isinstance(container, (nn.ModuleList, nn.Sequential)):
+                _mark(list(container))
+        return target
+    if callable(target):
+        return torch.compiler.nested_compile_region(target)
+    raise TypeError(f"nested expects a function, a module or a module class, but got {type(target).__name__}")
+
+
+def _mark(layers: list[nn.Module]) -> None:
+    classes = [type(layer) for layer in layers]
+    for layer, own in zip(layers, classes, strict=True):
+        if classes.count(own) > 1 and not hasattr(own, _MARK):
+            layer.__class__ = _marked(own)
+
+
+_MARK = "_ktir_nested"
+
+
+@functools.cache
+def _marked(cls: type[nn.Module]) -> type[nn.Module]:
+    """A subclass of the same name whose `forward` is a nested region; one per class, so that equal layers stay equal."""
+    members = {"forward": torch.compiler.nested_compile_region(cls.forward), "__module__": cls.__module__, _MARK: True}
+    return type(cls.__name__, (cls,), members)

@@ -1,0 +1,119 @@
+"""`ktir.capture` and the driver `ktir-capture`: every stage, and messages for wrong calls."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import ktir
+from ktir import config
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.diagnostics import KtirError, verify
+from ktir.lowering.inductor.capture import SEPARATOR, stages
+from ktir.lowering.inductor.region import Region
+from ktir.mlir import ir
+from ktir.tools import ktir_capture
+
+
+def model(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x @ w)
+
+
+X, W = torch.ones(57, 65).half(), torch.ones(65, 10).half()
+
+
+@pytest.mark.parametrize("stage", stages())
+def test_every_stage(stage: str) -> None:
+    text = ktir.capture(model, X, W, stage=stage)
+    if stage == "region":
+        assert [n.kind for n in Region.from_json(text).nests] == ["Reduction", "Pointwise"]
+    elif stage == "assembly":
+        assert ".kernel" in text or "kernel" in text
+    else:
+        with context(), ir.Location.unknown():
+            module = parse_module(text)
+            verify(module)
+            level = ir.StringAttr(module.operation.attributes["ktir.level"]).value
+        assert stage not in ("logical", "laid-out", "divided", "tiled", "allocated") or level == stage
+
+
+def test_programs_with_a_call_between_them() -> None:
+    text = ktir.capture(lambda x: (x * 2).histc(3) + 1, torch.ones(5))
+    first, second = text.split(SEPARATOR)
+    for part in (first, second):
+        with context(), ir.Location.unknown():
+            verify(parse_module(part))
+    with pytest.raises(KtirError, match=r"'aten.histc.default' op of shape \[3\]"), config.patch(fallback="error"):
+        ktir.capture(lambda x: (x * 2).histc(3) + 1, torch.ones(5))
+
+
+def test_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.zeros(3)
+    ktir.capture(lambda x: x.add_(1), x)
+    assert x.sum() == 0
+
+
+def test_unknown_stage() -> None:
+    with pytest.raises(KtirError, match="unknown stage 'tilde'; the stages are region, logical, laid-out, "):
+        ktir.capture(model, X, W, stage="tilde")
+
+
+SCRIPT = """
+import torch
+
+def small():
+    layer = torch.nn.Linear(65, 10).half()
+    return layer, torch.ones(57, 65).half()
+
+def number():
+    return 3
+
+def broken():
+    raise ValueError("no such weights")
+
+def unsupported():
+    return (lambda x: x.histc(3)), torch.ones(5)
+"""
+
+
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, *flags: str) -> tuple[int, str, str]:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    status = ktir_capture.main([f"{script}:{name}" if ":" not in name else name, *flags])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(tmp_path, capsys, "small", "--stage=laid-out")
+    assert (status, err) == (0, "")
+    assert 'ktir.level = "laid-out"' in out
+    written = tmp_path / "out.mlir"
+    assert run(tmp_path, capsys, "small", "-o", str(written), "--debuginfo") == (0, "", "")
+    assert 'ktir.level = "logical"' in written.read_text()
+    assert "loc(" in written.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "status", "message"),
+    [
+        ("large", (), 2, "has no function 'large'; it has small, number, broken, unsupported"),
+        ("number", (), 2, "'number' in '.*' must return a model and its inputs, but it returned int"),
+        ("broken", (), 2, r"calling 'broken' failed: .*script.py:12: ValueError: no such weights"),
+        ("unsupported", ("--fallback=error",), 1, r"script.py:15:1: error: 'aten.histc.default' op of shape \[3\]"),
+        ("unsupported", (), 1, "nothing to compute"),
+        ("small", ("--stage=tilde",), 1, "unknown stage 'tilde'; the stages are region, logical"),
+        ("small", ("-o", "/nowhere/x.mlir"), 1, "cannot write '/nowhere/x.mlir': No such file or directory"),
+        ("nowhere.py:f", (), 2, "cannot open script 'nowhere.py': no such file"),
+        (":f", (), 2, "expects SCRIPT.py:FUNCTION, but got ':f'"),
+    ],
+)
+def test_wrong_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, flags: tuple[str, ...], status: int, message: str
+) -> None:
+    found, out, err = run(tmp_path, capsys, name, *flags)
+    assert (found, out) == (status, "")
+    assert re.search(message, err), err
+    assert "Traceback" not in err

@@ -1,0 +1,291 @@
+"""torch.compile with the KTIR executor as engine: mutation, aliases, barriers, nested regions, saved artifacts, stages that are shown."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
+
+import ktir
+from ktir.diagnostics import KtirError
+from ktir.lowering.inductor.capture import capture_regions
+
+OPTIONS = {"engine": "ktir", "fallback": "error"}
+
+
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path / "packages"))
+    torch._dynamo.reset()
+    with fresh_cache(), torch.no_grad():
+        yield
+
+
+def compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="ktir", fullgraph=True, dynamic=False, options={**OPTIONS, **options})
+
+
+def same(function: Callable[..., Any], *inputs: torch.Tensor, calls: int = 2) -> None:
+    """Results and inputs as after eager calls; several calls, because inputs may change."""
+    theirs, mine = [x.clone() for x in inputs], [x.clone() for x in inputs]
+    run = compiled(function)
+    for _ in range(calls):
+        torch.testing.assert_close(run(*mine), function(*theirs))
+        torch.testing.assert_close(mine, theirs)
+
+
+def ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return (torch.arange(torch.Size(shape).numel()).reshape(shape) / 7 - 2).to(dtype)
+
+
+class TestMutation:
+    def test_in_place(self) -> None:
+        same(lambda x: x.add_(1).mul_(2).sum(-1), ramp(5, 7))
+
+    def test_slices(self) -> None:
+        def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            x[1:3, 2:] = y
+            x[0] += x[1]
+            return x * 2
+
+        same(function, ramp(5, 7), ramp(2, 5))
+
+    def test_cache_of_keys(self) -> None:
+        def function(cache: torch.Tensor, at: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+            cache.index_copy_(1, at, key * 2)
+            at += 1
+            return cache @ key.transpose(-1, -2)
+
+        same(function, torch.zeros(2, 8, 4), torch.tensor([3]), ramp(2, 1, 4), calls=3)
+
+    def test_buffer_of_a_module(self) -> None:
+        class Counter(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("count", torch.zeros(3))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.count += x
+                return self.count * 2
+
+        mine, theirs = Counter(), Counter()
+        run = compiled(mine)
+        for _ in range(3):
+            torch.testing.assert_close(run(torch.ones(3)), theirs(torch.ones(3)))
+        torch.testing.assert_close(mine.count, theirs.count)
+
+    def test_views_of_one_tensor(self) -> None:
+        def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            a, b = x[1:], x[:-1]
+            a.mul_(2)
+            return a + b, b
+
+        same(function, ramp(5, 7))
+
+    def test_input_is_returned(self) -> None:
+        run = compiled(lambda x: (x.add_(1), x[1:] * 2))
+        x = torch.zeros(3)
+        first, _ = run(x)
+        assert first.data_ptr() == x.data_ptr()
+
+
+class TestMemory:
+    """Tensors are bound where they lie."""
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int8, torch.bool])
+    def test_types(self, dtype: torch.dtype) -> None:
+        x = (ramp(5, 7) > 0) if dtype == torch.bool else ramp(5, 7).to(dtype)
+        same(lambda x: (x.t().contiguous(), torch.where(x == x[0], x, x.flip(0))), x)
+
+    def test_overlapping_inputs(self) -> None:
+        base = ramp(40)
+        run = compiled(lambda a, b: a * 2 + b)
+        a, b = base[:20], base[10:30]
+        torch.testing.assert_close(run(a, b), a * 2 + b)
+
+    def test_interleaved_inputs(self) -> None:
+        packed = ramp(6, 12)
+        run = compiled(lambda a, b, c: a * b + c)
+        a, b, c = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+        torch.testing.assert_close(run(a, b, c), a * b + c)
+
+    def test_strided_inputs(self) -> None:
+        x = ramp(9, 8)[1::2, ::3]
+        torch.testing.assert_close(compiled(lambda x: x.exp().sum(0))(x), x.exp().sum(0))
+
+    def test_index_out_of_range(self) -> None:
+        run = compiled(lambda x, i: x[i] + 1)
+        x = ramp(5, 7)
+        torch.testing.assert_close(run(x, torch.tensor([1, -1])), x[[1, -1]] + 1)
+        with pytest.raises(KtirError, match="has index 5 in dim 0 of a view of size 5"):
+            run(x, torch.tensor([1, 5]))
+
+
+def test_a_refused_program_runs_on_the_executor(caplog: pytest.LogCaptureFixture) -> None:
+    """One that the chip's compiler has no instructions for: a warning, or an error where asked."""
+    x = ramp(5, 7)
+    run = torch.compile(lambda x: x.sort(), backend="spyre", dynamic=False)
+    torch.testing.assert_close(run(x), x.sort())
+    assert "runs on the KTIR executor instead of the emulated chip" in caplog.text
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"test_engine.py:\d+:1: error: .* which have no stick layout"):
+        torch.compile(lambda x: x.sort(), backend="spyre", dynamic=False, options={"fallback": "error"})(x)
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.inner(x)) + x
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x * 2
+
+
+def test_nested_layers_are_lowered_once() -> None:
+    model, x = Stack(5).eval(), ramp(3, 16)
+    expected = model(x)
+    assert ktir.nested(model) is model
+    assert ktir.nested(model) is model  # again changes nothing
+    assert len(capture_regions(model, x)) == 2  # the layer, and what comes after the last one
+    torch.testing.assert_close(compiled(model)(x), expected)
+    assert type(Stack(1).layers[0]) is Layer
+    with pytest.raises(TypeError, match="expects a function, a module or a module class, but got int"):
+        ktir.nested(3)
+
+
+@ktir.nested
+def block(x: torch.Tensor) -> torch.Tensor:
+    return x.softmax(-1) + 1
+
+
+def test_nested_functions() -> None:
+    function = lambda x: block(block(block(x)))  # noqa: E731
+    x = ramp(5, 7)
+    assert len(capture_regions(function, x)) == 1
+    torch.testing.assert_close(compiled(function)(x), function(x))
+
+
+def test_branches() -> None:
+    def function(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        return torch.cond(flag, lambda x: x.sin() + 1, lambda x: x.cos() - 1, [x]) * 2
+
+    for flag in (True, False):
+        same(function, ramp(5, 7), torch.tensor(flag), calls=1)
+
+
+_SAVE = """
+import sys, torch
+from torch.fx.experimental.proxy_tensor import make_fx
+import ktir
+def f(x): return torch.softmax(x @ x, -1) * 2
+x = torch.arange(49.0).reshape(7, 7) / 50
+with torch.no_grad():
+    artifact = ktir.standalone_compile(make_fx(f)(x), [x], options={"engine": "ktir"})
+    y = artifact(x)
+torch.testing.assert_close(y, f(x))
+artifact.save(path=sys.argv[1], format=sys.argv[2])
+"""
+_LOAD = """
+import sys, torch
+import ktir.lowering.inductor
+from ktir.lowering.inductor import wrapper
+wrapper.compile_region = None  # nothing may be lowered
+from torch._inductor import CompiledArtifact
+x = torch.arange(49.0).reshape(7, 7) / 50
+y = CompiledArtifact.load(path=sys.argv[1], format=sys.argv[2])(x)
+y = y[0] if isinstance(y, (list, tuple)) else y
+torch.testing.assert_close(y, torch.softmax(x @ x, -1) * 2)
+print("as saved")
+"""
+
+
+@pytest.mark.parametrize("form", ["binary", "unpacked"])
+def test_saved_artifacts(tmp_path: Path, form: str) -> None:
+    """Saved in one process, loaded in another with empty caches."""
+    for script, caches in ((_SAVE, "one"), (_LOAD, "two")):
+        folders = {"KTIR_CACHE_DIR": str(tmp_path / caches / "ktir"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / caches / "torch")}
+        run = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / "artifact"), form], env={**os.environ, **folders}, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+    assert run.stdout == "as saved\n"
+
+
+def test_a_warm_start_lowers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ktir.lowering.inductor import wrapper
+
+    x = ramp(5, 7)
+    expected = compiled(lambda x: x.softmax(-1).cumsum(0))(x)
+    torch._dynamo.reset()
+    counters.clear()
+    monkeypatch.setattr(wrapper, "compile_region", None)
+    assert torch.equal(compiled(lambda x: x.softmax(-1).cumsum(0))(x), expected)
+    assert counters["inductor"]["fxgraph_cache_hit"] == 1
+
+
+def test_engines_do_not_share_kernels() -> None:
+    x = ramp(5, 7).half()
+    for engine in ("ktir", "spyre", "ktir"):
+        torch._dynamo.reset()
+        torch.testing.assert_close(compiled(torch.relu, engine=engine)(x), torch.relu(x))
+    assert counters["inductor"]["fxgraph_cache_hit"] >= 1
+
+
+def test_every_op_has_the_line_and_the_node() -> None:
+    text = ktir.capture(lambda x: (x @ x).softmax(-1), ramp(5, 5), debuginfo=True)
+    assert f'{Path(__file__).name}":' in text
+    assert '"mm"' in text
+
+
+def test_stages_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "ktir"):
+        compiled(torch.relu)(ramp(5, 7))
+    assert "func.func @forward" in caplog.text
+
+
+_SHOWN = """
+import torch
+with torch.no_grad():
+    torch.compile(torch.relu, backend="spyre", dynamic=False)(torch.ones(57, 10).half())
+"""
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TORCH_LOGS", "+ktir"), ("TORCH_COMPILE_DEBUG", "1"), ("TORCH_TRACE", "trace")])
+def test_switches_of_torch(tmp_path: Path, variable: str, value: str) -> None:
+    """What shows Inductor's stages shows ours."""
+    own = {variable: str(tmp_path / value) if value == "trace" else value, "TORCH_COMPILE_DEBUG_DIR": str(tmp_path)}
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch")}
+    run = subprocess.run(
+        [sys.executable, "-c", _SHOWN], env={**os.environ, **own, **caches}, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    if variable == "TORCH_LOGS":
+        assert "func.func @forward" in run.stderr
+        assert "ktir-allocate-scratchpad" in run.stderr
+    elif variable == "TORCH_COMPILE_DEBUG":
+        assert len(list(tmp_path.glob("torch_compile_debug/**/ktir/forward_*/*.ktir.mlir"))) > 5
+        assert list(tmp_path.glob("torch_compile_debug/**/ktir/forward_*/region.json"))
+    else:
+        (log,) = (tmp_path / "trace").glob("*.log")
+        assert "_ktir-tile" in log.read_text()
+        assert "_logical" in log.read_text()
