@@ -138,8 +138,12 @@ def norm_plain(x: NDArray[Any], g: NDArray[Any], h: NDArray[Any]) -> Callable[[]
         np.subtract(wide, wide.mean(1, keepdims=True), out=wide)
         np.multiply(wide, wide, out=square)
         np.divide(wide, np.sqrt(square.mean(1, keepdims=True) + F32(1e-5)), out=wide)
-        np.multiply(wide, g.astype(F32), out=wide)
-        np.add(wide, h.astype(F32), out=wide)
+        for function, vector in ((np.multiply, g), (np.add, h)):
+            if vector.ndim == 1:
+                function(wide, vector.astype(F32), out=wide)
+            else:
+                np.copyto(square, vector)
+                function(wide, square, out=wide)
         np.copyto(result, wide, casting="same_kind")
         return result
 
