@@ -6,28 +6,56 @@ the second operand. Every weight is then read by fewer cores at once, and few ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
-from ktir.cost.division import Plan, solve
+from ktir import hints
+from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.problem import Loop, Operand, Problem
+from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.structured import Generic
 from ktir.hints import Hint
 from ktir.mlir import ir
 from ktir.target import DATASHEET, LANES
 
+NO_HINT = Hint()
 _NO_SPLIT_K = ("k", 1)
 
 
 @lru_cache(maxsize=1024)
-def column_division(rows: int, sticks: int, depth: int, cores: int) -> Plan:
-    """The best division of a matmul of `rows` rows, `sticks` sticks of columns and `depth` sticks of the reduced loop, which is not cut."""
-    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=Hint(work_div=(_NO_SPLIT_K,)))
+def column_division(rows: int, sticks: int, depth: int, cores: int, hint: Hint = NO_HINT) -> Plan:
+    """The best division of a matmul of `rows` rows, `sticks` sticks of columns and `depth` sticks of the reduced loop, which is not cut.
+
+    Raises Infeasible for a hint that cannot be honoured.
+    """
+    asked = dict(hint.work_div)
+    if asked.get("k", 1) > 1:
+        raise Infeasible(f"hint work_div wants {asked['k']} parts of 'k', but sums of several cores are not supported")
+    wanted = Hint(work_div=(*((n, p) for n, p in hint.work_div if n != "k"), _NO_SPLIT_K))
+    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=wanted)
 
 
 @lru_cache(maxsize=1024)
 def row_division(rows: int, sticks: int, depth: int, cores: int) -> Plan:
     """The same with rows alone dealt to the cores."""
     return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=Hint(work_div=(("n", 1), _NO_SPLIT_K)))
+
+
+def row_parts(rows: int, cores: int, hint: Hint) -> int:
+    """Cores that the rows of a kernel are dealt to: all, or as many as a hint for `m` wants.
+
+    Raises Infeasible for a hint that cannot be honoured.
+    """
+    asked = dict(hint.work_div)
+    for name, what in (("n", "the columns of this kernel are not dealt out"), ("k", "sums of several cores are not supported")):
+        if asked.get(name, 1) > 1:
+            raise Infeasible(f"hint work_div wants {asked[name]} parts of '{name}', but {what}")
+    wanted = Hint(work_div=tuple((name, parts) for name, parts in hint.work_div if name not in ("n", "k")))
+    if not wanted.work_div:
+        return cores
+    problem = Problem(f"kernel of {rows} rows", (Loop("m", rows),), (Operand("result", ("m",), output=True),), "vector")
+    return solve(problem, DATASHEET.with_cores(cores), hint=wanted).division.cores
 
 
 def _problem(rows: int, sticks: int, depth: int) -> Problem:
@@ -50,3 +78,19 @@ def is_local(g: Generic, sticks: int) -> bool:
     if any(o.name == "linalg.index" for o in g.body_ops):
         return False  # a body that knows its position would see that of the core's part
     return all(g.loop_of(i, 0) in (0, None) and g.loop_of(i, 1) in (1, None) for i in range(len(g.maps)))
+
+
+def wishes(work_div: str) -> Hint:
+    """The division that the user wants of rows (m) and columns (n): a pass option such as `m=4,n=8`, else the `ktir.hint` in force."""
+    return hints.parse(f"work_div = {{{work_div}}}") if work_div else Hint(work_div=hints.current().work_div)
+
+
+T = TypeVar("T")
+
+
+def hinted(decide: Callable[[Hint], T], hint: Hint, location: ir.Location) -> T:
+    """What `decide` makes of a hint; a refusal names the kernel's place."""
+    try:
+        return decide(hint)
+    except Infeasible as error:
+        raise KtirError(error.message, location_text(location)) from None

@@ -17,8 +17,9 @@ from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, rebuild
+from ktir.hints import Hint
 from ktir.mlir import arith, func, ir, linalg, tensor
-from ktir.passes._columns import column_division, extents
+from ktir.passes._columns import column_division, extents, hinted, row_parts, wishes
 from ktir.passes._levels import require_level, set_level
 from ktir.passes.ktir_form_kernels import second_operand_source
 from ktir.pipeline import Pass
@@ -29,23 +30,30 @@ from ktir.target import DATASHEET, LANES
 class DivideWorkPass(Pass):
     """Divide each kernel's rows, and columns where it may, over at most `cores` cores.
 
+    `work_div` fixes the parts of rows and columns, as in `m=4,n=8`; without it a `ktir.hint` in force does. What cannot be honoured is an
+    error.
+
     Expects: kernels with `ktir.rows`. Guarantees: the divided level, a grid and `ktir.work` on each kernel; encodings are dropped.
     """
 
     name: ClassVar[str] = "ktir-divide-work"
     description: ClassVar[str] = "kernels -> divided: rows and columns over cores, uneven last core"
     cores: int = DATASHEET.cores
+    work_div: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
         require_level(module, self.name, "laid-out", kernels=True)
+        hint = wishes(self.work_div)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.columns" in op.attributes:
-                plan = plan_columns(op, self.cores)
+                plan = hinted(lambda h, op=op: plan_columns(op, self.cores, h), hint, op.location)
                 self.remark("passed", f"kernel '{op.name.value}': {plan.explain()}", op.location)
                 _ColumnDivider(op, plan).divide()
             elif isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
-                _Divider(op, self.cores).divide()
+                rows = ir.IntegerAttr(op.attributes["ktir.rows"]).value
+                wished = hinted(lambda h, n=rows: row_parts(n, self.cores, h), hint, op.location)
+                _Divider(op, wished).divide()
         set_level(module, "divided")
 
 
@@ -172,12 +180,12 @@ class _Divider:
         self.mapping[op.results[0]] = clone.results[0]
 
 
-def plan_columns(kernel: func.FuncOp, cores: int) -> Plan:
-    """The division of a kernel with `ktir.columns`: that of its longest matmul."""
+def plan_columns(kernel: func.FuncOp, cores: int, hint: Hint) -> Plan:
+    """The division of a kernel with `ktir.columns`: that of its longest matmul. Raises Infeasible for a hint that cannot be honoured."""
     ops = (o.operation for o in kernel.regions[0].blocks[0].operations)
     contractions = [g for o in ops if o.name == "linalg.generic" and (g := Generic(o)).is_contraction]
     rows, sticks, depth = max(extents(g) for g in contractions)
-    return column_division(rows, sticks, depth, cores)
+    return column_division(rows, sticks, depth, cores, hint)
 
 
 class _ColumnDivider(_Divider):

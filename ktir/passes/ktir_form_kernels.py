@@ -20,7 +20,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.layout import Layout
 from ktir.mlir import func, ir
-from ktir.passes._columns import column_division, extents, is_local, row_division
+from ktir.passes._columns import column_division, extents, is_local, row_division, wishes
 from ktir.passes._levels import require_level, tensor_bytes
 from ktir.passes.ktir_assign_layouts import memory_view
 from ktir.pipeline import Pass
@@ -33,12 +33,13 @@ class FormKernelsPass(Pass):
 
     Expects: the laid-out level, one function per program. Guarantees: an entry function with the same arguments plus the pool, and kernels
     with the attribute `ktir.rows`, and `ktir.columns` (sticks) where columns may be dealt out too; values do not change. `cores` are those
-    that the work will be divided over.
+    that the work will be divided over; where `work_div` (or a `ktir.hint`) wants columns dealt out, every matmul gets such a kernel.
     """
 
     name: ClassVar[str] = "ktir-form-kernels"
     description: ClassVar[str] = "laid-out: cluster ops into kernels of one row count"
     cores: int = DATASHEET.cores
+    work_div: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
@@ -160,6 +161,8 @@ class _Splitter:
         """
         if not g.is_contraction or extents(g)[1] < 2:
             return 0
+        if (parts := dict(wishes(self.options.work_div).work_div).get("n")) is not None:
+            return extents(g)[1] if parts > 1 else 0
         cluster = _Cluster(rows_of(g.op.results[0]), extents(g)[1])
         inside = {**home}
         saved = 0.0

@@ -2,6 +2,11 @@
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work | FileCheck %s
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work --ktir-tile | FileCheck %s --check-prefix=TILE
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels=cores=1 --ktir-divide-work=cores=1 | FileCheck %s --check-prefix=ONE
+// RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work=work-div=m=1,n=4 | FileCheck %s --check-prefix=WISH
+// RUN: not ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work=work-div=n=17 2>&1 | FileCheck %s --check-prefix=REFUSED
+
+// WISH: ktir.work = #ktir.work<splits = [4, 1, 1], tile = [4, 5, 64]>
+// REFUSED: error: hint work_div wants 17 parts of 'n', which has 16 units of 64
 
 // CHECK-LABEL: func.func @f_kernel0(
 // CHECK-SAME: grid = [24], ktir.rows = 5 : i64, ktir.work = #ktir.work<splits = [8, 3, 1], tile = [2, 2, 64]>

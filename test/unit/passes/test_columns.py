@@ -11,9 +11,10 @@ from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM
 from ktir.context import context
-from ktir.diagnostics import remarks
+from ktir.diagnostics import KtirError, remarks
 from ktir.dialects import ktir as kt
 from ktir.emulator.machine.report import KernelReport
+from ktir.hints import hint
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import ir
 from ktir.package import read
@@ -110,3 +111,38 @@ def test_blocks_take_turns(trips: tuple[int, ...]) -> None:
     assert len(counters) == prod(trips)
     for number, counter in enumerate(counters):
         assert sum(counter[i] for i in loops) % slots == number % slots
+
+
+# Hints
+
+
+def test_hints_are_honoured() -> None:
+    program = linear(64, 256, 512)
+    with hint(work_div={"m": 4, "n": 2}):
+        assert divisions(program) == [[2, 4]]
+    with hint(work_div={"n": 1}):
+        assert divisions(program) == [[1, 32]], "columns stay together, rows are dealt out as ever"
+    with hint(work_div={"m": 7}):
+        assert divisions(linear(57, 64, 100)) == [[1, 7]]
+        results = check_levels(linear(57, 64, 100).text(), linear(57, 64, 100).arrays())
+    assert all(r.exact for r in results[-5:])
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"k": 2}, "wants 2 parts of 'k', but sums of several cores are not supported"),
+        ({"n": 9}, "wants 9 parts of 'n', which has 8 units of 64"),
+        ({"m": 8, "n": 8}, "wants 64 cores, but 32 are available"),
+        ({"head": 2}, "names loop 'head'"),
+    ],
+)
+def test_hints_are_refused_with_reason_and_place(wish: dict[str, int], message: str) -> None:
+    with hint(work_div=wish), pytest.raises(KtirError, match=message) as error:
+        divisions(linear(64, 256, 512))
+    assert error.value.location is not None
+
+
+def test_columns_that_cannot_be_dealt_out() -> None:
+    with hint(work_div={"n": 2}), pytest.raises(KtirError, match="the columns of this kernel are not dealt out"):
+        divisions(gated(20, 128, 64))
