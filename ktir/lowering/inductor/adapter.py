@@ -39,7 +39,7 @@ from torch._inductor.virtualized import V, ops
 from torch.utils._ordered_set import OrderedSet
 
 import ktir
-from ktir import config
+from ktir import config, hints
 from ktir.lowering.inductor.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.fallback import Refusals, Refused, refusals_in, warn_of_extern
 from ktir.lowering.inductor.indices import Index
@@ -169,8 +169,8 @@ def sources_hash() -> str:
 
 
 def identity() -> tuple[Any, ...]:
-    """What must enter every cache key: version, sources, options."""
-    return ("ktir", ktir.__version__, sources_hash(), config.current().key())
+    """What must enter every cache key: version, sources, options, hints."""
+    return ("ktir", ktir.__version__, sources_hash(), config.current().key(), str(hints.current()))
 
 
 class MarkRefused(CustomGraphModulePass):
