@@ -99,7 +99,8 @@ class Assemble(Step):
     def calls(self, binder: Binder) -> Iterable[Call]:
         target = self.writes[0]
         if self.fill is not None:
-            yield np.copyto, (binder.array(target), self.fill)
+            array = binder.array(target)
+            yield np.copyto, (array, array.dtype.type(self.fill))  # zero is all zero bits where the caller's are kept
         elif self.based and not binder.same_memory(self.reads[0], target):
             yield np.copyto, (binder.array(target), binder.array(self.reads[0]))
         for at, source in self.pieces:
