@@ -89,7 +89,7 @@ IN_BODIES = FORMS[1:]
 """The forms of ops that take scalars only."""
 
 _seen: set[str] = set()
-_OPERATION = re.compile(r"\b((?:arith|math|spyreop|linalg|tensor|memref|scf|ktdp|func)\.[a-z_0-9]+(?:\.in_parallel)?)")
+_OPERATION = re.compile(r"\b((?:affine|arith|math|spyreop|linalg|tensor|memref|scf|ktdp|func)\.[a-z_0-9]+(?:\.in_parallel)?)")
 
 
 def run(text: str, args: Sequence[Any], **given: Any) -> Any:
@@ -108,16 +108,16 @@ def covers(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             test(*args, **given)
             assert set(names) <= _seen, f"not executed: {sorted(set(names) - _seen)}"
 
-        vars(checked)["covered"] = names
+        vars(checked)["covered_ops"] = names
         return checked
 
     return mark
 
 
 def covered(namespace: dict[str, Any]) -> set[str]:
-    """Ops that the tests and the cases of a module cover."""
-    names = {case.op for value in namespace.values() if isinstance(value, list) for case in value if isinstance(case, Case)}
-    return names.union(*(getattr(value, "covered", ()) for value in namespace.values()))
+    """Ops that the cases and the tests of a module cover, and those that its COVERED names: what tests within tests cover."""
+    names = {case.op for case in namespace.get("CASES", ())} | namespace.get("COVERED", set())
+    return names.union(*(getattr(value, "covered_ops", ()) for value in namespace.values()))
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,19 @@ class Program:
         name = self.name()
         self.body += f"{name} = arith.constant {value} : index\n"
         return name
+
+    def chosen(self, element: str, per_tile: Array) -> str:
+        """A constant, or on several tiles one of several by the number of the tile."""
+        found = ""
+        for t, value in enumerate(per_tile):
+            name = self.name()
+            self.body += f"{name} = arith.constant {literal(element, value)}\n"
+            if found:
+                number, here, both = self.index(t), self.name(), self.name()
+                self.body += f"{here} = arith.cmpi eq, %tile, {number} : index\n{both} = arith.select {here}, {name}, {found} : {element}\n"
+                name = both
+            found = name
+        return found
 
     def load(self, values: Array, element: str) -> str:
         """Oracle values [tiles, ...] as a tensor."""
@@ -275,19 +288,6 @@ class _CaseProgram(Program):
         for name, column, element in zip(results, columns, case.gives, strict=True):
             self.body += f"{name} = tensor.from_elements {', '.join(column)} : {tensor(self.shape, element)}\n"
         return results
-
-    def chosen(self, element: str, per_tile: Array) -> str:
-        """A constant, or on several tiles one of several by the number of the tile."""
-        found = ""
-        for t, value in enumerate(per_tile):
-            name = self.name()
-            self.body += f"{name} = arith.constant {literal(element, value)}\n"
-            if found:
-                number, here, both = self.index(t), self.name(), self.name()
-                self.body += f"{here} = arith.cmpi eq, %tile, {number} : index\n{both} = arith.select {here}, {name}, {found} : {element}\n"
-                name = both
-            found = name
-        return found
 
 
 def apply(cases: Sequence[Case], operands: Sequence[Sequence[Array]], form: str, policy: Policy | None = None) -> list[list[Array]]:

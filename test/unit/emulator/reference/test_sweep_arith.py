@@ -215,6 +215,15 @@ def exact(element: str, signed: bool) -> Callable[[Array], Array]:
     return compute
 
 
+for source, target in (("f16", "bf16"), ("bf16", "f16")):
+    CASES.append(Case("arith.convertf", "arith.convertf {x[0]} : {t[0]} to {to[0]}", (source,), (target,), lambda x: x))
+for element in FLOATS:
+    least = 2.0 ** sweep.least_exponent(element)
+    text = "arith.flush_denormals {x[0]} : {t[0]}"
+    CASES.append(
+        Case("arith.flush_denormals", text, (element,), (element,), lambda x, n=least: np.where(np.abs(x) < n, np.copysign(0, x), x))
+    )
+
 for integer in INTEGERS[:-1]:
     for element in FLOATS:
         for sign, signed in (("si", True), ("ui", False)):
@@ -253,9 +262,11 @@ for family in _SAME_WIDTH:
                 text = "arith.bitcast {x[0]} : {t[0]} to {to[0]}"
                 # A NaN has many patterns, and only one is a value here.
                 inside = (lambda x: ~np.isnan(x)) if source in FLOATS else None
-                CASES.append(
-                    Case("arith.bitcast", text, (source,), (target,), reinterpreted(source, target), inside=inside, instead=(0.0,))
-                )
+                compute = reinterpreted(source, target)
+                CASES.append(Case("arith.bitcast", text, (source,), (target,), compute, inside=inside, instead=(0.0,)))
+                if (source in FLOATS) != (target in FLOATS):
+                    text = text.replace("arith", "tensor")
+                    CASES.append(Case("tensor.bitcast", text, (source,), (target,), compute, 0, inside, (0.0,), ("tensors",)))
 
 
 @pytest.mark.parametrize("cases", sweep.grouped(CASES))

@@ -91,12 +91,23 @@ def whole_power(x: Array, n: Array) -> Array:
     return np.array([one(float(a), int(b)) for a, b in zip(x.reshape(-1), n.reshape(-1), strict=True)], np.float64).reshape(x.shape)
 
 
+def clamp(x: Array, low: Array, high: Array) -> Array:
+    return np.where(x < low, low, np.where(x > high, high, x))
+
+
 LEAST = {e: 2.0 ** sweep.least_exponent(e) for e in FLOATS}
 for element in FLOATS:
     CASES.append(Case("math.fma", "math.fma {x[0]}, {x[1]}, {x[2]} : {t[0]}", (element,) * 3, (element,), fused))
     for integer in ("i8", "i32", "i64"):
         text = "math.fpowi {x[0]}, {x[1]} : {t[0]}, {t[1]}"
         CASES.append(Case("math.fpowi", text, (element, integer), (element,), whole_power, 4 if element == "f64" else 1))
+    text = "math.clampf {x[0]} to [{x[1]}, {x[2]}] : {t[0]}"
+    CASES.append(
+        Case("math.clampf", text, (element,) * 3, (element,), clamp, 0, lambda x, a, b: (a < b) & (x != 0) & ~np.isnan(x), (1.0,) * 3)
+    )
+    waves = CLOSE["sin"], CLOSE["cos"]
+    text, wide = "math.sincos {x[0]} : {t[0]}", 4 if element == "f64" else 1
+    CASES.append(Case("math.sincos", text, (element,), (element,) * 2, lambda x, f=waves: (f[0](x), f[1](x)), wide))
     classes: dict[str, Callable[[Array], Any]] = {
         "isnan": np.isnan,
         "isinf": np.isinf,
@@ -116,6 +127,10 @@ BITS: dict[str, Callable[[str], int]] = {
     "cttz": lambda digits: len(digits) - len(digits.rstrip("0")),
 }
 for element in INTEGERS:
+    power = np.frompyfunc(lambda a, b, n=1 << WIDTHS[element]: pow(a, b, n), 2, 1)
+    text = "math.ipowi {x[0]}, {x[1]} : {t[0]}"
+    if element != "i1":
+        CASES.append(Case("math.ipowi", text, (element,) * 2, (element,), power, 0, lambda a, b: b >= 0, (1, 1)))
     CASES.append(Case("math.absi", "math.absi {x[0]} : {t[0]}", (element,), (element,), np.abs))
     for name, count in BITS.items():
 

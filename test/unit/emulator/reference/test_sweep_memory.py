@@ -212,7 +212,10 @@ def check_memref(draw: Draw) -> None:
     program = Program(tiles)
     shape = [draw(st.sampled_from([2, 3, 7, 65])) for _ in range(2)]
     values = sweep.random_values(element, (tiles, *shape), random)
-    add_view(program, "%a", values, element)
+    add_view(program, "%whole", values, element)
+    origin = program.index(0)
+    program.body += f"memref.prefetch %whole[{origin}, {origin}], read, locality<3>, data : {memref(shape, element)}\n"
+    program.body += f"%a = memref.assume_alignment %whole, 16 : {memref(shape, element)}\n"  # both are hints: they change nothing
     strides = [draw(st.integers(1, 2)) for _ in shape]
     sizes = [draw(st.integers(1, (n - 1) // s + 1)) for n, s in zip(shape, strides, strict=True)]
     low = [draw(st.integers(0, n - 1 - (m - 1) * s)) for n, m, s in zip(shape, sizes, strides, strict=True)]
@@ -241,11 +244,12 @@ def check_memref(draw: Draw) -> None:
 
 
 DIRECT = ("get_compute_tile_id", "construct_memory_view", "construct_access_tile", "load", "store")
+MEMREF = tuple(f"memref.{op}" for op in ("subview", "transpose", "cast", "dim", "memory_space_cast", "assume_alignment", "prefetch"))
 CHECKS: dict[str, tuple[Callable[[Draw], None], tuple[str, ...], int]] = {
     "direct": (check_direct, tuple(f"ktdp.{op}" for op in DIRECT), 80),
     "indirect": (check_indirect, ("ktdp.construct_indirect_access_tile",), 25),
     "distributed": (check_distributed, ("ktdp.construct_distributed_memory_view",), 40),
-    "memref": (check_memref, ("memref.subview", "memref.transpose", "memref.cast", "memref.dim", "memref.memory_space_cast"), 20),
+    "memref": (check_memref, MEMREF, 20),
 }
 
 
