@@ -314,8 +314,12 @@ def _parts(rec: Recorder, tile: IndirectTile, where: Where, write: bool) -> list
     return result
 
 
-def scatter(rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, kind: type[Scatter] = Scatter) -> None:
-    """Write a value to the elements of an indirect tile; `kind` is the step that does it in global memory."""
+def scatter(
+    rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, kind: type[Scatter] = Scatter, *, ordered: bool = False
+) -> None:
+    """Write a value to the elements of an indirect tile; `kind` is the step that does it in global memory. `ordered`: an element may be
+    named several times, the last value in row-major order stays.
+    """
     parts = _parts(rec, tile, where, write=True)
     cover = None if parts == [tile] else Cover(_wanted(rec, tile))
     for number, part in enumerate(parts):
@@ -334,7 +338,7 @@ def scatter(rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, kind
         step.cover, step.first, step.last = place
         step._extents = tile.extents
         step.points.adds = kind is not Scatter
-        step.duplicates = rec.policy.races
+        step.duplicates = rec.policy.races and not (ordered and rec.tiles == 1)
         step.reads = (*index, value)
         carrier = view.buffer.carrier(view.element)
         size = max(1, carrier.size if carrier.array is None else carrier.array.size)

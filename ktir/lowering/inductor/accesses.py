@@ -344,7 +344,7 @@ class Accesses:
         if mode:
             self._writer.scatter_add(tensor, tile)
         else:
-            self._writer.store(tensor, tile)
+            self._writer.store(tensor, tile, ordered=bool(data))
 
     def _tensor(self, node: Node, labels: Sequence[str], dtype: str) -> Tensor:
         return tensor_of(self._writer, node, self._loops, labels, dtype)

@@ -173,9 +173,10 @@ class Writer:
         """The elements of a tile."""
         return self._tensor(f'"ktdp.load"({tile}) : ({_tile_type(shape)}) -> {tensor_type(shape, element)}', shape, element)
 
-    def store(self, value: Tensor, tile: str) -> None:
-        """Write a tensor to a tile of its shape."""
-        self.line(f'"ktdp.store"({value.name}, {tile}) : ({value.type}, {_tile_type(value.shape)}) -> ()')
+    def store(self, value: Tensor, tile: str, *, ordered: bool = False) -> None:
+        """Write a tensor to a tile of its shape. `ordered`: where the tile names an element several times, the last value stays."""
+        attributes = " {ktir.ordered}" if ordered else ""
+        self.line(f'"ktdp.store"({value.name}, {tile}){attributes} : ({value.type}, {_tile_type(value.shape)}) -> ()')
 
     def scatter_add(self, value: Tensor, tile: str) -> None:
         """Add a tensor to the elements of a tile, which may name an element several times."""

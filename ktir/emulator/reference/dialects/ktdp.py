@@ -251,11 +251,12 @@ def _load(op: OpReader) -> Action:
 @executes("ktdp.store")
 def _store(op: OpReader) -> Action:
     (value, tile), where = op.operands, op.where
+    ordered = op.attribute("ktir.ordered") is not None
 
     def action(rec: Recorder) -> None:
         access = rec.get(tile)
         if isinstance(access, IndirectTile):
-            scatter(rec, rec.tensor(value), access, where)
+            scatter(rec, rec.tensor(value), access, where, ordered=ordered)
             return
         assert isinstance(access, AccessTile)
         if isinstance(access.view, Distributed):
