@@ -73,13 +73,15 @@ class LogicalExecutable:
             ) from None
 
     def __call__(self, *tensors: Any) -> None:
-        """Launch on CPU tensors or NumPy arrays of the declared strides; what is written is written in place, without copies.
+        """Launch on CPU tensors, NumPy arrays of the declared strides, or integers for arguments without dims. What is written is written
+        in place, without copies.
 
         Raises KtirError for arguments that do not fit, and findings of the executor, such as an index out of range.
         """
         if len(tensors) != len(self.arguments):
             raise KtirError(f"the program expects {len(self.arguments)} arguments, but got {len(tensors)}")
-        arrays = [_memory(a, t) for a, t in zip(self.arguments, tensors, strict=True)]
+        given = (np.array(t) if isinstance(t, int) else t for t in tensors)
+        arrays = [_memory(a, t) for a, t in zip(self.arguments, given, strict=True)]
         _separate(self.arguments, arrays)
         execute(self.text, args=arrays, source=PROGRAM)
 

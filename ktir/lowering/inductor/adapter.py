@@ -46,6 +46,7 @@ from ktir.lowering.inductor.indices import Index
 from ktir.lowering.inductor.origins import origin, refusal, result_of, shares_weight, type_text
 from ktir.lowering.inductor.recorder import Recorder, dtype_name
 from ktir.lowering.inductor.region import Buffer, Nest, NestRefused, Record, Region, Role
+from ktir.lowering.inductor.shapes import DynamicShape
 
 aten = torch.ops.aten
 
@@ -503,12 +504,13 @@ class Scheduling(BaseScheduling):
         refuse = functools.partial(_refuse_leaf, leaf)
         (iteration, reduction), body, _ = computed.get_default_sizes_body()
         if not all(n.is_Integer for n in map(sympy.sympify, (*iteration, *reduction))):
-            raise refuse("a dynamic shape", "", "torch.compile(..., dynamic=False), which compiles once per shape")
-        recorder: Any = Recorder(_type_rules(), V.graph.get_dtype, refuse)
+            raise DynamicShape(*refuse("a dynamic shape").args)
         symbols = [
             [sympy.Symbol(f"{p}{k}", integer=True, nonnegative=True) for k in range(len(n))]
             for p, n in (("i", iteration), ("r", reduction))
         ]
+        names = [v.name for vs in symbols for v in vs]
+        recorder: Any = Recorder(_type_rules(), names, V.graph.get_dtype, refuse)
         with V.set_ops_handler(recorder):
             body(*symbols)
         loops = [
@@ -547,6 +549,8 @@ class Scheduling(BaseScheduling):
             return Buffer(
                 name, dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), 0, "mutated" if stored else "constant"
             )
+        if V.graph.try_get_buffer(name) is None and name not in V.graph.graph_inputs:  # an integer that is known only at run time
+            return Buffer(name, "int64", (), (), 0, "input")
         own: Any = V.graph.graph_inputs[name] if name in V.graph.graph_inputs else V.graph.get_buffer(name)
         layout = own.get_layout()
         role = self._roles.get(name)
@@ -554,6 +558,8 @@ class Scheduling(BaseScheduling):
             role = "input"
         elif role is None:
             role = "output" if self._makes(name, nests) else "mutated"
+        if not all(n.is_Integer for n in map(sympy.sympify, (*layout.size, *layout.stride, layout.offset))):
+            raise DynamicShape(f"buffer '{name}' of dynamic shape {list(layout.size)}")
         size, stride = (tuple(int(n) for n in ns) for ns in (layout.size, layout.stride))
         # what comes from outside has its offset in its data pointer
         return Buffer(name, dtype_name(layout.dtype), size, stride, int(layout.offset) if role in ("output", "temp", "mem") else 0, role)

@@ -21,7 +21,7 @@ from ktir import config
 from ktir.diagnostics import KtirError
 from ktir.lowering.inductor.fallback import chain
 from ktir.lowering.inductor.origins import refusal, source, type_text
-from ktir.lowering.inductor.shapes import PerShape, is_dynamic
+from ktir.lowering.inductor.shapes import DynamicShape, PerShape, dynamic_sizes
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,15 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
     if mode not in (None, "default"):
         raise KtirError(f"mode {mode!r} is not supported; the options are fields of ktir.config.Config")
     with _patched(options):
-        if is_dynamic(gm):
-            return PerShape(gm, functools.partial(ktir, options=options))
+        per_shape = functools.partial(PerShape, gm, functools.partial(ktir, options=options))
+        if sizes := dynamic_sizes(gm):
+            return per_shape(f"dynamic shapes: {', '.join(sizes)}")
         # who asks for the stages must get them: no cache may answer
-        return compile_graph(gm, inputs, nonce=uuid.uuid4().hex if config.current().dump_dir else "")
+        nonce = uuid.uuid4().hex if config.current().dump_dir else ""
+        try:
+            return compile_graph(gm, inputs, nonce=nonce)
+        except DynamicShape as error:
+            return per_shape(error.message, specialize=True)
 
 
 def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
@@ -113,8 +118,6 @@ def check_call(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
         if node.op == "placeholder":
-            if isinstance(value, (torch.SymInt, torch.SymFloat)) and node.users:
-                raise refusal(f"input '{node.name}' of dynamic size {value}", "the shape is dynamic", STATIC, source(node))
             if isinstance(value, torch.Tensor):
                 _check_input(node, value)
         elif node.op == "output":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import sympy
@@ -15,6 +15,8 @@ from ktir.lowering.inductor.region import Record
 _RESULTS = {"welford_reduce": 3, "welford_combine": 3, "argmax_with_value": 2, "argmin_with_value": 2, "online_softmax_reduce": 2}
 """Reductions of more than one result."""
 _HALVES = (torch.float16, torch.bfloat16)
+_INDIRECT = "ind"
+_LARGEST = 2**31 - 1
 _DIVISIONS = ("FloorDiv", "CleanDiv", "Mod", "PythonMod", "ModularIndexing")
 
 
@@ -68,10 +70,15 @@ class _Typed:
 class Recorder:
     """V.ops handler that replays a LoopBody into records. Values are their names, `%0`, `%1`, ..."""
 
-    def __init__(self, rules: Any, buffer_dtype: Callable[[str], torch.dtype], refuse: Callable[..., Exception]) -> None:
-        """`rules`: Inductor's dtype propagation; `buffer_dtype`: element type by buffer; `refuse`: makes the error of this nest."""
+    def __init__(
+        self, rules: Any, loops: Collection[str], buffer_dtype: Callable[[str], torch.dtype], refuse: Callable[..., Exception]
+    ) -> None:
+        """`rules`: Inductor's dtype propagation; `loops`: names of the loop variables; `buffer_dtype`: element type by buffer; `refuse`:
+        makes the error of this nest.
+        """
         self.records: list[Record] = []
         self._rules = rules
+        self._loops = frozenset(loops)
         self._buffer_dtype = buffer_dtype
         self._refuse = refuse
         self._types: dict[str, torch.dtype] = {}
@@ -121,9 +128,16 @@ class Recorder:
 
     def _index(self, expression: Any) -> Index:
         try:
-            return index_of(expression)
+            index = index_of(expression)
         except ValueError as error:
             raise self._refuse(str(error), "indices are sums, products and divisions by constants of loop variables") from None
+        unknown = [v for v in sorted(index.variables) if v not in self._loops and not v.startswith(_INDIRECT)]
+        return index.substituted({v: variable(self._integer(v)) for v in unknown}) if unknown else index
+
+    def _integer(self, name: str) -> str:
+        """The symbol for an integer that is known only at run time: an argument, loaded and used like an index from data."""
+        value = self._emit("load", (), torch.int64, buffer=name)
+        return self.indirect_indexing(value, _LARGEST, check=False, wrap_neg=False).name
 
     # ------------------------------------------------------------------------------------------------- pointwise operations
 
@@ -192,7 +206,7 @@ class Recorder:
 
     def indirect_indexing(self, x: Any, size: Any, check: bool = True, wrap_neg: bool = True) -> sympy.Symbol:
         """A value as an index."""
-        symbol = sympy.Symbol(f"ind{self._count}", integer=True, nonnegative=True)
+        symbol = sympy.Symbol(f"{_INDIRECT}{self._count}", integer=True, nonnegative=True)
         self._count += 1
         self.records.append(Record("indirect", symbol.name, (self._value(x),), size=self._index(size), wrap=wrap_neg, check=check))
         return symbol

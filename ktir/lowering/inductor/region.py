@@ -151,14 +151,14 @@ class NestRefused(Unsupported):
 class Region:
     """The nests between two barriers in program order. `arguments` are the kernel's: inputs and constants first, then what is written.
 
-    `symbols` are run-time integers that occur in indices; the kernel gets them after the buffers, in this order.
+    Integers that are known only at run time are inputs too, of dtype int64 and without dims: a nest loads them and uses them as values, or
+    through `indirect` in indices.
     """
 
     name: str
     buffers: dict[str, Buffer]
     nests: tuple[Nest, ...]
     arguments: tuple[str, ...]
-    symbols: tuple[str, ...] = ()
 
     def records(self) -> Iterator[Record]:
         """All records of all nests."""
@@ -174,8 +174,7 @@ class Region:
         """The region written by `to_json`."""
         data = json.loads(text)
         buffers = {name: Buffer(**{**b, "size": tuple(b["size"]), "stride": tuple(b["stride"])}) for name, b in data["buffers"].items()}
-        symbols = tuple(data.get("symbols", ()))
-        return Region(data["name"], buffers, tuple(_nest(n) for n in data["nests"]), tuple(data["arguments"]), symbols)
+        return Region(data["name"], buffers, tuple(_nest(n) for n in data["nests"]), tuple(data["arguments"]))
 
 
 def _walk(body: Sequence[Record]) -> Iterator[Record]:

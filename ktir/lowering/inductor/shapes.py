@@ -1,45 +1,68 @@
-"""Dynamic shapes: one compilation per shape.
+"""Dynamic shapes: integers may be run-time arguments of one program; sizes are constants, so other sizes give another compilation.
 
-Dynamo turns a size that changed between calls into a symbol. Programs have static shapes, so such a graph is compiled anew, with numbers
-for symbols, for each combination of sizes that it is called with.
+Dynamo turns a size or an integer that changed between calls into a symbol. Where symbols are no sizes (a position, say), the graph is
+compiled once. Else it is compiled anew, with numbers for symbols, for each combination of values that it is called with.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
+from ktir.diagnostics import Unsupported
 
-def is_dynamic(gm: fx.GraphModule) -> bool:
-    """Whether an input of a Dynamo graph is a symbol or has a symbolic size."""
-    for node in gm.graph.nodes:
-        value = node.meta.get("example_value")
-        if node.op != "placeholder":
-            continue
-        if isinstance(value, (torch.SymInt, torch.SymFloat)) and node.users:
-            return True
-        if isinstance(value, torch.Tensor) and any(not isinstance(n, int) for n in value.shape):
-            return True
-    return False
+log = logging.getLogger("ktir")
+
+
+class DynamicShape(Unsupported):
+    """A size that is known only at run time."""
+
+
+def dynamic_sizes(gm: fx.GraphModule) -> list[str]:
+    """The sizes of inputs that are symbols, and floating-point symbols, in words: each value of them needs a compilation."""
+    found = []
+    for name, value in _inputs(gm).items():
+        if isinstance(value, torch.SymFloat):
+            found.append(f"the number '{name}'")
+        elif isinstance(value, torch.Tensor):
+            found += [f"size {d} of input '{name}'" for d, n in enumerate(value.shape) if not isinstance(n, int)]
+    return found
+
+
+def _inputs(gm: fx.GraphModule) -> dict[str, Any]:
+    return {n.name: n.meta.get("example_value") for n in gm.graph.nodes if n.op == "placeholder" and n.users}
 
 
 class PerShape:
-    """Calls a graph; the first call with new sizes compiles it for them."""
+    """Calls a graph; the first call with new sizes compiles it for them. Integers stay arguments unless `specialize` says that they are
+    sizes too.
+    """
 
-    def __init__(self, gm: fx.GraphModule, backend: Callable[..., Any]) -> None:
+    def __init__(self, gm: fx.GraphModule, backend: Callable[..., Any], why: str, *, specialize: bool = False) -> None:
+        log.warning("%s: each value is compiled on its own", why)
         self.gm = gm
         self.backend = backend
+        self.specialize = specialize
         self.compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
-        key = tuple((tuple(x.shape), x.stride()) if isinstance(x, torch.Tensor) else x for x in inputs)
+        key = tuple(map(self._key, inputs))
         found = self.compiled.get(key)
-        if found is None:
-            # a module of its own: Dynamo limits how often it compiles the same code
-            own = fx.GraphModule(self.gm, copy.deepcopy(self.gm.graph))
-            found = self.compiled[key] = torch.compile(own, backend=self.backend, dynamic=False)
-        return found(*inputs)
+        # numbers may have become tensors of one element; of the caller's dynamic=True nothing must be left
+        with torch._dynamo.config.patch(capture_scalar_outputs=True, assume_static_by_default=True):
+            if found is None:
+                # a module of its own: Dynamo limits how often it compiles the same code
+                own = fx.GraphModule(self.gm, copy.deepcopy(self.gm.graph))
+                dynamic = False if self.specialize else None  # None: an integer is a constant until it changes
+                found = self.compiled[key] = torch.compile(own, backend=self.backend, dynamic=dynamic)
+            return found(*inputs)
+
+    def _key(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return tuple(value.shape), value.stride()
+        return value if self.specialize or not isinstance(value, int) else int
