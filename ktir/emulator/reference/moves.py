@@ -35,6 +35,9 @@ def keep_bits(steps: list[Step], stored: Mapping[str, type]) -> None:
             elements.setdefault(tensor.storage, set()).add(tensor.element)
             if tensor.storage not in copied or tensor.storage.array is not None:
                 computed.add(tensor.storage)
+    for storage in elements:  # a widening makes a value of another type of a buffer's elements without a step
+        if storage.owner is not None:
+            elements[storage].update(kind for kind, carrier in storage.owner.carriers.items() if carrier is storage)
     groups: dict[Storage, list[Storage]] = {}
     for storage in elements:
         groups.setdefault(root(storage), []).append(storage)
