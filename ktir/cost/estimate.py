@@ -70,11 +70,14 @@ class Cost(NamedTuple):
         return [f"{target.microseconds(self.cycles):.2f} us ({self.cycles:,.0f} cycles), bound by {self.bound}", *(f"  {t}" for t in shown)]
 
 
+_UNITS: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", *SERIAL), 0.0)
+
+
 def combine(terms: list[Term]) -> Cost:
     """Add up terms."""
-    sums: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", *SERIAL), 0.0)
-    for term in terms:
-        sums[term.unit] += term.cycles
+    sums = _UNITS.copy()
+    for unit, _, cycles, _, _ in terms:
+        sums[unit] += cycles
     compute = max(sums["PT"], sums["SFP"], sums["LX"]) + sums["fill"]
     dram, ring, partial = sums["dram"], sums["ring"], sums["partial sums"]
     cycles = max(compute, dram, ring)

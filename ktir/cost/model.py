@@ -42,6 +42,8 @@ class Model:
         self._blocks = [loop.blocks for loop in problem.loops]
         self._units = [loop.unit for loop in problem.loops]
         self._reduced = tuple(i for i, loop in enumerate(problem.loops) if loop.reduction)
+        if problem.kind == "matmul":
+            self._batches, self._rows, self._columns = (problem.roles[role] for role in "bmn")
         self._start = Term("start", "latency of memory and units, launch", kernel_start(target))
 
     def _whole(self, operand: Operand) -> int:
@@ -56,20 +58,25 @@ class Model:
 
     def tiles(self, division: Division) -> Tiles | None:
         """How each core cuts its share of a matmul."""
-        _, m, n, k = self._shares(division)
-        first, second = (self.bytes[o.name] for o in self.problem.inputs[:2])
+        return self._tiles(*self._shares(division)[1:])
+
+    def _tiles(self, m: int, n: int, k: int) -> Tiles | None:
+        first, second = self.problem.inputs[:2]
         most = 2 * self.target.pt_accumulator_rows
-        return matmul_tiles(m, n, k, first, second, self.target.lx_planned_bytes, most)
+        return matmul_tiles(m, n, k, self.bytes[first.name], self.bytes[second.name], self.target.lx_planned_bytes, most)
 
     def _shares(self, division: Division) -> tuple[int, int, int, int]:
         """A core's batches, rows, sticks of columns, sticks of the reduced loop."""
-        out = []
-        for role in "bmnk":
-            share = 1
-            for i in self.problem.roles[role]:
-                share *= division.shares[i] * self._units[i]
-            out.append(share)
-        b, m, n, k = out
+        shares, units = division.shares, self._units
+        b = m = n = k = 1
+        for i in self._batches:
+            b *= shares[i] * units[i]
+        for i in self._rows:
+            m *= shares[i] * units[i]
+        for i in self._columns:
+            n *= shares[i] * units[i]
+        for i in self._reduced:
+            k *= shares[i] * units[i]
         return b, m, -(-n // LANES), -(-k // LANES)
 
     # Memory
@@ -125,13 +132,14 @@ class Model:
 
     def _matmul(self, division: Division) -> Cost | None:
         problem, target = self.problem, self.target
-        tiles = self.tiles(division)
+        batches, m, n, k = self._shares(division)
+        tiles = self._tiles(m, n, k)
         if tiles is None:
             return None
-        batches, _, n, k = self._shares(division)
         corelets = target.corelets
-        if any(division.splits[i] > 1 for i in self._reduced):
-            corelets = target.partial_sum_corelets
+        for i in self._reduced:
+            if division.splits[i] > 1:
+                corelets = target.partial_sum_corelets
         rows = half(tiles.rows, corelets)
         passes = batches * tiles.trips
         blocks = passes * n * k
