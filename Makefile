@@ -26,7 +26,8 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 bench: $(STAMP)
-	@set -e; for each in bench/*.py; do echo "== $$each"; $(BIN)/python $$each; done
+	@failed=; for each in bench/*.py; do echo "== $$each"; $(BIN)/python $$each || failed="$$failed $$each"; done; \
+	test -z "$$failed" || { echo "bounds exceeded or errors in:$$failed"; exit 1; }
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis test/lit/Output

@@ -316,8 +316,13 @@ def reduce_machine(kind: str, x: F32) -> F32:
                 lanes[..., :tail] += x[..., full * STICK :]
                 lanes[..., tail:] += np.float32(0)  # the fill: turns -0 into +0
     else:
-        lanes = np.zeros((*x.shape[:-1], STICK), np.float32)
-        lanes[..., :tail] = x
+        # Levels of the tree that would only add the fill: once is enough.
+        lanes = np.zeros((*x.shape[:-1], 1 << (tail - 1).bit_length()), np.float32)
+        if lanes.shape[-1] < STICK:
+            with quiet():
+                np.add(x, np.float32(0), out=lanes[..., :tail])  # turns -0 into +0
+        else:
+            lanes[..., :tail] = x
     return lane_tree(kind, lanes)[..., 0]
 
 

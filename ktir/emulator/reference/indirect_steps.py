@@ -186,6 +186,7 @@ class Gather(Indirect):
         index = [binder.array(t) for t in self.reads[:count]]
         held = binder.array(self.reads[count], range(1, 2)) if len(self.reads) > count else None
         place = self.laid_out(binder.array(self.writes[0]))
+        period = self._period() if all(i.shape[0] == 1 for i in index) else self.tiles
 
         def run() -> None:
             total, valid = self.addresses(index)
@@ -203,7 +204,12 @@ class Gather(Indirect):
                     if self.holes is not None:
                         self._check_holes(t, mine, None if alive is None else alive[t if alive.shape[0] > 1 else 0])
             elif self.source.raw is not None:
-                self._raw(addresses, out, alive)
+                if alive is None and period < len(out) == len(addresses):
+                    self._raw(addresses[:period], out[:period], None)
+                    for first in range(period, len(out), period):
+                        np.copyto(out[first : first + period], out[:period])
+                else:
+                    self._raw(addresses, out, alive)
             else:
                 assert self.source.buffer is not None
                 memory = self.source.buffer.carrier(self.source.element).array
@@ -217,6 +223,14 @@ class Gather(Indirect):
                 place[... if alive is None else alive] = out[... if alive is None else alive]
 
         yield run, ()
+
+    def _period(self) -> int:
+        """After how many tiles the known part of the addresses repeats: rows of a grid often share what they read."""
+        tiles = len(self.fixed)
+        for period in range(1, tiles):
+            if tiles % period == 0 and (self.fixed.reshape(-1, period, *self.fixed.shape[1:]) == self.fixed[:period]).all():
+                return period
+        return tiles
 
     def _check_holes(self, tile: int, addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> None:
         assert self.holes is not None
@@ -238,7 +252,6 @@ class Gather(Indirect):
         raw, element = self.source.raw, self.source.element
         assert raw is not None
         window = self.window(raw)
-        shape = np.broadcast_shapes(addresses.shape, out.shape[: addresses.ndim])
         rows = prod(addresses.shape[1:])
         size = max(1, rows * prod(n for _, _, n in self.block))
         step = max(1, (1 << 18) // size)
@@ -247,7 +260,7 @@ class Gather(Indirect):
             found = window[addresses[part]]
             if alive is not None:
                 found[~alive[part]] = 0
-            into(found, out[part] if shape[0] == addresses.shape[0] else out, element)
+            into(found, out[part] if addresses.shape[0] >= out.shape[0] else out, element)
 
 
 def into(found: NDArray[Any], out: NDArray[Any], element: str) -> None:

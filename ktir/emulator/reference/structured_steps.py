@@ -21,6 +21,10 @@ _MOST_LANES = 1 << 15
 """Partial sums of a rounding reduction that are held at once."""
 
 
+_SMALL = 1 << 17
+"""Products of a matmul below which it takes less time than the call of another one."""
+
+
 def repeat(rec: Recorder, tensor: Tensor) -> Tensor:
     """A row-major copy that repeats along no axis but that of the tiles."""
     shape = tensor.at.shape
@@ -109,6 +113,9 @@ def _matmul_fast(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArr
     if prod(b.shape[:-2]) == 1 and a.shape[:-2] == lead:
         flat = a.reshape(-1, a.shape[-1]) @ b.reshape(b.shape[-2:])
         np.add(out, flat.reshape(out.shape), out=out)
+        return
+    if a.shape[-1] * prod(out.shape[-2:]) < _SMALL:
+        np.add(out, np.matmul(a, b), out=out)
         return
     # One product at a time: each is a GEMM of its own, where a broadcast operand is not copied.
     a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))

@@ -9,6 +9,7 @@ import pytest
 from kernel_texts import access, box, kernel, load, memref, row_major, store, tensor, view
 
 from ktir.emulator.findings import DuplicateTarget, Race
+from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute, executor
 
 F16 = np.float16
@@ -93,3 +94,22 @@ def test_gather_from_one_value_in_lx():
     text += store("%x", "%arg1", (32, 16), index=("%o", 0), extents=(8, 16))
     execute(kernel(["%arg0", "%arg1"], text, "4"), args=[ids, y])
     np.testing.assert_array_equal(y, np.full((32, 16), 2.5, F16))
+
+
+@pytest.mark.parametrize("order", ["last-fastest", "first-fastest"])
+@pytest.mark.parametrize("grid", [(4, 2), (2, 4), (8, 1), (3, 2)])
+def test_tiles_that_gather_the_same(grid: tuple[int, int], order: Any):
+    """Only one coordinate of the grid decides what a tile reads: columns q * 4 .. q * 4 + 4 of the rows ids."""
+    p, q = grid
+    x, ids = np.random.default_rng(0).standard_normal((32, 4 * q)).astype(F16), np.array([5, 31, 0, 5], np.int32)
+    y, name, kind = np.zeros((p, 4, 4 * q), F16), "affine_map<(i, j) -> (i, j)>", memref((32, 4 * q))
+    text = "%p, %q = ktdp.get_compute_tile_id : index, index\n%c4 = arith.constant 4 : index\n%o = arith.muli %q, %c4 : index\n"
+    text += view("%v", "%arg0", (32, 4 * q), row_major((32, 4 * q)), "f16") + view("%ids", "%arg1", (4,), (1,), "i32")
+    text += "%g = ktdp.construct_indirect_access_tile intermediate_variables(%i, %j) %v[ind(%ids[%i]), (%j + %o)] "
+    text += f"{{variables_space_set = {box((4, 4))}, variables_space_order = {name}}} : {kind}, {memref((4,), 'i32')} "
+    text += f"-> !ktdp.access_tile<4x4xindex>\n%x = ktdp.load %g : {access((4, 4))} -> {tensor((4, 4))}\n"
+    text += f"%z = tensor.expand_shape %x [[0, 1], [2]] output_shape [1, 4, 4] : {tensor((4, 4))} into {tensor((1, 4, 4))}\n"
+    text += f"%s = arith.addf %z, %z : {tensor((1, 4, 4))}\n"
+    text += store("%s", "%arg2", y.shape, index=("%p", 0, "%o"), extents=(1, 4, 4))
+    execute(kernel(ARGUMENTS, text, f"{p}, {q}"), args=[x, ids, y], policy=Policy(grid_order=order))
+    np.testing.assert_array_equal(y, np.broadcast_to(2 * x[ids], y.shape))
