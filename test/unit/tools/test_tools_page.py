@@ -25,7 +25,7 @@ def commands() -> list[tuple[str, list[str]]]:
 def test_the_commands(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    assert len(commands()) == 7
+    assert len(commands()) == 17
     for command, shown in commands():
         run = subprocess.run(command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
         said = (run.stdout + run.stderr).splitlines()
