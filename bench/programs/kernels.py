@@ -417,4 +417,4 @@ def paged_attention(tokens: int, heads: int, shared: int, size: int, pages: int,
         return out.transpose(1, 0, 2, 3).reshape(query.shape).astype(F16)
 
     arguments = [query, keys, values, table, np.zeros_like(query)]
-    return Case(f"paged attention {tokens}x{heads}x{size}, {used * page} keys", text, arguments, plain, 4)
+    return Case(f"paged attention {tokens}x{heads}x{size}, {used}x{page} keys", text, arguments, plain, 4)
