@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from models.families import EVEN, FAMILIES, ODD, Sizes, build
-from models.runs import Prompt, difference, generate, reference, step_of
+from models.runs import Prompt, difference, generate, make_cache, reference, step_of
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
+
+import ktir
 
 OPTIONS: dict[str, Any] = {"engine": "ktir", "fallback": "error"}
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -83,3 +87,32 @@ def test_prefill_and_decode(case: Case) -> None:
         ours, theirs = difference(actual[name], expected), difference(eager[name], expected)
         bounds = (CLOSE, CLOSE) if dtype == F32 else tuple(WORSE * t for t in theirs)
         assert all(o <= b for o, b in zip(ours, bounds, strict=True)), f"{name}: largest and rms error {ours}, eager {theirs}"
+
+
+@pytest.mark.parametrize("family", ["ministral8b", pytest.param("gpt_oss", marks=pytest.mark.long)])
+def test_window_moves_without_compiling(family: str) -> None:
+    """The length so far is a number of Python's: by default it becomes an argument of the program when it changes."""
+    model, prompt = build(family), Prompt(16, steps=4)
+    step = step_of(model)
+    actual = generate(model, torch.compile(step, backend="ktir", fullgraph=True, options=OPTIONS), prompt)
+    assert counters["stats"]["unique_graphs"] == 2
+    for name, expected in generate(model, step, prompt).items():
+        assert difference(actual[name], expected)[0] <= CLOSE, name
+
+
+@pytest.mark.parametrize("family", ["gpt_oss", pytest.param("granite4", marks=pytest.mark.long)])
+def test_experts_are_read_in_place(family: str) -> None:
+    """Both weights of each layer are read through indirect tiles, per token and expert; nothing in memory is as large as what is read."""
+    model, prompt = build(family), Prompt(16)
+    ids = torch.arange(prompt.length)[None]
+    with ktir.config.patch(**OPTIONS):
+        text = ktir.capture(step_of(model), ids, ids.clone(), make_cache(model, prompt), stage="logical")
+    weights = {tuple(p.shape) for p in model.parameters() if p.dim() == 3 and p.shape[0] == EVEN.experts}
+    rows = prompt.length * EVEN.chosen
+    assert len(weights) == 2
+    for _, *each in weights:
+        shape = "x".join(map(str, each))
+        tiles = rf"memref<{EVEN.experts}x{shape}xf32>, memref<{rows}xi64> -> !ktdp.access_tile<{rows}x{shape}xindex>"
+        assert len(re.findall(tiles, text)) == 2
+    gathered = rows * min(prod(each) for _, *each in weights)
+    assert all(prod(map(int, dims.split("x")[:-1])) < gathered for dims in re.findall(r"memref<((?:\d+x)+)", text))
