@@ -156,7 +156,8 @@ class Reductions:
         return self._results(self._writer.along("ktir.sort", values, flags), dtypes)
 
     def scan(self, args: Sequence[Node], dtypes: Sequence[str], combine: Callable[[Body, list[Scalar]], list[Scalar]]) -> list[Node]:
-        """Inclusive scan along the reduction loop."""
+        """Inclusive scan along the reduction loop. Narrow floats are combined in f32, as sums are."""
+        dtypes = [computed(d) for d in dtypes]
         if not self._reduction:
             return [Node("to_dtype", d, (a,)) for a, d in zip(args, dtypes, strict=True)]
         values = [self._whole(node, dtype) for node, dtype in zip(args, dtypes, strict=True)]

@@ -154,6 +154,12 @@ def test_half_precision(compiled: Any) -> None:
     compare(compiled, {n: f for n, f in BINARY.items() if n != "lerp"}, pairs(SPECIAL, torch.float16), 2e-3)
 
 
+def test_scans_of_half_precision_accumulate_in_float32(compiled: Any) -> None:
+    x = torch.full((300,), 0.1).half()
+    (total,) = compiled.run(lambda x: (x.cumsum(0),), x)
+    assert torch.equal(total, x.float().cumsum(0).half())
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
 def test_integers(compiled: Any, dtype: torch.dtype) -> None:
     functions = dict(ON_INTEGERS)
