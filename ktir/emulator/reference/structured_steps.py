@@ -195,7 +195,7 @@ class Reduce(Step):
         yield numerics.round_f16, (out, out)
 
     def _run(self, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> None:
-        kind, axes = self.kind, len(self.over)
+        kind, axes = _OF_FLAGS.get(self.kind, self.kind) if self.element == "i1" else self.kind, len(self.over)
         every = tuple(range(-axes, 0))
         function = UFUNCS[kind]
         narrow = self.element in numerics.NARROW
@@ -209,6 +209,8 @@ class Reduce(Step):
             else:
                 reduced = function.reduce(value, axis=every, dtype=value.dtype)
             function(accumulator, reduced, out=target)
+            if out.dtype.kind == "f" and kind not in ("add", "mul"):
+                _settle_zeros(kind, value, accumulator, out, every)
             if is_odd(self.element):
                 _fit_into(out, self.element)
             return
@@ -316,17 +318,35 @@ UFUNCS: dict[str, np.ufunc] = {
 """Reduction kind -> function."""
 
 
+_OF_FLAGS = {"add": "xor", "mul": "and", "max": "and", "min": "or", "maxu": "or", "minu": "and"}
+"""Reductions of i1, whose true is -1 with a sign and 1 without."""
+
+
+def _settle_zeros(kind: str, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any], axes: tuple[int, ...]) -> None:
+    """A zero that is the largest is +0 if any +0 took part, one that is the smallest -0 if any -0 did; NumPy gives either."""
+    zero = out == 0
+    if not zero.any():
+        return
+    largest = kind in ("max", "fmax")
+
+    def winning(x: NDArray[Any]) -> NDArray[np.bool_]:
+        return (x == 0) & (np.signbit(x) != largest)
+
+    wins = winning(value).any(axes) | winning(accumulator)
+    np.copyto(out, np.where(wins == largest, 0.0, -0.0), where=zero)
+
+
 def identity_of(kind: str, element: str) -> Any:
     """The value that leaves every other as it is."""
     carrier = CARRIERS[element]
+    if element == "i1":
+        return np.bool_(_OF_FLAGS.get(kind, kind) == "and")
     if kind in ("add", "or", "xor"):
         return carrier(0)
     if kind == "mul":
         return carrier(1)
     if is_float(element):
         return carrier(-np.inf if kind in ("max", "fmax") else np.inf)
-    if carrier is np.bool_:
-        return np.bool_(kind in ("and", "min", "minu"))
     if kind in ("and", "minu"):
         return carrier(-1)
     if kind == "maxu":

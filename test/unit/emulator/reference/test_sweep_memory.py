@@ -268,7 +268,7 @@ def test_random(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", list(CHECKS))
-@settings(sweep.MANY, max_examples=2000)
+@settings(sweep.MANY, max_examples=600)
 @given(st.data())
 def test_random_many(name, data):
     CHECKS[name][0](data.draw)
