@@ -391,8 +391,9 @@ class IndirectSubscripts(Element):
         views = iter(op.operands[self.views])
         inside = Cursor(op.attribute(self.maps), 0)
         inside.expect("[")
+        kinds = op.attribute(self.kinds).strip("[]")
         parts: list[str] = []
-        for kind in op.attribute(self.kinds).strip("[]").split(", ") if inside.value != "]" else []:
+        for kind in kinds.split(", ") if kinds else []:
             begin, end = inside.until_comma()
             inside.accept(",")
             text = inside.text[begin:end]

@@ -86,3 +86,14 @@ func.func @foreign(%x: memref<8x32xf16>, %i: memref<8xi32>, %p: tensor<4xf16>) {
   %1 = "ktdp.construct_distributed_memory_view"(%x, %x) {note} : (memref<8x32xf16>, memref<8x32xf16>) -> memref<8x32xf16>
   return
 }
+
+// A view without dims has no subscripts.
+// CHECK-LABEL: func.func @indirect_scalar(
+func.func @indirect_scalar(%x: memref<f32>) {
+  // CHECK: ktdp.construct_indirect_access_tile intermediate_variables() %arg0[] {variables_space_order = #{{.*}}, variables_space_set = #{{.*}}} : memref<f32>
+  %0 = "ktdp.construct_indirect_access_tile"(%x) ({
+    "ktdp.region_terminator"() : () -> ()
+  }) {per_dim_subscript_kinds = [], per_dim_subscript_maps = [], variables_space_set = affine_set<() : (0 == 0)>,
+      variables_space_order = affine_map<() -> ()>} : (memref<f32>) -> !ktdp.access_tile<index>
+  return
+}
