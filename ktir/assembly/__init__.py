@@ -7,7 +7,7 @@ Warnings go to `diagnostics`.
 
 import re
 
-from ktir.assembly import aliases, formats
+from ktir.assembly import aliases, formats, guards
 from ktir.assembly.judgement import judging
 from ktir.assembly.lexer import SyntaxFault
 from ktir.assembly.printer import Printer
@@ -41,6 +41,7 @@ def parse_module(
     text = _WRITTEN_LOCATION.sub(f'"{_WRITTEN}":', text)
     reader = Reader(text)
     try:
+        guards.check(text)
         pieces = reader.read()
     except SyntaxFault as fault:
         line, column = SourceMap(text, []).position(fault.offset)
