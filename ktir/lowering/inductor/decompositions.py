@@ -137,8 +137,59 @@ def _windows(patches: torch.Tensor, weight: torch.Tensor, groups: int, spatial: 
     return result.permute(1, 0, 2 + spatial, *range(2, 2 + spatial)).reshape(batch, filters, *places)
 
 
+def division(a: torch.Tensor, b: torch.Tensor | complex, *, rounding_mode: str | None) -> Any:
+    """Division of floats rounded down, from the exact remainder as in eager.
+
+    A rounded quotient may be whole where the true one is just below: 1 / 0.1 gives 9 here, as in Python, not 10.
+    """
+    dtype = torch.result_type(a, b)
+    if rounding_mode != "floor" or not dtype.is_floating_point:
+        return NotImplemented
+    work = torch.float32 if dtype in _HALVES else dtype
+    x = a.to(work)
+    y = b.to(work) if isinstance(b, torch.Tensor) else torch.full((), b, dtype=work, device=a.device)
+    zero = torch.zeros((), dtype=work, device=a.device)
+    rest = torch.fmod(x, y)
+    whole = (x - rest) / y
+    whole = torch.where((rest != 0) & ((rest < 0) != (y < 0)), whole - 1, whole)
+    floor = torch.floor(whole)
+    floor = torch.where(whole - floor > 0.5, floor + 1, floor)  # the difference and the quotient were rounded
+    floor = torch.where(whole == 0, torch.copysign(zero, x / y), floor)
+    return torch.where(y == 0, x / y, floor).to(dtype)
+
+
+def median(x: torch.Tensor) -> Any:
+    """The lower median, or NaN if there is one."""
+    if not x.is_floating_point() or x.numel() == 0:
+        return NotImplemented
+    return median_along(x.reshape(-1), 0)[0]
+
+
+def median_along(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The lower median along a dim and its place; where there is a NaN, that and the place of the first one. NaNs sort to the end."""
+    if not x.is_floating_point() or x.dim() == 0 or x.shape[dim] == 0:
+        return NotImplemented
+    values, places = torch.sort(x, dim=dim, stable=True)
+    last, middle = x.shape[dim] - 1, (x.shape[dim] - 1) // 2
+    largest = values.narrow(dim, last, 1)
+    unordered = torch.isnan(largest)
+    value = torch.where(unordered, largest, values.narrow(dim, middle, 1))
+    place = torch.where(unordered, x.argmax(dim, keepdim=True), places.narrow(dim, middle, 1))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
+    """`any`, whose result has dtype uint8 for that dtype alone."""
+    return torch.any(x.to(torch.bool), *where, **options).to(torch.uint8) if x.dtype == torch.uint8 else NotImplemented
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
     aten.convolution.default: convolution,
+    aten.div.Scalar_mode: division,
+    aten.div.Tensor_mode: division,
+    aten.median.default: median,
+    aten.median.dim: median_along,
+    **dict.fromkeys((aten.any.default, aten.any.dim, aten.any.dims), any_of),
 }
 """Added to Inductor's table; a function that returns NotImplemented leaves its operator as it is."""
