@@ -30,6 +30,8 @@ class Pass:
     name: ClassVar[str] = ""
     description: ClassVar[str] = ""
     tolerance: ClassVar[float] = 0.0
+    analysis: ClassVar[bool] = False
+    """Whether the pass only looks: the module stays as it is."""
 
     def run(self, module: ir.Module) -> None:
         """Transforms `module`."""
@@ -45,12 +47,23 @@ class Pass:
 
     def __str__(self) -> str:
         """Pipeline text: the name and the options that differ from their defaults."""
-        changed = [
-            f"{f.name.replace('_', '-')}={_option_text(getattr(self, f.name))}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != _default(f)
-        ]
-        return self.name + (f"{{{' '.join(changed)}}}" if changed else "")
+        return _text_of(self)
+
+
+@dataclass(frozen=True)
+class NamedPipeline:
+    """Base of pipelines that have a name: in pipeline text the name stands for the passes of `text()`. Fields are options, as of a pass."""
+
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+
+    def text(self) -> str:
+        """Pipeline text of the passes that the name stands for."""
+        raise NotImplementedError(f"pipeline '{self.name}' defines no text")
+
+    def __str__(self) -> str:
+        """The name and the options that differ from their defaults."""
+        return _text_of(self)
 
 
 @dataclass(frozen=True)
@@ -188,7 +201,7 @@ def _run_ours(step: Step, module: ir.Module, verify_each: bool) -> None:
         raise
     except Exception as error:  # whatever a pass raises, the caller learns which pass it was
         raise PassError(f"pass '{step}' failed: {type(error).__name__}: {error}") from error
-    if verify_each:
+    if verify_each and not step.item.analysis:  # type: ignore[union-attr]  # as above
         verify(module)
 
 
@@ -300,7 +313,9 @@ class _Reader:
                 options = self._braces()
                 ours = registry.pass_class(name)
                 if ours is not None:
-                    steps.append(Step(self._with_options(ours, options, start), anchors))
+                    item = self._with_options(ours, options, start)
+                    inside = parse_pipeline(item.text()).steps if isinstance(item, NamedPipeline) else (Step(item),)
+                    steps += [Step(s.item, (*anchors, *s.anchors)) for s in inside]
                 else:
                     steps.append(Step(MlirPass(name + (f"{{{options}}}" if options else "")), anchors))
             if self._take(","):
@@ -329,7 +344,7 @@ class _Reader:
             self.at += 1
         return self.text[start : self.at - 1].strip()
 
-    def _with_options(self, cls: type[Pass], options: str, start: int) -> Pass:
+    def _with_options(self, cls: type[Pass | NamedPipeline], options: str, start: int) -> Pass | NamedPipeline:
         hints = get_type_hints(cls)
         fields = {f.name: hints[f.name] for f in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
@@ -368,6 +383,15 @@ def _option_value(hint: Any, text: str | None) -> Any:
         except ValueError:
             raise ValueError(f"expected {'an integer' if hint is int else 'a number'}, but got '{text}'") from None
     return text
+
+
+def _text_of(item: Pass | NamedPipeline) -> str:
+    changed = [
+        f"{f.name.replace('_', '-')}={_option_text(getattr(item, f.name))}"
+        for f in dataclasses.fields(item)
+        if getattr(item, f.name) != _default(f)
+    ]
+    return item.name + (f"{{{' '.join(changed)}}}" if changed else "")
 
 
 def _option_text(value: Any) -> str:

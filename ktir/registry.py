@@ -2,6 +2,7 @@
 
 A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers.
 A pass `a-b` is the file `a_b.py` in `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is `a-b`.
+Named pipelines are found as passes are.
 """
 
 import importlib
@@ -42,7 +43,7 @@ def pass_modules() -> dict[str, str]:
 
 @cache
 def pass_class(name: str) -> Any | None:
-    """The Pass class registered as `name`, or None."""
+    """The Pass or NamedPipeline class registered as `name`, or None."""
     path = pass_modules().get(name)
     if path is None:
         return None
@@ -53,6 +54,6 @@ def pass_class(name: str) -> Any | None:
 
 
 def pass_classes() -> dict[str, Any]:
-    """Name -> class of all our passes; imports their modules."""
+    """Name -> class of all our passes and named pipelines; imports their modules."""
     found = {name: pass_class(name) for name in pass_modules()}
     return {name: cls for name, cls in found.items() if cls is not None}

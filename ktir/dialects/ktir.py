@@ -90,7 +90,7 @@ class AccAttr(Attribute, dialect=Ktir, name="acc"):
 
 
 class RotateAttr(Attribute, dialect=Ktir, name="rotate"):
-    """A buffer that changes place with every trip: `nbuf` places, `stride` elements apart.
+    """A buffer that changes place with every trip: `nbuf` places, `stride` bytes apart.
 
     #ktir.rotate<nbuf = 2, stride = 8192>
     """

@@ -13,24 +13,13 @@ from ktir.isa.program import Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout
-from ktir.pipeline import run_pipeline
-
-STAGES = (
-    "cse",  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
-    "ktir-generalize",
-    "ktir-assign-layouts",
-    "ktir-split-bodies",
-    "ktir-form-kernels{{cores={cores}}}",
-    "ktir-divide-work{{cores={cores}}}",
-    "ktir-tile",
-    "ktir-allocate-scratchpad",
-)
-"""Passes from the logical to the allocated level, in order."""
+from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.pipeline import Pass, Step, run_pipeline
 
 
-def pipeline(cores: int) -> str:
-    """Pipeline text from the logical to the allocated level."""
-    return ",".join(STAGES).format(cores=cores)
+def pipeline(cores: int, *, verify: bool = False) -> str:
+    """Pipeline text from the logical to the allocated level; `verify` checks the level after each stage."""
+    return ToAllocated(cores=cores, verify=verify).text()
 
 
 def compile_logical(
@@ -55,12 +44,16 @@ def compile_logical(
             (dump / f"{number}_{name}.ktir.mlir").write_text(text)
         number += 1
 
+    def after(step: Step, m: ir.Module) -> None:
+        if not (isinstance(step.item, Pass) and step.item.analysis):
+            watch(step.name, m)
+
     watch("logical", module)
     run_pipeline(
         module,
-        pipeline(options.cores if cores is None else cores),
+        pipeline(options.cores if cores is None else cores, verify=options.verify_each),
         verify_each=options.verify_each,
-        after_each=lambda step, m: watch(getattr(step, "name", str(step)), m),
+        after_each=after,
     )
     program = lower_program(module)
     package = Package(program, launch_spec(module, program), {"allocated.ktir.mlir": print_module(module, debuginfo=True).encode()})

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import prod
 
-from ktir.diagnostics import KtirError, location_text
+from ktir.diagnostics import Diagnostic, KtirError, location_text
 from ktir.mlir import func, ir
+
+
+class Broken(Exception):
+    """A rule that an op breaks; `notes` point at the other parties."""
+
+    def __init__(self, message: str, *notes: Diagnostic) -> None:
+        super().__init__(message)
+        self.notes = notes
+
+
+def refuse_broken(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None]) -> None:
+    """Runs `check` on every op; raises KtirError with a diagnostic per faulty op, each with its first fault."""
+    faults: list[Diagnostic] = []
+    for op in ops:
+        try:
+            check(op)
+        except Broken as broken:
+            faults.append(Diagnostic("error", f"'{op.name}' op {broken}", location_text(op.location), broken.notes))
+    if faults:
+        raise KtirError.of(faults, faults[0].message)
 
 
 def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | None = None) -> None:
@@ -33,3 +54,9 @@ def tensor_bytes(value: ir.Value) -> int:
     """Bytes of a static tensor in sticks."""
     type_ = ir.RankedTensorType(value.type)
     return prod(type_.shape) * (2 if isinstance(type_.element_type, ir.F16Type) else 4)
+
+
+def constant_of(value: ir.Value) -> int | None:
+    """The number that an index value is by its definition, an `arith.constant`; None for other values."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) or owner.name != "arith.constant" else ir.IntegerAttr(owner.attributes["value"]).value

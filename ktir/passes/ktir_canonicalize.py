@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from ktir.dialects import _affine, ktdp
 from ktir.mlir import ir, operations
+from ktir.passes._levels import constant_of
 from ktir.pipeline import Pass
 
 VIEW, TILE, INDIRECT = "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile"
@@ -51,14 +52,6 @@ class CanonicalizePass(Pass):
                     changed = True
 
 
-def _constant(value: ir.Value) -> int | None:
-    """The number that an index value is known to be."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(owner.attributes["value"]).value
-
-
 def _replace(op: ir.Operation, value: ir.Value) -> None:
     op.results[0].replace_all_uses_with(value)
     op.erase()
@@ -91,7 +84,7 @@ def _narrowed(values: Sequence[ir.Value]) -> tuple[list[ir.Value], list[ir.Affin
     kept: list[ir.Value] = []
     expressions: list[ir.AffineExpr] = []
     for value in values:
-        number = _constant(value)
+        number = constant_of(value)
         if number is not None:
             expressions.append(ir.AffineExpr.get_constant(number))
             continue
@@ -145,7 +138,7 @@ def _constant_stride(op: ir.Operation) -> bool:
     operands = list(op.operands)
     sizes = _sizes(op)[1]
     strides = operands[1 + sizes :]
-    numbers = [_constant(s) for s in strides]
+    numbers = [constant_of(s) for s in strides]
     if all(n is None for n in numbers):
         return False
     rest = iter(numbers)

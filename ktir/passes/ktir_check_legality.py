@@ -12,18 +12,14 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
 
-from ktir.diagnostics import Diagnostic, KtirError, location_text
 from ktir.dialects._tile_sets import groups, members
 from ktir.mlir import ir, operations
+from ktir.passes._levels import Broken, refuse_broken
 from ktir.pipeline import Pass
 
 DIALECTS = ("arith", "builtin", "func", "ktdp", "linalg", "math", "memref", "scf", "spyreop", "tensor")
 PRODUCE = "ktdp.inter_tile_produce"
 PRODUCERS, CONSUMERS, DEPENDENCY = "producer_tiles_per_group", "consumer_tiles_per_group", "producer_dependency_per_consumer"
-
-
-class Broken(Exception):
-    """A rule that an op breaks."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +31,11 @@ class CheckLegalityPass(Pass):
 
     name: ClassVar[str] = "ktir-check-legality"
     description: ClassVar[str] = "refuse foreign ops and illegal exchanges between tiles (rules R1 to R14)"
+    analysis: ClassVar[bool] = True
 
     def run(self, module: ir.Module) -> None:
         """Look at every op of the module."""
-        faults: list[Diagnostic] = []
-        for op in operations(module):
-            try:
-                _check(op)
-            except Broken as broken:
-                faults.append(Diagnostic("error", f"'{op.name}' op {broken}", location_text(op.location)))
-        if faults:
-            raise KtirError.of(faults, faults[0].message)
+        refuse_broken(operations(module), _check)
 
 
 def _check(op: ir.Operation) -> None:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from ktir import registry
 from ktir.isa import descriptor, instructions, units
 from ktir.mlir import ext, ir
+from ktir.pipeline import NamedPipeline
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
@@ -267,7 +268,7 @@ def _option_notes(cls: type) -> dict[str, str]:
 
 
 def pass_page(cls: Any) -> list[str]:
-    """The page of one pass."""
+    """The page of one pass or named pipeline."""
     lines = [f"# `{cls.name}`", "", prose(cls.description[:1].upper() + cls.description[1:]) + ".", "", *_doc(cls, (), False)]
     notes, hints = _option_notes(cls), get_type_hints(cls)
     rows = []
@@ -276,6 +277,8 @@ def pass_page(cls: Any) -> list[str]:
         kind = getattr(hints[f.name], "__name__", str(hints[f.name]))
         rows.append((code(f.name.replace("_", "-")), kind, code(str(default)), prose(notes.get(f.name, ""))))
     lines += ["## Options", "", *table(("option", "type", "default", "meaning"), rows)] if rows else []
+    if issubclass(cls, NamedPipeline):
+        return [*lines, "## Passes", "", *fence(cls().text().replace(",", ",\n"))]
     change = f"by at most the relative difference {cls.tolerance:g}" if cls.tolerance else "in no bit"
     return [*lines, "## Values", "", f"The pass changes the values of the program {change}.", ""]
 

@@ -3,10 +3,12 @@
 The IR goes to stdout (or `-o`), everything else to stderr; the status is 1 if anything was wrong.
 """
 
+import inspect
 import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -349,8 +351,15 @@ def list_passes() -> str:
     rows = []
     for name, cls in registry.pass_classes().items():
         rows.append(f"  --{name:<28} {cls.description}")
+        rows += [f"      {line}" for line in textwrap.wrap(contract_of(cls), 112)]
         rows += [f"      {key}={value}" for key, value in options_of(cls).items()]
     return "\n".join(["Passes (MLIR's own are accepted by name too):", *rows])
+
+
+def contract_of(cls: type) -> str:
+    """What a pass expects and what it guarantees, from its description; empty if that does not say."""
+    blocks = inspect.cleandoc(cls.__doc__ or "").split("\n\n")
+    return next((" ".join(block.split()) for block in blocks if block.startswith("Expects")), "")
 
 
 def options_of(cls: type) -> dict[str, str]:

@@ -28,9 +28,9 @@ class _Captured(Exception):
 
 def stages() -> tuple[str, ...]:
     """What `capture` takes as `stage`: `region`, the levels of KTIR, each pass by its name, `assembly`."""
-    from ktir.lowering.compile import STAGES
+    from ktir.passes.ktir_to_allocated import STAGES
 
-    return (REGION, *LEVELS, *(s.split("{")[0] for s in STAGES), ASSEMBLY)
+    return (REGION, *LEVELS, *(s.name for s in STAGES), ASSEMBLY)
 
 
 def capture_regions(model: Any, *inputs: Any) -> list[Region]:

@@ -1,6 +1,6 @@
 // a reshape of a transposed input, a slice, a column: logical KTIR as the Inductor route emits it. Written by test/unit/inductor/test_lit_inputs.py.
 // RUN: ktir-opt %s --verify-roundtrip | FileCheck %s
-// RUN: ktir-opt %s --pass-pipeline='builtin.module(ktir-generalize,ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work,ktir-tile,ktir-allocate-scratchpad)' | FileCheck %s --check-prefix=ALLOCATED
+// RUN: ktir-opt %s --ktir-to-allocated | FileCheck %s --check-prefix=ALLOCATED
 // ALLOCATED: ktir.level = "allocated"
 // ALLOCATED: #ktdp.memory_space<ct_local>
 

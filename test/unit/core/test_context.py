@@ -9,13 +9,13 @@ from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir, operations
-from ktir.pipeline import Pass
+from ktir.pipeline import NamedPipeline, Pass
 
 
 def test_registry() -> None:
     assert {"ktdp", "ktir"} <= set(registry.dialect_names())
     for name, cls in registry.pass_classes().items():
-        assert issubclass(cls, Pass)
+        assert issubclass(cls, Pass | NamedPipeline)
         assert cls.name == name
         assert cls.description
         assert str(cls()) == name, "every option has a default"

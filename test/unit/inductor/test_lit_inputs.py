@@ -16,7 +16,6 @@ from torch import nn
 from ktir.lowering.inductor.capture import capture
 
 FOLDER = Path(__file__).parents[2] / "lit" / "inductor"
-PIPELINE = "ktir-generalize,ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work,ktir-tile,ktir-allocate-scratchpad"
 
 
 def half(*shape: int) -> torch.Tensor:
@@ -74,7 +73,7 @@ def test_lit_input_is_up_to_date(name: str) -> None:
 def _header(title: str) -> str:
     return f"""// {title}: logical KTIR as the Inductor route emits it. Written by test/unit/inductor/test_lit_inputs.py.
 // RUN: ktir-opt %s --verify-roundtrip | FileCheck %s
-// RUN: ktir-opt %s --pass-pipeline='builtin.module({PIPELINE})' | FileCheck %s --check-prefix=ALLOCATED
+// RUN: ktir-opt %s --ktir-to-allocated | FileCheck %s --check-prefix=ALLOCATED
 // ALLOCATED: ktir.level = "allocated"
 // ALLOCATED: #ktdp.memory_space<ct_local>
 """

@@ -9,14 +9,15 @@ import pytest
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
-from ktir.lowering.compile import STAGES, compile_logical
+from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
+from ktir.passes.ktir_to_allocated import STAGES
 from ktir.pipeline import run_pipeline
 
 PROGRAM = (Path(__file__).parents[2] / "lit" / "inductor" / "linear_relu.mlir").read_text()
 LOGICAL = ("ktir-generalize", "ktir-assign-layouts")
 """Passes that take the logical level."""
-PASSES = [*(stage.partition("{")[0] for stage in STAGES if stage.startswith("ktir-")), "convert-ktir-to-spyre"]
+PASSES = [*(stage.name for stage in STAGES if stage.name.startswith("ktir-")), "convert-ktir-to-spyre"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,199 @@
+"""Rules of the scratchpad at the allocated level: where buffers lie, and that nothing is overwritten while it is still read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ktir.diagnostics import Diagnostic, location_text
+from ktir.dialects import ktir as kt
+from ktir.mlir import func, ir, operations
+from ktir.passes._level_rules import callee, is_kernel
+from ktir.passes._levels import Broken, constant_of
+from ktir.target import STICK_BYTES
+
+
+@dataclass(frozen=True)
+class Place:
+    """Bytes of the scratchpad: `count` slots of `size` bytes that begin at `start`, `stride` apart."""
+
+    start: int
+    size: int
+    count: int = 1
+    stride: int = 0
+
+    @property
+    def end(self) -> int:
+        """One past the last byte."""
+        return self.start + (self.count - 1) * self.stride + self.size
+
+    def overlaps(self, other: Place) -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+def _element_bytes(type_: ir.Type) -> int:
+    return 2 if isinstance(type_, ir.F16Type) else 4
+
+
+def place_of(view: ir.Operation) -> Place:
+    """Where a view of the scratchpad lies. Raises Broken for an address that is neither constant nor a rotation of constants."""
+    opview = view.opview
+    width = _element_bytes(opview.element_type)
+    sizes, strides = list(opview.sizes), list(opview.strides)
+    if any(not isinstance(n, int) for n in (*sizes, *strides)):
+        raise Broken("expects a view of the scratchpad to have static sizes and strides")
+    size = (sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1) * width
+    start = constant_of(view.operands[0])
+    if "ktir.rotate" not in view.attributes:
+        if start is None:
+            raise Broken("expects a constant address in the scratchpad, or 'ktir.rotate'")
+        return Place(start * width, size)
+    rotate = kt.RotateAttr(view.attributes["ktir.rotate"])
+    rotated = _rotated(view.operands[0])
+    if rotated is None:
+        raise Broken("expects a rotating address, constant + (counters rem nbuf) * slot")
+    base, count, slot = rotated
+    if (count, slot * width) != (rotate.nbuf, rotate.stride):
+        raise Broken(
+            f"expects an address that rotates over {rotate.nbuf} slots of {rotate.stride} bytes, as 'ktir.rotate' says, but it rotates "
+            f"over {count} of {slot * width}"
+        )
+    if rotate.stride < size:
+        raise Broken(f"expects slots of at least the view's {size} bytes, but 'ktir.rotate' says {rotate.stride}")
+    return Place(base * width, size, count, rotate.stride)
+
+
+def _rotated(address: ir.Value) -> tuple[int, int, int] | None:
+    """(base, slots, distance in elements) of `base + (x rem slots) * distance`."""
+    total = _of(address, "arith.addi")
+    if total is None:
+        return None
+    base, product = total
+    factors = _of(product, "arith.muli")
+    phase = None if factors is None else _of(factors[0], "arith.remui")
+    numbers = [None if v is None else constant_of(v) for v in (base, phase and phase[1], factors and factors[1])]
+    return None if None in numbers else tuple(numbers)  # type: ignore[return-value]  # None was looked for
+
+
+def _of(value: ir.Value, name: str) -> tuple[ir.Value, ir.Value] | None:
+    """Operands of the op of that name that defines the value, the one that is no constant first where one is; for a sum, last."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != name:
+        return None
+    a, b = value.owner.operands
+    if name == "arith.addi":
+        return (b, a) if constant_of(a) is None else (a, b)
+    return (b, a) if name == "arith.muli" and constant_of(b) is None else (a, b)
+
+
+def _scratchpad_view(op: ir.Operation) -> bool:
+    return op.name == "ktdp.construct_memory_view" and op.opview.memory_space == "ct_local"
+
+
+class Scratchpad:
+    """The views of the scratchpad in the kernels of a program, in the order in which its entry calls them."""
+
+    def __init__(self, functions: Mapping[str, func.FuncOp], lx_bytes: int) -> None:
+        self.lx_bytes = lx_bytes
+        self.kernels = [
+            functions[callee(op)]
+            for f in functions.values()
+            if not is_kernel(f.operation)
+            for op in operations(f)
+            if op.name == "func.call" and callee(op) in functions
+        ]
+
+    def check_size(self, f: ir.Operation) -> None:
+        """A kernel says how much it uses, at most what there is."""
+        if not is_kernel(f):
+            return
+        if "ktir.lx_bytes" not in f.attributes:
+            raise Broken("expects a kernel with the attribute 'ktir.lx_bytes'")
+        used = ir.IntegerAttr(f.attributes["ktir.lx_bytes"]).value
+        if used > self.lx_bytes:
+            raise Broken(f"uses {used} bytes of the scratchpad, but there are {self.lx_bytes}")
+
+    def check_address(self, op: ir.Operation) -> None:
+        """A view begins at a stick and lies inside of what the kernel says that it uses."""
+        if not _scratchpad_view(op):
+            return
+        place = place_of(op)
+        if place.start % STICK_BYTES or place.stride % STICK_BYTES:
+            raise Broken(f"expects an address at a multiple of {STICK_BYTES} bytes, but got {place.start}")
+        used = ir.IntegerAttr(_function_of(op).attributes["ktir.lx_bytes"]).value
+        if place.start < 0 or place.end > used:
+            raise Broken(f"lies at bytes {place.start} to {place.end} of the scratchpad, but the kernel uses {used}")
+
+    def lifetimes(self) -> Lifetimes:
+        """Which loads read what was overwritten."""
+        found = Lifetimes({op: place_of(op) for f in self.kernels for op in operations(f) if _scratchpad_view(op)})
+        for kernel in self.kernels:
+            found.walk(kernel.regions[0].blocks[0])
+        return found
+
+
+def _function_of(op: ir.Operation) -> ir.Operation:
+    while op.name != "func.func":
+        op = op.parent.operation
+    return op
+
+
+class Lifetimes:
+    """A walk through the program in order that notes what each store to the scratchpad overwrites.
+
+    A buffer is what one view op names; views of the same bytes that nothing is stored through are another name of the one last stored
+    to. A loop is walked twice, since its second trip sees what the first has left; further trips leave the same.
+    """
+
+    def __init__(self, places: Mapping[ir.Operation, Place]) -> None:
+        self.places = places
+        self.stored = {op for op in places if _is_stored(op)}
+        self.rivals = {a: [b for b in places if b != a and self.places[b].overlaps(place)] for a, place in places.items()}
+        self.state: dict[ir.Operation, ir.Operation | None] = {}
+        """Buffer -> the store that has overwritten it, None while it is whole; a buffer that was never stored to is not in here."""
+        self.faults: dict[ir.Operation, Broken] = {}
+
+    def check(self, load: ir.Operation) -> None:
+        """Raises what is wrong with a load."""
+        if load in self.faults:
+            raise self.faults[load]
+
+    def walk(self, block: ir.Block) -> None:
+        """Goes through the ops of a block."""
+        for view in block.operations:
+            op = view.operation
+            if op.name == "scf.for":
+                lower, upper, step = (constant_of(v) or 0 for v in list(op.operands)[:3])
+                for _ in range(min(2, -(-(upper - lower) // max(step, 1)))):
+                    self.walk(op.regions[0].blocks[0])
+            elif op.name in ("ktdp.load", "ktdp.store"):
+                buffer = op.operands[-1].owner.operands[0].owner
+                if buffer in self.places:
+                    self._load(op, buffer) if op.name == "ktdp.load" else self._store(op, buffer)
+
+    def _store(self, store: ir.Operation, buffer: ir.Operation) -> None:
+        self.state[buffer] = None
+        for other in self.rivals[buffer]:
+            if other not in self.stored and self.places[other] == self.places[buffer]:
+                self.state[other] = None
+            elif other in self.state:
+                self.state[other] = store
+            elif other not in self.stored:
+                self.state[other] = store
+
+    def _load(self, load: ir.Operation, buffer: ir.Operation) -> None:
+        if buffer not in self.state:
+            self.faults.setdefault(load, Broken("reads a place of the scratchpad that nothing has been stored to"))
+            return
+        store = self.state[buffer]
+        if store is not None:
+            note = Diagnostic("note", "by this store", location_text(store.location))
+            self.faults.setdefault(load, Broken("reads a place of the scratchpad that has been overwritten meanwhile", note))
+
+
+def _is_stored(view: ir.Operation) -> bool:
+    for use in view.results[0].uses:
+        tile = use.owner.operation
+        if tile.name == "ktdp.construct_access_tile":
+            if any(u.owner.operation.name == "ktdp.store" for u in tile.results[0].uses):
+                return True
+    return False

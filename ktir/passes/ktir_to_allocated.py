@@ -1,0 +1,68 @@
+"""The named pipeline `ktir-to-allocated`, and with it the list of stages of the compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar, NamedTuple
+
+from ktir import registry
+from ktir.passes.ktir_verify_level import VerifyLevelPass
+from ktir.pipeline import NamedPipeline
+from ktir.target import DATASHEET
+
+
+class Stage(NamedTuple):
+    """A pass, and the level that the module is at when it has run."""
+
+    name: str
+    level: str
+
+
+STAGES = (
+    Stage("cse", "logical"),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
+    Stage("ktir-generalize", "logical"),
+    Stage("ktir-assign-layouts", "laid-out"),
+    Stage("ktir-split-bodies", "laid-out"),
+    Stage("ktir-form-kernels", "laid-out"),
+    Stage("ktir-divide-work", "divided"),
+    Stage("ktir-tile", "tiled"),
+    Stage("ktir-allocate-scratchpad", "allocated"),
+)
+"""Passes from the logical to the allocated level, in order."""
+
+
+@dataclass(frozen=True)
+class ToAllocated(NamedPipeline):
+    """All stages from the logical to the allocated level, each followed by `ktir-verify-level` unless `verify` is false.
+
+    An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
+    `m=4,n=8`, `rows` of a block, `reuse` of addresses even where all tensors fit at once.
+
+    Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
+    """
+
+    name: ClassVar[str] = "ktir-to-allocated"
+    description: ClassVar[str] = "logical -> allocated: all stages in order, verified after each"
+    cores: int = DATASHEET.cores
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    work_div: str = ""
+    rows: int = 0
+    reuse: bool = False
+    verify: bool = True
+
+    def text(self) -> str:
+        """The stages as pipeline text."""
+        items = self._verification(STAGES[0].level)
+        for stage in STAGES:
+            items += [self._with_options(stage.name), *self._verification(stage.level)]
+        return ",".join(items)
+
+    def _verification(self, level: str) -> list[str]:
+        return [str(VerifyLevelPass(level, self.cores, self.lx_bytes))] if self.verify else []
+
+    def _with_options(self, name: str) -> str:
+        cls = registry.pass_class(name)
+        if cls is None:
+            return name
+        known = {f.name for f in fields(cls)}
+        return str(cls(**{f.name: getattr(self, f.name) for f in fields(self) if f.name in known}))
