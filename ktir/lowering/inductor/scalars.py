@@ -340,18 +340,6 @@ def _remainder(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     return body.select(adjust, OPS["add"](body, [rest, b], dtype), rest, dtype)
 
 
-def _floor_division(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
-    if is_float(dtype):
-        return body.plain("math.floor", computed(dtype), _true_division(body, operands, dtype))
-    return body.plain("arith.divui" if is_unsigned(dtype) else "arith.floordivsi", dtype, *operands)
-
-
-def _truncated_division(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
-    if is_float(dtype):
-        return body.plain("math.trunc", computed(dtype), _true_division(body, operands, dtype))
-    return body.plain("arith.divui" if is_unsigned(dtype) else "arith.divsi", dtype, *operands)
-
-
 def _not(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     ones = _number(dtype, True if dtype == "bool" else -1)
     return body.plain("arith.xori", dtype, operands[0], ones)
@@ -431,8 +419,8 @@ OPS: dict[str, Build] = {
     "truediv": _true_division,
     "div_rn": _true_division,
     "int_truediv": _true_division,
-    "floordiv": _divides(_floor_division),
-    "truncdiv": _divides(_truncated_division),
+    "floordiv": _divides(_arithmetic("", "arith.floordivsi", "arith.divui")),
+    "truncdiv": _divides(_arithmetic("", "arith.divsi", "arith.divui")),
     "mod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
     "fmod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
     "remainder": _divides(_remainder),

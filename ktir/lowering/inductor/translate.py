@@ -206,6 +206,8 @@ class _Nest:
             case "to_dtype_bitcast":
                 source = record.source or args[0].dtype
                 return [Node("to_dtype_bitcast", record.dtype, tuple(args), source=source)]
+            case op if len(dtypes) > 1:
+                raise NoScalarForm(f"'{op}' op")
             case op:
                 return [Node(op, record.dtype, tuple(args))]
 

@@ -1,0 +1,113 @@
+"""Reductions, scans and sorts over zeros of either sign, infinities and NaN; wrap-around of integers; dims of size 0; what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+import ktir.lowering.inductor  # noqa: F401  registers the backends
+
+OPTIONS: dict[str, Any] = {"engine": "ktir", "fallback": "error"}
+
+Model = Callable[..., tuple[torch.Tensor, ...]]
+
+
+def compiled(model: Model) -> Model:
+    torch._dynamo.reset()
+    return torch.compile(model, backend="ktir", dynamic=False, fullgraph=True, options=OPTIONS)
+
+
+def same(actual: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...], tolerance: float = 0) -> None:
+    for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        torch.testing.assert_close(a, e, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda text, place=place: f"{place}: {text}")
+
+
+def of_floats(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        *a.max(1), *a.min(1), *a.cummax(1), *a.cummin(1), *torch.sort(a, dim=1, stable=True),
+        *torch.sort(a, dim=1, descending=True, stable=True), a.amax(1), a.amin(1), a.argmax(1), a.argmin(1), a.argmax(), a.any(1), a.all(1),
+        a.prod(1), a.sum(1), a.mean(1), a.nansum(1), a.count_nonzero(1), a.cumsum(1), a.cumprod(1), a.topk(2, 1).values, a.median(1).values,
+        a.logsumexp(1), a.softmax(1), a.var(1),
+    )  # fmt: skip
+
+
+def of_integers(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        *a.max(1), *a.min(1), *torch.sort(a, dim=1, stable=True), a.argmax(1), a.argmin(1), a.any(1), a.all(1), a.sum(1),
+        a.sum(1, dtype=a.dtype), a.prod(1), a.prod(1, dtype=a.dtype), a.cumsum(1), a.cumsum(1, dtype=a.dtype), a.cumprod(1), a + a, a * a,
+    )  # fmt: skip
+
+
+def values(numbers: list[Any]) -> st.SearchStrategy[list[list[Any]]]:
+    return st.lists(st.lists(st.sampled_from(numbers), min_size=5, max_size=5), min_size=3, max_size=3)
+
+
+FLOATS = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.001, 7.0, float("inf"), -float("inf"), float("nan")]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
+def test_floats(dtype: torch.dtype, tolerance: float) -> None:
+    model = compiled(of_floats)
+
+    @settings(max_examples=25, deadline=None, derandomize=True)
+    @given(values(FLOATS))
+    def check(rows: list[list[float]]) -> None:
+        a = torch.tensor(rows).to(dtype)
+        same(model(a), of_floats(a), tolerance)
+
+    check()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64], ids=str)
+def test_integers_wrap_around(dtype: torch.dtype) -> None:
+    model, about = compiled(of_integers), torch.iinfo(dtype)
+
+    @settings(max_examples=25, deadline=None, derandomize=True)
+    @given(values([0, 1, -1, 2, 3, about.max, about.min]))
+    def check(rows: list[list[int]]) -> None:
+        a = torch.tensor(rows, dtype=dtype)
+        same(model(a), of_integers(a))
+
+    check()
+
+
+def of_nothing(a: torch.Tensor, b: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """a: [0, 3], b: [3, 4], i: [0]."""
+    t = a.t()
+    return (
+        a + 1, a @ b, t @ a, t @ a + 1, b.t() @ t, torch.bmm(t[None], a[None]), b.__rmatmul__(a), torch.addmm(b[0], a, b),
+        torch.mv(t, t[0]), torch.dot(t[0], t[0]), a.sum(), a.sum(0), a.sum(1), a.mean(0), a.prod(0), a.any(0), a.all(0), a.var(0),
+        *torch.std_mean(a, 0), a.softmax(0), a.softmax(1), a.logsumexp(0), a.cumsum(0), a.cumsum(1), *a.sort(0), *a.sort(1),
+        *a.topk(2, 1), *b.topk(0, 1), torch.cat([a, b.t()[:, :3]]), torch.nn.functional.pad(a, (1, 1, 1, 1), value=2.0), b[i],
+        b.index_put((i,), b[i]), a.reshape(3, 0) * 2, a.flip(0), *torch.std_mean(b[0, 0]), *torch.std_mean(b[:, :1], 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_dims_of_size_zero_and_one(dtype: torch.dtype) -> None:
+    inputs = torch.zeros(0, 3, dtype=dtype), torch.arange(12.0).reshape(3, 4).to(dtype), torch.zeros(0, dtype=torch.int64)
+    same(compiled(of_nothing)(*inputs), of_nothing(*inputs), 1e-3)
+
+
+REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "frexp": (torch.frexp, "'frexp' op"),
+    "bucketize": (lambda a: torch.bucketize(a, a[0]), "'bucketize' op"),
+    "float8": (lambda a: a.to(torch.float8_e4m3fn), "dtype float8_e4m3fn"),
+    "float8_inside": (lambda a: a.to(torch.float8_e5m2).float(), "dtype float8_e5m2"),
+    "rand": (lambda a: torch.rand(3) + a[0], "'aten.rand.default' op"),
+    "randint": (lambda a: torch.randint(0, 5, (3,)), "'aten.randint.low' op"),
+    "randperm": (lambda a: torch.randperm(5), "'aten.randperm.default' op"),
+    "normal": (lambda a: torch.normal(a, 1.0), "'prims.normal.default' op"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    function, message = REFUSED[name]
+    with pytest.raises(Exception, match=message):
+        compiled(function)(torch.ones(2, 3))
