@@ -314,6 +314,14 @@ def _addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> A
     return _plus(bias, _dot(a, b), a.get_dtype(), beta, alpha)
 
 
+def _addbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """The sum of a batch of products is one product, whose inner dim is the batch and the inner dim."""
+    batch, rows, inner = a.get_size()
+    view, permute = builtin.lowerings[aten.view], builtin.lowerings[aten.permute]
+    a = view(permute(a, [1, 0, 2]), [rows, batch * inner])
+    return _addmm(bias, a, view(b, [batch * inner, b.get_size()[2]]), beta=beta, alpha=alpha)
+
+
 def _baddbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     return _plus(bias, _dot(a, b, 1), a.get_dtype(), beta, alpha)
 
@@ -324,6 +332,7 @@ _LOWERINGS = {
     aten.bmm.default: _bmm,
     aten.bmm.dtype: _bmm,
     aten.addmm.default: _addmm,
+    aten.addbmm.default: _addbmm,
     aten.baddbmm.default: _baddbmm,
 }
 

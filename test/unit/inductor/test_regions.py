@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "bmm": (torch.bmm, (ramp(3, 5, 7), ramp(3, 7, 2))),
     "addmm": (lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), (ramp(3), ramp(5, 7), ramp(7, 3))),
     "addmm_beta_0": (lambda b, x, y: torch.addmm(b, x, y, beta=0), (torch.full((5, 3), float("nan")), ramp(5, 7), ramp(7, 3))),
+    "addbmm": (lambda b, x, y: torch.addbmm(b, x, y, beta=0.5, alpha=2), (ramp(5, 3), ramp(2, 5, 7), ramp(2, 7, 3))),
     "baddbmm": (lambda b, x, y: torch.baddbmm(b, x, y, alpha=3), (ramp(2, 5, 3), ramp(2, 5, 7), ramp(2, 7, 3))),
     "mv": (torch.mv, (ramp(5, 7), ramp(7))),
     "attention": (lambda q: F.scaled_dot_product_attention(q, q, q), (ramp(2, 3, 5, 8),)),
