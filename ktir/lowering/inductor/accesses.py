@@ -93,6 +93,10 @@ class Accesses:
         """The same for other loops."""
         return Accesses(self._writer, self._storage, loops, self._tables, self._report)
 
+    def of(self, values: dict[str, Tensor]) -> Accesses:
+        """The same with nothing but these values."""
+        return Accesses(self._writer, Storage({}, values), self._loops, self._tables, self._report)
+
     # ------------------------------------------------------------------------------------------------------------------- loads
 
     def load(self, buffer: Buffer, index: Index, order: Sequence[str] = ()) -> Operand:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -88,6 +89,54 @@ def merged(mask: Node, index: Index, loops: Loops) -> tuple[str, list[str], int,
         kept = Index(index.constant, tuple((c, a) for c, a in index.terms if a not in order))
         return name, order, count, kept + Index(0, ((scale, name),)) if scale else kept
     return None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where an access goes along one dim of a buffer: `position`, which is from `least` to `greatest`, also outside of the dim."""
+
+    position: Index
+    least: int
+    greatest: int
+
+
+def windows(mask: Node, index: Index, dims: Sequence[tuple[int, int]], loops: Loops) -> list[Window] | None:
+    """An index as a position per dim, each of which is inside of its dim wherever the mask is true; None if it is no such sum.
+
+    dims: (size, stride), largest stride first. Example: `8*(i0 + r0) + i1 - 8` with `0 <= i0 + r0 - 1 < 4` in dims (4, 8), (8, 1) has the
+    positions `i0 + r0 - 1` and `i1`.
+    """
+    if any(stride == 0 for _, stride in dims):
+        return None
+    ranges = {v: (0, n) for v, n in loops}
+    rest = index
+    found: list[tuple[Index, int, int, int, int]] = []  # terms along a dim, their extremes, and those where the mask is true
+    for _, stride in dims:
+        own = Index(0, tuple((c // stride, a) for c, a in rest.terms if c % stride == 0))
+        rest += own.scaled(-stride)
+        bounds = extremes(own, ranges)
+        if bounds is None:
+            return None
+        least, greatest = bounds
+        for comparison in comparisons(mask):
+            terms = Index(0, comparison.terms)
+            if not (terms + own.scaled(-1)).terms:
+                least = max(least, -comparison.constant)
+            elif not (terms + own).terms:
+                greatest = min(greatest, comparison.constant)
+        found.append((own, *bounds, least, greatest))
+    if rest.terms:
+        return None
+    constant, result = index.constant, []
+    lowest = sum(-stride * least for (_, stride), (*_, least, _) in zip(dims, found, strict=True))
+    for (size, stride), (own, first, last, least, greatest) in zip(dims, found, strict=True):
+        lowest += stride * least  # now what the dims after this one take away at least
+        shift = (constant - lowest) // stride
+        constant -= shift * stride
+        if least + shift < 0 or greatest + shift >= size or least > greatest:
+            return None
+        result.append(Window(own + Index(shift), first + shift, last + shift))
+    return None if constant else result
 
 
 def extremes(index: Index, ranges: dict[str, tuple[int, int]]) -> tuple[int, int] | None:

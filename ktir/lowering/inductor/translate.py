@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from ktir.lowering.inductor import masks
-from ktir.lowering.inductor.accesses import Accesses, NoAccess, Storage, Table, span
+from ktir.lowering.inductor.accesses import Accesses, NoAccess, Storage, Table, span, stride_order
 from ktir.lowering.inductor.dtypes import ELEMENTS, computed, is_float, literal
 from ktir.lowering.inductor.indices import Index, variable
 from ktir.lowering.inductor.nodes import Node, Operand, constant_node, index_node, tensor_node
@@ -264,6 +265,11 @@ class _Nest:
             operand = self._merged_load(buffer, mask, loops, *found)
             if operand is not None:
                 return operand
+        reached = masks.windows(mask, index, [buffer.dims[k] for k in stride_order(buffer)], loops)
+        if reached is not None:
+            operand = self._windowed(buffer, reached, prod(n for _, n in loops))
+            if operand is not None:
+                return operand
         return self._clamped(buffer, index, mask)
 
     def _zeros(self, buffer: Buffer, loops: Loops) -> Operand:
@@ -325,6 +331,33 @@ class _Nest:
         operand = self._padded(self._accesses, buffer, index, merged, ranges)
         labels = tuple(p for v in operand.labels for p in (parts if v == name else (v,)))
         return Operand(self._writer.reshape(operand.tensor, [trips[v] for v in labels]), labels)
+
+    def _windowed(self, buffer: Buffer, reached: Sequence[masks.Window], points: int) -> Operand | None:
+        """The load of what is reached of each dim, padded to what is asked for; None if that is much more than the points."""
+        dims = [buffer.dims[k] for k in stride_order(buffer)]
+        wholes = [w.greatest - w.least + 1 for w in reached]
+        if prod(wholes) > 2 * max(points, span(buffer)):
+            return None
+        names = [f"dim {k}" for k in range(len(dims))]
+        boxes = [(max(w.least, 0), min(w.greatest + 1, n)) for w, (n, _) in zip(reached, dims, strict=True)]
+        walked = {v: high - low for v, (low, high) in zip(names, boxes, strict=True) if high - low > 1}
+        index = Index()
+        for v, (_, stride), (low, _) in zip(names, dims, boxes, strict=True):
+            index += ((variable(v) if v in walked else Index()) + Index(low)).scaled(stride)
+        part = self._accesses.within(list(walked.items())).load(buffer, index)
+        order = [names.index(v) for v in (*part.labels, *(v for v in names if v not in walked))]
+        order = [k for k in order if wholes[k] > 1]
+        tensor = self._writer.reshape(part.tensor, [walked.get(names[k], 1) for k in order])
+        low = [boxes[k][0] - reached[k].least for k in order]
+        high = [reached[k].greatest + 1 - boxes[k][1] for k in order]
+        self._rungs.append(Rung(self._nest, buffer.name, "pad"))
+        padded = self._writer.pad(tensor, low, high, literal(0, buffer.dtype))
+        strides = [prod(padded.shape[k + 1 :]) for k in range(len(order))]
+        position = Index()
+        for k, stride in zip(order, strides, strict=True):
+            position += (reached[k].position + Index(-reached[k].least)).scaled(stride)
+        whole = Buffer(buffer.name, buffer.dtype, padded.shape, tuple(strides), 0, "temp")
+        return self._accesses.of({buffer.name: padded}).load(whole, position)
 
     def _clamped(self, buffer: Buffer, index: Index, mask: Node) -> Operand:
         """A gather whose index is 0 wherever the mask is false."""

@@ -107,12 +107,12 @@ def test_a_mask_on_a_number_of_two_loops_is_a_box_of_it(bound: int) -> None:
 
 
 def test_a_mask_that_is_no_box_reads_element_0_outside() -> None:
-    """`i0 * i1 < 5` over a buffer that ends where the mask does."""
+    """`2 * i0 + i1 < 5` for an access at `i0 + i1`, over a buffer that ends where the mask does."""
     number = Index(0, ((1, "i0"), (1, "i1")))
     body = (load("%l", "x", number),)
     source, target = buffer("x", "input", 5), buffer("y", "output", 4, 4)
     mask = (
-        *below("%p", number, 5),
+        *below("%p", number + i0, 5),
         Record("index_expr", "%q.a", index=i0 + i1.scaled(-1), dtype="int64"),
         Record("constant", "%q.b", value=0, dtype="int64"),
         Record("ne", "%q", ("%q.a", "%q.b"), dtype="bool"),
@@ -123,7 +123,7 @@ def test_a_mask_that_is_no_box_reads_element_0_outside() -> None:
     )
     x = np.arange(5, dtype=np.float32) + 1
     _, y = run(given, x, np.zeros((4, 4), np.float32))
-    expected = [[x[a + b] if a + b < 5 and a != b else 9.0 for b in range(4)] for a in range(4)]
+    expected = [[x[a + b] if 2 * a + b < 5 and a != b else 9.0 for b in range(4)] for a in range(4)]
     np.testing.assert_array_equal(y, expected)
     assert "index table" in names(given)
 
@@ -240,3 +240,37 @@ def test_elements_of_all_dtypes_can_be_copied() -> None:
         signed = dtype.removeprefix("u")
         x = np.array([0, 1, 1, 0]).astype(signed)
         np.testing.assert_array_equal(run(given, x, np.zeros(4, signed))[1], x)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_windows_over_padding_read_a_padded_part(step: int) -> None:
+    """A window of three along the rows of the middle columns, with a row of padding above and two below; no index is computed."""
+    row = i0.scaled(step) + r0 + Index(-1)
+    body = (load("%l", "x", row.scaled(7) + i1 + Index(2)),)
+    above = (
+        Record("index_expr", "%a.row", index=row, dtype="int64"),
+        Record("constant", "%a.zero", value=0, dtype="int64"),
+        Record("ge", "%a", ("%a.row", "%a.zero"), dtype="bool"),
+    )
+    mask = (*above, *below("%b", row, 5), Record("logical_and", "%m", ("%a", "%b"), dtype="bool"))
+    count = (8 - 3) // step + 1
+    source, target = buffer("x", "input", 5, 7), buffer("y", "output", count, 4)
+    total = Record("reduction", "%s", ("%0",), dtype="float32", kind="sum", source="float32")
+    given = region(
+        [source, target],
+        nest(
+            "n",
+            {"i0": count, "i1": 4},
+            *mask,
+            masked("%0", "%m", body, 0.0),
+            total,
+            store("y", i0.scaled(4) + i1, "%s"),
+            reduction={"r0": 3},
+        ),
+    )
+    x = np.arange(35, dtype=np.float32).reshape(5, 7) + 1
+    _, y = run(given, x, np.zeros((count, 4), np.float32))
+    padded = np.pad(x[:, 2:6], ((1, 2), (0, 0)))
+    np.testing.assert_array_equal(y, [padded[k * step : k * step + 3].sum(0) for k in range(count)])
+    assert "pad" in names(given)
+    assert "index table" not in names(given)
