@@ -1,0 +1,47 @@
+"""The examples run as their users run them, and check themselves: the exit status is 1 where a result is off."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def run(name: str, *arguments: str, cache: Path) -> str:
+    environment = {**os.environ, "KTIR_CACHE_DIR": str(cache), "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_custom_function(tmp_path: Path) -> None:
+    assert "soft ranks:" in run("custom_function.py", cache=tmp_path)
+
+
+def test_attention(tmp_path: Path) -> None:
+    out = run("attention.py", "--length", "13", "--show", cache=tmp_path)
+    assert "ktdp.load" in out
+    assert "float16: error" in out
+
+
+@pytest.mark.long
+def test_llama_generates_the_tokens_of_eager(tmp_path: Path) -> None:
+    assert "8 of 8 tokens are those of eager PyTorch" in run("llama.py", "--tokens", "8", cache=tmp_path)
+
+
+@pytest.mark.long
+def test_search_ranks_as_eager(tmp_path: Path) -> None:
+    out = run("search.py", "What will the sky look like?", "cooking", cache=tmp_path)
+    assert "2 queries, 24 sentences: ranked as eager PyTorch ranks them" in out
+
+
+def test_bad_options_are_told(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "attention.py"), "--length", "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--length must be at least 1" in done.stderr
