@@ -61,6 +61,7 @@ INDUCTOR_CONFIG: dict[str, Any] = {
     "inplace_buffers": False,
     "mtia.disable_welford_reduction": True,  # acts on every device: variance is two sums
     "triton.decompose_sort_ops": True,  # acts on every device: topk, median and mode are sorts, of any length
+    "cpp.fallback_scatter_reduce_sum": False,  # else scatter_add is a call wherever PyTorch may use several threads
     "fallback_random": True,  # random numbers come from PyTorch's generator
     "pattern_matcher": False,  # no rewriting into fused attention or into host kernels
     "online_softmax": False,

@@ -46,6 +46,15 @@ def ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return (torch.arange(torch.Size(shape).numel()).reshape(shape) / 7 - 2).to(dtype)
 
 
+def test_scatter_add_is_a_program_whatever_the_number_of_threads() -> None:
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        same(lambda x, k, y: x.scatter_add(0, k, y), ramp(5, 7), torch.tensor([[0, 3, 3, 0, 1, 1, 1]] * 2), ramp(2, 7))
+    finally:
+        torch.set_num_threads(threads)
+
+
 class TestMutation:
     def test_in_place(self) -> None:
         same(lambda x: x.add_(1).mul_(2).sum(-1), ramp(5, 7))
