@@ -85,7 +85,7 @@ def test_short_lifetimes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_much_scratchpad_is_found() -> None:
     text = lowered("residual", "ktir-to-allocated")
-    with context(), ir.Location.unknown(), pytest.raises(KtirError, match="uses [0-9]+ bytes of the scratchpad, but there are 4096"):
+    with context(), ir.Location.unknown(), pytest.raises(KtirError, match=r"uses \d+ bytes of the scratchpad, but there are 4096"):
         run_pipeline(parse_module(text), "ktir-verify-level{level=allocated lx-bytes=4096}")
 
 
@@ -101,7 +101,7 @@ def test_a_level_is_itself_only(level: str) -> None:
                 run_pipeline(module, f"ktir-verify-level{{level={level}}}")
                 assert print_module(module) == claimed
             else:
-                with pytest.raises(KtirError, match="expects|is no part of|has '"):
+                with pytest.raises(KtirError, match=r"expects|is no part of|has '"):
                     run_pipeline(module, "ktir-verify-level")
 
 
