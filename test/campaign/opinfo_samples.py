@@ -1,0 +1,279 @@
+"""One variant of PyTorch's operator database, compiled sample by sample and compared with eager PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.exc import Unsupported, UserError
+from torch.testing._internal.common_device_type import toleranceOverride
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+from torch.utils import _pytree as pytree
+
+from ktir.diagnostics import KtirError
+from ktir.lowering.inductor import fallback, wrapper
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16}
+OPTIONS: dict[str, Any] = {"engine": "ktir"}
+
+UNDEFINED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+"""Their results have no defined values: only shapes and types are compared."""
+
+_WIDER = {torch.float16: torch.float32, torch.float32: torch.float64}
+_EAGER_ERRORS = 1.5
+_COMPARING_TESTS = ("TestInductorOpInfo", "TestCommon")
+
+OUTCOMES = ("no code", "passes", "falls back", "untraced", "fails", "wrong")
+"""Each counts more than those before it. `no code`: the result is a part of the inputs or empty, so that there is nothing to compile.
+`untraced`: Dynamo has no graph of it."""
+
+
+@dataclass
+class Outcome:
+    """What became of a variant: the number of samples by outcome, and the first reason for each that has one."""
+
+    name: str
+    dtype: str
+    counts: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, outcome: str, reason: str = "") -> None:
+        """Count a sample."""
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
+        if reason:
+            self.reasons.setdefault(outcome, reason)
+
+
+def variants() -> dict[str, OpInfo]:
+    """All variants of the database by name, in its order."""
+    found: dict[str, OpInfo] = {}
+    for op in op_db:
+        found.setdefault(op.name + (f".{op.variant_test_name}" if op.variant_test_name else ""), op)
+    return found
+
+
+def has(op: OpInfo, dtype: str) -> bool:
+    """Whether a variant computes in a dtype on the host."""
+    return DTYPES[dtype] in op.supported_dtypes("cpu")
+
+
+def samples(op: OpInfo, dtype: str, most: int) -> list[SampleInput]:
+    """At most so many of the variant's samples, evenly spread over all of them; 0 = all."""
+    torch.manual_seed(0)
+    found = list(op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False))
+    if not most or len(found) <= most:
+        return found
+    return [found[(2 * k + 1) * len(found) // (2 * most)] for k in range(most)]
+
+
+def check(name: str, op: OpInfo, dtype: str, most: int) -> Outcome:
+    """Compile and compare samples of a variant."""
+    outcome = Outcome(name, dtype)
+    for sample in samples(op, dtype, most):
+        try:
+            expected = _expected(op, sample, DTYPES[dtype])
+        except Exception:  # eager PyTorch has no result for it: nothing to compare with
+            continue
+        outcome.add(*_sample(op, sample, DTYPES[dtype], expected))
+    return outcome
+
+
+def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any]) -> tuple[str, str]:
+    torch._dynamo.reset()
+    fallback._warned.clear()
+    described = _described(sample)
+    with torch.no_grad(), _Programs() as programs, _Warnings() as warnings:
+        arguments = _arguments(sample)
+        compiled = torch.compile(_function(op), backend="ktir", fullgraph=True, dynamic=False, options=OPTIONS)
+        torch.manual_seed(0)
+        try:
+            got = [compiled(*arguments), arguments]
+        except (Unsupported, UserError) as error:
+            return "untraced", _line(error)
+        except KtirError as error:
+            return "fails", f"{_line(error)} ({described})"
+        except Exception as error:
+            if _fails_alike(op, sample):
+                return "untraced", "PyTorch's own compiler fails too"
+            return "fails", f"{type(error).__name__}: {_line(error)} ({described})"
+    if reason := _difference(op, dtype, got, expected):
+        where = "; with a fallback" if warnings.reasons else ""
+        return "wrong", f"{reason} ({described}{where})"
+    if warnings.reasons:
+        return "falls back", warnings.reasons[0]
+    return ("passes" if programs.count else "no code"), ""
+
+
+# ------------------------------------------------------------------------------------------------------------------------- running
+
+
+def _function(op: OpInfo) -> Callable[..., Any]:
+    function = op.op
+    return lambda *args: function(*args[0], **args[1])
+
+
+def _fails_alike(op: OpInfo, sample: SampleInput) -> bool:
+    """Whether PyTorch's own compiler has no result for a sample either."""
+    torch._dynamo.reset()
+    try:
+        torch.compile(_function(op), backend="inductor", fullgraph=True, dynamic=False)(*_arguments(sample))
+    except Exception:
+        return True
+    return False
+
+
+def _arguments(sample: SampleInput, convert: Callable[[torch.Tensor], torch.Tensor] = lambda x: x) -> tuple[Any, Any]:
+    """Own copies of a sample's arguments, of the same strides."""
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_nested:
+            return copy.deepcopy(value)
+        return convert(_copy(value))
+
+    return pytree.tree_map(own, ((sample.input, *sample.args), dict(sample.kwargs)))
+
+
+def _copy(value: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, and the same offset into memory of its own."""
+    storage = value.detach().untyped_storage().clone()
+    result = torch.empty(0, dtype=value.dtype).set_(storage, value.storage_offset(), value.shape, value.stride())
+    return torch.ops.aten._neg_view(result) if value.is_neg() else torch.conj(result) if value.is_conj() else result
+
+
+def _expected(op: OpInfo, sample: SampleInput, dtype: torch.dtype) -> list[Any]:
+    """Results of eager PyTorch, with the arguments as the call leaves them, and those of a computation in the next wider type."""
+    results = []
+    for kind in (dtype, _WIDER[dtype]):
+        arguments = _arguments(sample, lambda x, to=kind: x.to(to) if x.dtype == dtype else x)
+        torch.manual_seed(0)
+        try:
+            with torch.no_grad():
+                results.append([_function(op)(*arguments), arguments])
+        except Exception:
+            if kind == dtype:
+                raise
+    return results
+
+
+class _Programs:
+    """Counts the regions that become programs inside the block."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> _Programs:
+        self._compile = wrapper.compile_region
+        wrapper.compile_region = self._counted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wrapper.compile_region = self._compile
+
+    def _counted(self, region: Any) -> str:
+        key = self._compile(region)
+        self.count += 1
+        return key
+
+
+class _Warnings(logging.Handler):
+    """Collects what the backend warns of inside the block."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reasons: list[str] = []
+        self._log = logging.getLogger("ktir")
+
+    def __enter__(self) -> _Warnings:
+        self._propagate, self._log.propagate = self._log.propagate, False
+        self._log.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeHandler(self)
+        self._log.propagate = self._propagate
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.reasons.append(_line(record.getMessage()))
+
+
+# ----------------------------------------------------------------------------------------------------------------------- comparing
+
+
+def _tolerance(op: OpInfo, dtype: torch.dtype) -> tuple[float, float] | None:
+    """(rtol, atol) that the database states for comparing implementations of a variant; None = that of the dtype."""
+    found = []
+    for each in op.decorators:
+        if isinstance(each, DecorateInfo) and each.cls_name in _COMPARING_TESTS and each.device_type in (None, "cpu"):
+            found += [d.d[dtype] for d in each.decorators if isinstance(d, toleranceOverride) and dtype in d.d]
+    return (max(t.rtol for t in found), max(t.atol for t in found)) if found else None
+
+
+def _difference(op: OpInfo, dtype: torch.dtype, got: Any, expected: Sequence[Any]) -> str:
+    """Where the results differ; empty if they do not.
+
+    A chain of float16 is computed in float32 here and rounded once, eager PyTorch rounds after each of its steps; sums of float32 are taken
+    in another order. So each element must be that of eager PyTorch, or that of eager PyTorch in the next wider type, rounded, within the
+    tolerance. Where float32 loses digits to cancellation, it may be as far from the wider result as 1.5 times the largest error of eager.
+    """
+    got_leaves, got_spec = pytree.tree_flatten(got)
+    leaves = [pytree.tree_flatten(e)[0] for e in expected]
+    if got_spec != pytree.tree_flatten(expected[0])[1]:
+        return "another structure of results"
+    for position, (mine, theirs) in enumerate(zip(got_leaves, leaves[0], strict=True)):
+        if not isinstance(theirs, torch.Tensor):
+            if isinstance(theirs, (int, float, complex)) and mine != theirs and theirs == theirs:
+                return f"result {position} is {mine}, not {theirs}"
+            continue
+        if (mine.shape, mine.dtype, mine.layout) != (theirs.shape, theirs.dtype, theirs.layout):
+            return f"result {position} is {mine.dtype} {tuple(mine.shape)}, not {theirs.dtype} {tuple(theirs.shape)}"
+        if op.name in UNDEFINED or theirs.is_nested:
+            continue
+        choices = [theirs] + [o[position] for o in leaves[1:] if len(o) == len(leaves[0]) and o[position].shape == theirs.shape]
+        if reason := _elements(mine, choices, _tolerance(op, dtype) if theirs.dtype == dtype else None):
+            return f"result {position}: {reason}"
+    return ""
+
+
+def _elements(mine: torch.Tensor, choices: Sequence[torch.Tensor], tolerance: tuple[float, float] | None) -> str:
+    if mine.layout != torch.strided:
+        mine, choices = mine.to_dense(), [c.to_dense() for c in choices]
+    mine, choices = mine.resolve_conj().resolve_neg(), [c.resolve_conj().resolve_neg() for c in choices]
+    if mine.is_quantized:
+        mine, choices = mine.dequantize(), [c.dequantize() for c in choices]
+    rtol, atol = tolerance or torch.testing._comparison.default_tolerances(mine, choices[0])
+    good = torch.zeros(mine.shape, dtype=torch.bool)
+    for choice in choices:
+        good |= torch.isclose(mine, choice.to(mine.dtype), rtol=rtol, atol=atol, equal_nan=True)
+    if good.all():
+        return ""
+    if mine.dtype == torch.float32 and len(choices) > 1 and choices[1].dtype == torch.float64:
+        good |= (mine - choices[1]).abs() <= _EAGER_ERRORS * (choices[0] - choices[1]).abs().nan_to_num(0, 0, 0).max()
+        if good.all():
+            return ""
+    where = tuple((~good).nonzero()[0].tolist())
+    return f"{int((~good).sum())} of {good.numel()} elements differ, at {list(where)} {mine[where].item()}, not {choices[0][where].item()}"
+
+
+# --------------------------------------------------------------------------------------------------------------------------- words
+
+
+def _described(sample: SampleInput) -> str:
+    def text(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')}[{','.join(map(str, value.shape))}]"
+        return repr(value)
+
+    arguments = [text(a) for a in pytree.tree_leaves((sample.input, *sample.args))]
+    return ", ".join(arguments + [f"{k}={pytree.tree_map(text, v)}" for k, v in sample.kwargs.items()])[:300]
+
+
+def _line(error: Any) -> str:
+    """The first line of a message, without the places in files that begin it."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"^\S*:\d+(:\d+)?: (error: |warning: )?", "", lines[0].strip())[:300] if lines else ""
