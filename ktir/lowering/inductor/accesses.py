@@ -370,16 +370,27 @@ class Accesses:
     def _to_flat(self, buffer: Buffer, index: Index, node: Node, order: Sequence[int]) -> None:
         """A store that does not fit the dims: to the one-dimensional form of the buffer in the order of memory."""
         shape = [buffer.dims[d][0] for d in order]
-        try:
-            match = matched(index, self._loops, [Dim(prod(shape), 1)])
-        except Irregular as failure:
-            raise NoAccess(f"a store to '{buffer.name}' at index {index} ({failure.reason})") from None
         old = self._storage.values.get(buffer.name)
         if old is not None:
             old = self._writer.reshape(self._permuted(old, order), [prod(shape)])
-        flat = self._replaced(buffer, [prod(shape)], old, match, node)
+        try:
+            flat = self._replaced(buffer, [prod(shape)], old, matched(index, self._loops, [Dim(prod(shape), 1)]), node)
+        except Irregular as failure:
+            if old is None or not index.is_quasi_affine:
+                raise NoAccess(f"a store to '{buffer.name}' at index {index} ({failure.reason})") from None
+            self._report(buffer.name, "scatter", failure.reason)
+            flat = self._scattered(old, index, node, buffer.dtype)
         back = [list(order).index(d) for d in range(len(order))]
         self._storage.values[buffer.name] = self._permuted(self._writer.reshape(flat, shape), back)
+
+    def _scattered(self, old: Tensor, index: Index, node: Node, dtype: str) -> Tensor:
+        """A one-dimensional tensor with the elements at an index that is no box replaced: in memory of its own, read back."""
+        every = [v for v, _ in self._loops]
+        memory = self._writer.materialize(old)
+        place = Subscript(affine_text(index, {v: f"d{k}" for k, v in enumerate(every)}))
+        tile = self._writer.indirect_tile(memory, [n for _, n in self._loops], [place])
+        self._writer.store(self._tensor(node, every, dtype), tile)
+        return self._writer.load(self._writer.tile(memory), old.shape, old.element)
 
     def _replaced(self, buffer: Buffer, shape: Sequence[int], old: Tensor | None, match: Match, node: Node) -> Tensor:
         """A tensor of `shape` with what a match walks replaced by the values of a node."""

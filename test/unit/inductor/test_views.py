@@ -130,6 +130,7 @@ GATHERS: dict[str, Case] = {
     "index_put_made": (lambda a, k, v: t(a).index_put((k, k), v) * 2, (x(6, 5), i(4, 1), x(2))),
     "index_put_same": (lambda a, k, v: a.index_put((k,), v), (x(6, 5), i(4, 1, 4), x(3, 5))),
     "index_put_twice": (lambda a, k, v: a.index_put((k,), v, accumulate=True), (x(6, 5), i(4, 4), x(2, 5))),
+    "diagonal_scatter": (lambda a, v: torch.diagonal_scatter(t(a) + 1, v, -2, 0, 1), (x(5, 5, 4), x(4, 3))),
     "index_add": (lambda a, k, v: t(a).index_add(1, k, v), (x(6, 5), i(4, 4, 0), x(6, 3))),
     "scatter": (lambda a, k, v: a.scatter(1, k, v), (x(3, 5), i([4, 1], [0, 2], [2, 3]), x(3, 2))),
     "scatter_add": (lambda a, k, v: a.scatter_add(1, k, v), (x(3, 5), i([4, 4], [0, 2], [2, 2]), x(3, 2))),
