@@ -14,7 +14,7 @@ from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import content_hash
 from ktir.runtime import cache
-from ktir.runtime.executable import recorded
+from ktir.runtime.executable import Executable, recorded
 
 PROGRAM = Path(__file__).parents[2] / "lit" / "inductor" / "softmax.mlir"
 
@@ -33,6 +33,7 @@ def test_store_and_launch(package: dict[str, bytes]) -> None:
     cache.store(key, package)
     cache.store(key, package)
     executable = cache.load(key)
+    assert isinstance(executable, Executable)
     shapes = [tuple(a.host.size) for a in executable.spec.args if a.host is not None]
     x = np.random.default_rng(0).standard_normal(shapes[0]).astype(np.float16)
     y = np.zeros_like(x)

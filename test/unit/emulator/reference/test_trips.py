@@ -70,7 +70,8 @@ def put(name: str, base: str, shape: tuple[int, int], index: Any = ("%i", 0)) ->
 def test_softmax_of_small_blocks(monkeypatch, numerics, tiles, block, columns):
     share = 8
     x = random_f16(tiles * share, columns, scale=3)
-    for text in (softmax_tiled(*x.shape, share, block), softmax_allocated(*x.shape, share, block)):
+    rows = len(x)
+    for text in (softmax_tiled(rows, columns, share, block), softmax_allocated(rows, columns, share, block)):
         (_, y), after, before = both(monkeypatch, text, lambda: [pack(x), np.zeros_like(pack(x))], Policy(numerics=numerics))
         np.testing.assert_allclose(unpack(y, columns), softmax_reference(x), atol=2e-3)
         assert after < before
