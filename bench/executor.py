@@ -69,7 +69,7 @@ ROWS = [
     Row(lambda: kernels.embedding(32000, 512, 4096, 32), machine=5),
     Row(lambda: kernels.paged_attention(8, 32, 4, 128, 64, 8), machine=5),
     Row(lambda: kernels.paged_attention(8, 32, 4, 128, 64, 32, page=64), machine=5),
-    Row(lambda: kernels.paged_attention(8, 32, 4, 128, 256, 128)),
+    Row(lambda: kernels.paged_attention(8, 32, 4, 128, 256, 128), machine=5),
     Row(lambda: kernels.gather(1024, 512, 32), machine=5),
     Row(lambda: kernels.scatter(1024, 512, 32), machine=5),
     Row(lambda: decoder.chain(16, 4096, 8192), fast=1.5),
