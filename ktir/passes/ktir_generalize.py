@@ -26,7 +26,8 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
 class GeneralizePass(Pass):
     """Write named structured ops out as `linalg.generic`; fills stay.
 
-    Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls. Refuses views that no stick layout can hold, and coordinates.
+    Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls. Refuses views that no stick
+    layout can hold, and coordinates.
     """
 
     name: ClassVar[str] = "ktir-generalize"
