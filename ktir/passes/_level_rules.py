@@ -9,7 +9,7 @@ from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import func, ir, operations
-from ktir.passes._levels import Broken, constant_of
+from ktir.passes._levels import Broken, constant_of, kernel_rows
 from ktir.passes._pads import folded_pad
 from ktir.target import LANES
 
@@ -76,7 +76,7 @@ def _kernel(f: ir.Operation, level: str, cores: int) -> None:
             raise Broken(f"expects a kernel with the attribute '{name}'")
     grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
     work = kt.WorkAttr(f.attributes["ktir.work"])
-    splits, tile, rows = list(work.splits), list(work.tile), ir.IntegerAttr(f.attributes["ktir.rows"]).value
+    splits, tile, rows = list(work.splits), list(work.tile), prod(kernel_rows(f))
     if prod(grid) != prod(splits):
         raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}")
     if prod(grid) > cores:

@@ -45,6 +45,11 @@ def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | N
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
 
 
+def kernel_rows(kernel: ir.Operation) -> list[int]:
+    """Extents of a kernel's row loops, outer to inner: its attribute `ktir.rows`."""
+    return list(ir.DenseI64ArrayAttr(kernel.attributes["ktir.rows"]))
+
+
 def set_level(module: ir.Module, level: str) -> None:
     """Note the level that a pass guarantees."""
     module.operation.attributes["ktir.level"] = ir.StringAttr.get(level)

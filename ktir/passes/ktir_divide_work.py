@@ -10,6 +10,7 @@ part t / c and column part t mod c of c column parts. It reads a matmul's first 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from ktir.cost.division import Plan
@@ -20,7 +21,7 @@ from ktir.dialects.structured import Generic, rebuild
 from ktir.hints import Hint
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes._columns import column_division, extents, hinted, row_parts, wishes
-from ktir.passes._levels import require_level, set_level
+from ktir.passes._levels import kernel_rows, require_level, set_level
 from ktir.passes.ktir_form_kernels import second_operand_source
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES
@@ -51,7 +52,7 @@ class DivideWorkPass(Pass):
                 self.remark("passed", f"kernel '{op.name.value}': {plan.explain()}", op.location)
                 _ColumnDivider(op, plan).divide()
             elif isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
-                rows = ir.IntegerAttr(op.attributes["ktir.rows"]).value
+                rows = prod(kernel_rows(op.operation))
                 wished = hinted(lambda h, n=rows: row_parts(n, self.cores, h), hint, op.location)
                 _Divider(op, wished).divide()
         set_level(module, "divided")
@@ -91,7 +92,7 @@ def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, ir.Value]:
 class _Divider:
     def __init__(self, source: func.FuncOp, cores: int) -> None:
         self.source = source
-        self.rows = ir.IntegerAttr(source.attributes["ktir.rows"]).value
+        self.rows = prod(kernel_rows(source.operation))
         self.share = -(-self.rows // cores)
         self.cores = -(-self.rows // self.share)
         self.mapping: dict[ir.Value, ir.Value] = {}

@@ -236,7 +236,7 @@ class _Kernel:
         types = [a.type for a in self.block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         i64 = ir.IntegerType.get_signless(64)
-        function.attributes["ktir.rows"] = ir.IntegerAttr.get(i64, self.cluster.rows)
+        function.attributes["ktir.rows"] = ir.DenseI64ArrayAttr.get([self.cluster.rows])
         if self.cluster.columns:
             function.attributes["ktir.columns"] = ir.IntegerAttr.get(i64, self.cluster.columns)
         return self.used

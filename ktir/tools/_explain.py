@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from ktir.cost.program import KernelWork, kernel_work
 from ktir.diagnostics import location_names, location_text
@@ -14,7 +15,7 @@ from ktir.emulator.machine.report import KernelReport
 from ktir.isa.program import Kernel, Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
-from ktir.passes._levels import require_level
+from ktir.passes._levels import kernel_rows, require_level
 from ktir.target import LANES, Target
 
 _WIDTH = 48
@@ -67,7 +68,7 @@ def _kernel(
 ) -> Iterator[str]:
     yield f"kernel '{kernel.name}' ({location_text(function.location)})"
     splits, tile = kt.WorkAttr(function.attributes["ktir.work"]).splits, kt.WorkAttr(function.attributes["ktir.work"]).tile
-    rows = ir.IntegerAttr(function.attributes["ktir.rows"]).value
+    rows = prod(kernel_rows(function.operation))
     yield f"  grid: {kernel.cores} of {target.cores} cores; {_parts(splits, tile, rows)}"
     block = function.regions[0].blocks[0]
     yield from _loops(block, 1)

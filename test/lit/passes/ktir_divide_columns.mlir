@@ -9,7 +9,7 @@
 // REFUSED: error: hint work_div wants 17 parts of 'n', which has 16 units of 64
 
 // CHECK-LABEL: func.func @f_kernel0(
-// CHECK-SAME: grid = [24], ktir.rows = 5 : i64, ktir.work = #ktir.work<splits = [8, 3, 1], tile = [2, 2, 64]>
+// CHECK-SAME: grid = [24], ktir.rows = array<i64: 5>, ktir.work = #ktir.work<splits = [8, 3, 1], tile = [2, 2, 64]>
 // CHECK: %[[T:.*]] = ktdp.get_compute_tile_id : index
 // CHECK: %[[ROW:.*]] = arith.divui %[[T]], %{{.*}} : index
 // CHECK: %[[COLUMN:.*]] = arith.remui %[[T]], %{{.*}} : index

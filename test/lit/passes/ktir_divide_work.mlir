@@ -3,7 +3,7 @@
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work=cores=3 | FileCheck %s --check-prefix=THREE
 
 // CHECK-LABEL: func.func @forward_kernel0(
-// CHECK-SAME: grid = [29], ktir.rows = 57 : i64, ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 2, 64]>
+// CHECK-SAME: grid = [29], ktir.rows = array<i64: 57>, ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 2, 64]>
 // CHECK: %[[T:.*]] = ktdp.get_compute_tile_id : index
 // CHECK: %[[ROW:.*]] = arith.muli %[[T]], %{{.*}} : index
 // CHECK: %[[LEFT:.*]] = arith.subi %{{.*}}, %[[ROW]] : index

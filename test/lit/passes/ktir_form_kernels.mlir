@@ -7,10 +7,10 @@
 // CHECK-NEXT: call @forward_kernel1
 // CHECK-NEXT: return
 // CHECK-LABEL: func.func @forward_kernel0(
-// CHECK-SAME: ktir.rows = 57
+// CHECK-SAME: ktir.rows = array<i64: 57>
 // CHECK: ktdp.store
 // CHECK-LABEL: func.func @forward_kernel1(
-// CHECK-SAME: ktir.rows = 57
+// CHECK-SAME: ktir.rows = array<i64: 57>
 // CHECK: ktdp.load
 // CHECK: tensor.pad {{.*}} low[0, 0, 0] high[0, 7, 0]
 // CHECK: ktdp.store

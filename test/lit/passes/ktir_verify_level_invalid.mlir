@@ -24,7 +24,7 @@ module attributes {ktir.level = "logical"} {
 
 // expected-error@+1 {{expects one entry function, without 'ktir.rows', but has none}}
 module attributes {ktir.level = "divided"} {
-  func.func @f() attributes {ktir.rows = 4 : i64} { return }
+  func.func @f() attributes {ktir.rows = array<i64: 4>} { return }
 }
 
 // -----
@@ -33,7 +33,7 @@ module attributes {ktir.level = "divided"} {
 module attributes {ktir.level = "laid-out"} {
   func.func @f() { return }
   // expected-note@+1 {{this one}}
-  func.func @g() attributes {ktir.rows = 4 : i64} { return }
+  func.func @g() attributes {ktir.rows = array<i64: 4>} { return }
 }
 
 // -----
@@ -135,7 +135,7 @@ module attributes {ktir.level = "laid-out"} {
     return
   }
   // expected-error@+1 {{has 'grid', an attribute of a later level}}
-  func.func @k() attributes {ktir.rows = 4 : i64, grid = [2]} { return }
+  func.func @k() attributes {ktir.rows = array<i64: 4>, grid = [2]} { return }
 }
 
 // -----
@@ -147,12 +147,12 @@ module attributes {ktir.level = "laid-out"} {
     return
   }
   // expected-error@+1 {{expects a kernel that calls nothing}}
-  func.func @k() attributes {ktir.rows = 4 : i64} {
+  func.func @k() attributes {ktir.rows = array<i64: 4>} {
     // expected-note@+1 {{this 'func.call' op}}
     call @m() : () -> ()
     return
   }
-  func.func @m() attributes {ktir.rows = 4 : i64} { return }
+  func.func @m() attributes {ktir.rows = array<i64: 4>} { return }
 }
 
 // -----
@@ -247,15 +247,15 @@ module attributes {ktir.level = "divided"} {
     return
   }
   // expected-error@+1 {{expects a kernel with the attribute 'grid'}}
-  func.func @k0() attributes {ktir.rows = 57 : i64} { return }
+  func.func @k0() attributes {ktir.rows = array<i64: 57>} { return }
   // expected-error@+1 {{expects a grid of as many tiles as 'ktir.work' has parts, but got [28] for splits [1, 29, 1]}}
-  func.func @k1() attributes {ktir.rows = 57 : i64, grid = [28], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 2, 64]>} { return }
+  func.func @k1() attributes {ktir.rows = array<i64: 57>, grid = [28], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 2, 64]>} { return }
   // expected-error@+1 {{expects a grid of at most 32 tiles, but got [57]}}
-  func.func @k2() attributes {ktir.rows = 57 : i64, grid = [57], ktir.work = #ktir.work<splits = [1, 57, 1], tile = [1, 1, 64]>} { return }
+  func.func @k2() attributes {ktir.rows = array<i64: 57>, grid = [57], ktir.work = #ktir.work<splits = [1, 57, 1], tile = [1, 1, 64]>} { return }
   // expected-error@+1 {{expects 29 parts of 3 rows to cover 57 rows with no part empty}}
-  func.func @k3() attributes {ktir.rows = 57 : i64, grid = [29], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 3, 64]>} { return }
+  func.func @k3() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 3, 64]>} { return }
   // expected-error@+1 {{expects 'ktir.work' to divide sticks and rows of 64 lanes, but got splits [1, 29], tile [1, 2]}}
-  func.func @k4() attributes {ktir.rows = 57 : i64, grid = [29], ktir.work = #ktir.work<splits = [1, 29], tile = [1, 2]>} { return }
+  func.func @k4() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29], tile = [1, 2]>} { return }
 }
 
 // -----
@@ -270,7 +270,7 @@ module attributes {ktir.level = "divided"} {
     call @k(%x) : (index) -> ()
     return
   }
-  func.func @k(%x: index) attributes {ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+  func.func @k(%x: index) attributes {ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
     %t = ktdp.get_compute_tile_id : index
     // expected-error@+1 {{has 'ktir.layout', an attribute of the laid-out level}}
     %0 = ktdp.construct_memory_view %x, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, ktir.layout = #l, memory_space = #ktdp.memory_space<global>} : memref<1x2x64xf16>
@@ -304,7 +304,7 @@ module attributes {ktir.level = "tiled"} {
     call @k() : () -> ()
     return
   }
-  func.func @k() attributes {ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+  func.func @k() attributes {ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
     %t = ktdp.get_compute_tile_id : index
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
@@ -355,9 +355,9 @@ module attributes {ktir.level = "allocated"} {
     return
   }
   // expected-error@+1 {{expects a kernel with the attribute 'ktir.lx_bytes'}}
-  func.func @k0() attributes {ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} { return }
+  func.func @k0() attributes {ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} { return }
   // expected-error@+1 {{uses 1625472 bytes of the scratchpad, but there are 1625344}}
-  func.func @k1() attributes {ktir.lx_bytes = 1625472 : i64, ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} { return }
+  func.func @k1() attributes {ktir.lx_bytes = 1625472 : i64, ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} { return }
 }
 
 // -----
@@ -371,7 +371,7 @@ module attributes {ktir.level = "allocated"} {
     call @k() : () -> ()
     return
   }
-  func.func @k() attributes {ktir.lx_bytes = 512 : i64, ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+  func.func @k() attributes {ktir.lx_bytes = 512 : i64, ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
     %t = ktdp.get_compute_tile_id : index
     %c2 = arith.constant 2 : index
     %c32 = arith.constant 32 : index
@@ -415,7 +415,7 @@ module attributes {ktir.level = "allocated"} {
     call @k(%x) : (index) -> ()
     return
   }
-  func.func @k(%x: index) attributes {ktir.lx_bytes = 512 : i64, ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+  func.func @k(%x: index) attributes {ktir.lx_bytes = 512 : i64, ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
     %c0 = arith.constant 0 : index
     %c2 = arith.constant 2 : index
     %c1 = arith.constant 1 : index
@@ -473,7 +473,7 @@ module attributes {ktir.level = "allocated"} {
     call @k(%x) : (index) -> ()
     return
   }
-  func.func @k(%x: index) attributes {ktir.lx_bytes = 4096 : i64, ktir.rows = 2 : i64, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+  func.func @k(%x: index) attributes {ktir.lx_bytes = 4096 : i64, ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
