@@ -44,12 +44,15 @@ class Generic:
 
     @property
     def is_contraction(self) -> bool:
-        """Sum of products of two f16 inputs in f32 that share the reduced loops only; else it is a reduction of a product."""
+        """Sum of products of two f16 inputs in f32. Both have the reduced loops; other loops that they share are batches of matmuls, and
+        then the second one has a loop of its own: without one the op is a reduction of a product.
+        """
         names = [o.name for o in self.body_ops]
         if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]:
             return False
         a, b = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in (0, 1))
-        return a & b == {i for i, kind in enumerate(self.iterators) if kind == "reduction"}
+        reduced = {i for i, kind in enumerate(self.iterators) if kind == "reduction"}
+        return reduced <= a & b and (a & b == reduced or bool(b - a))
 
     @property
     def combiner(self) -> str | None:

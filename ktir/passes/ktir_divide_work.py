@@ -20,9 +20,9 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, rebuild
 from ktir.hints import Hint
 from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes._axes import second_operand_source
 from ktir.passes._columns import column_division, extents, hinted, row_parts, wishes
 from ktir.passes._levels import kernel_rows, require_level, set_level
-from ktir.passes.ktir_form_kernels import second_operand_source
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES
 

@@ -20,6 +20,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.layout import Layout
 from ktir.mlir import func, ir
+from ktir.passes._axes import SECOND_OPERAND, second_operand_source
 from ktir.passes._columns import column_division, extents, is_local, row_division, wishes
 from ktir.passes._levels import require_level, tensor_bytes
 from ktir.passes.ktir_assign_layouts import memory_view
@@ -49,10 +50,6 @@ class FormKernelsPass(Pass):
                 _Splitter(op, self).split()
 
 
-_SECOND_OPERAND = ("tensor.pad", "tensor.expand_shape")
-"""On the laid-out level only a contraction's second operand is padded and split into blocks."""
-
-
 @dataclass
 class _Cluster:
     """Ops of one kernel. `columns`: the sticks that every result has, where ops work on the same sticks; 0 = whole rows."""
@@ -66,14 +63,6 @@ class _Cluster:
 def rows_of(value: ir.Value) -> int:
     """Rows of a physical tensor [sticks, rows, lanes]."""
     return ir.RankedTensorType(value.type).shape[1]
-
-
-def second_operand_source(g: Generic) -> ir.Value:
-    """The whole tensor behind a contraction's second operand, before padding and splitting of its rows."""
-    value = g.inputs[1]
-    while value.owner.name in _SECOND_OPERAND:
-        value = value.owner.operands[0]
-    return value
 
 
 class _Splitter:
@@ -242,7 +231,7 @@ class _Kernel:
         return self.used
 
     def _clone(self, op: ir.Operation) -> None:
-        if op.name in _SECOND_OPERAND and op.operands[0].owner.name not in _SECOND_OPERAND:
+        if op.name in SECOND_OPERAND and op.operands[0].owner.name not in SECOND_OPERAND:
             operands = [self._own_load(op.operands[0])]
         else:
             for operand in op.operands:

@@ -16,9 +16,9 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, scf, tensor
+from ktir.passes._axes import second_operand_source
 from ktir.passes._levels import require_level, set_level, tensor_bytes
 from ktir.passes.ktir_divide_work import is_shared
-from ktir.passes.ktir_form_kernels import second_operand_source
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES, STICK_BYTES
 
