@@ -2,17 +2,30 @@
 
 * pointwise: all loops parallel;
 * reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`);
-* contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator.
+* contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator. Reduced loops (k) walk both inputs, columns (n)
+  only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Batches without columns are a reduction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ktir.mlir import ir, linalg
 
 COMBINERS = {"arith.addf": "add", "arith.maximumf": "max", "arith.minimumf": "min"}
 IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """Loops of a contraction by what they walk, outer to inner. On the flat logical level there is at most one
+    column loop and one reduced loop; sticks and lanes make two of each."""
+
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    reduced: tuple[int, ...]
 
 
 class Generic:
@@ -44,15 +57,26 @@ class Generic:
 
     @property
     def is_contraction(self) -> bool:
-        """Sum of products of two f16 inputs in f32. Both have the reduced loops; other loops that they share are batches of matmuls, and
-        then the second one has a loop of its own: without one the op is a reduction of a product.
-        """
+        """Whether it has the loops of a contraction; else a sum of products is a reduction."""
+        return self.contraction is not None
+
+    @property
+    def contraction(self) -> Contraction | None:
+        """The loops of a sum of products of two f16 inputs in f32; None for everything else."""
         names = [o.name for o in self.body_ops]
         if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]:
-            return False
-        a, b = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in (0, 1))
-        reduced = {i for i, kind in enumerate(self.iterators) if kind == "reduction"}
-        return reduced <= a & b and (a & b == reduced or bool(b - a))
+            return None
+        if any(not isinstance(a.type, ir.F16Type) for a in list(self.body.arguments)[:2]):
+            return None
+        a, b, c = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in range(3))
+        loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]
+        reduced = tuple(i for i, is_reduced in loops if is_reduced)
+        parallel = [i for i, is_reduced in loops if not is_reduced]
+        columns = tuple(i for i in parallel if i in b and i not in a)
+        batch = tuple(i for i in parallel if i in a and i in b)
+        if (batch and not columns) or not a & b >= set(reduced) or not (a | b) & c >= set(parallel):
+            return None
+        return Contraction(batch, tuple(i for i in parallel if i in a and i not in b), columns, reduced)
 
     @property
     def combiner(self) -> str | None:
