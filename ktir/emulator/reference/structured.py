@@ -219,6 +219,7 @@ class Structured:
             return None
         if not self.named and not (self.elements[k] == "f32" and all(self.input_elements[f] in numerics.NARROW for f in factors)):
             return None
+        factors = (min(factors), max(factors))
         left, right = (self.maps[f].loops_used() for f in factors)
         out = self.maps[len(self.inputs) + k].loops_used()
         loops = range(len(self.extents))
@@ -228,8 +229,8 @@ class Structured:
         inner = tuple(j for j in loops if self.reduced[j])
         if any(j not in left or j not in right or j in out for j in inner) or len((*batch, *rows, *columns, *inner)) != len(loops):
             return None
-        if batch and not rows and not columns and not self.named:
-            return None  # an elementwise product, summed: a reduction
+        if not columns and not self.named:
+            return None  # no loop walks the second factor alone: a reduction of products
         return _Roles(factors, batch, rows, columns, inner)
 
     def _contract(self, rec: Recorder, k: int, roles: _Roles) -> None:
