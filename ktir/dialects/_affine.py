@@ -16,6 +16,8 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 _SET = re.compile(r"affine_set<\(([^)]*)\)(?:\[([^\]]*)\])? : \((.*)\)>")
 _BOUND = re.compile(r"(-?)d(\d+)(?: ([+-]) (\d+))? (>=|==) 0")
+_LANES = re.compile(r"d(\d+) \* -64 - d(\d+)(?: ([+-]) (\d+))? >= 0")
+_DIMS = re.compile(r"\bd(\d+)\b")
 
 
 def box_set(extents: Sequence[int | None]) -> ir.Attribute:
@@ -85,6 +87,38 @@ def _taken_apart(text: str) -> tuple[int, int, Box | None]:
         return dims, symbols, None
     corner = tuple(low[i] for i in range(dims))
     return dims, symbols, (corner, tuple(max(0, high[i] - low[i] + 1) for i in range(dims)))
+
+
+def lane_bound(dims: int, stick: int, last: int) -> str:
+    """The constraint that elements beyond number `last` are out: 64 * (coordinate in dim `stick`) + (coordinate in the last of `dims`)."""
+    return f"-64 * d{stick} - d{dims - 1} + {last} >= 0"
+
+
+def clipped(extents: Sequence[int | None], stick: int, last: int) -> ir.Attribute:
+    """The box of `box_set`, cut after position `last` of the elements in sticks along dim `stick`."""
+    text = str(box_set(extents)).removesuffix(")>")
+    return ir.Attribute.parse(f"{text}, {lane_bound(len(extents), stick, last)})>")
+
+
+def lane_bounds(attribute: ir.Attribute) -> tuple[tuple[tuple[int, int], ...], str | None]:
+    """Of a set, the bounds -64 * d_stick - d_last + c >= 0 as (stick, c), and another constraint over several dims, if there is one."""
+    return _known_bounds(str(attribute))
+
+
+@lru_cache(maxsize=4096)
+def _known_bounds(text: str) -> tuple[tuple[tuple[int, int], ...], str | None]:
+    match = _SET.fullmatch(text)
+    assert match is not None
+    rank = len(match.group(1).split(",")) if match.group(1) else 0
+    bounds: list[tuple[int, int]] = []
+    for constraint in match.group(3).split(", "):
+        if len(set(_DIMS.findall(constraint))) < 2:
+            continue
+        parts = _LANES.fullmatch(constraint)
+        if parts is None or int(parts[2]) != rank - 1:
+            return tuple(bounds), constraint
+        bounds.append((int(parts[1]), int(parts[4] or 0) * (-1 if parts[3] == "-" else 1)))
+    return tuple(bounds), None
 
 
 def overlap(a: Box, b: Box) -> bool:

@@ -33,7 +33,8 @@ class ConstructMemoryViewOp(Operation, dialect=Ktdp, name="construct_memory_view
     """Memory seen as a tensor: element i lies at `offset + sum(i[d] * strides[d])`, in elements. Nothing is allocated or moved.
 
     `coordinate_set` says which coordinates the view owns; its symbols stand for the dynamic sizes, in order. A view with a
-    dynamic size clips what goes beyond it; those that we make say so with the unit attribute `masked`.
+    dynamic size clips what goes beyond it; those that we make say so with the unit attribute `masked`. A masked view clips to its
+    coordinate set: sticks of 64 lanes whose last one is not full are cut by `-64 * d_i - d_last + c >= 0`.
 
         %v = ktdp.construct_memory_view %x, sizes: [57, %n], strides: [64, 1]
             {coordinate_set = #box, masked, memory_space = #ktdp.memory_space<global>} : memref<57x?xf16>
@@ -131,8 +132,15 @@ class ConstructMemoryViewOp(Operation, dialect=Ktdp, name="construct_memory_view
         space = view.memory_space
         if space is not None and space != attributes["memory_space"] and _meaning(space) != _meaning(attributes["memory_space"]):
             return "expects the memory space of its result type to be the one in its attribute"
-        if "masked" in attributes and not dynamic:
-            return "can only be masked with a dynamic size"
+        if self.masked:
+            lanes, other = _affine.lane_bounds(attributes["coordinate_set"])
+            if other is not None or len(lanes) > 1:
+                return (
+                    "expects a masked view's coordinate set to be a box, or one cut at a lane by a single '-64 * d_i - d_last + c >= 0', "
+                    f"but got '{attributes['coordinate_set']}'"
+                )
+            if not dynamic and not lanes:
+                return "can only be masked with a dynamic size, or with a coordinate set that is cut at a lane"
         return None
 
 

@@ -26,6 +26,7 @@ from ktir.emulator.reference.values import (
     View,
     simplify,
 )
+from ktir.target import LANES
 
 if TYPE_CHECKING:
     from typing import Any
@@ -310,12 +311,33 @@ def resolve(rec: Recorder, tile: AccessTile, where: Where, write: bool) -> Acces
     for anchor, stride in zip(tile.anchor, view.strides, strict=True):
         offset = simplify(np.add(offset, np.multiply(anchor, stride)))
     parts: list[Part] = []
+    if view.lanes is not None:
+        stick, last = view.lanes
+        low.append(simplify(np.subtract(last, np.add(np.multiply(tile.anchor[stick], LANES), tile.anchor[-1]))))
+        extents.append(1)
     for members, clip_low, clip_extents in _groups(rec, low, extents):
-        if 0 in clip_extents:
-            continue
+        boxes = [(clip_low, clip_extents)]
+        if view.lanes is not None:
+            boxes = _cut_at_lane(clip_low[:-1], clip_extents[:-1], view.lanes[0], clip_low[-1])
         runs = tuple(_runs(members, offset))
-        parts.append(Part(clip_low, clip_extents, runs))
+        parts += [Part(corner, size, runs) for corner, size in boxes if 0 not in size]
     return Access(tile, tuple(parts), where, rec.kernel, write, rec.epoch, rec.clock)
+
+
+def _cut_at_lane(low: tuple[int, ...], extents: tuple[int, ...], stick: int, last: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The points of a box at which 64 * p[stick] + p[-1] <= last, as boxes: one per lane at which sticks end.
+
+    A box of at most 64 lanes has two at most: whole sticks, and the last one.
+    """
+    sticks = low[stick] + np.arange(extents[stick])
+    ends = np.clip(last + 1 - LANES * sticks - low[-1], 0, extents[-1])
+    boxes = []
+    for end in sorted(set(ends.tolist()), reverse=True):
+        places = np.flatnonzero(ends == end)
+        corner, size = list(low), list(extents)
+        corner[stick], size[stick], size[-1] = low[stick] + int(places[0]), len(places), end
+        boxes.append((tuple(corner), tuple(size)))
+    return boxes
 
 
 def _check_bounds(rec: Recorder, tile: AccessTile, dim: int, where: Where, write: bool) -> None:

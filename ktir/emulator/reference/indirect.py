@@ -23,6 +23,7 @@ from ktir.emulator.reference.values import (
     Tensor,
     View,
 )
+from ktir.target import LANES
 
 if TYPE_CHECKING:
     from ktir.emulator.reference.recorder import Recorder
@@ -181,6 +182,9 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
         limit = _per_tile(view.sizes[dim], rank)
         if ((s.known < 0) | (s.known >= limit)).any():  # clipped: its variables decide what is live
             used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
+    beyond_lane = _beyond_lane(tile, rank)
+    if beyond_lane is not None and beyond_lane.any():
+        used |= {v for v in range(rank) if beyond_lane.shape[1 + v] > 1}
     if tile.mask is not None:
         used = set(range(rank))
     linear = [(s.row, stride) for s, stride in zip(tile.subscripts, view.strides, strict=True) if s.row is not None]
@@ -190,6 +194,8 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
     fixed: Any = _per_tile(view.offset, rank)
     steps = [0] * rank
     mask: Any = None if tile.mask is None else tile.mask[None]
+    if beyond_lane is not None and beyond_lane.any():
+        mask = ~beyond_lane if mask is None else mask & ~beyond_lane
     live = None if rec.active is None else rec.active.reshape((-1,) + (1,) * rank)
     terms: list[tuple[int, NDArray[np.int64], int, bool, NDArray[np.int64]]] = []
     index: list[Tensor] = []
@@ -247,6 +253,18 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
         _keep(rec, view, step.points)
         step.limit = None if view.buffer.size is None else view.buffer.size // ELEMENT_BYTES[view.element]
     return index, inside
+
+
+def _beyond_lane(tile: IndirectTile, rank: int) -> NDArray[np.bool_] | None:
+    """Where a tile on a view that is cut at a lane lies beyond the cut; None if it is not cut."""
+    view = tile.view
+    if not isinstance(view, View) or view.lanes is None:
+        return None
+    stick, last = view.lanes
+    sticks, lanes = tile.subscripts[stick].known, tile.subscripts[-1].known
+    if sticks is None or lanes is None:
+        raise Unsupported("an indirect tile reads the stick or the lane of a view that is cut at a lane from an index view")
+    return sticks * LANES + lanes > last
 
 
 def _emit(rec: Recorder, step: Indirect, view: View, element: str, write: bool) -> None:

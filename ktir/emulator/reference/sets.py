@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ktir.emulator.reference.maps import code_of, linear_of
 from ktir.mlir import ir
+from ktir.target import LANES
 
 __all__ = ["IndexSet"]
 
@@ -85,6 +86,18 @@ class IndexSet:
             c.row is not None and sum(bool(x) for x in c.row[0][: self.dims]) == 1 and max(map(abs, c.row[0][: self.dims])) == 1
             for c in self.constraints
         )
+
+    @property
+    def lane_bound(self) -> tuple[int, int] | None:
+        """The bound -64 * d_stick - d_last + c >= 0 of a set that is cut at a lane, as (stick, c)."""
+        for c in self.constraints:
+            if c.row is None or c.equal:
+                continue
+            factors, constant = c.row
+            used = [d for d in range(self.dims) if factors[d]]
+            if len(used) == 2 and used[1] == self.dims - 1 and (factors[used[0]], factors[used[1]]) == (-LANES, -1):
+                return used[0], constant
+        return None
 
     def holds(self, points: Sequence[Any], symbols: Sequence[Any] = ()) -> Any:
         """Where the points (arrays that broadcast, one per dim) belong to the set."""

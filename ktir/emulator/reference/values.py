@@ -321,6 +321,8 @@ class View:
     name: str = ""
     held: Tensor | None = None
     """What the view is of, if not of memory: a tensor, as one axis of elements in row-major order."""
+    lanes: tuple[int, int] | None = None
+    """(stick, c): accesses are clipped where 64 * (coordinate in dim `stick`) + coordinate in the last dim > c."""
 
 
 @dataclass(frozen=True, eq=False)

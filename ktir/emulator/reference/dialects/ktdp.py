@@ -55,10 +55,11 @@ def _view(op: OpReader) -> Action:
     sizes: list[tuple[bool, int]] = [(True, s) if isinstance(s, int) else (False, op.slot(s)) for s in view.sizes]
     strides: list[tuple[bool, int]] = [(True, s) if isinstance(s, int) else (False, op.slot(s)) for s in view.strides]
     dynamic = [not fixed for fixed, _ in sizes]
-    # `masked` on a view whose sizes have all become constants still means: clip.
-    masked = tuple(dynamic) if any(dynamic) or not view.masked else (True,) * len(sizes)
     element = element_name(view.element_type)
     owned = IndexSet.of(op.attribute("coordinate_set"))
+    lanes = owned.lane_bound if view.masked else None
+    # `masked` on a view whose sizes have all become constants still means: clip.
+    masked = tuple(dynamic) if any(dynamic) or lanes or not view.masked else (True,) * len(sizes)
     space: str = view.memory_space
     if space not in ("global", "ct_local"):
         raise op.unsupported(f"lies in memory space '{space}'")
@@ -83,7 +84,7 @@ def _view(op: OpReader) -> Action:
         symbols = [size for size, moving in zip(known, dynamic, strict=True) if moving]
         box = owned.box(symbols[: owned.symbols]) if owned.symbols <= len(symbols) else None
         origin, extents = (None, ()) if box is None else (tuple(map(simplify, box[0])), tuple(map(simplify, box[1])))
-        rec.set(result, View(buffer, offset, known, steps, masked, element, owner, origin, extents, name))
+        rec.set(result, View(buffer, offset, known, steps, masked, element, owner, origin, extents, name, lanes=lanes))
 
     return action
 
