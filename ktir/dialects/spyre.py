@@ -142,11 +142,14 @@ class ChannelOp(Operation, dialect=Spyre, name="channel"):
     assembly = "keyword($sender) `->` keyword($receiver) `token` `=` integer($token) `,` `leftover` `=` integer($leftover) attr-dict"
 
 
-OPTIONAL_INTS = ("base", "arg", "core_table", "buffers", "rotate_step", "corelet_step")
+OPTIONAL_INTS = ("base", "arg", "core_table", "buffers", "rotate_step", "corelet_step", "lane_stride")
 
 
 class DescriptorOp(Operation, dialect=Spyre, name="descriptor"):
-    """An access pattern, see `ktir.isa.descriptor`. What has its default is left out; `rotate_levels` lists levels."""
+    """An access pattern, see `ktir.isa.descriptor`. What has its default is left out; `rotate_levels` lists levels.
+
+    `element`, `splat` and `pad` stand in the attribute dictionary: `{element, pad = "-inf"}`.
+    """
 
     required = {
         "space": ir.StringAttr,

@@ -1,10 +1,16 @@
-"""Addresses of descriptors in closed form: which sticks a word may touch over all cores, corelets, trips and positions."""
+"""Addresses of descriptors in closed form: which sticks a word may touch over all cores, corelets, trips and positions.
+
+For element descriptors all of this counts elements, and the lanes of an entry are one more dimension.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
+
+from ktir.target import LANES
 
 from .descriptor import LEVELS, Descriptor
 from .program import Kernel
@@ -17,7 +23,7 @@ _WALK = 1 << 20
 
 @dataclass(frozen=True)
 class Range:
-    """Sticks `low` to `high`, both included; `low` > `high` where nothing is touched."""
+    """Sticks or elements `low` to `high`, both included; `low` > `high` where nothing is touched."""
 
     low: int
     high: int
@@ -29,45 +35,61 @@ class Range:
 
 
 def touched(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int) -> Range:
-    """The range of sticks over every run of a word in loops with `trips` per open level, without positions that a bound clips."""
+    """The range over every run of a word in loops with `trips` per open level, without positions and lanes that a bound clips."""
     if any(n == 0 for n in trips.values()):
         return Range(0, -1)
     bounds = d.bounds if _grid_size(d, kernel, trips, corelets) <= _GRID else ()
     levels = sorted({b.level for b in bounds if b.level is not None and b.level in trips})
+    dims = _lane_dims(d) if bounds else []
     axes = [np.arange(kernel.cores), np.arange(corelets), *(np.arange(trips[level]) for level in levels)]
+    axes += [np.arange(d.extent[dim]) for dim in dims]
     core, corelet, *counters = np.meshgrid(*axes, indexing="ij", sparse=True)
+    positions = dict(zip(dims, counters[len(levels) :], strict=True))
     table = np.zeros(kernel.cores, np.int64) if d.core_table is None else np.array(kernel.tables[d.core_table], np.int64)
     start = d.base + table[core] + corelet * d.corelet_step
-    for level, counter in zip(levels, counters, strict=True):
+    for level, counter in zip(levels, counters, strict=False):
         start = start + d.level_step[level] * counter
+    for dim, position in positions.items():
+        start = start + d.stride[dim] * position
     live = np.ones((1,) * len(axes), bool)
-    last = [np.full((1,) * len(axes), e - 1, np.int64) for e in d.extent]
+    last = [np.full((1,) * len(axes), 0 if dim in positions else e - 1, np.int64) for dim, e in enumerate(d.extent)]
+    last_lane = np.full((1,) * len(axes), LANES - 1 if d.element else 0, np.int64)
     for b in bounds:
         limit = np.int64(b.limit) if b.table is None else np.array(kernel.tables[b.table], np.int64)[core]
         room = limit - b.corelet_step * corelet
         if b.level is not None and b.level in levels:
             room = room - b.level_step * counters[levels.index(b.level)]
+        if b.dim in positions:
+            room = room - b.dim_step * positions[b.dim]
         live = live & (room > 0)
-        if b.dim is not None and b.dim_step:
+        if d.element and b.lanes:
+            last_lane = np.minimum(last_lane, room - 1)
+        if b.dim is not None and b.dim not in positions and b.dim_step:
             last[b.dim] = np.minimum(last[b.dim], -(-room // b.dim_step) - 1)
     if not live.any():
         return Range(0, -1)
     low = high = start
-    for stride, end in zip(d.stride, last, strict=True):
+    for stride, end in zip((*d.stride, d.lane_stride), (*last, last_lane), strict=True):
         low, high = low + np.minimum(0, stride * end), high + np.maximum(0, stride * end)
     live = np.broadcast_to(live, np.broadcast_shapes(live.shape, low.shape))
     minimum = int(np.min(np.broadcast_to(low, live.shape)[live]))
     maximum = int(np.max(np.broadcast_to(high, live.shape)[live]))
     free = [d.level_step[level] * (n - 1) for level, n in trips.items() if level not in levels]
     reach = rotation_reach(d, trips) * d.rotate_step
-    return Range(minimum + sum(min(0, f) for f in free), maximum + sum(max(0, f) for f in free) + reach + d.sticks_per_entry - 1)
+    reach += 0 if d.element else d.sticks_per_entry - 1
+    return Range(minimum + sum(min(0, f) for f in free), maximum + sum(max(0, f) for f in free) + reach)
 
 
 def _grid_size(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int) -> int:
     size = kernel.cores * corelets
     for level in {b.level for b in d.bounds if b.level is not None}:
         size *= trips.get(level, 1)
-    return size
+    return size * prod(d.extent[dim] for dim in _lane_dims(d))
+
+
+def _lane_dims(d: Descriptor) -> list[int]:
+    """Dims whose positions decide how many lanes are live, where lanes have addresses of their own."""
+    return sorted({b.dim for b in d.bounds if b.lanes and b.dim is not None}) if d.element else []
 
 
 def rotation_reach(d: Descriptor, trips: dict[int, int]) -> int:
@@ -77,10 +99,11 @@ def rotation_reach(d: Descriptor, trips: dict[int, int]) -> int:
 
 
 def buffer_sticks(d: Descriptor, trips: dict[int, int], corelets: int) -> int:
-    """Sticks that one buffer spans: the walk, the corelets, and the levels that do not choose the buffer."""
+    """Sticks or elements that one buffer spans: the walk, the corelets, and the levels that do not choose the buffer."""
     spans = [abs(stride) * (e - 1) for stride, e in zip(d.stride, d.extent, strict=True)]
     spans += [abs(d.level_step[level]) * max(n - 1, 0) for level, n in trips.items() if not d.rotate_levels >> level & 1]
-    return sum(spans) + abs(d.corelet_step) * (corelets - 1) + d.sticks_per_entry
+    entry = 1 + abs(d.lane_stride) * (LANES - 1) if d.element else d.sticks_per_entry
+    return sum(spans) + abs(d.corelet_step) * (corelets - 1) + entry
 
 
 def stepped_levels(d: Descriptor) -> set[int]:
@@ -89,22 +112,44 @@ def stepped_levels(d: Descriptor) -> set[int]:
     return levels | {b.level for b in d.bounds if b.level is not None and b.level_step}
 
 
-def is_injective(d: Descriptor, corelets: int) -> bool:
-    """Whether no two positions of one walk, on both corelets, share a stick. Walks too long to enumerate must be visibly so."""
-    dims = [(e, s) for e, s in zip(d.extent, d.stride, strict=True) if e > 1]
+def is_injective(d: Descriptor, kernel: Kernel, corelets: int) -> bool:
+    """Whether no two live positions of one walk, on both corelets, share a stick or element.
+
+    Walks too long to enumerate must be visibly so. Where a bound clips lanes that have addresses of their own, only the run can tell.
+    """
+    extents, lanes = _live_extents(d, kernel)
+    dims = [(e, s) for e, s in zip(extents, d.stride, strict=True) if e > 1]
     if corelets > 1:
         dims.append((corelets, d.corelet_step))
-    covered = d.sticks_per_entry
+    if d.element and lanes > 1:
+        if not d.lane_stride:
+            return False
+        dims.append((lanes, d.lane_stride))
+    covered = width = 1 if d.element else d.sticks_per_entry
     nested = True
     for extent, stride in sorted(dims, key=lambda dim: abs(dim[1])):
         nested = nested and abs(stride) >= covered
         covered += abs(stride) * (extent - 1)
-    if nested or d.entries * corelets * d.sticks_per_entry > _WALK:
-        return nested
-    sticks = np.arange(d.sticks_per_entry)
+    if nested or _lane_dims(d):
+        return True
+    if width * prod(extent for extent, _ in dims) > _WALK:
+        return False
+    sticks = np.arange(width)
     for extent, stride in dims:
         sticks = (sticks[:, None] + stride * np.arange(extent)).ravel()
     return len(np.unique(sticks)) == len(sticks)
+
+
+def _live_extents(d: Descriptor, kernel: Kernel) -> tuple[list[int], int]:
+    """The extents without positions that are live on no core in no trip, and how many lanes of an entry are ever live."""
+    extents, lanes = list(d.extent), LANES
+    for b in d.bounds:
+        limit = b.limit if b.table is None else max(kernel.tables[b.table])
+        if b.dim is not None and b.dim_step:
+            extents[b.dim] = min(extents[b.dim], max(1, -(-limit // b.dim_step)))
+        if b.lanes:
+            lanes = min(lanes, max(1, limit))
+    return extents, lanes
 
 
 def is_contiguous(d: Descriptor) -> bool:

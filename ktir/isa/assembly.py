@@ -110,6 +110,10 @@ def _descriptor_operands(d: Descriptor) -> Iterable[str]:
         yield f"rotate_step={d.rotate_step}"
     if d.corelet_step:
         yield f"corelet_step={d.corelet_step}"
+    if d.element:
+        yield "element"
+    if d.lane_stride != 1:
+        yield f"lane_stride={d.lane_stride}"
     if d.splat:
         yield "splat"
     if d.pad != "zero":

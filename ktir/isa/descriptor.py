@@ -7,6 +7,9 @@
 
 Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick for f16, two adjacent sticks for f32. All
 address quantities are sticks, so alignment holds by construction.
+
+An *element* descriptor (memory only) counts all of this in elements instead, with no alignment, and adds lane * lane_stride: an entry is 64
+elements that lie anywhere at equal distances. Only the elements of live lanes are touched: stores write with byte enables.
 """
 
 from __future__ import annotations
@@ -55,6 +58,10 @@ class Descriptor:
     """Bit mask of the loop levels whose counters choose the buffer."""
     rotate_step: int = 0
     corelet_step: int = 0
+    element: bool = False
+    """Addresses count elements, not sticks; needs `space` ddr."""
+    lane_stride: int = 1
+    """Elements between the lanes of an entry, where `element` is set: 1 = adjacent, 0 = all lanes alike."""
     splat: bool = False
     pad: Literal["zero", "-inf", "+inf"] = "zero"
     bounds: tuple[Bound, ...] = field(default=())
@@ -96,15 +103,15 @@ DESCRIPTOR_LAYOUT = (
     ("space", "u1"),  # 0 ddr, 1 lx
     ("log2_element_bytes", "u1"),
     ("rank", "u1"),
-    ("flags", "u1"),  # bit 0: splat, bits 4-5: pad
+    ("flags", "u1"),  # bit 0: splat, bit 1: element, bits 4-5: pad
     ("extent", "<u4", 4),
     ("stride", "<i4", 4),
     ("level_step", "<i4", 8),
     ("buffers", "u1"),
     ("rotate_levels", "u1"),
-    ("reserved", "<u2"),  # index descriptor of gathers
+    ("reserved", "<u2"),
     ("rotate_step", "<u4"),
     ("bytes", "<u4"),
-    ("corelet_step", "<i4"),
+    ("corelet_step", "<i4"),  # of element descriptors: lane_stride
     ("bounds", BOUND_LAYOUT, 2),
 )

@@ -53,7 +53,12 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
             return
     if d.bytes > _U32[1]:
         yield f"extent describes {d.bytes} bytes, more than a descriptor can"
-    for name, values in (("stride", d.stride), ("level_step", d.level_step), ("corelet_step", (d.corelet_step,))):
+    for name, values in (
+        ("stride", d.stride),
+        ("level_step", d.level_step),
+        ("corelet_step", (d.corelet_step,)),
+        ("lane_stride", (d.lane_stride,)),
+    ):
         for v in values:
             if not _in(v, _I32):
                 yield f"{name} expects 32-bit values, but got {v!r}"
@@ -69,6 +74,7 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
         yield f"arg {d.arg!r} is not one of the {arguments} arguments"
     if d.core_table is not None and not _in(d.core_table, (0, tables - 1)):
         yield f"core_table {d.core_table!r} is not one of the {tables} tables"
+    yield from _element_faults(d)
     yield from _rotation_faults(d)
     if d.pad not in PADS:
         yield f"pad expects one of {', '.join(PADS)}, but got {d.pad!r}"
@@ -77,6 +83,17 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
     for i, bound in enumerate(d.bounds):
         for fault in _bound_faults(bound, len(d.extent), tables):
             yield f"bound {i}: {fault}"
+
+
+def _element_faults(d: Descriptor) -> Iterator[str]:
+    if not d.element:
+        if d.lane_stride != 1:
+            yield f"lane_stride expects an element descriptor, but got {d.lane_stride!r} in one of sticks"
+        return
+    if d.space != "ddr":
+        yield f"only a ddr descriptor counts elements, but this one is of {d.space}"
+    if d.corelet_step:
+        yield "an element descriptor has no corelet_step"
 
 
 def _rotation_faults(d: Descriptor) -> Iterator[str]:
@@ -121,7 +138,7 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["space"] = SPACES.index(d.space)
         record["log2_element_bytes"] = d.element_bytes // 2
         record["rank"] = rank
-        record["flags"] = int(d.splat) | PADS.index(d.pad) << 4
+        record["flags"] = int(d.splat) | int(d.element) << 1 | PADS.index(d.pad) << 4
         record["extent"][:rank] = d.extent
         record["stride"][:rank] = d.stride
         record["level_step"] = d.level_step
@@ -129,7 +146,7 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["rotate_levels"] = d.rotate_levels
         record["rotate_step"] = d.rotate_step
         record["bytes"] = d.bytes
-        record["corelet_step"] = d.corelet_step
+        record["corelet_step"] = d.lane_stride if d.element else d.corelet_step
         for slot, b in zip(record["bounds"], d.bounds, strict=False):
             slot["dim"] = NONE8 if b.dim is None else b.dim
             slot["level"] = NONE8 if b.level is None else b.level
@@ -152,7 +169,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         problems.append(f"log2_element_bytes expects 1 or 2, but got {r['log2_element_bytes']}")
     if r["rank"] > MAX_RANK:
         problems.append(f"rank expects 0 to {MAX_RANK}, but got {r['rank']}")
-    if r["flags"] & ~0x31 or r["flags"] >> 4 >= len(PADS):
+    if r["flags"] & ~0x33 or r["flags"] >> 4 >= len(PADS):
         problems.append(f"unknown flags {r['flags']:#04x}")
     if r["reserved"]:
         problems.append("reserved field is not zero")
@@ -163,6 +180,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         problems.append("bound 1 is used without bound 0")
     if problems:
         return None, problems
+    element = bool(r["flags"] & 2)
     d = Descriptor(
         space="lx" if r["space"] else "ddr",
         element_bytes=4 if r["log2_element_bytes"] == 2 else 2,
@@ -175,7 +193,9 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         buffers=r["buffers"],
         rotate_levels=r["rotate_levels"],
         rotate_step=r["rotate_step"],
-        corelet_step=r["corelet_step"],
+        corelet_step=0 if element else r["corelet_step"],
+        element=element,
+        lane_stride=r["corelet_step"] if element else 1,
         splat=bool(r["flags"] & 1),
         pad=PADS[r["flags"] >> 4],
         bounds=tuple(b for b in bounds if b is not None),

@@ -80,6 +80,13 @@ def _dsc(slot: str, name: str, doc: str) -> Field:
     return Field(name, slot, "descriptor", doc)
 
 
+_INDEX_FIELDS = (
+    _dsc("i1", "idx", "element descriptor of i32 indices in memory, lane 0 of one entry per position of `dim`"),
+    Field("dim", "sub", "int", "inner dim of `ddr` whose position the index replaces", high=3),
+    Field("size", "i2", "int", "indices are 0 to size - 1", low=1),
+)
+
+
 OPCODES: dict[str, Opcode] = {
     o.name: o
     for o in (
@@ -144,6 +151,13 @@ OPCODES: dict[str, Opcode] = {
             "As XLD, but one memory read per leader, delivered to all its members over the ring.",
         ),
         Opcode(
+            "xldg",
+            0x12,
+            (Unit.MNIL,),
+            (_dsc("dsc", "ddr", "source in memory"), _dsc("i0", "lx", "contiguous destination in LX"), *_INDEX_FIELDS),
+            "As XLD, gathering: the address counts `stride[dim]` times the index, where bounds count the position.",
+        ),
+        Opcode(
             "fill",
             0x14,
             (Unit.MNIL,),
@@ -156,6 +170,13 @@ OPCODES: dict[str, Opcode] = {
             (Unit.MNIS,),
             (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX")),
             "LX to memory. Positions clipped by a bound of the memory descriptor are dropped.",
+        ),
+        Opcode(
+            "xsts",
+            0x19,
+            (Unit.MNIS,),
+            (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX"), *_INDEX_FIELDS),
+            "As XST, scattering, with addresses as of XLDG. Of entries for one place a core's last stays; two cores may not share one.",
         ),
         Opcode(
             "push",

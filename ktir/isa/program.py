@@ -86,7 +86,7 @@ class Kernel:
 
 
 ROLES = ("input", "output", "input_output", "pool")
-"""`pool` is memory for tensors between kernels, of any element size; the runtime allocates it."""
+"""`pool` is memory for tensors between kernels; the runtime allocates it."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ktir.target import DATASHEET, STICK_BYTES, Target
 
 from . import addresses, vector_body
 from .descriptor import Descriptor
 from .problem import Problem
-from .program import Kernel, Program
+from .program import Kernel, Program, Word
 from .structure import Fault, Site, sites
 from .units import FIFOS, Unit
 from .validate import validate
@@ -109,17 +110,28 @@ class _Kernel:
             return
         self.seen.add(key)
         for name, d in named.items():
-            if d.space != name:
-                yield f"'{w.op}' expects a descriptor of {name}, but got one of {d.space}"
+            space = "ddr" if name == "idx" else name
+            if d.space != space:
+                yield f"'{w.op}' expects a descriptor of {space}, but got one of {d.space}"
                 return
+        if "idx" in named:
+            found = list(_index_faults(w, named["ddr"], named["idx"]))
+            yield from found
+            if found:
+                return
+            named |= {"ddr": replace(named["ddr"], **_indexed(w, named["ddr"])), "idx": replace(named["idx"], lane_stride=0)}
+        for name, d in named.items():
             for fault in self._descriptor(unit, s, name, d):
                 yield f"'{w.op}': descriptor {w[name]} {fault}"
         if "count" in w.operands and w["count"] != named["lx"].entries:
             yield f"'{w.op}' expects the {named['lx'].entries} entries of its descriptor, but got {w['count']}"
-        if len(named) == 2 and named["ddr"].bytes != named["lx"].bytes:
-            yield f"'{w.op}' moves {named['ddr'].bytes} bytes of memory, but {named['lx'].bytes} of LX"
-        if len(named) == 2 and named["ddr"].element_bytes != named["lx"].element_bytes:
-            yield f"'{w.op}' changes the element size from {named['ddr'].element_bytes} to {named['lx'].element_bytes} bytes"
+        if "ddr" not in named:
+            return
+        memory, lx = self.kernel.descriptors[w["ddr"]], named["lx"]
+        if memory.bytes != lx.bytes:
+            yield f"'{w.op}' moves {memory.bytes} bytes of memory, but {lx.bytes} of LX"
+        if memory.element_bytes != lx.element_bytes:
+            yield f"'{w.op}' changes the element size from {memory.element_bytes} to {lx.element_bytes} bytes"
 
     def _descriptor(self, unit: Unit, s: Site, name: str, d: Descriptor) -> Iterator[str]:
         trips, corelets = s.trips, self.target.corelets if unit.per_corelet else 1
@@ -132,14 +144,15 @@ class _Kernel:
                 yield "rotates, but no level that chooses the buffer is open"
             span = addresses.buffer_sticks(d, trips, corelets)
             if d.rotate_step < span:
-                yield f"has buffers of {span} sticks, but they lie {d.rotate_step} apart"
+                yield f"has buffers of {span} {_units(d)}, but they lie {d.rotate_step} apart"
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
-        reads = s.word.op in ("push", "pusht") or (s.word.op, name) in (("xld", "ddr"), ("xldm", "ddr"), ("xst", "lx"))
-        if not reads:
-            if not addresses.is_injective(d, corelets):
-                yield "is written to, but two of its positions share a stick"
-            if s.word.op in ("xld", "xldm") and not addresses.is_contiguous(d):
+        loads = s.word.op in ("xld", "xldm", "xldg")
+        if s.word.op not in ("push", "pusht") and name == ("lx" if loads or s.word.op in ("fill", "pull") else "ddr"):
+            walk = replace(d, extent=_without(d.extent, s.word["dim"])) if s.word.op == "xsts" else d
+            if not addresses.is_injective(walk, self.kernel, corelets):
+                yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
+            if loads and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
         if d.splat and s.word.op != "push":
             yield "repeats lane 0, which only 'push' can do"
@@ -151,10 +164,12 @@ class _Kernel:
         if d.arg is not None:
             argument = self.program.arguments[d.arg]
             where, size = f"argument {argument.name!r}", argument.sticks
-            if argument.role != "pool" and argument.element_bytes != d.element_bytes:
+            if argument.element_bytes != d.element_bytes:
                 yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
+        if d.element:
+            size *= STICK_BYTES // d.element_bytes
         if not r.empty and (r.low < 0 or r.high >= size):
-            yield f"reaches sticks {r.low} to {r.high}, but {where} has {size}"
+            yield f"reaches {_units(d)} {r.low} to {r.high}, but {where} has {size}"
 
     # --- balance ---
 
@@ -233,6 +248,31 @@ class _Kernel:
                 if row[core] != row[leader]:
                     return f"has core {leader} read for core {core}, but table {t} differs between them"
         return None
+
+
+def _units(d: Descriptor) -> str:
+    return "elements" if d.element else "sticks"
+
+
+def _without(extent: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """Extents with one position along `dim`."""
+    return (*extent[:dim], 1, *extent[dim + 1 :])
+
+
+def _index_faults(w: Word, d: Descriptor, idx: Descriptor) -> Iterator[str]:
+    """Faults of a gather's or scatter's index fields."""
+    if not idx.element or idx.element_bytes != 4:
+        yield f"'{w.op}' expects an element descriptor of 4 bytes for its indices"
+    elif w["dim"] >= len(d.extent):
+        yield f"'{w.op}' expects dim in 0 to {len(d.extent) - 1}, but got {w['dim']}"
+    elif idx.entries != d.extent[w["dim"]]:
+        yield f"'{w.op}' expects an index for each of {d.extent[w['dim']]} positions, but got {idx.entries}"
+
+
+def _indexed(w: Word, d: Descriptor) -> dict[str, Any]:
+    """The fields of the descriptor that walks all places which an index may choose; bounds of the indexed dim count positions."""
+    extent = (*d.extent[: w["dim"]], w["size"], *d.extent[w["dim"] + 1 :])
+    return {"extent": extent, "bounds": tuple(replace(b, dim=None, dim_step=1) if b.dim == w["dim"] else b for b in d.bounds)}
 
 
 def _channel(sender: Unit, receiver: Unit, token: int) -> str:

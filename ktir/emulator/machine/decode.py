@@ -77,6 +77,8 @@ class DecodedKernel:
         )
         if bad:
             raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} names a table, dimension or argument that does not exist")
+        if d.element:
+            raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} counts elements, which the machine does not run")
         if d.entries > MAX_ENTRIES:
             raise IllegalProgram(
                 f"kernel '{kernel.name}', descriptor {index} visits {d.entries} entries, but at most {MAX_ENTRIES} are possible"

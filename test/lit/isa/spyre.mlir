@@ -20,6 +20,8 @@ spyre.program "everything" {
     // CHECK-SAME: rotate_levels = [0, 2] {splat}
     spyre.descriptor lx element_bytes = 4 extent = [] stride = [] base = 8 buffers = 2 rotate_step = 64 corelet_step = 2
       rotate_levels = [0, 2] {splat}
+    // CHECK-NEXT: spyre.descriptor ddr element_bytes = 4 extent = [3] stride = [100] arg = 0 lane_stride = 3 {element}
+    spyre.descriptor ddr element_bytes = 4 extent = [3] stride = [100] arg = 0 lane_stride = 3 {element}
     // CHECK-NEXT: spyre.unit MNIL {
     spyre.unit MNIL {
       // CHECK-NEXT: spyre.loop trips = 4, level = 0, region = 1 {
@@ -28,6 +30,8 @@ spyre.program "everything" {
         spyre.wait token = 0, sender = LXLU, count = 1
         // CHECK-NEXT: spyre.xldm ddr = 0, lx = 1, group = 0
         spyre.xldm ddr = 0, lx = 1, group = 0
+        // CHECK-NEXT: spyre.xldg ddr = 0, lx = 1, idx = 2, dim = 0, size = 50
+        spyre.xldg ddr = 0, lx = 1, idx = 2, dim = 0, size = 50
         // CHECK-NEXT: spyre.fill lx = 1, value = -1.5
         spyre.fill lx = 1, value = -1.500000e+00
         // CHECK-NEXT: spyre.fill lx = 1, value = -inf

@@ -102,6 +102,7 @@ def descriptors(draw, arguments: int, tables: int) -> Descriptor:
     """Any descriptor of a kernel with so many arguments and tables."""
     rank = draw(st.integers(0, MAX_RANK))
     space = draw(st.sampled_from(["ddr", "lx"] if arguments else ["lx"]))
+    element = space == "ddr" and draw(st.booleans())
     buffers = draw(st.integers(1, 3))
     return Descriptor(
         space=space,
@@ -115,7 +116,9 @@ def descriptors(draw, arguments: int, tables: int) -> Descriptor:
         buffers=buffers,
         rotate_levels=0 if buffers == 1 else draw(st.integers(0, 255)),
         rotate_step=0 if buffers == 1 else draw(U32),
-        corelet_step=draw(I32),
+        corelet_step=0 if element else draw(I32),
+        element=element,
+        lane_stride=draw(st.sampled_from([0, 1, -1]) | I32) if element else 1,
         splat=draw(st.booleans()),
         pad=draw(st.sampled_from(PADS)),
         bounds=tuple(draw(st.lists(bounds(rank, tables), max_size=2))),

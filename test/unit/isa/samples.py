@@ -1,4 +1,5 @@
 """Small correct programs as assembly text."""
+# ruff: noqa: E501
 
 ROW_SHARE = """\
 .program "share"
@@ -78,6 +79,35 @@ ROW_SHARE = """\
 .source 4 = "ktdp.store", "share.mlir:30:5"
 """
 """Every row of x divided by its sum: 57 rows of 200 columns over 29 cores."""
+
+GATHER = """\
+.program "gather"
+.argument a0 = "table", role=input, sticks=79, element_bytes=2
+.argument a1 = "rows", role=input, sticks=2, element_bytes=4
+.argument a2 = "y", role=output, sticks=32, element_bytes=2
+
+.kernel "gather_0", cores=2
+.table t0 = [0, 4]
+.table t1 = [4, 3]
+.table t2 = [0, 400]
+.channel LXLU -> MNIL, token=0, leftover=1
+.descriptor %table.0 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %lx.1 = lx, element_bytes=2, extent=[2, 4], stride=[4, 1]
+.descriptor %rows.2 = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
+.descriptor %y.3 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
+.unit MNIL
+  xldg ddr=%table.0, lx=%lx.1, idx=%rows.2, dim=1, size=50
+  sig token=0, receiver=MNIS, count=1
+  halt
+.unit MNIS
+  wait token=0, sender=MNIL, count=1
+  xst ddr=%y.3, lx=%lx.1
+  halt
+.unit LXLU
+  sig token=0, receiver=MNIL, count=1
+  halt
+"""
+"""Seven rows of a table of 50 rows of 100 columns, over two cores; all memory is linear."""
 
 MATMUL = """\
 .program "mm"

@@ -200,6 +200,18 @@ def test_damaged_payload_with_a_good_checksum(data):
         (lambda k: k.descriptors.append(Descriptor("lx", 2, (2**16, 2**16), (1, 1))), "more than a descriptor can"),
         (lambda k: k.descriptors.append(Descriptor("lx", 2, (1,), (2**31,))), "stride expects 32-bit values"),
         (lambda k: k.channels.append(k.channels[0]), "is declared twice"),
+        (lambda k: k.descriptors.append(Descriptor("lx", 2, (1,), (1,), element=True)), "only a ddr descriptor counts elements"),
+        (lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, element=True, corelet_step=1)), "has no corelet_step"),
+        (
+            lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, lane_stride=2)),
+            "lane_stride expects an element descriptor",
+        ),
+        (
+            lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, element=True, lane_stride=2**31)),
+            "lane_stride expects 32-bit values",
+        ),
+        (lambda k: k.units[Unit.MNIL].append(word("xldg", dim=4, size=1)), "expects dim in 0 to 3"),
+        (lambda k: k.units[Unit.MNIL].append(word("xldg", size=0)), "expects size in 1 to"),
     ],
 )
 def test_encode_refuses(change, message):

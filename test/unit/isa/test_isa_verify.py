@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from random_programs import programs
-from samples import MATMUL, ROW_SHARE
+from samples import GATHER, MATMUL, ROW_SHARE
 
 from ktir.isa.assembly import parse_program, print_program
 from ktir.isa.program import Kernel, Program, Source, word
@@ -15,7 +15,7 @@ from ktir.isa.verify import verify
 from ktir.target import DATASHEET
 
 
-@pytest.mark.parametrize("text", [ROW_SHARE, MATMUL])
+@pytest.mark.parametrize("text", [ROW_SHARE, MATMUL, GATHER])
 def test_correct_programs(text):
     program = parse_program(text)
     assert verify(program) == []
@@ -84,6 +84,19 @@ CHANGES = [
     (MATMUL, ("mm rows=32", "mm rows=999"), "'mm' expects 1 to 256 rows"),
     (MATMUL, ("pto rows=32", "pto rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
     (MATMUL, ("loop trips=4, level=0, region=1\n    ldw", "loop trips=3, level=0, region=1\n    ldw"), "'loop' has 3 trips, but region 1 has 4 in MNIL"),
+    # elements and indices
+    (GATHER, ("size=50", "size=51"), "reaches elements 0 to 5099, but argument 'table' has 5056"),
+    (GATHER, ("sticks=32", "sticks=10"), "reaches elements 0 to 699, but argument 'y' has 640"),
+    (GATHER, ("limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)\n.descriptor %lx", "limit=t1, dim=1, dim_step=1)\n.descriptor %lx"), None),
+    (GATHER, ("sticks=79", "sticks=78"), "reaches elements 0 to 4999, but argument 'table' has 4992"),
+    (GATHER, ("sticks=2, element_bytes=4", "sticks=2, element_bytes=2"), "has elements of 4 bytes, but argument 'rows' of 2"),
+    (GATHER, ("core_table=t0, element", "core_table=t0, element, base=57"), "reaches elements 57 to 64, but argument 'rows' has 64"),
+    (GATHER, ("arg=a1, core_table=t0, element", "arg=a1, core_table=t0"), "expects an element descriptor of 4 bytes for its indices"),
+    (GATHER, ("dim=1, size=50", "dim=0, size=50"), "expects an index for each of 2 positions, but got 4"),
+    (GATHER, ("dim=1, size=50", "dim=2, size=50"), "expects dim in 0 to 1, but got 2"),
+    (GATHER, ("idx=%rows.2", "idx=%lx.1"), "'xldg' expects a descriptor of ddr, but got one of lx"),
+    (GATHER, ("stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), ", "stride=[64, 100], arg=a2, core_table=t2, element, "), "two of its positions share an element"),
+    (GATHER, ("arg=a2, core_table=t2, element", "arg=a2, core_table=t2, element, lane_stride=0"), "two of its positions share an element"),
     # bodies
     (ROW_SHARE, ("vacc kind=add, dst=acc0, src=r0", "vacc kind=add, dst=acc0, src=r3"), "uses r3 before it is defined"),
     (ROW_SHARE, ("vred kind=add, dst=r1, src=acc0, phase=end", "vred kind=add, dst=r1, src=acc0"), "runs at stick, but acc0 holds a value of phase end"),
