@@ -26,7 +26,8 @@ def row_loops(g: Generic) -> list[int]:
     if g.is_pointwise:
         return list(range(1, loops - 1))
     if g.is_contraction:
-        return list(range(1, loops - 3))
+        result = [g.loop_of(2, d) for d in range(1, len(g.maps[2].results) - 1)]
+        return [loop for loop in result if loop is not None]
     return list(range(loops - 2))
 
 

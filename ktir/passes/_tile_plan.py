@@ -1,0 +1,248 @@
+"""What `ktir-tile` decides for a kernel: rows of a block, where each load stands, second operands that stay in the scratchpad.
+
+A block's tensors must fit LX: what a loop streams twice (one block is worked on while the next one is loaded), computed tensors as long as
+they live. A second operand streams by in blocks of 64x64, again for each block of rows; or it stays, whole, for all blocks that use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import Generic
+from ktir.mlir import func, ir
+from ktir.passes._axes import Axes, row_loops, second_operand_source
+from ktir.passes._levels import tensor_bytes
+from ktir.target import DATASHEET, LANES, STICK_BYTES
+
+BLOCK_BYTES = LANES * STICK_BYTES
+"""A block of a second operand."""
+
+
+def even(n: int) -> int:
+    """The next even number: a block of rows is halved over the two corelets."""
+    return n + n % 2
+
+
+class Resident(NamedTuple):
+    """A second operand that stays in LX: its bytes, and the bytes that are not loaded again for that."""
+
+    contraction: ir.Operation
+    bytes: int
+    saved: int
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes of a block: `fixed`, and per row `streamed` ones and those of the computed tensors that live at once, at the op `at`."""
+
+    fixed: int
+    streamed: int
+    live: int
+    at: ir.Operation
+
+    def bytes(self, rows: int, buffers: int) -> int:
+        """Of a block of `rows` rows with `buffers` buffers for each stream."""
+        return self.fixed + rows * (buffers * self.streamed + self.live)
+
+
+class TilePlan:
+    """The facts of one divided kernel, and the decisions."""
+
+    def __init__(self, source: func.FuncOp, rows: int, lx_bytes: int) -> None:
+        self.source = source
+        self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
+        self.axes = Axes.of(source.operation)
+        shares = list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
+        self.share = shares[-1]
+        self.loops = {axis: shares[axis] for axis in self.axes.batches if shares[axis] > 1}
+        """Batch axes that are loops, outer to inner, and their trips."""
+        generics = [Generic(op) for op in self.ops if op.name == "linalg.generic"]
+        self.without_rows = bool(generics) and all(len(row_loops(g)) < len(self.axes.extents) for g in generics)
+        """Whether no tensor has the row axis: blocks then have two rows of which the second one is clipped."""
+        self.contractions = [g for g in generics if g.is_contraction]
+        self.second_operands = {second_operand_source(g): g for g in self.contractions}
+        self.fused = self._fused_consumers()
+        self.residents: list[Resident] = []
+        self.block_rows = self._decide(rows, lx_bytes)
+
+    # Facts
+
+    def axes_of(self, value: ir.Value) -> list[int | None]:
+        """Per dim of a value the axis that it runs along."""
+        return self.axes.of_value(value)
+
+    def has_rows(self, value: ir.Value) -> bool:
+        """Whether a block of a value has rows; else it is a row vector, the same for all of them."""
+        if value.owner.name != "ktdp.load":
+            return True
+        axes = self.axes_of(value)
+        if self.axes.row in axes:
+            return True
+        if not self.without_rows:
+            return False
+        first = any(value == g.inputs[0] for g in self.contractions)
+        return first or any(a is not None for a in axes) or any(u.owner.name == "ktdp.store" for u in value.uses)
+
+    def depth(self, value: ir.Value, trips: int) -> int:
+        """How many of the batch loops a load stands in; one more: in the loop over blocks of rows.
+
+        That one makes `trips` trips. Where it makes one, rows are not loaded again for each position of an axis that they do not have.
+        """
+        axes = self.axes_of(value)
+        deepest = max((i for i, axis in enumerate(self.loops, 1) if axis in axes), default=0)
+        if self.has_rows(value) and not (trips == 1 and deepest < len(self.loops)):
+            return len(self.loops) + 1
+        return deepest
+
+    def trips(self, rows: int) -> int:
+        """Blocks of `rows` rows in the core's share."""
+        return -(-self.share // rows)
+
+    def _fused_consumers(self) -> dict[ir.Value, ir.Operation]:
+        """Contraction results that a single pointwise op consumes: it becomes the epilogue of the loop over output sticks.
+
+        A body that knows its position (a mask) is left out: inside the loop it would see a block, not the tensor. So is an op with an
+        operand that does not exist yet at the contraction.
+        """
+        fused = {}
+        position = {op: i for i, op in enumerate(self.ops)}
+        for contraction in self.contractions:
+            result = contraction.op.results[0]
+            uses = list(result.uses)
+            if len(uses) != 1 or uses[0].owner.name != "linalg.generic":
+                continue
+            g = Generic(uses[0].owner.operation)
+            ready = all(v == result or v.owner.name == "ktdp.load" or position[v.owner] < position[contraction.op] for v in g.inputs)
+            if ready and g.is_pointwise and not any(o.name == "linalg.index" for o in g.body_ops):
+                fused[result] = g.op
+        return fused
+
+    # Decisions
+
+    def _need(self) -> Need:
+        """What a block takes where all second operands stream."""
+        position = {op: i for i, op in enumerate(self.ops)}
+        fixed, streamed = 0, 0
+        ranges: list[tuple[int, int, int]] = []
+        for op in self.ops:
+            if op.name not in ("ktdp.load", "linalg.generic", "linalg.fill"):
+                continue
+            value = op.results[0]
+            shape = list(ir.RankedTensorType(value.type).shape)
+            bytes_ = tensor_bytes(value) // prod(shape[1:-1])
+            if op.name == "linalg.fill":
+                if is_stored_fill(op):
+                    ranges.append((0, len(self.ops), bytes_))
+            elif op.name == "ktdp.load":
+                if value in self.second_operands:
+                    fixed += WEIGHT_BUFFERS * BLOCK_BYTES
+                elif self.has_rows(value):
+                    streamed += bytes_
+                else:
+                    fixed += bytes_ * (ROW_BUFFERS if self.depth(value, 1) else 1)
+            else:
+                start = position[op]
+                if value in self.fused:
+                    continue
+                start = min([start, *(position[v.owner] for v in Generic(op).inputs if v in self.fused)])
+                last = max((position[u.owner.operation] for u in value.uses), default=start)
+                ranges.append((start, last, bytes_))
+        live = [(sum(b for s, e, b in ranges if s <= p <= e), -p) for p in range(len(self.ops))]
+        most, at = max(live)
+        return Need(fixed, streamed, most, self.ops[-at])
+
+    def _decide(self, wanted: int, budget: int) -> int:
+        """The rows of a block: as many as fit, unless fewer let second operands stay that would else be loaded again and again."""
+        need = self._need()
+        buffers = ROW_BUFFERS
+        while buffers and need.bytes(2, buffers) > budget:
+            buffers -= 1
+        if not buffers:
+            raise self._too_large(need, budget)
+        per_row = need.bytes(1, buffers) - need.fixed
+        most = min((budget - need.fixed) // max(per_row, 1) // 2 * 2, 2 * DATASHEET.pt_accumulator_rows)
+        if wanted:
+            rows = min(most, even(wanted))
+            self.residents = self._stay(rows, budget - need.bytes(rows, buffers))
+            return rows
+        best: tuple[int, int] | None = None
+        for rows in self._candidates(most):
+            residents = self._stay(rows, budget - need.bytes(rows, buffers))
+            traffic = self._traffic(rows) - sum(r.saved for r in residents)
+            if best is None or traffic < best[0]:
+                best = traffic, rows
+                self.residents = residents
+        assert best is not None
+        return best[1]
+
+    def _candidates(self, most: int) -> Iterator[int]:
+        """Blocks of at most `most` rows that share the rows equally, the largest first; smaller ones only where that may save traffic."""
+        trips = -(-self.share // most)
+        rows = even(-(-self.share // trips))
+        yield rows
+        while self.loops and self.contractions and rows > LANES:
+            trips = max(trips + 1, trips * 5 // 4, -(-self.share // (rows - 2)))
+            rows = even(-(-self.share // trips))
+            yield rows
+
+    def _uses(self, g: Generic, rows: int) -> tuple[int, int]:
+        """How many second operands the core takes, one after the other, and how many blocks use each."""
+        axes = self.axes.of_second_operand(g)
+        own = [axis in axes for axis in self.loops]
+        outer = max((i for i, has in enumerate(own, 1) if has), default=0)
+        trips = list(self.loops.values())
+        return prod(trips[:outer]), prod(trips[outer:]) * self.trips(rows)
+
+    def _traffic(self, rows: int) -> int:
+        return sum(prod(self._uses(g, rows)) * second_operand_bytes(g) for g in self.contractions)
+
+    def _stay(self, rows: int, free: int) -> list[Resident]:
+        """The second operands that stay in LX, the one that saves most first.
+
+        Only in batch loops: without one the first block of rows would wait for all of it, and streaming hides the same loads.
+        """
+        found: list[Resident] = []
+        for g in self.contractions if self.loops else []:
+            taken, users = self._uses(g, rows)
+            bytes_ = second_operand_bytes(g)
+            if users > 1:
+                found.append(Resident(g.op, bytes_ * (ROW_BUFFERS if taken > 1 else 1), bytes_ * taken * (users - 1)))
+        kept: list[Resident] = []
+        for resident in sorted(found, key=lambda r: -r.saved):
+            takes = resident.bytes - WEIGHT_BUFFERS * BLOCK_BYTES
+            if takes <= free:
+                free -= takes
+                kept.append(resident)
+        return kept
+
+    def resident_depth(self, g: Generic) -> int:
+        """In how many of the batch loops a second operand that stays is loaded."""
+        axes = self.axes.of_second_operand(g)
+        return max((i for i, axis in enumerate(self.loops, 1) if axis in axes), default=0)
+
+    def _too_large(self, need: Need, budget: int) -> Unsupported:
+        op = need.at
+        shape = "x".join(map(str, ir.RankedTensorType(op.results[0].type).shape)) if len(op.results) else ""
+        largest = f"; most at '{op.name}' op{f' of {shape} elements' if shape else ''} ({location_text(op.location)})"
+        return Unsupported(
+            f"kernel needs {need.bytes(2, 1)} bytes of scratchpad for two rows ({need.fixed}, and {need.streamed + need.live} per "
+            f"row{largest}), but {budget} are available; the nearest supported form has shorter rows",
+            location_text(self.source.location),
+        )
+
+
+def is_stored_fill(fill: ir.Operation) -> bool:
+    """Whether a constant tensor is a value of its own, not what an op accumulates into."""
+    return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in fill.results[0].uses)
+
+
+def second_operand_bytes(g: Generic) -> int:
+    """Bytes of a contraction's second operand at one batch position, in whole blocks."""
+    steps = ir.RankedTensorType(g.inputs[0].type).shape[0]
+    return steps * ir.RankedTensorType(g.op.results[0].type).shape[0] * BLOCK_BYTES
