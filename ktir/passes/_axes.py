@@ -31,16 +31,10 @@ def row_loops(g: Generic) -> list[int]:
     return list(range(loops - 2))
 
 
-def batch_loops(g: Generic) -> list[int]:
-    """Of a laid-out contraction: the row loops that its second operand has too."""
-    second = {g.loop_of(1, d) for d in range(len(g.maps[1].results))}
-    return [loop for loop in row_loops(g) if loop in second]
-
-
 def matmul_row_loop(g: Generic) -> int | None:
     """Of a laid-out contraction: the innermost row loop that is no batch loop, None if it has no rows."""
-    batches = batch_loops(g)
-    return next((loop for loop in reversed(row_loops(g)) if loop not in batches), None)
+    assert g.contraction is not None
+    return g.contraction.rows[-1] if g.contraction.rows else None
 
 
 def k_in_stick(g: Generic) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import TypeVar
 
 from ktir import hints
@@ -65,10 +66,10 @@ def _problem(rows: int, sticks: int, depth: int) -> Problem:
 
 
 def extents(g: Generic) -> tuple[int, int, int]:
-    """Rows, sticks of columns and sticks of the reduced loop of a laid-out contraction."""
+    """Rows (those of all row loops), sticks of columns and sticks of the reduced loop of a laid-out contraction."""
     depth = ir.RankedTensorType(g.inputs[0].type).shape[0]
-    sticks, rows, _ = ir.RankedTensorType(g.op.results[0].type).shape
-    return rows, sticks, depth
+    sticks, *rows, _ = ir.RankedTensorType(g.op.results[0].type).shape
+    return prod(rows), sticks, depth
 
 
 def is_local(g: Generic, sticks: int) -> bool:
@@ -77,7 +78,7 @@ def is_local(g: Generic, sticks: int) -> bool:
         return False
     if any(o.name == "linalg.index" for o in g.body_ops):
         return False  # a body that knows its position would see that of the core's part
-    return all(g.loop_of(i, 0) in (0, None) and g.loop_of(i, 1) in (1, None) for i in range(len(g.maps)))
+    return all(g.loop_of(i, 0) in (0, None) for i in range(len(g.maps)))
 
 
 def wishes(work_div: str) -> Hint:
