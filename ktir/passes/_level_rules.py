@@ -418,8 +418,8 @@ def store_moves(store: ir.Operation) -> None:
     if _space_of(store.operands[1]) == "global":
         if not _is_load(value, "ct_local"):
             raise Broken("expects a store to global memory of what was loaded from the scratchpad", _source(value))
-    elif made != "linalg.generic" and not _is_load(value, "global"):
-        raise Broken("expects a store to the scratchpad of a compute op's result or of a load from global memory", _source(value))
+    elif made not in ("linalg.generic", "linalg.fill") and not _is_load(value, "global"):
+        raise Broken("expects a store to the scratchpad of a compute op's result, a fill or a load from global memory", _source(value))
 
 
 def computes_on_scratchpad(op: ir.Operation) -> None:

@@ -1,12 +1,14 @@
 """Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
 
-First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. Streams
-rotate over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so that consecutive blocks take turns. Rows
-have two buffers, a matmul's blocks of weights enough to hide the latency of memory.
+First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. What a loop of
+several trips loads is a stream, which rotates over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so that
+consecutive blocks take turns. Rows have two buffers, a matmul's blocks of weights enough to hide the latency of memory. Where the scratchpad is
+too small for that, the largest streams get one buffer and are not loaded ahead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
@@ -89,7 +91,9 @@ def _rotation(trips: list[int], most: int) -> tuple[int, list[int]]:
 class _Plan:
     """Lifetimes of all tensors of a kernel, in program order over the nested loops."""
 
-    def __init__(self, function: func.FuncOp) -> None:
+    def __init__(self, function: func.FuncOp, single: Collection[ir.Value] = ()) -> None:
+        self.single = single
+        """Loads that get one buffer although they are streams."""
         self.buffers: dict[ir.Value, _Buffer] = {}
         self.alias: dict[ir.Value, ir.Value] = {}
         """Value -> the value whose buffer it lives in (loop results, carried tensors, slices)."""
@@ -124,7 +128,7 @@ class _Plan:
                     for argument in carried:
                         self.alias[argument] = op.results[0]
                 self._block(body, [*loops, op])
-            elif op.name in ("ktdp.load", "linalg.generic"):
+            elif op.name in ("ktdp.load", "linalg.generic") or (op.name == "linalg.fill" and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
                 if len(uses) == 1 and uses[0].owner.name == "tensor.insert_slice" and uses[0].operand_number == 0:
                     self.alias[op.results[0]] = uses[0].owner.operands[1]
@@ -138,12 +142,15 @@ class _Plan:
     def _place(self, value: ir.Value, op: ir.Operation, loops: list[ir.Operation]) -> None:
         start, end = self.span[op]
         buffer = _Buffer(value, start, end, tensor_bytes(value))
-        streamed = op.name == "ktdp.load" and loops and prod(_trips(loop) for loop in loops) > 1
-        if streamed:
+        trips = [_trips(loop) for loop in loops]
+        if op.name == "ktdp.load" and prod(trips) > 1 and value not in self.single:
             weights = is_accumulator(loops[-1])
             # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
-            buffer.start, buffer.end = self.span[loops[-2] if weights else loops[-1]]
-            buffer.buffers, buffer.loops = _rotation([_trips(loop) for loop in loops], WEIGHT_BUFFERS if weights else ROW_BUFFERS)
+            owner = len(loops) - (2 if weights else 1)
+            while not weights and trips[owner] == 1:
+                owner -= 1
+            buffer.start, buffer.end = self.span[loops[owner]]
+            buffer.buffers, buffer.loops = _rotation(trips, WEIGHT_BUFFERS if weights else ROW_BUFFERS)
         self.buffers[value] = buffer
 
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
@@ -171,14 +178,46 @@ def is_accumulator(loop: ir.Operation) -> bool:
     )
 
 
+def is_stored_fill(fill: ir.Operation) -> bool:
+    """Whether a constant tensor is needed in memory, and is more than what an op accumulates into."""
+    return any(not _starts_sum(u) for u in fill.results[0].uses)
+
+
+def _starts_sum(use: ir.OpOperand) -> bool:
+    op = use.owner.operation
+    return op.name == "scf.for" or (op.name == "linalg.generic" and use.operand_number == len(op.operands) - 1)
+
+
+_ORDERS: tuple[Callable[[_Buffer], tuple[int, ...]], ...] = (
+    lambda b: (b.start, b.end),
+    lambda b: (-b.bytes, b.start, b.end),
+    lambda b: (b.start - b.end, -b.bytes, b.start),
+)
+"""Orders in which buffers are placed: as they are defined, the largest first, the longest-lived first."""
+
+
 def first_fit(buffers: list[_Buffer], budget: int, reuse: bool) -> int:
-    """Give every buffer the lowest free address in order of definition; returns the bytes used.
+    """Give every buffer the lowest free address, in the order that needs the least; returns the bytes used, -1 if beyond the budget.
 
     Without `reuse` lifetimes are ignored. Buffers are whole sticks, so addresses are aligned.
     """
+    best: tuple[int, list[int]] | None = None
+    for order in _ORDERS if reuse else _ORDERS[:1]:
+        top = _placed(sorted(buffers, key=order), reuse)
+        if best is None or top < best[0]:
+            best = top, [b.address for b in buffers]
+    if best is None:
+        return 0
+    for buffer, address in zip(buffers, best[1], strict=True):
+        buffer.address = address
+    return best[0] if best[0] <= budget else -1
+
+
+def _placed(buffers: list[_Buffer], reuse: bool) -> int:
+    """Place buffers one after the other; the bytes used."""
     top = 0
     placed: list[_Buffer] = []
-    for buffer in sorted(buffers, key=lambda b: (b.start, b.end)):
+    for buffer in buffers:
         alive = [p for p in placed if not reuse or (p.start < buffer.end and buffer.start < p.end)]
         address = 0
         for other in sorted(alive, key=lambda b: b.address):
@@ -188,30 +227,39 @@ def first_fit(buffers: list[_Buffer], budget: int, reuse: bool) -> int:
         buffer.address = address
         placed.append(buffer)
         top = max(top, address + buffer.bytes)
-    return top if top <= budget else -1
+    return top
 
 
 class _Allocator:
     def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass) -> None:
         self.source = source
         self.plan = _Plan(source)
-        buffers = list(self.plan.buffers.values())
-        used = -1 if options.reuse else first_fit(buffers, options.lx_bytes, reuse=False)
-        if used < 0:
-            used = first_fit(buffers, options.lx_bytes, reuse=True)
-        if used < 0:
-            raise Unsupported(
-                f"kernel '{source.name.value}' needs more than the {options.lx_bytes} bytes of scratchpad; "
-                "the nearest supported form has narrower rows",
-                location_text(source.location),
-            )
-        self.lx_used = used
+        self.lx_used = self._addresses(options)
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.views: dict[ir.Value, ir.Value] = {}
-        self.slices: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
-        """Slice of a buffer -> (tensor, stick index)."""
+        self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value]]] = {}
+        """Slice of a buffer -> the tensor, and its first coordinate per dimension."""
         self.counters: list[tuple[ir.Value, int]] = []
         """Per open loop: its counter (0, 1, ...) and trips."""
+
+    def _addresses(self, options: AllocateScratchpadPass) -> int:
+        """Place all buffers; where they do not fit, the largest streams lose their other slots, one after the other."""
+        single: list[ir.Value] = []
+        used = -1 if options.reuse else first_fit(list(self.plan.buffers.values()), options.lx_bytes, reuse=False)
+        while used < 0:
+            buffers = list(self.plan.buffers.values())
+            used = first_fit(buffers, options.lx_bytes, reuse=True)
+            streams = [b for b in buffers if b.buffers > 1]
+            if used < 0 and not streams:
+                raise Unsupported(
+                    f"kernel '{self.source.name.value}' needs more than the {options.lx_bytes} bytes of scratchpad; "
+                    "the nearest supported form has narrower rows",
+                    location_text(self.source.location),
+                )
+            if used < 0:
+                single.append(max(streams, key=lambda b: b.bytes).value)
+                self.plan = _Plan(self.source, single)
+        return used
 
     def allocate(self) -> None:
         source = self.source
@@ -279,11 +327,17 @@ class _Allocator:
         elif name == "linalg.generic":
             self._generic(op)
         elif name == "tensor.extract_slice":
-            self.slices[op.results[0]] = (op.operands[0], self.mapping[op.operands[1]])
-        elif name == "tensor.insert_slice" or name == "scf.yield":
+            self.slices[op.results[0]] = (op.operands[0], self._offsets(op, 1))
+        elif name == "tensor.insert_slice":
+            if self.plan.root(op.operands[0]) != self.plan.root(op.operands[1]):
+                raise Unsupported("'tensor.insert_slice' op expects to be the only use of what it inserts", location_text(op.location))
+        elif name == "scf.yield":
             pass
         elif name == "func.return":
             func.ReturnOp([])
+        elif name == "linalg.fill" and is_stored_fill(op):
+            clone_ops([op], self.mapping)
+            ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
         elif name == "tensor.empty" and all(u.owner.name == "scf.for" for u in op.results[0].uses):
             pass  # a tensor that a loop fills: it has become an LX buffer
         else:
@@ -316,10 +370,10 @@ class _Allocator:
         value = op.results[0]
         element = ir.RankedTensorType(value.type).element_type
         loaded = ktdp.load(self.mapping[op.operands[0]], element)
-        buffer = self.plan.buffers[value]
-        if buffer.buffers > 1:
+        buffer = self.plan.buffers.get(value)
+        if buffer is not None and buffer.buffers > 1:
             self.views[value] = self._rotating_view(value, buffer)
-        ktdp.store(loaded, self._whole(value))
+        ktdp.store(loaded, self._target(value))
 
     def _whole(self, value: ir.Value) -> ir.Value:
         root = self.plan.root(value)
@@ -327,15 +381,21 @@ class _Allocator:
 
     def _read(self, value: ir.Value) -> ir.Value:
         """The value as a compute op reads it: from LX, or straight from the PT accumulator."""
-        if value in self.mapping:
+        if value in self.mapping and value not in self.plan.buffers:
             return self.mapping[value]
         element = ir.RankedTensorType(value.type).element_type
         if value in self.slices:
-            whole, stick = self.slices[value]
+            whole, first = self.slices[value]
             view = self.views[self.plan.root(whole)]
-            tile = ktdp.construct_access_tile(view, [stick, 0, 0], list(ir.RankedTensorType(value.type).shape))
+            tile = ktdp.construct_access_tile(view, first, list(ir.RankedTensorType(value.type).shape))
             return ktdp.load(tile, element)
         return ktdp.load(self._whole(value), element)
+
+    def _offsets(self, op: ir.Operation, fixed: int) -> list[int | ir.Value]:
+        """First coordinates of a slice op that has `fixed` operands before its dynamic offsets."""
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        operands = iter(list(op.operands)[fixed:])
+        return [self.mapping[next(operands)] if n == dynamic else n for n in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])]
 
     def _generic(self, op: ir.Operation) -> None:
         g = Generic(op)
@@ -345,12 +405,13 @@ class _Allocator:
         if g.is_contraction:
             self.mapping[result] = value
             return
-        use = next(iter(result.uses)) if len(list(result.uses)) == 1 else None
-        if use is not None and use.owner.name == "tensor.insert_slice":
-            insert = use.owner
-            view = self.views[self.plan.root(insert.operands[1])]
-            stick = self.mapping[insert.operands[2]]
-            tile = ktdp.construct_access_tile(view, [stick, 0, 0], list(ir.RankedTensorType(result.type).shape))
-        else:
-            tile = self._whole(result)
-        ktdp.store(value, tile)
+        ktdp.store(value, self._target(result))
+
+    def _target(self, value: ir.Value) -> ir.Value:
+        """Where a new value goes: into a buffer of its own, or into the slice of the tensor that it is inserted in."""
+        if value in self.plan.buffers:
+            return self._whole(value)
+        (use,) = value.uses
+        insert = use.owner.operation
+        view = self.views[self.plan.root(insert.operands[1])]
+        return ktdp.construct_access_tile(view, self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))

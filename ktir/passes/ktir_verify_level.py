@@ -26,17 +26,17 @@ _GENERIC = ("func.func", "func.return", "linalg.generic", "linalg.fill", "linalg
 _PADDED = ("tensor.pad", "tensor.yield", "tensor.expand_shape")
 _LOOPS = ("scf.for", "scf.yield")
 _SLICES = ("tensor.extract_slice", "tensor.insert_slice")
-_LOGICAL = ("tensor.collapse_shape", "ktdp.construct_indirect_access_tile", "ktdp.region_terminator",
-            "linalg.matmul", "linalg.batch_matmul", "linalg.transpose", "linalg.broadcast",
+_INDIRECT = ("ktdp.construct_indirect_access_tile", "ktdp.region_terminator")
+_LOGICAL = ("tensor.collapse_shape", *_INDIRECT, "linalg.matmul", "linalg.batch_matmul", "linalg.transpose", "linalg.broadcast",
             "ktir.materialize", "ktir.scan", "ktir.sort", "ktir.scatter_add", "ktir.yield")  # fmt: skip
 _PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
 
 OPS: dict[str, frozenset[str]] = {
     "logical": frozenset((*_GENERIC, *_MEMORY, *_PADDED, *_SLICES, *_LOGICAL)),
-    "laid-out": frozenset((*_PROGRAM, *_PADDED)),
-    "divided": frozenset((*_PROGRAM, *_PADDED, "ktdp.get_compute_tile_id")),
-    "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, "ktdp.get_compute_tile_id")),
-    "allocated": frozenset((*_PROGRAM, *_LOOPS, "ktdp.get_compute_tile_id")),
+    "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
+    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, "ktdp.get_compute_tile_id")),
+    "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, "ktdp.get_compute_tile_id")),
+    "allocated": frozenset((*_PROGRAM, *_LOOPS, *_INDIRECT, "ktdp.get_compute_tile_id")),
 }
 """Ops of each level besides the scalar ones, `arith` and `math`, which every level has."""
 
