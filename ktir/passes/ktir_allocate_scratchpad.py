@@ -1,9 +1,9 @@
 """Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
 
 First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. What a loop of
-several trips loads is a stream, which rotates over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so that
-consecutive blocks take turns. Rows have two buffers, a matmul's blocks of weights enough to hide the latency of memory. Where the scratchpad is
-too small for that, the largest streams get one buffer and are not loaded ahead.
+several trips loads is a stream, which rotates over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so
+that consecutive blocks take turns. Rows have two buffers, a matmul's blocks of weights enough to hide the latency of memory. Where the
+scratchpad is too small for that, the largest streams get one buffer and are not loaded ahead.
 """
 
 from __future__ import annotations

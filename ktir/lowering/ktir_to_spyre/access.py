@@ -1,23 +1,33 @@
-"""Access tiles of allocated KTIR -> descriptors."""
+"""Access tiles of allocated KTIR, evaluated: where they start, how they step, what clips them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import numpy as np
+import re
+from dataclasses import dataclass, replace
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
-from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.mlir import ir
-from ktir.target import LANES, STICK_BYTES
+from ktir.target import STICK_BYTES
 
 from .index import Index, IndexEvaluator, constant
+
+ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What lies beyond is dead: along dimension `dim` position i is live where step*i (+ lane, if `lanes`) < room."""
+
+    dim: int
+    room: Index
+    step: int = 1
+    lanes: bool = False
 
 
 @dataclass(frozen=True)
 class Tile:
-    """An access tile, evaluated: where it starts, its extents and strides in elements, per dimension an optional limit."""
+    """An access tile, evaluated: where it starts, its extents and strides in elements, and what clips it."""
 
     op: ir.Operation
     local: bool
@@ -25,10 +35,8 @@ class Tile:
     anchor: Index
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    first: tuple[Index, ...]
-    """Coordinate of the tile's first element in the view, per dimension."""
-    limits: tuple[Index | None, ...]
-    buffer: tuple[int, int]
+    clips: tuple[Clip, ...] = ()
+    buffer: tuple[int, int] = (0, 0)
     """LX: first stick and end of all slots of the view."""
 
     @property
@@ -36,121 +44,190 @@ class Tile:
         """Slots that the view rotates over."""
         return self.anchor.rotation.buffers if self.anchor.rotation else 1
 
-
-def evaluate_tile(tile: ir.Value, index: IndexEvaluator) -> Tile:
-    """Evaluate an access tile of a kernel at the allocated level."""
-    op = tile.owner.opview
-    view = op.base.owner.opview
-    assert isinstance(op, ktdp.ConstructAccessTileOp)
-    assert isinstance(view, ktdp.ConstructMemoryViewOp)
-    element_bytes = 2 if isinstance(view.element_type, ir.F16Type) else 4
-    sizes = [constant(s) if isinstance(s, int) else index(s) for s in view.sizes]
-    limits = tuple(None if isinstance(s, int) else size for s, size in zip(view.sizes, sizes, strict=True))
-    if any(not isinstance(s, int) for s in view.strides) or list(op.order) != list(range(len(op.shape))):
-        raise Unsupported("'ktdp.construct_access_tile' op expects static strides and the identity order", location_text(op.location))
-    strides = tuple(int(s) for s in view.strides if isinstance(s, int))
-    operands = [index(v) for v in op.index_operands]
-    first = tuple(index.affine(e, operands, op.operation) for e in op.base_map.results)
-    anchor = index(view.offset)
-    for coordinate, stride in zip(first, strides, strict=True):
-        anchor = index._add(anchor, index._multiply(coordinate, constant(stride), op.operation), op.operation)
-    local = view.memory_space == "ct_local"
-    buffer = (0, 0)
-    if local:
-        start = index(view.offset)
-        length = 1 + sum((s.scalar - 1) * stride for s, stride in zip(sizes, strides, strict=True))
-        if start.rotation:
-            length += (start.rotation.buffers - 1) * start.rotation.step
-        buffer = (start.scalar * element_bytes // STICK_BYTES, -(-(start.scalar + length) * element_bytes // STICK_BYTES))
-    return Tile(op.operation, local, element_bytes, anchor, tuple(op.shape), strides, first, limits, buffer)
+    def without_dead_rows(self) -> Tile:
+        """Leave out what is clipped on every core and in every trip: where a tensor has fewer rows than a block, a dead row's address
+        would be the next stick's first row."""
+        shape, clips = list(self.shape), []
+        for clip in self.clips:
+            live = clip.room.scalar
+            if not clip.lanes and clip.room.is_constant and clip.room.is_uniform and 0 < live <= shape[clip.dim]:
+                shape[clip.dim] = live
+            else:
+                clips.append(clip)
+        return replace(self, shape=tuple(shape), clips=tuple(clips))
 
 
-@dataclass
-class DescriptorTable:
-    """Descriptors and core tables of one kernel, each distinct one once."""
+@dataclass(frozen=True)
+class IndirectTile:
+    """A tile whose position in dimension `dim`, below `size`, is what `positions`, a tile of one dimension, holds."""
 
-    cores: int
-    arguments: list[int]
-    """Program argument of each kernel argument."""
-    descriptors: list[Descriptor] = field(default_factory=list)
-    tables: list[list[int]] = field(default_factory=list)
-    _ids: dict[Descriptor, int] = field(default_factory=dict)
+    tile: Tile
+    positions: Tile
+    dim: int
+    size: int
 
-    def add(self, descriptor: Descriptor) -> int:
-        """The id of a descriptor."""
-        if descriptor not in self._ids:
-            self._ids[descriptor] = len(self.descriptors)
-            self.descriptors.append(descriptor)
-        return self._ids[descriptor]
 
-    def _table(self, values: np.ndarray) -> int:
-        row = [int(v) for v in np.broadcast_to(values, (self.cores,))]
-        if row not in self.tables:
-            self.tables.append(row)
-        return self.tables.index(row)
+class TileEvaluator:
+    """Evaluates the access tiles of a kernel at the allocated level."""
 
-    def describe(
-        self,
-        tile: Tile,
-        walk: list[tuple[int, int | None]],
-        *,
-        corelet_rows: int = 0,
-        splat: bool = False,
-    ) -> int:
-        """Describe a walk over a tile.
+    def __init__(self, index: IndexEvaluator) -> None:
+        self.index = index
 
-        `walk` lists inner dims, outer to inner, as (extent, tile dimension); dimension None repeats the same entries (stride 0). With
-        `corelet_rows` the second corelet starts that many positions further along dimension 1.
-        """
+    def __call__(self, value: ir.Value) -> Tile:
+        op = value.owner.opview
+        if not isinstance(op, ktdp.ConstructAccessTileOp):
+            raise Unsupported(f"'{op.operation.name}' op is not supported here, only as what is stored to the scratchpad or from it alone",
+                              location_text(op.location))  # fmt: skip
+        if list(op.order) != list(range(len(op.shape))):
+            raise Unsupported("'ktdp.construct_access_tile' op expects the identity order", location_text(op.location))
+        operands = [self.index(v) for v in op.index_operands]
+        first = [self.index.affine(e, operands, op.operation) for e in op.base_map.results]
+        return self._tile(op.operation, op.base, first, tuple(op.shape), {d: d for d in range(len(op.shape))})
 
-        def sticks(elements: int) -> int:
-            bytes_ = elements * tile.element_bytes
-            if bytes_ % STICK_BYTES:
-                raise Unsupported("'ktdp.construct_access_tile' op starts or steps inside a stick", location_text(tile.op.location))
-            return bytes_ // STICK_BYTES
+    def indirect(self, op: ktdp.ConstructIndirectAccessTileOp) -> IndirectTile:
+        """Evaluate an indirect tile: one dimension of its base is looked up, with one variable or none."""
+        rank = len(op.shape)
+        captured = [self.index(v) for v in op.captured]
+        values = [*captured, *(constant(0) for _ in range(rank))]
+        first, variable, looked_up = [], {}, []
+        for dim, (subscript, view) in enumerate(op.subscripts):
+            if view is not None:
+                looked_up.append((dim, subscript, view))
+                first.append(constant(0))
+                continue
+            moved = self._variable(op, subscript.results[0], len(captured))
+            if moved is not None:
+                variable[dim] = moved
+            first.append(self.index.affine(subscript.results[0], values, op.operation))
+        if len(looked_up) != 1 or len(set(variable.values())) != len(variable):
+            raise self._refuse(op, "expects to look up one dimension and to walk each other one by a variable of its own")
+        ((dim, subscript, view),) = looked_up
+        walked = {k: v for k, e in enumerate(subscript.results) if (v := self._variable(op, e, len(captured))) is not None}
+        if len(walked) > 1 or set(walked.values()) & set(variable.values()):
+            raise self._refuse(op, "expects an index that one variable walks, which walks nothing else")
+        size = op.base.owner.opview.sizes[dim]
+        if not isinstance(size, int):
+            raise self._refuse(op, "expects a static size of the dimension that is looked up")
+        at = [self.index.affine(e, values, op.operation) for e in subscript.results]
+        shape = tuple(op.shape)
+        if walked:
+            ((axis, number),) = walked.items()
+            variable[dim] = number
+            positions = self._tile(op.operation, view, at, (shape[number],), {axis: 0})
+        else:  # one index for the whole tile
+            number = len(shape) - 1
+            variable = {d: v + (v >= number) for d, v in variable.items()} | {dim: number}
+            shape = (*shape[:-1], 1, shape[-1])
+            positions = self._tile(op.operation, view, at, (1,), {})
+        tile = self._tile(op.operation, op.base, first, shape, variable)
+        rows = tuple(replace(clip, dim=number) for clip in positions.clips)
+        return IndirectTile(replace(tile, clips=tile.clips + rows), positions, number, size)
 
-        if tile.shape[-1] != LANES or tile.strides[-1] != 1:
-            raise Unsupported(f"'ktdp.construct_access_tile' op expects whole sticks of {LANES} lanes", location_text(tile.op.location))
-        walk = [w for w in walk if w[0] != 1] or walk[-1:]
-        anchor = tile.anchor
-        uniform = anchor.is_uniform
-        level_step = [0] * LEVELS
-        for level, step in anchor.steps.items():
-            level_step[level] = sticks(step)
-        rotation = anchor.rotation
-        descriptor = Descriptor(
-            space="lx" if tile.local else "ddr",
-            element_bytes=2 if tile.element_bytes == 2 else 4,
-            extent=tuple(extent for extent, _ in walk),
-            stride=tuple(0 if dim is None else sticks(tile.strides[dim]) for _, dim in walk),
-            base=sticks(anchor.scalar) if uniform else 0,
-            arg=None if anchor.argument is None else self.arguments[anchor.argument],
-            core_table=None if uniform else self._table(np.array([sticks(int(c)) for c in anchor.constant])),
-            level_step=tuple(level_step),
-            buffers=rotation.buffers if rotation else 1,
-            rotate_levels=rotation.levels if rotation else 0,
-            rotate_step=sticks(rotation.step) if rotation else 0,
-            corelet_step=sticks(tile.strides[1]) * corelet_rows,
-            splat=splat,
-            bounds=tuple(self._bound(tile, d, walk, corelet_rows) for d, limit in enumerate(tile.limits) if limit is not None),
-        )
-        return self.add(descriptor)
+    def _variable(self, op: ktdp.ConstructIndirectAccessTileOp, expression: ir.AffineExpr, captured: int) -> int | None:
+        """The variable that a subscript adds to what is captured, None if it has none."""
+        used = [d - captured for d, factor in _linear(expression, op.operation).items() if d >= captured and factor]
+        if len(used) > 1 or any(_linear(expression, op.operation)[d + captured] != 1 for d in used):
+            raise self._refuse(op, "has a subscript that is more than a variable and an offset")
+        return used[0] if used else None
 
-    def _bound(self, tile: Tile, dim: int, walk: list[tuple[int, int | None]], corelet_rows: int) -> Bound:
-        limit, first = tile.limits[dim], tile.first[dim]
-        assert limit is not None
-        if not limit.is_constant or first.argument is not None or first.rotation or len(first.steps) > 1:
-            raise Unsupported("'ktdp.construct_access_tile' op has a bound of more than one loop", location_text(tile.op.location))
-        level, step = next(iter(first.steps.items()), (None, 0))
-        position = next((i for i, (_, d) in enumerate(walk) if d == dim), None)
-        left = limit.constant - first.constant
-        uniform = bool((left == left.flat[0]).all())
-        return Bound(
-            limit=max(int(left.flat[0]), 0) if uniform else 0,
-            table=None if uniform else self._table(np.maximum(left, 0)),
-            dim=position,
-            dim_step=1,
-            level=level,
-            level_step=step,
-            corelet_step=corelet_rows if dim == 1 else 0,
-        )
+    @staticmethod
+    def _refuse(op: ktdp.ConstructIndirectAccessTileOp, text: str) -> Unsupported:
+        return Unsupported(f"'{op.operation.name}' op {text}", location_text(op.location))
+
+    def _tile(self, op: ir.Operation, base: ir.Value, first: list[Index], shape: tuple[int, ...], walked: dict[int, int]) -> Tile:
+        """A tile of `shape` at `first` in the view `base`, whose dim d is walked by the tile's dim `walked[d]`."""
+        index, view = self.index, base.owner.opview
+        assert isinstance(view, ktdp.ConstructMemoryViewOp)
+        element = str(view.element_type)
+        if element not in ELEMENT_BYTES:
+            raise Unsupported(
+                f"'{op.name}' op is on elements of type {element}, but the instruction stream moves {', '.join(ELEMENT_BYTES)}",
+                location_text(op.location),
+            )
+        if any(not isinstance(s, int) for s in view.strides):
+            raise Unsupported(f"'{op.name}' op expects a view with static strides", location_text(op.location))
+        sizes = [constant(s) if isinstance(s, int) else index(s) for s in view.sizes]
+        steps = [int(s) for s in view.strides if isinstance(s, int)]
+        anchor = index(view.offset)
+        for coordinate, stride in zip(first, steps, strict=True):
+            anchor = index.add(anchor, index.multiply(coordinate, constant(stride), op), op)
+        strides = [0] * len(shape)
+        for dim, position in walked.items():
+            strides[position] = steps[dim]
+        rows = [dim for dim, size in enumerate(view.sizes) if not isinstance(size, int)]
+        clips = [Clip(walked.get(d, 0), index.subtract(sizes[d], first[d], op), step=int(d in walked)) for d in rows]
+        clips += self._lanes(op, view, sizes, first, walked)
+        local = view.memory_space == "ct_local"
+        buffer = _slots(index(view.offset), sizes, steps, ELEMENT_BYTES[element]) if local else (0, 0)
+        return Tile(op, local, ELEMENT_BYTES[element], anchor, shape, tuple(strides), tuple(clips), buffer)
+
+    def _lanes(
+        self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, sizes: list[Index], first: list[Index], walked: dict[int, int]
+    ) -> list[Clip]:
+        """What the view's coordinate set says of more than one dimension: 64*stick + lane < limit."""
+        if not view.masked:
+            return []
+        last, clips = len(sizes) - 1, []
+        symbols = [size for size, given in zip(sizes, view.sizes, strict=True) if not isinstance(given, int)]
+        for factors, number in _inequalities(str(view.attributes["coordinate_set"])):
+            dims = {int(name[1:]): factor for name, factor in factors.items() if name[0] == "d"}
+            if len(dims) == 1:
+                continue  # a bound of one dimension: its size
+            stick = next((d for d in dims if d != last), last)
+            if len(dims) != 2 or dims.get(last) != -1 or dims[stick] >= 0 or walked.get(last) is None:
+                raise Unsupported(
+                    f"'{op.name}' op is on a view that owns no box, nor one whose last stick is cut", location_text(op.location)
+                )
+            room = constant(number + 1)
+            for name, factor in factors.items():
+                if name[0] == "s":
+                    room = self.index.add(room, self.index.multiply(symbols[int(name[1:])], constant(factor), op), op)
+            for dim, factor in dims.items():
+                room = self.index.add(room, self.index.multiply(first[dim], constant(factor), op), op)
+            position = walked.get(stick)
+            clips.append(Clip(position or 0, room, 0 if position is None else -dims[stick], lanes=True))
+        return clips
+
+
+def _slots(start: Index, sizes: list[Index], strides: list[int], element_bytes: int) -> tuple[int, int]:
+    """First stick and end of all slots of a view of LX."""
+    length = 1 + sum((s.scalar - 1) * stride for s, stride in zip(sizes, strides, strict=True))
+    if start.rotation:
+        length += (start.rotation.buffers - 1) * start.rotation.step
+    return start.scalar * element_bytes // STICK_BYTES, -(-(start.scalar + length) * element_bytes // STICK_BYTES)
+
+
+def _linear(expression: ir.AffineExpr, op: ir.Operation) -> dict[int, int]:
+    """Factor of each dim in a linear expression."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return {ir.AffineDimExpr(expression).position: 1}
+    if isinstance(expression, ir.AffineConstantExpr):
+        return {}
+    if isinstance(expression, ir.AffineAddExpr):
+        left, right = (_linear(e, op) for e in (expression.lhs, expression.rhs))
+        return {d: left.get(d, 0) + right.get(d, 0) for d in left | right}
+    if isinstance(expression, ir.AffineMulExpr) and isinstance(expression.rhs, ir.AffineConstantExpr):
+        return {d: factor * expression.rhs.value for d, factor in _linear(expression.lhs, op).items()}
+    raise Unsupported(f"'{op.name}' op has a subscript that is not linear", location_text(op.location))
+
+
+_TERM = re.compile(r"([+-]?) ?(?:([ds]\d+)(?: \* (-?\d+))?|(\d+))")
+
+
+def _inequalities(text: str) -> list[tuple[dict[str, int], int]]:
+    """The constraints of a printed integer set as factors of dims and symbols and a constant; their sum is at least 0."""
+    found = []
+    for constraint in text[text.index(" : (") + 4 : text.rindex(")")].split(", "):
+        left, _, relation = constraint.rpartition(" ")[0].rpartition(" ")
+        if relation != ">=":
+            continue
+        factors: dict[str, int] = {}
+        number = 0
+        for sign, name, factor, digits in _TERM.findall(left):
+            value = -1 if sign == "-" else 1
+            if name:
+                factors[name] = factors.get(name, 0) + value * int(factor or 1)
+            else:
+                number += value * int(digits)
+        found.append((factors, number))
+    return found

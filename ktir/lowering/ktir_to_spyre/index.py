@@ -78,7 +78,7 @@ class IndexEvaluator:
             return operands[ir.AffineDimExpr(expression).position]
         if isinstance(expression, ir.AffineConstantExpr):
             return constant(ir.AffineConstantExpr(expression).value)
-        for kind, function in ((ir.AffineAddExpr, self._add), (ir.AffineMulExpr, self._multiply)):
+        for kind, function in ((ir.AffineAddExpr, self.add), (ir.AffineMulExpr, self.multiply)):
             if isinstance(expression, kind):
                 binary = kind(expression)
                 return function(self.affine(binary.lhs, operands, op), self.affine(binary.rhs, operands, op), op)
@@ -100,7 +100,8 @@ class IndexEvaluator:
             raise self._refuse(op, "computes an index")
         return rule(self, self(op.operands[0]), self(op.operands[1]), op)
 
-    def _add(self, a: Index, b: Index, op: ir.Operation) -> Index:
+    def add(self, a: Index, b: Index, op: ir.Operation) -> Index:
+        """a + b; `op` is named where that is refused, here and below."""
         if (a.argument is not None and b.argument is not None) or (a.rotation and b.rotation):
             raise self._refuse(op, "adds two addresses")
         steps = dict(a.steps)
@@ -109,7 +110,8 @@ class IndexEvaluator:
         argument = a.argument if a.argument is not None else b.argument
         return Index(a.constant + b.constant, argument, {k: v for k, v in steps.items() if v}, a.rotation or b.rotation)
 
-    def _multiply(self, a: Index, b: Index, op: ir.Operation) -> Index:
+    def multiply(self, a: Index, b: Index, op: ir.Operation) -> Index:
+        """a * b."""
         if not b.is_constant:
             a, b = b, a
         if not b.is_constant or a.argument is not None or ((a.steps or a.rotation) and not b.is_uniform):
@@ -118,8 +120,9 @@ class IndexEvaluator:
         steps = {level: step * b.scalar for level, step in a.steps.items()} if a.steps else {}
         return Index(a.constant * b.constant, None, {k: v for k, v in steps.items() if v}, rotation)
 
-    def _subtract(self, a: Index, b: Index, op: ir.Operation) -> Index:
-        return self._add(a, self._multiply(b, constant(-1), op), op)
+    def subtract(self, a: Index, b: Index, op: ir.Operation) -> Index:
+        """a - b."""
+        return self.add(a, self.multiply(b, constant(-1), op), op)
 
     def _minimum(self, a: Index, b: Index, op: ir.Operation) -> Index:
         if not (a.is_constant and b.is_constant):
@@ -152,9 +155,9 @@ class IndexEvaluator:
 
 
 _RULES = {
-    "arith.addi": IndexEvaluator._add,
-    "arith.subi": IndexEvaluator._subtract,
-    "arith.muli": IndexEvaluator._multiply,
+    "arith.addi": IndexEvaluator.add,
+    "arith.subi": IndexEvaluator.subtract,
+    "arith.muli": IndexEvaluator.multiply,
     "arith.minsi": IndexEvaluator._minimum,
     "arith.divui": IndexEvaluator._divide,
     "arith.remui": IndexEvaluator._remainder,

@@ -1,8 +1,9 @@
 """One kernel of allocated KTIR -> unit programs.
 
-Each op becomes an action: a global load is an XLD (multicast where all cores read the same), a store an XST, a pointwise op or reduction
-PUSHes its operands through SFP and PULLs the result, a contraction block feeds PT, and the op that consumes a finished accumulator drains
-it. A block of R rows is halved: corelet c works on rows [c*R/2, (c+1)*R/2).
+Each op becomes an action: a global load is an XLD (multicast where all cores read the same, XLDG through indices), a store an XST (XSTS),
+a fill a FILL, a pointwise op or reduction PUSHes its operands through SFP and PULLs the result, a contraction block feeds PT, and the op
+that consumes a finished accumulator drains it. A block of R rows is halved: corelet c works on rows [c*R/2, (c+1)*R/2). A single row is
+done by both, and the second corelet's result is dropped.
 """
 
 from __future__ import annotations
@@ -12,38 +13,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Diagnostic, Unsupported, location_text
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
+from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel, Word, word
 from ktir.isa.units import Unit
 from ktir.mlir import ir
 from ktir.target import LANES
 
-from .access import DescriptorTable, Tile, evaluate_tile
+from .access import IndirectTile, Tile, TileEvaluator
 from .bodies import Stream, VectorBody
+from .descriptors import DescriptorTable, Walk, whole
 from .index import IndexEvaluator
 from .sync import Access, Action, Loop, Synchroniser
 
 _IGNORED = {
     "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "ktdp.get_compute_tile_id",
-    "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "tensor.empty", "linalg.fill", "scf.yield", "func.return",
+    "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile", "ktdp.load", "tensor.empty",
+    "linalg.fill", "scf.yield", "func.return",
 }  # fmt: skip
 """Ops that become part of a descriptor, or that the op which uses them emits."""
-
-
-def _without_dead_rows(source: Tile, target: Tile) -> tuple[Tile, Tile]:
-    """Leave out of a transfer what the target's bound drops on every core and in every trip.
-
-    Where a tensor has fewer rows than a block, a dead row's address would be the next stick's first row.
-    """
-    shape, limits = list(target.shape), list(target.limits)
-    for d, limit in enumerate(limits):
-        first = target.first[d]
-        if limit is not None and limit.is_uniform and first.is_constant and first.is_uniform:
-            live = limit.scalar - first.scalar
-            if 0 < live <= shape[d]:
-                shape[d], limits[d] = live, None
-    return replace(source, shape=tuple(shape)), replace(target, shape=tuple(shape), limits=tuple(limits))
 
 
 class KernelLowering:
@@ -53,10 +43,14 @@ class KernelLowering:
         self.name = name
         self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
         self.index = IndexEvaluator(function, self.cores)
+        self.tile = TileEvaluator(self.index)
         self.table = DescriptorTable(self.cores, arguments)
         self.source_id = source_id
         self.groups: list[list[int]] = []
         self.regions = 0
+        self.read: dict[int, ir.Operation] = {}
+        self.written: dict[int, ir.Operation] = {}
+        """Argument -> an op that reads it, or writes it."""
         self.root = Loop(1, -1, 0)
         self._block(function.regions[0].blocks[0], self.root)
 
@@ -95,6 +89,10 @@ class KernelLowering:
             raise Unsupported("'scf.for' op expects the same constant bounds on every core", location_text(op.location))
         self.regions += 1
         level = parent.level + 1
+        if level >= LEVELS:
+            raise Unsupported(
+                f"'scf.for' op is the {level + 1}th of nested loops, but there are {LEVELS} counters", location_text(op.location)
+            )
         loop = Loop(-(-(upper.scalar - lower.scalar) // step.scalar), level, self.regions)
         body = op.regions[0].blocks[0]
         self.index.enter_loop(body.arguments[0], lower, step.scalar, loop.trips, level)
@@ -105,29 +103,41 @@ class KernelLowering:
 
     def _store(self, op: ir.Operation) -> Action:
         value = op.operands[0]
-        target = evaluate_tile(op.operands[1], self.index)
         producer = value.owner.operation if hasattr(value.owner, "operation") else value.owner
+        target = self._place(op.operands[1])
         if producer.name == "ktdp.load":
-            source = evaluate_tile(producer.operands[0], self.index)
-            if source.local == target.local:
-                raise Unsupported("'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location))
-            return self._load(producer, source, target) if target.local else self._write(op, source, target)
-        if producer.name == "linalg.generic" and target.local:
-            return self._vector(Generic(producer), target)
+            source = self._place(producer.operands[0])
+            if isinstance(source, Tile) and source.local and not (isinstance(target, Tile) and target.local):
+                return self._write(op, source, target)
+            if isinstance(target, Tile) and target.local and not (isinstance(source, Tile) and source.local):
+                return self._load(producer, source, target)
+            raise Unsupported("'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location))
+        if isinstance(target, Tile) and target.local:
+            if producer.name == "linalg.generic":
+                return self._vector(Generic(producer), target)
+            if producer.name == "linalg.fill":
+                return self._fill(producer, target)
         raise Unsupported(f"'ktdp.store' op of a '{producer.name}' result has no instruction", location_text(op.location))
 
-    @staticmethod
-    def _walk(tile: Tile) -> list[tuple[int, int | None]]:
-        return list(zip(tile.shape[:-1], range(len(tile.shape) - 1), strict=True))
+    def _place(self, tile: ir.Value) -> Tile | IndirectTile:
+        op = tile.owner.opview
+        return self.tile.indirect(op) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
 
     @staticmethod
-    def _touch(unit: Unit, tile: Tile, writes: bool) -> Access:
-        return Access(unit, writes, *tile.buffer, tile.rotation, tile.element_bytes)
+    def _touch(unit: Unit, tile: Tile, writes: bool, *, halved: bool = True) -> Access:
+        rotation = tile.anchor.rotation
+        return Access(unit, writes, *tile.buffer, tile.rotation, rotation.levels if rotation else 0, tile.element_bytes, halved)
 
-    def _load(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
-        ddr = self.table.describe(source, self._walk(source))
-        lx = self.table.describe(target, self._walk(target))
+    def _load(self, op: ir.Operation, source: Tile | IndirectTile, target: Tile) -> Action:
         number = self.source_id(op)
+        touched = [self._touch(Unit.MNIL, target, True)]
+        if isinstance(source, IndirectTile):
+            self._reads(source.positions, op)
+            self._reads(source.tile, op)
+            return Action({Unit.MNIL: [word("xldg", number, **self._looked_up(source, target))]}, touched)
+        self._reads(source, op)
+        ddr = self.table.describe(source, whole(source))
+        lx = self.table.describe(target, whole(target))
         leaders = self._leaders(source)
         if leaders != list(range(self.cores)):
             if leaders not in self.groups:
@@ -135,24 +145,69 @@ class KernelLowering:
             instruction = word("xldm", number, ddr=ddr, lx=lx, group=self.groups.index(leaders))
         else:
             instruction = word("xld", number, ddr=ddr, lx=lx)
-        return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
+        return Action({Unit.MNIL: [instruction]}, touched)
 
     def _leaders(self, source: Tile) -> list[int]:
         """Per core the first one that reads the same data."""
-        parts = [source.anchor.constant, *(limit.constant for limit in source.limits if limit is not None)]
+        parts = [source.anchor.constant, *(clip.room.constant for clip in source.clips)]
         keys = list(zip(*(np.broadcast_to(p, (self.cores,)).tolist() for p in parts), strict=True))
         return [keys.index(key) for key in keys]
 
-    def _write(self, op: ir.Operation, source: Tile, target: Tile) -> Action:
-        source, target = _without_dead_rows(source, target)
-        ddr = self.table.describe(target, self._walk(target))
-        lx = self.table.describe(source, self._walk(source))
-        return Action({Unit.MNIS: [word("xst", self.source_id(op), ddr=ddr, lx=lx)]}, [self._touch(Unit.MNIS, source, False)])
+    def _write(self, op: ir.Operation, source: Tile, target: Tile | IndirectTile) -> Action:
+        number = self.source_id(op)
+        touched = [self._touch(Unit.MNIS, source, False)]
+        if isinstance(target, IndirectTile):
+            self._reads(target.positions, op)
+            self._writes(target.tile, op)
+            return Action({Unit.MNIS: [word("xsts", number, **self._looked_up(target, source))]}, touched)
+        self._writes(target, op)
+        live = target.without_dead_rows()
+        source = replace(source, shape=(*live.shape[:-1], source.shape[-1]))
+        ddr = self.table.describe(live, whole(live))
+        lx = self.table.describe(source, whole(source))
+        return Action({Unit.MNIS: [word("xst", number, ddr=ddr, lx=lx)]}, touched)
+
+    def _looked_up(self, memory: IndirectTile, local: Tile) -> dict[str, int]:
+        """Operands of a gather or scatter."""
+        tile, dim = memory.tile, memory.dim
+        return {
+            "ddr": self.table.describe(tile, whole(tile), keep=dim),
+            "lx": self.table.describe(local, whole(local)),
+            "idx": self.table.describe_positions(memory.positions),
+            "dim": sum(extent != 1 for extent in tile.shape[:dim]),
+            "size": memory.size,
+        }
+
+    def _fill(self, op: ir.Operation, target: Tile) -> Action:
+        value = ir.FloatAttr(op.operands[0].owner.attributes["value"]).value
+        instruction = word("fill", self.source_id(op), lx=self.table.describe(target, whole(target)), value=value)
+        return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
+
+    # Order in memory: the units that load and store do not wait for each other there, so a kernel never reads what it writes
+
+    def _reads(self, tile: Tile, op: ir.Operation) -> None:
+        self._note(tile, op, self.read, self.written)
+
+    def _writes(self, tile: Tile, op: ir.Operation) -> None:
+        self._note(tile, op, self.written, self.read)
+
+    def _note(self, tile: Tile, op: ir.Operation, mine: dict[int, ir.Operation], other: dict[int, ir.Operation]) -> None:
+        if tile.anchor.argument is None:
+            return
+        argument = self.table.arguments[tile.anchor.argument]
+        mine.setdefault(argument, op)
+        if argument in other:
+            note = Diagnostic("note", f"by this '{other[argument].name}' op", location_text(other[argument].location))
+            what = "reads memory that the kernel writes" if mine is self.read else "writes memory that the kernel reads"
+            raise Unsupported.of([Diagnostic("error", f"'{op.name}' op {what}", location_text(op.location), (note,))], what)
 
     # Compute
 
     @staticmethod
     def _corelet_rows(rows: int, op: ir.Operation) -> int:
+        """Rows per corelet; a single row is worked on by both."""
+        if rows == 1:
+            return 1
         if rows % 2:
             raise Unsupported(
                 f"'linalg.generic' op works on {rows} rows, but a block is halved over two corelets and needs an even number",
@@ -161,7 +216,7 @@ class KernelLowering:
         return rows // 2
 
     def _operand(self, value: ir.Value) -> Tile:
-        return evaluate_tile(value.owner.operands[0], self.index)
+        return self.tile(value.owner.operands[0])
 
     def _multiply(self, g: Generic) -> Action:
         a, b = (self._operand(v) for v in g.inputs)
@@ -169,7 +224,8 @@ class KernelLowering:
         transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
         number = self.source_id(g.op)
         weights = self.table.describe(b, [(LANES, 1)])
-        activations = self.table.describe(a, [(rows, 1)], corelet_rows=rows)
+        halved = a.shape[1] > 1
+        activations = self.table.describe(a, [(rows, 1)], corelet_rows=rows if halved else 0)
         push = "pusht" if transposed else "push"
         return Action(
             {
@@ -179,7 +235,7 @@ class KernelLowering:
                 ],
                 Unit.PT: [word("ldw", number, count=LANES), word("mm", number, rows=rows)],
             },
-            [self._touch(Unit.LXLU, b, False), self._touch(Unit.LXLU, a, False)],
+            [self._touch(Unit.LXLU, b, False, halved=False), self._touch(Unit.LXLU, a, False, halved=halved)],
         )
 
     def _vector(self, g: Generic, target: Tile) -> Action:
@@ -187,13 +243,14 @@ class KernelLowering:
         number = self.source_id(g.op)
         stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
         rows = self._corelet_rows(target.shape[1], g.op)
+        halved = target.shape[1] > 1
         tiles = [None if self._is_accumulator(v) else self._operand(v) for v in g.inputs]
         sticks = target.shape[0]
         if not g.is_pointwise:
             sticks = max(t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None)
         pushes: list[Word] = []
         streams: list[Stream] = []
-        accesses = [self._touch(Unit.LXSU, target, True)]
+        accesses = [self._touch(Unit.LXSU, target, True, halved=halved)]
         program: dict[Unit, list[Word]] = {}
         for i, tile in enumerate(tiles):
             if tile is None:
@@ -203,11 +260,11 @@ class KernelLowering:
             by_stick = g.loop_of(i, 0) == stick_loop and sticks > 1
             by_row = g.loop_of(i, 1) == row_loop
             splat = g.loop_of(i, 2) is None
-            walk: list[tuple[int, int | None]] = [(rows, 1 if by_row else None)]
+            walk: Walk = [(rows, 1 if by_row else None)]
             if by_stick or (sticks > 1 and not splat):
                 walk.append((sticks, 0 if by_stick else None))
             once = sticks > 1 and len(walk) == 1
-            lx = self.table.describe(tile, walk, corelet_rows=rows if by_row else 0, splat=splat)
+            lx = self.table.describe(tile, walk, corelet_rows=rows if by_row and halved else 0, splat=splat)
             if len(pushes) == 3:
                 raise Unsupported(
                     "'linalg.generic' op reads more than three tensors, but the vector unit has three inputs; run ktir-split-bodies first",
@@ -216,16 +273,16 @@ class KernelLowering:
             fifo = f"I{len(pushes)}"
             pushes.append(word("push", number, lx=lx, fifo=fifo, count=rows * (1 if len(walk) == 1 else sticks)))
             streams.append(Stream(fifo, "start" if once else "stick"))
-            accesses.append(self._touch(Unit.LXLU, tile, False))
+            accesses.append(self._touch(Unit.LXLU, tile, False, halved=by_row and halved))
         if len(pushes) > 1:
             pushes.insert(0, word("par", number, streams=len(pushes)))
         program[Unit.LXLU] = pushes
         body = VectorBody(g, streams, stick_loop, lane_loop, number).build()
         program[Unit.SFP] = [word("rep", number, groups=rows, body=len(body), sticks=sticks), *body]
-        out: list[tuple[int, int | None]] = [(rows, 1)]
+        out: Walk = [(rows, 1)]
         if g.is_pointwise and sticks > 1:
             out.append((sticks, 0))
-        result = self.table.describe(target, out, corelet_rows=rows)
+        result = self.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
         program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O", count=rows * (sticks if g.is_pointwise else 1))]
         return Action(program, accesses)
 

@@ -9,6 +9,7 @@ sender's prologue. Every wait is for something earlier in program order, so the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from ktir.isa.program import Channel, Word, word
 from ktir.isa.units import Unit
@@ -16,19 +17,28 @@ from ktir.isa.units import Unit
 
 @dataclass(frozen=True)
 class Access:
-    """Sticks [start, end) of LX that a unit reads or writes, in a buffer of `slots` rotating slots."""
+    """Sticks [start, end) of LX that a unit reads or writes, in a buffer of `slots` slots that rotate with the counters of `levels`."""
 
     unit: Unit
     writes: bool
     start: int
     end: int
     slots: int = 1
+    levels: int = 0
+    """Bit mask."""
     element_bytes: int = 2
+    halved: bool = True
+    """Each corelet touches its own half of the rows."""
 
     def same_place(self, other: Access) -> bool:
-        """Whether both see one buffer with its rows at the same addresses, so that each corelet meets its own rows only."""
-        mine = (self.start, self.end, self.slots, self.element_bytes)
-        return mine == (other.start, other.end, other.slots, other.element_bytes)
+        """Whether both see one buffer with its rows at the same addresses."""
+        mine = (self.start, self.end, self.slots, self.levels, self.element_bytes)
+        return mine == (other.start, other.end, other.slots, other.levels, other.element_bytes)
+
+    def turns_with(self, trips: list[int]) -> bool:
+        """Whether each trip of the innermost of nested loops of `trips` trips finds the next slot."""
+        innermost = self.levels.bit_length() - 1
+        return 0 <= innermost < len(trips) and all(n == 1 for n in trips[innermost + 1 :])
 
 
 @dataclass
@@ -70,18 +80,19 @@ class _Dependence:
         return closer and stronger and self.source >= other.source and self.target <= other.target
 
 
-def _dependence(a: Access, b: Access, source: int, target: int) -> _Dependence | None:
-    """The order that two accesses in program order need, if any."""
+def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]) -> _Dependence | None:
+    """The order that two accesses of a loop's children `source` and `target` need, if any; `trips` of the loop and those around it."""
     if a.unit == b.unit and not a.unit.per_corelet:
         return None
     if not (a.writes or b.writes) or a.start >= b.end or b.start >= a.end:
         return None
     same = a.same_place(b)
-    if same and (a.unit == b.unit or (a.unit == Unit.LXLU and b.unit == Unit.LXSU)):
+    apart = same and a.halved and b.halved  # each corelet meets its own rows only
+    if apart and (a.unit == b.unit or (a.unit == Unit.LXLU and b.unit == Unit.LXSU)):
         # LXSU stores what came through the FIFOs that LXLU fills, op after op: its stores follow all earlier reads of its corelet
         return None
-    distance = (a.slots if same else 1) if target <= source else 0
-    return _Dependence(a.unit, b.unit, source, target, distance, relayed=a.unit.per_corelet and b.unit.per_corelet and not same)
+    distance = 0 if target > source else a.slots if same and a.turns_with(trips) else 1
+    return _Dependence(a.unit, b.unit, source, target, distance, relayed=a.unit.per_corelet and b.unit.per_corelet and not apart)
 
 
 class Synchroniser:
@@ -92,18 +103,18 @@ class Synchroniser:
         self.credits: dict[Unit, list[Word]] = {}
         self.channels: list[Channel] = []
         self._tokens: dict[tuple[Unit, Unit], int] = {}
-        self._body(root, root.trips)
+        self._body(root, [])
 
     def _accesses(self, node: Action | Loop) -> list[Access]:
         if isinstance(node, Action):
             return node.accesses
         return [a for child in node.children for a in self._accesses(child)]
 
-    def _body(self, loop: Loop, trips: int) -> None:
-        """`trips`: how often the body runs in all."""
+    def _body(self, loop: Loop, trips: list[int]) -> None:
+        """`trips`: of this loop and those around it, the innermost last."""
         for child in loop.children:
             if isinstance(child, Loop):
-                self._body(child, trips * child.trips)
+                self._body(child, [*trips, child.trips])
         touched = [self._accesses(child) for child in loop.children]
         found: set[_Dependence] = set()
         for i, first in enumerate(touched):
@@ -112,8 +123,8 @@ class Synchroniser:
                     continue  # the inner loop's own tokens order its trips, across its re-entry too
                 for a in first:
                     for b in second:
-                        d = _dependence(a, b, i, j)
-                        if d is not None and d.distance < trips:
+                        d = _dependence(a, b, i, j, trips)
+                        if d is not None and d.distance < prod(trips):
                             found.add(d)
         for d in sorted(found, key=lambda d: (d.sender, d.receiver, d.distance, d.source, d.target)):
             others = (e for e in found if e != d and (e.sender, e.receiver) == (d.sender, d.receiver))

@@ -1,0 +1,129 @@
+"""Evaluated access tiles -> descriptors and core tables of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ktir.diagnostics import Unsupported, location_text
+from ktir.isa.descriptor import LEVELS, MAX_RANK, Bound, Descriptor
+from ktir.target import LANES, STICK_BYTES
+
+from .access import Clip, Tile
+
+Walk = list[tuple[int, int | None]]
+"""Inner dims, outer to inner, as (extent, dimension of the tile); dimension None repeats the same entries (stride 0)."""
+
+
+def whole(tile: Tile) -> Walk:
+    """The walk over all entries of a tile."""
+    return list(zip(tile.shape[:-1], range(len(tile.shape) - 1), strict=True))
+
+
+@dataclass
+class DescriptorTable:
+    """Descriptors and core tables of one kernel, each distinct one once."""
+
+    cores: int
+    arguments: list[int]
+    """Program argument of each kernel argument."""
+    descriptors: list[Descriptor] = field(default_factory=list)
+    tables: list[list[int]] = field(default_factory=list)
+    _ids: dict[Descriptor, int] = field(default_factory=dict)
+
+    def add(self, descriptor: Descriptor) -> int:
+        """The id of a descriptor."""
+        if descriptor not in self._ids:
+            self._ids[descriptor] = len(self.descriptors)
+            self.descriptors.append(descriptor)
+        return self._ids[descriptor]
+
+    def _table(self, values: np.ndarray) -> int:
+        row = [int(v) for v in np.broadcast_to(values, (self.cores,))]
+        if row not in self.tables:
+            self.tables.append(row)
+        return self.tables.index(row)
+
+    def describe(
+        self, tile: Tile, walk: Walk, *, corelet_rows: int = 0, splat: bool = False, one_corelet: bool = False, keep: int | None = None
+    ) -> int:
+        """Describe a walk over a tile.
+
+        With `corelet_rows` the second corelet starts that many positions further along dimension 1; with `one_corelet` it is dead. Dims of
+        extent 1 are left out, but for the tile's dimension `keep`.
+        """
+        walk = [w for w in walk if w[0] != 1 or (keep is not None and w[1] == keep)] or walk[-1:]
+        if len(walk) > MAX_RANK:
+            raise Unsupported(
+                f"'{tile.op.name}' op walks {len(walk)} dims, but a descriptor has {MAX_RANK}", location_text(tile.op.location)
+            )
+        unit = self._unit(tile, walk)
+        anchor, rotation = tile.anchor, tile.anchor.rotation
+        core_table = None if anchor.is_uniform else self._table(anchor.constant // unit)
+        level_step = [0] * LEVELS
+        for level, step in anchor.steps.items():
+            level_step[level] = step // unit
+        bounds = [self._bound(tile, clip, walk, corelet_rows) for clip in tile.clips]
+        if one_corelet:
+            bounds.append(Bound(limit=1, corelet_step=1))
+        if len(bounds) > 2:
+            raise Unsupported(f"'{tile.op.name}' op is clipped in {len(bounds)} ways, but a descriptor has two bounds",
+                              location_text(tile.op.location))  # fmt: skip
+        element = {} if unit > 1 else {"element": True, "lane_stride": tile.strides[-1]}
+        descriptor = Descriptor(
+            space="lx" if tile.local else "ddr",
+            element_bytes=2 if tile.element_bytes == 2 else 4,
+            extent=tuple(extent for extent, _ in walk),
+            stride=tuple(0 if dim is None else tile.strides[dim] // unit for _, dim in walk),
+            base=anchor.scalar // unit if anchor.is_uniform else 0,
+            arg=None if anchor.argument is None else self.arguments[anchor.argument],
+            core_table=core_table,
+            level_step=tuple(level_step),
+            buffers=rotation.buffers if rotation else 1,
+            rotate_levels=rotation.levels if rotation else 0,
+            rotate_step=rotation.step // unit if rotation else 0,
+            corelet_step=tile.strides[1] // unit * corelet_rows if corelet_rows else 0,
+            splat=splat,
+            bounds=tuple(bounds),
+            **element,
+        )
+        return self.add(descriptor)
+
+    def describe_positions(self, positions: Tile) -> int:
+        """Describe the indices of a gather or scatter: lane 0 of one entry per position."""
+        lanes = Tile(positions.op, False, positions.element_bytes, positions.anchor, (*positions.shape, LANES), (*positions.strides, 0),
+                     positions.clips)  # fmt: skip
+        return self.describe(lanes, whole(lanes), keep=0)
+
+    def _unit(self, tile: Tile, walk: Walk) -> int:
+        """What addresses count, in elements: sticks where all of them are multiples of one, else, in memory only, elements."""
+        if tile.shape[-1] != LANES:
+            raise Unsupported(f"'{tile.op.name}' op expects whole sticks of {LANES} lanes", location_text(tile.op.location))
+        stick = STICK_BYTES // tile.element_bytes
+        anchor = tile.anchor
+        steps = [*anchor.steps.values(), *(tile.strides[dim] for _, dim in walk if dim is not None)]
+        steps += [anchor.rotation.step] if anchor.rotation else []
+        if tile.strides[-1] == 1 and not (anchor.constant % stick).any() and not any(step % stick for step in steps):
+            return stick
+        if tile.local:
+            raise Unsupported(f"'{tile.op.name}' op starts or steps inside a stick of the scratchpad", location_text(tile.op.location))
+        return 1
+
+    def _bound(self, tile: Tile, clip: Clip, walk: Walk, corelet_rows: int) -> Bound:
+        room = clip.room
+        if room.argument is not None or room.rotation or len(room.steps) > 1:
+            raise Unsupported(f"'{tile.op.name}' op has a bound of more than one loop", location_text(tile.op.location))
+        level, step = next(iter(room.steps.items()), (None, 0))
+        position = next((i for i, (_, d) in enumerate(walk) if d == clip.dim), None) if clip.step else None
+        uniform = bool((room.constant == room.constant.flat[0]).all())
+        return Bound(
+            limit=max(room.scalar, 0) if uniform else 0,
+            table=None if uniform else self._table(np.maximum(room.constant, 0)),
+            dim=position,
+            dim_step=clip.step or 1,
+            level=level,
+            level_step=-step,
+            corelet_step=corelet_rows if clip.dim == 1 and not clip.lanes else 0,
+            lanes=clip.lanes,
+        )
