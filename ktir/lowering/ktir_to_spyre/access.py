@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import ktdp
+from ktir.dialects import _affine, ktdp
 from ktir.mlir import ir
-from ktir.target import STICK_BYTES
+from ktir.target import LANES, STICK_BYTES
 
 from .index import Index, IndexEvaluator, constant
 
@@ -89,7 +88,9 @@ class TileEvaluator:
         rank = len(op.shape)
         captured = [self.index(v) for v in op.captured]
         values = [*captured, *(constant(0) for _ in range(rank))]
-        first, variable, looked_up = [], {}, []
+        first: list[Index] = []
+        variable: dict[int, int] = {}
+        looked_up: list[tuple[int, ir.AffineMap, ir.Value]] = []
         for dim, (subscript, view) in enumerate(op.subscripts):
             if view is not None:
                 looked_up.append((dim, subscript, view))
@@ -99,29 +100,32 @@ class TileEvaluator:
             if moved is not None:
                 variable[dim] = moved
             first.append(self.index.affine(subscript.results[0], values, op.operation))
-        if len(looked_up) != 1 or len(set(variable.values())) != len(variable):
-            raise self._refuse(op, "expects to look up one dimension and to walk each other one by a variable of its own")
+        if len(looked_up) != 1:
+            raise self._refuse(op, "expects to look up one dimension")
         ((dim, subscript, view),) = looked_up
         walked = {k: v for k, e in enumerate(subscript.results) if (v := self._variable(op, e, len(captured))) is not None}
-        if len(walked) > 1 or set(walked.values()) & set(variable.values()):
-            raise self._refuse(op, "expects an index that one variable walks, which walks nothing else")
-        size = op.base.owner.opview.sizes[dim]
+        if len(walked) > 1:
+            raise self._refuse(op, "expects an index that one variable walks")
+        size, strides = op.base.owner.opview.sizes[dim], op.base.owner.opview.strides
         if not isinstance(size, int):
             raise self._refuse(op, "expects a static size of the dimension that is looked up")
         at = [self.index.affine(e, values, op.operation) for e in subscript.results]
         shape = tuple(op.shape)
         if walked:
             ((axis, number),) = walked.items()
+            if any(v == number and strides[d] != 0 for d, v in variable.items()):
+                raise self._refuse(op, "expects the variable that walks the index to walk nothing else")
             variable[dim] = number
             positions = self._tile(op.operation, view, at, (shape[number],), {axis: 0})
         else:  # one index for the whole tile
-            number = len(shape) - 1
+            number = rank - 1
             variable = {d: v + (v >= number) for d, v in variable.items()} | {dim: number}
             shape = (*shape[:-1], 1, shape[-1])
             positions = self._tile(op.operation, view, at, (1,), {})
         tile = self._tile(op.operation, op.base, first, shape, variable)
-        rows = tuple(replace(clip, dim=number) for clip in positions.clips)
-        return IndirectTile(replace(tile, clips=tile.clips + rows), positions, number, size)
+        if not any(clip.dim == number and not clip.lanes for clip in tile.clips):
+            tile = replace(tile, clips=(*tile.clips, *(replace(clip, dim=number) for clip in positions.clips)))
+        return IndirectTile(tile, positions, number, size)
 
     def _variable(self, op: ktdp.ConstructIndirectAccessTileOp, expression: ir.AffineExpr, captured: int) -> int | None:
         """The variable that a subscript adds to what is captured, None if it has none."""
@@ -153,39 +157,22 @@ class TileEvaluator:
             anchor = index.add(anchor, index.multiply(coordinate, constant(stride), op), op)
         strides = [0] * len(shape)
         for dim, position in walked.items():
-            strides[position] = steps[dim]
+            strides[position] += steps[dim]
         rows = [dim for dim, size in enumerate(view.sizes) if not isinstance(size, int)]
         clips = [Clip(walked.get(d, 0), index.subtract(sizes[d], first[d], op), step=int(d in walked)) for d in rows]
-        clips += self._lanes(op, view, sizes, first, walked)
+        clips += self._lanes(op, view, first, walked)
         local = view.memory_space == "ct_local"
         buffer = _slots(index(view.offset), sizes, steps, ELEMENT_BYTES[element]) if local else (0, 0)
         return Tile(op, local, ELEMENT_BYTES[element], anchor, shape, tuple(strides), tuple(clips), buffer)
 
-    def _lanes(
-        self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, sizes: list[Index], first: list[Index], walked: dict[int, int]
-    ) -> list[Clip]:
-        """What the view's coordinate set says of more than one dimension: 64*stick + lane < limit."""
-        if not view.masked:
-            return []
-        last, clips = len(sizes) - 1, []
-        symbols = [size for size, given in zip(sizes, view.sizes, strict=True) if not isinstance(given, int)]
-        for factors, number in _inequalities(str(view.attributes["coordinate_set"])):
-            dims = {int(name[1:]): factor for name, factor in factors.items() if name[0] == "d"}
-            if len(dims) == 1:
-                continue  # a bound of one dimension: its size
-            stick = next((d for d in dims if d != last), last)
-            if len(dims) != 2 or dims.get(last) != -1 or dims[stick] >= 0 or walked.get(last) is None:
-                raise Unsupported(
-                    f"'{op.name}' op is on a view that owns no box, nor one whose last stick is cut", location_text(op.location)
-                )
-            room = constant(number + 1)
-            for name, factor in factors.items():
-                if name[0] == "s":
-                    room = self.index.add(room, self.index.multiply(symbols[int(name[1:])], constant(factor), op), op)
-            for dim, factor in dims.items():
-                room = self.index.add(room, self.index.multiply(first[dim], constant(factor), op), op)
+    def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
+        """Where the view's sticks are cut at a lane: 64*stick + lane <= last."""
+        clips = []
+        for stick, last in _affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
             position = walked.get(stick)
-            clips.append(Clip(position or 0, room, 0 if position is None else -dims[stick], lanes=True))
+            room = self.index.subtract(constant(last + 1), self.index.multiply(first[stick], constant(LANES), op), op)
+            room = self.index.subtract(room, first[-1], op)
+            clips.append(Clip(position or 0, room, 0 if position is None else LANES, lanes=True))
         return clips
 
 
@@ -209,25 +196,3 @@ def _linear(expression: ir.AffineExpr, op: ir.Operation) -> dict[int, int]:
     if isinstance(expression, ir.AffineMulExpr) and isinstance(expression.rhs, ir.AffineConstantExpr):
         return {d: factor * expression.rhs.value for d, factor in _linear(expression.lhs, op).items()}
     raise Unsupported(f"'{op.name}' op has a subscript that is not linear", location_text(op.location))
-
-
-_TERM = re.compile(r"([+-]?) ?(?:([ds]\d+)(?: \* (-?\d+))?|(\d+))")
-
-
-def _inequalities(text: str) -> list[tuple[dict[str, int], int]]:
-    """The constraints of a printed integer set as factors of dims and symbols and a constant; their sum is at least 0."""
-    found = []
-    for constraint in text[text.index(" : (") + 4 : text.rindex(")")].split(", "):
-        left, _, relation = constraint.rpartition(" ")[0].rpartition(" ")
-        if relation != ">=":
-            continue
-        factors: dict[str, int] = {}
-        number = 0
-        for sign, name, factor, digits in _TERM.findall(left):
-            value = -1 if sign == "-" else 1
-            if name:
-                factors[name] = factors.get(name, 0) + value * int(factor or 1)
-            else:
-                number += value * int(digits)
-        found.append((factors, number))
-    return found

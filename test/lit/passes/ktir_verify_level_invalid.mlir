@@ -433,7 +433,7 @@ module attributes {ktir.level = "allocated"} {
     // expected-error@+2 {{expects what is loaded from ct_local memory to be read by a compute op or stored to global memory only}}
     // expected-note@+1 {{the operand is defined here}}
     %5 = ktdp.load %3 : <1x2x64xindex> -> tensor<1x2x64xf16>
-    // expected-error@+2 {{expects a store to the scratchpad of a compute op's result or of a load from global memory}}
+    // expected-error@+2 {{expects a store to the scratchpad of a compute op's result, a fill or a load from global memory}}
     // expected-note@+1 {{this 'ktdp.store' op}}
     ktdp.store %5, %3 : tensor<1x2x64xf16>, <1x2x64xindex>
     %6 = ktdp.load %3 : <1x2x64xindex> -> tensor<1x2x64xf16>
