@@ -50,10 +50,11 @@ class ToAllocated(NamedPipeline):
     reuse: bool = False
     verify: bool = True
 
-    def text(self) -> str:
-        """The stages as pipeline text."""
+    def text(self, until: str = STAGES[-1].name) -> str:
+        """The stages as pipeline text, up to the last one that has the name or leaves the level `until`."""
+        last = max(i for i, stage in enumerate(STAGES) if until in stage)
         items = self._verification(STAGES[0].level)
-        for stage in STAGES:
+        for stage in STAGES[: last + 1]:
             items += [self._with_options(stage.name), *self._verification(stage.level)]
         return ",".join(items)
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.occupancy import lives
 from ktir.emulator.machine.roofline import roofline
-from ktir.isa.units import Unit
 from ktir.package import read
 from ktir.target import PRESETS
+from ktir.tools._plain import plain
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not 0 <= options.core < machine.trace.cores:
             raise KtirError(f"--core expects 0 to {machine.trace.cores - 1}, the cores of the program, but got {options.core}")
         if options.json:
-            print(json.dumps({"report": _plain(machine.report), "roofline": [_plain(p) for p in places]}, indent=1))
+            print(json.dumps({"report": plain(machine.report), "roofline": [plain(p) for p in places]}, indent=1))
         else:
             print(machine.report)
             print("roofline")
@@ -58,17 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error if isinstance(error, KtirError) else f"ktir-report: error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _plain(value: Any) -> Any:
-    """A report as JSON takes it: units by name."""
-    if isinstance(value, Unit):
-        return value.name
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import __version__
+from ktir import __version__, config
 from ktir.assembly import parse_module
 from ktir.checking.compare import compare
 from ktir.checking.debugger import Debugger
@@ -25,12 +25,14 @@ from ktir.checking.observers import OpValues, Profile, Progress, Together
 from ktir.checking.values import Names, brief
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.emulator.machine.report import MachineReport
 from ktir.emulator.reference.executor import Report, execute
 from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
 from ktir.tools._arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools._flags import CommandLine, Flag, UsageError, help_text, parse
 from ktir.tools._input import BYTECODE, Part, check_nesting, decoded, parse_bytecode, read
+from ktir.tools._plain import plain
 from ktir.tools._policy import policy_flags, policy_of
 from ktir.tools._sources import FORMS, SourceError, archive, near, write_array
 
@@ -51,6 +53,15 @@ FLAGS = (
     Flag("break", "stop before the ops on this line and show values", "line", repeated=True),
     Flag("commands", "where the commands at breakpoints come from; - is stdin. Default: the terminal, if stdin is one", "file"),
     Flag("quiet", "do not show the arrays"),
+    Flag("stage", "compile a logical program to this level, or up to this pass, and run it there on the same arrays", "name"),
+    Flag(
+        "engine",
+        "what runs it: the KTIR executor, or the emulated machine after the whole compilation",
+        "ktir|spyre",
+        None,
+        ("ktir", "spyre"),
+    ),
+    Flag("cores", "how many cores --stage and --engine compile for; default: those of the configuration", "number"),
     Flag("strict", "old spellings and programs that are hardly meant are errors"),
     Flag("help", "show this and stop"),
     Flag("version", "show the version and stop"),
@@ -87,9 +98,24 @@ class Driver:
         if len(set(places)) < len(places):
             raise UsageError("two --mem give the same place")
         self.outputs = self._outputs(line.every.get("out", []))
+        self.staged = "stage" in line.values or "engine" in line.values
+        self._check_stage()
         self.progress: Progress | None = Progress() if sys.stderr.isatty() else None
         self.profile: Profile | None = None
         self.debugger: Debugger | None = None
+
+    def _check_stage(self) -> None:
+        """Raises UsageError for an unknown stage, and for options that need the program as it stands in the text."""
+        stage = self.line.values.get("stage")
+        if stage is not None and stage not in (known := _stages()):
+            raise UsageError(f"'--stage={stage}': expected one of {', '.join(known)}{near(stage, known)}")
+        if stage is not None and self.line.values.get("engine") == "spyre":
+            raise UsageError("'--engine=spyre' runs what the whole compilation gives; leave out --stage")
+        if not self.staged and "cores" in self.line.values:
+            raise UsageError("'--cores' belongs to --stage or --engine")
+        for name in ("print-op-values", "break", "profile", "mem", "func"):
+            if self.staged and (name in self.line.values or name in self.line.every):
+                raise UsageError(f"'--{name}' is about the program in the text, which --stage and --engine compile to another one")
 
     @staticmethod
     def _outputs(texts: Sequence[str]) -> dict[str, str]:
@@ -121,6 +147,11 @@ class Driver:
             call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed)
             self._check_outputs(call)
             reference = self._reference(call)
+            if self.staged:
+                machine = self._run_staged(module, call)
+                self._write(call)
+                self._show_staged(call, machine)
+                return self._compare(call, reference) if reference is not None else 0
             observers = self._observers(names, inside)
             try:
                 report = execute(
@@ -138,6 +169,14 @@ class Driver:
         self._write(call)
         self._show(call, report)
         return self._compare(call, reference) if reference is not None else 0
+
+    def _run_staged(self, module: ir.Module, call: Arguments) -> MachineReport | None:
+        from ktir.checking.staged import LOGICAL, run_at_stage
+
+        engine = "spyre" if self.line.values.get("engine") == "spyre" else "ktir"
+        cores = self.line.number("cores")
+        stage = self.line.values.get("stage", LOGICAL)
+        return run_at_stage(module, call.values, stage=stage, engine=engine, cores=config.current().cores if cores is None else cores)
 
     # Before
 
@@ -246,7 +285,17 @@ class Driver:
             print(f"{self.shown_source}: warning: no op of line {lines} was executed", file=sys.stderr)
         if self.profile is not None:
             print(self.profile.report(report.seconds, report.prepare_seconds))
-        if self.line.on("quiet") or self.outputs or form == "json":
+        self._show_arrays(call)
+
+    def _show_staged(self, call: Arguments, machine: MachineReport | None) -> None:
+        if (form := self.line.values.get("report")) is not None:
+            if machine is None:
+                raise UsageError("'--report' shows the program in the text, or with --engine=spyre the machine")
+            print(json.dumps(plain(machine), indent=2) if form == "json" else machine)
+        self._show_arrays(call)
+
+    def _show_arrays(self, call: Arguments) -> None:
+        if self.line.on("quiet") or self.outputs or self.line.values.get("report") == "json":
             return
         shown = {p.name for p in call.parameters if p.role in ("output", "input_output")}
         for name, array in call.arrays().items():
@@ -268,6 +317,12 @@ class Driver:
         if not status:
             print(f"equal to {self.line.values['against']}: {', '.join(reference)}", file=sys.stderr)
         return status
+
+
+def _stages() -> tuple[str, ...]:
+    from ktir.checking.staged import stages
+
+    return stages()
 
 
 def _from_terminal(prompt: str) -> str | None:
