@@ -76,15 +76,18 @@ def _kernel(f: ir.Operation, level: str, cores: int) -> None:
             raise Broken(f"expects a kernel with the attribute '{name}'")
     grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
     work = kt.WorkAttr(f.attributes["ktir.work"])
-    splits, tile, rows = list(work.splits), list(work.tile), prod(kernel_rows(f))
+    splits, tile, extents = list(work.splits), list(work.tile), kernel_rows(f)
     if prod(grid) != prod(splits):
         raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}")
     if prod(grid) > cores:
         raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
-    if len(splits) != 3 or tile[2] != LANES or splits[2] != 1:
-        raise Broken(f"expects 'ktir.work' to divide sticks and rows of {LANES} lanes, but got splits {splits}, tile {tile}")
-    if not (splits[1] - 1) * tile[1] < rows <= splits[1] * tile[1]:
-        raise Broken(f"expects {splits[1]} parts of {tile[1]} rows to cover {rows} rows with no part empty")
+    if len(splits) != len(extents) + 2 or len(tile) != len(splits) or tile[-1] != LANES or splits[-1] != 1:
+        raise Broken(f"expects 'ktir.work' to divide sticks and rows {extents} of {LANES} lanes, but got splits {splits}, tile {tile}")
+    for axis, (parts, share, rows) in enumerate(zip(splits[1:-1], tile[1:-1], extents, strict=True)):
+        if not (parts - 1) * share < rows <= parts * share:
+            raise Broken(f"expects {parts} parts of {share} rows to cover {rows} rows with no part empty")
+        if axis < len(extents) - 1 and rows % share:
+            raise Broken(f"expects equal parts of batch axis {axis}, but got {parts} of {share} for {rows}")
 
 
 def logical_function(f: ir.Operation) -> None:
@@ -168,6 +171,13 @@ def in_sticks(op: ir.Operation) -> None:
     for t in _tensors(op):
         if t.rank < 3 or t.shape[-1] != LANES:
             raise Broken(f"expects tensors of sticks of {LANES} lanes, [sticks, rows, {LANES}], but got '{t}'")
+
+
+def blocks(op: ir.Operation) -> None:
+    """Inside of the loops over batch axes a tensor is sticks x rows x lanes."""
+    for t in _tensors(op):
+        if t.rank != 3:
+            raise Broken(f"expects blocks of one batch position, [sticks, rows, {LANES}], but got '{t}'")
 
 
 def even_rows(op: ir.Operation) -> None:

@@ -48,8 +48,8 @@ EVERY_OP: dict[str, tuple[Rule, ...]] = {
     "logical": (*_PLAIN, rules.without_unit_dims),
     "laid-out": (*_ALL, rules.laid_out),
     "divided": _STICKS,
-    "tiled": (*_STICKS, rules.even_rows),
-    "allocated": (*_STICKS, rules.even_rows),
+    "tiled": (*_STICKS, rules.blocks, rules.even_rows),
+    "allocated": (*_STICKS, rules.blocks, rules.even_rows),
 }
 """Rules that every op of a level is held against."""
 

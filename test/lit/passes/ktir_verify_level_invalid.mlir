@@ -244,8 +244,11 @@ module attributes {ktir.level = "divided"} {
     call @k2() : () -> ()
     call @k3() : () -> ()
     call @k4() : () -> ()
+    call @k5() : () -> ()
     return
   }
+  // expected-error@+1 {{expects equal parts of batch axis 0, but got 2 of 2 for 3}}
+  func.func @k5() attributes {ktir.rows = array<i64: 3, 16>, grid = [2], ktir.work = #ktir.work<splits = [1, 2, 1, 1], tile = [1, 2, 16, 64]>} { return }
   // expected-error@+1 {{expects a kernel with the attribute 'grid'}}
   func.func @k0() attributes {ktir.rows = array<i64: 57>} { return }
   // expected-error@+1 {{expects a grid of as many tiles as 'ktir.work' has parts, but got [28] for splits [1, 29, 1]}}
@@ -254,7 +257,7 @@ module attributes {ktir.level = "divided"} {
   func.func @k2() attributes {ktir.rows = array<i64: 57>, grid = [57], ktir.work = #ktir.work<splits = [1, 57, 1], tile = [1, 1, 64]>} { return }
   // expected-error@+1 {{expects 29 parts of 3 rows to cover 57 rows with no part empty}}
   func.func @k3() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 3, 64]>} { return }
-  // expected-error@+1 {{expects 'ktir.work' to divide sticks and rows of 64 lanes, but got splits [1, 29], tile [1, 2]}}
+  // expected-error@+1 {{expects 'ktir.work' to divide sticks and rows [57] of 64 lanes, but got splits [1, 29], tile [1, 2]}}
   func.func @k4() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29], tile = [1, 2]>} { return }
 }
 
@@ -311,6 +314,8 @@ module attributes {ktir.level = "tiled"} {
     // expected-error@+1 {{expects a constant upper bound, so that every core makes as many trips}}
     scf.for %i = %c0 to %t step %c1 {
     }
+    // expected-error@+1 {{expects blocks of one batch position, [sticks, rows, 64], but got 'tensor<1x4x2x64xf16>'}}
+    %many = tensor.empty() : tensor<1x4x2x64xf16>
     // expected-error@+1 {{expects blocks of an even number of rows, but got 'tensor<1x3x64xf16>'}}
     %0 = tensor.empty() : tensor<1x3x64xf16>
     %1 = tensor.empty() : tensor<1x2x64xf16>

@@ -1,0 +1,110 @@
+"""ktir-tile on kernels with several row axes: the executor gives the same bits before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from divided_kernels import attention, batched, cache_update, embedding, experts, rotation
+
+import ktir
+from ktir.assembly import print_module
+from ktir.context import context
+from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> np.ndarray:
+    """Random f16 numbers in a buffer of whole sticks."""
+    flat = np.zeros(-(-int(np.prod(shape)) // 64) * 64, np.float16)
+    flat[: int(np.prod(shape))] = RNG.standard_normal(int(np.prod(shape)))
+    return flat
+
+
+def places(count: int, below: int) -> np.ndarray:
+    """Different indices, as i32."""
+    flat = np.zeros(-(-count // 64) * 64, np.int32)
+    flat[:count] = RNG.permutation(max(below, count))[:count] % below
+    return flat
+
+
+def tiled(make: Callable[[], ir.Module], arrays: list[np.ndarray], options: str = "") -> tuple[str, list[np.ndarray]]:
+    """The text after tiling, and what both levels compute, which must be the same bits."""
+    with context(), ir.Location.unknown():
+        module = make()
+        assert module.operation.verify()
+        before = [a.copy() for a in arrays]
+        ktir.execute(module, "kernel", before)
+        run_pipeline(module, f"ktir-tile{options}")
+        assert module.operation.verify()
+        text = print_module(module)
+        after = [a.copy() for a in arrays]
+        ktir.execute(module, "kernel", after)
+    for i, (a, b) in enumerate(zip(before, after, strict=True)):
+        assert a.tobytes() == b.tobytes(), f"argument {i} differs"
+    return text, after
+
+
+@pytest.mark.parametrize("options", ["", "{rows=4}"])
+@pytest.mark.parametrize(
+    ("kv", "rep", "s", "t", "d", "splits"),
+    [(2, 2, 16, 16, 16, (2, 2, 4)), (3, 2, 17, 70, 16, (1, 1, 3)), (2, 1, 5, 130, 80, (2, 1, 1)), (1, 4, 1, 64, 64, (1, 2, 1))],
+)
+def test_attention(kv: int, rep: int, s: int, t: int, d: int, splits: tuple[int, int, int], options: str) -> None:
+    q, k, v, mask = normal(kv, rep, s, d), normal(kv, t, d), normal(kv, t, d), normal(s, t)
+    _, after = tiled(lambda: attention(kv, rep, s, t, d, splits), [q, k, v, mask, normal(kv, rep, s, d)], options)
+    q, k, v, mask, out = (a.astype(np.float64) for a in after)
+    q, out = (a[: kv * rep * s * d].reshape(kv, rep, s, d) for a in (q, out))
+    k, v = (a[: kv * t * d].reshape(kv, t, d) for a in (k, v))
+    scores = np.einsum("grsd,gtd->grst", q, k) * d**-0.5 + mask[: s * t].reshape(s, t)
+    parts = np.exp(scores - scores.max(-1, keepdims=True))
+    parts /= parts.sum(-1, keepdims=True)
+    assert np.abs(np.einsum("grst,gtd->grsd", parts, v) - out).max() < 1e-2
+
+
+@pytest.mark.parametrize(("heads", "s", "d", "splits"), [(4, 16, 16, (4, 8)), (3, 17, 70, (1, 3)), (2, 1, 64, (1, 1))])
+def test_rotation(heads: int, s: int, d: int, splits: tuple[int, int]) -> None:
+    arrays = [normal(s, heads, d), normal(s, d), normal(s, d), normal(heads, s, d)]
+    tiled(lambda: rotation(heads, s, d, splits), arrays)
+    tiled(lambda: rotation(heads, s, d, splits), arrays, "{rows=2}")
+
+
+@pytest.mark.parametrize(("s", "vocabulary", "d", "cores"), [(16, 128, 64, 4), (19, 40, 70, 3), (1, 3, 16, 1)])
+def test_embedding(s: int, vocabulary: int, d: int, cores: int) -> None:
+    for options in ("", "{rows=2}"):
+        _, after = tiled(lambda: embedding(s, vocabulary, d, cores), [normal(vocabulary, d), places(s, vocabulary), normal(s, d)], options)
+        table, rows, out = after[0][: vocabulary * d].reshape(vocabulary, d), after[1][:s], after[2][: s * d].reshape(s, d)
+        assert (out == table[rows] * 2).all()
+
+
+@pytest.mark.parametrize(("heads", "s", "length", "d", "splits"), [(2, 16, 32, 16, (2, 4)), (3, 7, 9, 70, (1, 3)), (2, 1, 40, 64, (2, 1))])
+def test_cache_update(heads: int, s: int, length: int, d: int, splits: tuple[int, int]) -> None:
+    for options in ("", "{rows=2}"):
+        x, at, cache = normal(heads, s, d), places(s, length), normal(heads, length, d)
+        _, after = tiled(lambda: cache_update(heads, s, length, d, splits), [x, at, cache], options)
+        wanted = cache[: heads * length * d].reshape(heads, length, d).copy()
+        wanted[:, at[:s]] = -x[: heads * s * d].reshape(heads, s, d)
+        assert (after[2][: heads * length * d].reshape(heads, length, d) == wanted).all()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("batch", "k", "n", "cores"), [(4, 16, 32, 4), (6, 70, 130, 3), (1, 64, 64, 1)])
+def test_vector_times_matrix(batch: int, k: int, n: int, cores: int, transposed: bool) -> None:
+    a, b = normal(batch, k), normal(batch, k, n)
+    _, after = tiled(lambda: batched(batch, k, n, cores, transposed), [a, b, normal(batch, n)])
+    matrix = b[: batch * k * n].astype(np.float64).reshape(batch, n, k) if transposed else b[: batch * k * n].reshape(batch, k, n)
+    matrix = matrix.astype(np.float64).swapaxes(1, 2) if transposed else matrix.astype(np.float64)
+    wanted = np.einsum("bk,bkn->bn", a[: batch * k].reshape(batch, k).astype(np.float64), matrix)
+    assert np.abs(after[2][: batch * n].reshape(batch, n) - wanted).max() < 5e-2
+
+
+@pytest.mark.parametrize(("tokens", "s", "number", "k", "n", "splits"), [(4, 2, 8, 16, 32, (4, 1)), (3, 5, 4, 70, 130, (1, 2))])
+def test_experts(tokens: int, s: int, number: int, k: int, n: int, splits: tuple[int, int]) -> None:
+    x, w, which = normal(tokens, s, k), normal(number, k, n), places(tokens, number)
+    _, after = tiled(lambda: experts(tokens, s, number, k, n, splits), [x, w, which, normal(tokens, s, n)])
+    chosen = w[: number * k * n].reshape(number, k, n)[which[:tokens]].astype(np.float64)
+    wanted = np.einsum("tsk,tkn->tsn", x[: tokens * s * k].reshape(tokens, s, k).astype(np.float64), chosen)
+    assert np.abs(after[3][: tokens * s * n].reshape(tokens, s, n) - wanted).max() < 5e-2
