@@ -45,10 +45,24 @@ def f16(value: ir.Value) -> ir.Value:
     return arith.TruncFOp(ir.F16Type.get(), value).result
 
 
-class Divided:
-    """One kernel over axes of `extents`, split in `splits` parts. Used as a context manager, inside of which ops are added."""
+def _argument(number_: int, elements: int) -> ir.Attribute:
+    """Attributes of a linear device argument that shows a host array as it is."""
+    count, dtype = abs(elements), element_type("i32" if elements < 0 else "f16")
+    layout = kt.LayoutAttr.build([count], [-(-count // LANES), LANES], [LANES, 1], dtype)
+    host = kt.HostViewAttr.build(number_, 0, [count], [1])
+    role, name = ir.StringAttr.get("input_output"), ir.StringAttr.get(f"a{number_}")
+    return ir.DictAttr.get({"ktir.name": name, "ktir.role": role, "ktir.layout": layout, "ktir.host": host})
 
-    def __init__(self, arguments: int, extents: Sequence[int], splits: Sequence[int]) -> None:
+
+class Divided:
+    """One kernel over axes of `extents`, split in `splits` parts, and an entry that calls it. Used as a context manager, inside of which
+    ops are added.
+
+    `buffers`: the elements of each argument; a negative number counts i32 elements.
+    """
+
+    def __init__(self, buffers: Sequence[int], extents: Sequence[int], splits: Sequence[int]) -> None:
+        arguments = len(buffers)
         self.extents, self.splits = list(extents), list(splits)
         self.shares = [-(-e // s) for e, s in zip(extents, splits, strict=True)]
         self.location = ir.Location.file("divided.mlir", 1, 1)
@@ -56,11 +70,17 @@ class Divided:
             self.module = ir.Module.create()
         self.module.operation.attributes["ktir.level"] = ir.StringAttr.get("divided")
         with ir.InsertionPoint(self.module.body), self.location:
+            entry = func.FuncOp("forward", ([ir.IndexType.get()] * arguments, []))
+            entry.attributes["arg_attrs"] = ir.ArrayAttr.get([_argument(i, n) for i, n in enumerate(buffers)])
             kernel = func.FuncOp("kernel", ([ir.IndexType.get()] * arguments, []))
         kernel.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), prod(splits))])
         kernel.attributes["ktir.rows"] = ir.DenseI64ArrayAttr.get(self.extents)
         kernel.attributes["ktir.work"] = kt.WorkAttr.build([1, *splits, 1], [1, *self.shares, LANES])
         self.block = kernel.add_entry_block([self.location] * arguments)
+        block = entry.add_entry_block([self.location] * arguments)
+        with ir.InsertionPoint(block), self.location:
+            func.CallOp([], "kernel", list(block.arguments))
+            func.ReturnOp([])
 
     def __enter__(self) -> Divided:
         self.point = ir.InsertionPoint(self.block)
@@ -233,7 +253,7 @@ def _padded(value: ir.Value, rows: int) -> ir.Value:
 
 def attention(kv: int, rep: int, s: int, t: int, d: int, splits: Sequence[int]) -> ir.Module:
     """Grouped heads: q [kv, rep, s, d], k and v [kv, t, d], mask [s, t], out [kv, rep, s, d], each packed row-major."""
-    kernel = Divided(5, [kv, rep, s], splits)
+    kernel = Divided([kv * rep * s * d, kv * t * d, kv * t * d, s * t, kv * rep * s * d], [kv, rep, s], splits)
     queries: list[Dim] = [(0, kv, rep * s * d), (1, rep, s * d), (2, s, d)]
     with kernel as f:
         q = f.load(0, d, queries)
@@ -267,7 +287,7 @@ def attention(kv: int, rep: int, s: int, t: int, d: int, splits: Sequence[int]) 
 
 def rotation(heads: int, s: int, d: int, splits: Sequence[int]) -> ir.Module:
     """x [s, heads, d] times cos and sin [s, d] into [heads, s, d]: transposed in memory."""
-    kernel = Divided(4, [heads, s], splits)
+    kernel = Divided([s * heads * d, s * d, s * d, heads * s * d], [heads, s], splits)
     with kernel as f:
         x = f.load(0, d, [(0, heads, d), (1, s, heads * d)])
         cos, sin = (f.load(a, d, [(1, s, d)]) for a in (1, 2))
@@ -282,7 +302,7 @@ def rotation(heads: int, s: int, d: int, splits: Sequence[int]) -> ir.Module:
 
 def embedding(s: int, vocabulary: int, d: int, cores: int) -> ir.Module:
     """Rows of a table [vocabulary, d] at indices [s], doubled, into [s, d]."""
-    kernel = Divided(3, [s], [cores])
+    kernel = Divided([vocabulary * d, -s, s * d], [s], [cores])
     with kernel as f:
         tile = f.indirect(0, d, [(0, s, 0)], 1, vocabulary, d, (1, [(0, s, 1)]))
         rows = ktdp.load(tile, ir.F16Type.get())
@@ -292,7 +312,7 @@ def embedding(s: int, vocabulary: int, d: int, cores: int) -> ir.Module:
 
 def cache_update(heads: int, s: int, length: int, d: int, splits: Sequence[int]) -> ir.Module:
     """x [heads, s, d] into a cache [heads, length, d] at positions [s]."""
-    kernel = Divided(3, [heads, s], splits)
+    kernel = Divided([heads * s * d, -s, heads * length * d], [heads, s], splits)
     with kernel as f:
         x = f.load(0, d, [(0, heads, s * d), (1, s, d)])
         x = f.pointwise([x], [[0, 1]], lambda v: arith.NegFOp(v[0]).result)
@@ -302,7 +322,7 @@ def cache_update(heads: int, s: int, length: int, d: int, splits: Sequence[int])
 
 def batched(batch: int, k: int, n: int, cores: int, transposed: bool) -> ir.Module:
     """A vector [batch, k] times a matrix [batch, k, n] (or [batch, n, k]) each: no row axis."""
-    kernel = Divided(3, [batch, 1], [cores, 1])
+    kernel = Divided([batch * k, batch * k * n, batch * n], [batch, 1], [cores, 1])
     with kernel as f:
         a = f.load(0, k, [(0, batch, k)])
         matrix: list[Dim] = [(0, batch, k * n), (None, n, k) if transposed else (None, k, n)]
@@ -315,7 +335,7 @@ def batched(batch: int, k: int, n: int, cores: int, transposed: bool) -> ir.Modu
 
 def experts(tokens: int, s: int, number_: int, k: int, n: int, splits: Sequence[int]) -> ir.Module:
     """x [tokens, s, k] times the weights [number, k, n] of the expert that [tokens] tells."""
-    kernel = Divided(4, [tokens, s], splits)
+    kernel = Divided([tokens * s * k, number_ * k * n, -tokens, tokens * s * n], [tokens, s], splits)
     with kernel as f:
         a = f.load(0, k, [(0, tokens, s * k), (1, s, k)])
         tile = f.indirect(1, n, [(0, tokens, 0), (None, k, n)], 1, number_, k * n, (2, [(0, tokens, 1)]))
