@@ -57,6 +57,9 @@ class Target:
     dram_turnaround: float = _figure(
         0.0, "cycles per byte", "inferred", "peak rate without loss; the channel's time per byte of the smaller of reads and writes"
     )
+    dram_granule_bytes: int = _figure(
+        32, "bytes", "inferred", "JEDEC JESD209-5 (LPDDR5): a burst of 16 on a channel of 16 bits; the chip has LPDDR5 (stated)"
+    )
     dram_latency: int = _figure(300, "cycles", "assumed", _NONE)
     span_bytes: int = _figure(
         256 * 1024 * 1024 - 4096, "bytes", "inferred", f"{_ACCELERATOR}: at most 255.996 MiB of addresses per core and tensor"

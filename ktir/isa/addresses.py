@@ -5,7 +5,7 @@ For element descriptors all of this counts elements, and the lanes of an entry a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -90,6 +90,12 @@ def _grid_size(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: i
 def _lane_dims(d: Descriptor) -> list[int]:
     """Dims whose positions decide how many lanes are live, where lanes have addresses of their own."""
     return sorted({b.dim for b in d.bounds if b.lanes and b.dim is not None}) if d.element else []
+
+
+def indexed(d: Descriptor, dim: int, size: int) -> Descriptor:
+    """The walk of all places that indices below `size` along `dim` may choose; bounds of that dim count positions, not indices."""
+    extent = (*d.extent[:dim], size, *d.extent[dim + 1 :])
+    return replace(d, extent=extent, bounds=tuple(replace(b, dim=None, dim_step=1) if b.dim == dim else b for b in d.bounds))
 
 
 def rotation_reach(d: Descriptor, trips: dict[int, int]) -> int:

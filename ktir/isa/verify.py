@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from ktir.target import DATASHEET, STICK_BYTES, Target
 
@@ -119,7 +118,7 @@ class _Kernel:
             yield from found
             if found:
                 return
-            named |= {"ddr": replace(named["ddr"], **_indexed(w, named["ddr"])), "idx": replace(named["idx"], lane_stride=0)}
+            named |= {"ddr": addresses.indexed(named["ddr"], w["dim"], w["size"]), "idx": replace(named["idx"], lane_stride=0)}
         for name, d in named.items():
             for fault in self._descriptor(unit, s, name, d):
                 yield f"'{w.op}': descriptor {w[name]} {fault}"
@@ -267,12 +266,6 @@ def _index_faults(w: Word, d: Descriptor, idx: Descriptor) -> Iterator[str]:
         yield f"'{w.op}' expects dim in 0 to {len(d.extent) - 1}, but got {w['dim']}"
     elif idx.entries != d.extent[w["dim"]]:
         yield f"'{w.op}' expects an index for each of {d.extent[w['dim']]} positions, but got {idx.entries}"
-
-
-def _indexed(w: Word, d: Descriptor) -> dict[str, Any]:
-    """The fields of the descriptor that walks all places which an index may choose; bounds of the indexed dim count positions."""
-    extent = (*d.extent[: w["dim"]], w["size"], *d.extent[w["dim"] + 1 :])
-    return {"extent": extent, "bounds": tuple(replace(b, dim=None, dim_step=1) if b.dim == w["dim"] else b for b in d.bounds)}
 
 
 def _channel(sender: Unit, receiver: Unit, token: int) -> str:

@@ -1,4 +1,4 @@
-"""A descriptor resolved for one kernel: which sticks its entries have, and which of their lanes are live."""
+"""A descriptor resolved for one kernel: which addresses its entries have, and which of their lanes are live."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class _Clip:
         n = prod(extent)
         self.position = np.zeros(n, np.int64)
         if bound.dim is not None:
-            inner = prod(extent[bound.dim + 1 :])
-            self.position = np.arange(n) // max(inner, 1) % extent[bound.dim] * bound.dim_step
+            self.position = np.arange(n) // prod(extent[bound.dim + 1 :]) % extent[bound.dim] * bound.dim_step
         limits = [bound.limit] if bound.table is None else kernel.tables[bound.table]
         self.limit = np.array(limits, np.int64)
         self.need = LANES if bound.lanes else 1
@@ -48,7 +47,8 @@ class _Clip:
 class Access:
     """A descriptor of a kernel with its core tables.
 
-    `entries` entries of `width` sticks each (1 for f16, 2 for f32); `inner` has the sticks of the entries relative to `origin`.
+    `entries` entries of `width` sticks each (1 for f16, 2 for f32); `inner` has the addresses of the entries relative to `origin`.
+    Addresses are sticks; those of element descriptors are elements, `lane` of them between the lanes of an entry.
     """
 
     def __init__(self, index: int, descriptor: Descriptor, kernel: Kernel) -> None:
@@ -57,6 +57,7 @@ class Access:
         self.cores = kernel.cores
         self.entries = d.entries
         self.width = d.sticks_per_entry
+        self.lane = d.lane_stride
         self.pad = PAD[d.pad]
         self.table = None if d.core_table is None else np.array(kernel.tables[d.core_table], np.int64)
         inner = np.zeros(1, np.int64)
@@ -68,7 +69,7 @@ class Access:
         self.clips = [_Clip(b, d.extent, kernel) for b in d.bounds]
 
     def origin(self, counters: Counters, corelet: int = 0) -> int:
-        """Address in sticks of the walk's start without the core table, in the argument or in LX."""
+        """Address of the walk's start without the core table, in the argument or in LX."""
         d = self.descriptor
         at = d.base + corelet * d.corelet_step
         for level, step in self._steps:
@@ -77,10 +78,19 @@ class Access:
             at += sum(counters[level] for level in self._rotate) % d.buffers * d.rotate_step
         return at
 
-    def sticks(self, counters: Counters, corelet: int = 0) -> Ints:
-        """First stick of each entry [cores | 1, entries]; dead positions have an address too."""
+    def addresses(self, counters: Counters, corelet: int = 0) -> Ints:
+        """Address of each entry [cores | 1, entries]; dead positions have one too."""
         at = self.inner[None, :] + self.origin(counters, corelet)
         return at if self.table is None else at + self.table[:, None]
+
+    def elements(self, addresses: Ints) -> Ints:
+        """Addresses in an argument, or distances between them, in elements: those of its carrier, flat."""
+        return addresses if self.descriptor.element else addresses // self.width * LANES
+
+    def positions(self, dim: int) -> Ints:
+        """Position of each entry along an inner dim."""
+        extent = self.descriptor.extent
+        return np.arange(self.entries) // prod(extent[dim + 1 :]) % extent[dim]
 
     def lanes(self, counters: Counters, corelet: int = 0) -> Ints | None:
         """Live lanes of each entry [cores | 1, entries], 0 to 64, or None if every lane is live."""

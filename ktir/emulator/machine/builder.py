@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -11,14 +12,15 @@ from ktir.isa.program import Program
 from ktir.target import LANES
 
 from . import stream
-from .access import Access
 from .body import Body
 from .emitter import Emitter, whole_piece
+from .indexing import Claims, IndexReader
 from .lxmap import LxMap
-from .ops import Load, Multiply, Pairs, Store
-from .step import rows_per_entry
+from .moves import BeginKernel, Load, Scatter, Store, cut
+from .ops import Multiply
 from .trace import Event, Trace
-from .values import Buffer, Ints, Value, View, affine, stored
+from .transfer import Transfer, transfer
+from .values import Buffer, Value, View, stored
 from .vector import InOrder
 from .vector_op import Ordered, Scratch, Vector
 
@@ -45,8 +47,13 @@ class Builder:
 
     def _begin(self, kernel: int) -> None:
         self.kernel = kernel
-        self.cores = self.trace.kernels[kernel].kernel.cores
+        decoded = self.trace.kernels[kernel]
+        self.cores = decoded.kernel.cores
         self.lx.begin(self.cores)
+        scattered = {x.ddr.descriptor.arg or 0 for x in decoded.instructions if x.op == "xsts" and x.ddr}
+        self.claims = {argument: Claims(self.program.arguments[argument].name) for argument in sorted(scattered)}
+        if self.claims:
+            self.emitter.operations.append(BeginKernel([*self.claims.values()]))
         self.fifos: dict[str, deque[Value]] = defaultdict(deque)
         self.weights: Value | None = None
         self.sums: tuple[Buffer, tuple[int, ...]] | None = None
@@ -55,10 +62,10 @@ class Builder:
     def _event(self, e: Event) -> None:
         x = e.instruction
         match e.op:
-            case "xld" | "xldm":
+            case "xld" | "xldm" | "xldg":
                 assert x.lx
                 self.lx.write(x.lx, e, self._load(e))
-            case "xst":
+            case "xst" | "xsts":
                 self._store(e)
             case "fill":
                 assert x.lx
@@ -105,42 +112,16 @@ class Builder:
 
     # Memory
 
-    def _memory(self, access: Access, e: Event) -> tuple[int, Ints, Ints | None]:
-        """Argument, rows of its carrier [cores | 1, entries], live lanes."""
-        argument = access.descriptor.arg or 0
-        rows = access.sticks(e.counters) // rows_per_entry(self.program.arguments[argument], access.descriptor)
-        return argument, rows, access.lanes(e.counters)
-
     def _load(self, e: Event) -> Value:
-        access, leaders = e.instruction.ddr, e.instruction.leaders
+        access = e.instruction.ddr
         assert access
-        argument, rows, lanes = self._memory(access, e)
-        if leaders is not None:
-            rows = rows[leaders] if len(rows) > 1 else rows
-            lanes = lanes[leaders] if lanes is not None and len(lanes) > 1 else lanes
-        cores = max(len(rows), 1 if lanes is None else len(lanes))
-        n = access.entries
-        rows = np.broadcast_to(rows, (cores, n))
-        live = np.full((cores, n), LANES) if lanes is None else np.broadcast_to(lanes, (cores, n))
-        block, lead = _leading(rows, live, access)
-        target = np.arange(cores * n).reshape(cores, n)
-        singly = live[lead:] > 0
-        dead = live[lead:] == 0
-        lane = np.arange(LANES)
-        partial = (lane >= live[lead:, :, None]) & ~dead[..., None]
+        t = transfer(e.instruction, e.counters)
+        cores, n = t.live.shape
+        entries = np.arange(cores * n).reshape(cores, n)
+        boxes, parts = cut(t, access.descriptor.extent, entries * LANES, 1)
+        pads = [(lanes, entries[t.live == lanes]) for lanes in np.unique(t.live[t.live < LANES]).tolist()]
         buffer = Buffer(cores * n * LANES)
-        self.emitter.operations.append(
-            Load(
-                argument,
-                buffer,
-                block,
-                (lead, *access.descriptor.extent, LANES),
-                Pairs(rows[lead:][singly], target[lead:][singly]) if singly.any() else None,
-                np.float32(access.pad),
-                target[lead:][dead],
-                (target[lead:, :, None] * LANES + lane)[partial],
-            )
-        )
+        self.emitter.operations.append(Load(t, buffer, boxes, parts, np.float32(access.pad), pads, self._reader(e, t)))
         return Value(buffer, stored((cores, 1, n, LANES), (n,)), 0 if access.descriptor.splat else 1)
 
     def _store(self, e: Event) -> None:
@@ -148,30 +129,21 @@ class Builder:
         assert access
         assert e.instruction.lx
         value = self.lx.read(e.instruction.lx, e)
-        argument, rows, lanes = self._memory(access, e)
+        t = transfer(e.instruction, e.counters)
         shape = (self.cores, access.entries)
-        rows = np.broadcast_to(rows, shape)
-        live = np.full(shape, LANES) if lanes is None else np.broadcast_to(lanes, shape)
-        block, lead = _leading(rows, live, access)
-        extent = access.descriptor.extent
-        source = None
-        if block is not None:
-            source = affine(value.at[:lead, 0].reshape(-1, *extent), value.lane)
-            if source is None:
-                value = self.emitter.copy(value)
-                source = affine(value.at[:lead, 0].reshape(-1, *extent), value.lane)
-        elements = np.broadcast_to(value.elements()[:, 0], (*shape, LANES if value.lane else 1))[lead:]
-        rows, live = rows[lead:], live[lead:]
-        whole, partial = live == LANES, (live > 0) & (live < LANES)
-        lane = np.arange(LANES)
-        singly = Pairs(rows[whole], elements[whole]) if whole.any() else None
-        by_element = None
-        if partial.any():
-            wanted = lane < live[partial][:, None]
-            to = rows[partial][:, None] * LANES + lane
-            of = np.broadcast_to(elements[partial], to.shape)
-            by_element = Pairs(to[wanted], of[wanted])
-        self.emitter.operations.append(Store(argument, value.buffer, source, block, singly, by_element))
+        t = replace(t, at=np.broadcast_to(t.at, shape), live=np.broadcast_to(t.live, shape))
+        reader = self._reader(e, t)
+        if reader is not None:
+            self.emitter.operations.append(Scatter(t, value, reader, self.claims[t.argument]))
+            return
+        boxes, parts = cut(t, access.descriptor.extent, np.broadcast_to(value.at[:, 0], shape), value.lane)
+        self.emitter.operations.append(Store(t, value, boxes, parts))
+
+    def _reader(self, e: Event, t: Transfer) -> IndexReader | None:
+        if t.indices is None:
+            return None
+        site = self.trace.kernels[e.kernel].site(e.unit, e.instruction.index, None, e.loops)
+        return IndexReader(t.indices, self.program.arguments[t.indices.argument].name, site)
 
     # PT
 
@@ -249,13 +221,3 @@ class Builder:
         self.emitter.operations.append(Ordered(body, inputs, outputs, steps, self.state))
         for fifo, (buffer, shape) in outputs.items():
             self._push(fifo, Value(buffer, stored(shape, shape[2:3])))
-
-
-def _leading(rows: Ints, live: Ints, access: Access) -> tuple[View | None, int]:
-    """The first cores whose rows are all live and follow strides: a view on memory, and how many cores; else (None, 0)."""
-    full = (live == LANES).all(1)
-    lead = len(full) if full.all() else int(np.argmin(full))
-    if not lead:
-        return None, 0
-    view = affine(rows[:lead].reshape(lead, *access.descriptor.extent) * LANES, 1)
-    return (view, lead) if view is not None else (None, 0)

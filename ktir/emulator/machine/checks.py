@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
 
+from ktir.isa.addresses import indexed
 from ktir.isa.program import Program
-from ktir.target import STICK_BYTES, Target
+from ktir.target import LANES, STICK_BYTES, Target
 
 from . import faults
 from .access import Access
 from .clocks import MNIL, Clock, party
 from .conflicts import WORDING, Conflict
 from .decode import DecodedKernel, Instruction
+from .element_touch import ElementToucher, cell_sizes
 from .memory import ArgumentShadow
 from .shadow import LxShadow
 from .state import KernelState
@@ -33,13 +35,28 @@ class Memories:
         """False: only addresses are checked."""
         self.lx_sticks = target.lx_bytes // STICK_BYTES
         self.lx = LxShadow(max(classes, default=0) + 1, self.lx_sticks)
-        self.arguments = [ArgumentShadow(a) for a in program.arguments]
+        self.cells = cell_sizes(program)
+        self.arguments = [ArgumentShadow(a, cell) for a, cell in zip(program.arguments, self.cells, strict=True)]
 
     def barrier(self, decoded: DecodedKernel) -> None:
         """Start a kernel."""
-        written = {x.ddr.descriptor.arg for x in decoded.instructions if x.op == "xst" and x.ddr}
+        written = {x.ddr.descriptor.arg for x in decoded.instructions if x.op in ("xst", "xsts") and x.ddr}
         for i, argument in enumerate(self.arguments):
             argument.barrier(i in written)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What an execution of a transfer moves. `touch`: cells of memory, None where indices from data choose them.
+
+    `readers`: how many cores access memory; `fragments`: cycles of LX on the slowest core, 0 for whole sticks; `bytes` has `index_bytes`.
+    """
+
+    touch: Touch | None
+    readers: int
+    bytes: int
+    fragments: int = 0
+    index_bytes: int = 0
 
 
 class Checks:
@@ -52,6 +69,7 @@ class Checks:
         cores = state.decoded.kernel.cores
         self._classes = {c: core for core, c in reversed(list(enumerate(memories.classes[:cores])))}
         """Class -> its first core."""
+        self._element_touchers: dict[tuple[int, tuple[int, ...] | None, int], ElementToucher] = {}
 
     def _toucher(self, access: Access, per_corelet: bool, leaders: tuple[int, ...] | None = None) -> Toucher:
         key = (access.index, per_corelet, leaders)
@@ -99,36 +117,121 @@ class Checks:
 
     # Memory
 
-    def transfer(self, event: Event, x: Instruction) -> tuple[Touch, int]:
-        """The sticks of memory that an XLD, XLDM or XST touches, and how many cores touch them: of groups only the leaders."""
+    def transfer(self, event: Event, x: Instruction) -> Moved:
+        """What a transfer moves; of groups only the leaders count."""
         assert x.ddr
         leaders = None if x.leaders is None else tuple(np.unique(x.leaders).tolist())
-        touch, low, high = self._toucher(x.ddr, False, leaders).touch(event.counters)
-        size = self.memories.arguments[x.ddr.descriptor.arg or 0].sticks
-        if low < 0 or high >= size:
-            self._out_of_range(event, low, high, f"{self._argument(x)} of {size} sticks")
+        readers = len(leaders) if leaders else x.ddr.cores
         if leaders is not None:
             self._check_members(event, x)
-        return touch, len(leaders) if leaders else x.ddr.cores
+        number = x.ddr.descriptor.arg or 0
+        if not self.memories.cells[number]:
+            touch, low, high = self._toucher(x.ddr, False, leaders).touch(event.counters)
+            self._check_memory(event, x.ddr, low, high)
+            return Moved(touch, readers, touch.cells.size * STICK_BYTES)
+        toucher = self._element_toucher(x.ddr, leaders)
+        if toucher.misaligned(event.counters):
+            message = f"{self.state.site(event)} begins at the second stick of an f32 entry of {self._argument(number)}"
+            raise self.state.fault(faults.TypeFault, message, event)
+        granule = self.state.target.dram_granule_bytes
+        counted, pieces = toucher.price(event.counters, self.state.target, x.dim if x.idx else None)
+        touch, index_bytes = None, 0
+        if x.idx is None:
+            touch, low, high = toucher.touch(event.counters)
+            self._check_memory(event, x.ddr, low, high)
+            if not x.ddr.descriptor.element:
+                size = self.memories.program.arguments[number].element_bytes
+                return Moved(touch, readers, touch.cells.size * self.memories.cells[number] * size)
+        else:
+            index_bytes = granule * int(self._element_toucher(x.idx, None, 1).price(event.counters, self.state.target)[0].sum())
+        return Moved(touch, readers, granule * int(counted.sum()) + index_bytes, int(pieces.max(initial=0)), index_bytes)
 
-    def read_memory(self, event: Event, number: int, x: Instruction, touch: Touch, clock: Clock) -> None:
+    def _element_toucher(self, access: Access, leaders: tuple[int, ...] | None, lanes: int = LANES) -> ElementToucher:
+        key = (access.index, leaders, lanes)
+        if key not in self._element_touchers:
+            cell = self.memories.cells[access.descriptor.arg or 0]
+            self._element_touchers[key] = ElementToucher(access, leaders or range(access.cores), cell, lanes)
+        return self._element_touchers[key]
+
+    def read_memory(self, event: Event, number: int, x: Instruction, moved: Moved, clock: Clock) -> None:
         """Check and record a load by event `number`."""
         assert x.ddr
-        if self.memories.shadows:
-            argument = self.memories.arguments[x.ddr.descriptor.arg or 0]
-            argument.read(touch, clock, number, self._reporter(event, self._argument(x)))
+        if not self.memories.shadows:
+            return
+        touch = moved.touch
+        if x.idx is not None:
+            self._read_indices(event, number, x.idx, clock)
+            touch = self._reachable(event, x)
+        if touch is not None:
+            self._shadow(x.ddr).read(touch, clock, number, self._reporter(event, *self._place(x.ddr)))
 
-    def write_memory(self, event: Event, number: int, x: Instruction, touch: Touch, clock: Clock) -> None:
+    def write_memory(self, event: Event, number: int, x: Instruction, moved: Moved, clock: Clock) -> None:
         """Check and record a store by event `number`."""
         assert x.ddr
-        if self.memories.shadows:
-            self._check_apart(event, x.ddr, self._toucher(x.ddr, False), touch)
-            argument = self.memories.arguments[x.ddr.descriptor.arg or 0]
-            argument.write(touch, clock, number, self._reporter(event, self._argument(x)))
+        if not self.memories.shadows:
+            return
+        if x.idx is not None:
+            self._read_indices(event, number, x.idx, clock)
+            self._check_alone(event, x)
+        if moved.touch is not None:
+            toucher = self._element_toucher(x.ddr, None) if self.memories.cells[x.ddr.descriptor.arg or 0] else self._toucher(x.ddr, False)
+            self._check_apart(event, x.ddr, toucher, moved.touch)
+            self._shadow(x.ddr).write(moved.touch, clock, number, self._reporter(event, *self._place(x.ddr)))
 
-    def _argument(self, x: Instruction) -> str:
+    def _shadow(self, access: Access) -> ArgumentShadow:
+        return self.memories.arguments[access.descriptor.arg or 0]
+
+    def _read_indices(self, event: Event, number: int, idx: Access, clock: Clock) -> None:
+        """Check and record the reading of indices; those of a scatter come from memory that the kernel leaves alone."""
+        shadow = self._shadow(idx)
+        if event.op == "xsts" and shadow.protected:
+            message = f"{self.state.site(event)} reads indices from {self._argument(idx.descriptor.arg or 0)}, which this kernel writes"
+            raise self.state.fault(faults.MemoryHazard, message, event)
+        touch, low, high = self._element_toucher(idx, None, 1).touch(event.counters)
+        self._check_memory(event, idx, low, high)
+        shadow.read(touch, clock, number, self._reporter(event, *self._place(idx)))
+
+    def _reachable(self, event: Event, x: Instruction) -> Touch | None:
+        """All that the indices of a gather may choose, which must be written, but by other kernels; None for inputs."""
         assert x.ddr
-        return f"argument '{self.memories.program.arguments[x.ddr.descriptor.arg or 0].name}'"
+        number = x.ddr.descriptor.arg or 0
+        if self._shadow(x.ddr).protected:
+            message = f"{self.state.site(event)} gathers from {self._argument(number)}, which this kernel writes"
+            raise self.state.fault(faults.MemoryHazard, message, event)
+        if self.memories.program.arguments[number].role in ("input", "input_output"):
+            return None
+        every = Access(-1 - x.ddr.index, indexed(x.ddr.descriptor, x.dim, x.size), self.state.decoded.kernel)
+        touch, low, high = self._element_toucher(every, None).touch(event.counters)
+        self._check_memory(event, x.ddr, low, high)
+        return touch
+
+    def _check_alone(self, event: Event, x: Instruction) -> None:
+        """Nothing but scatters may use an argument that the kernel scatters to."""
+        assert x.ddr
+        number = x.ddr.descriptor.arg
+        for other in self.state.decoded.instructions:
+            uses = [other.idx] if other.op == "xsts" else [other.ddr, other.idx]
+            if any(a is not None and a.descriptor.arg == number for a in uses):
+                message = f"{self.state.site(event)} scatters to {self._argument(number or 0)}, which '{other.op}' of this kernel uses too"
+                raise self.state.fault(faults.MemoryHazard, message, event)
+
+    def _argument(self, number: int) -> str:
+        return f"argument '{self.memories.program.arguments[number].name}'"
+
+    def _place(self, access: Access) -> tuple[str, str, int]:
+        """An argument and its cells, for messages."""
+        number = access.descriptor.arg or 0
+        cell = self.memories.cells[number]
+        return self._argument(number), "element" if cell else "stick", cell or 1
+
+    def _check_memory(self, event: Event, access: Access, low: int, high: int) -> None:
+        number = access.descriptor.arg or 0
+        argument = self.memories.program.arguments[number]
+        unit, size = "sticks", argument.sticks
+        if self.memories.cells[number]:
+            unit, size = "elements", size * STICK_BYTES // argument.element_bytes
+        if low < 0 or high >= size:
+            self._out_of_range(event, low, high, f"{self._argument(number)} of {size} {unit}", unit)
 
     def _check_members(self, event: Event, x: Instruction) -> None:
         """Every member of a group must describe what its leader reads."""
@@ -144,21 +247,22 @@ class Checks:
 
     # Findings
 
-    def _out_of_range(self, event: Event, low: int, high: int, whole: str) -> NoReturn:
-        message = f"{self.state.site(event)} accesses sticks {low} to {high} of {whole}"
+    def _out_of_range(self, event: Event, low: int, high: int, whole: str, unit: str = "sticks") -> NoReturn:
+        message = f"{self.state.site(event)} accesses {unit} {low} to {high} of {whole}"
         raise self.state.fault(faults.OutOfRange, message, event)
 
-    def _check_apart(self, event: Event, access: Access, toucher: Toucher, touch: Touch) -> None:
+    def _check_apart(self, event: Event, access: Access, toucher: Toucher | ElementToucher, touch: Touch) -> None:
         if toucher.visits_twice(touch):
-            message = f"{self.state.site(event)} writes through descriptor {access.index}, which visits a stick twice"
+            what = "a stick" if isinstance(toucher, Toucher) else "an element"
+            message = f"{self.state.site(event)} writes through descriptor {access.index}, which visits {what} twice"
             raise self.state.fault(faults.IllegalProgram, message, event)
 
-    def _reporter(self, event: Event, where: str) -> Callable[[Conflict], None]:
-        return lambda found: self._conflict(event, where, found)
+    def _reporter(self, event: Event, where: str, unit: str = "stick", size: int = 1) -> Callable[[Conflict], None]:
+        return lambda found: self._conflict(event, where, found, unit, size)
 
-    def _conflict(self, event: Event, where: str, found: Conflict) -> NoReturn:
-        """Raise the finding that a conflict amounts to."""
-        stick = f"{where} stick {found.stick}"
+    def _conflict(self, event: Event, where: str, found: Conflict, unit: str = "stick", size: int = 1) -> NoReturn:
+        """Raise the finding that a conflict amounts to; its place is the first of `size` units."""
+        stick = f"{where} {unit} {found.stick * size}"
         earlier = self.state.trace.events[found.event] if found.event >= 0 else None
         if found.kind == "early":
             assert earlier

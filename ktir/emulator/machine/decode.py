@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.isa.program import Kernel, Program, Word
+from ktir.isa.program import Argument, Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import LANES, Target
 
@@ -42,6 +42,10 @@ class Instruction:
     value: np.float32 = field(default_factory=np.float32)
     leaders: Any = None
     """XLDM: per core the core that reads for it, int array [cores]."""
+    idx: Access | None = None
+    """XLDG, XSTS: the indices, which replace the position along inner dim `dim` of `ddr`; they are below `size`."""
+    dim: int = 0
+    size: int = 0
     streams: list[Instruction] = field(default_factory=list)
     body: Body | None = None
 
@@ -74,11 +78,10 @@ class DecodedKernel:
             or any(b.dim is not None and not 0 <= b.dim < len(d.extent) for b in d.bounds)
             or (d.space == "ddr" and (d.arg is None or not 0 <= d.arg < len(self.program.arguments)))
             or d.buffers < 1
+            or (d.element and d.space != "ddr")
         )
         if bad:
             raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} names a table, dimension or argument that does not exist")
-        if d.element:
-            raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} counts elements, which the machine does not run")
         if d.entries > MAX_ENTRIES:
             raise IllegalProgram(
                 f"kernel '{kernel.name}', descriptor {index} visits {d.entries} entries, but at most {MAX_ENTRIES} are possible"
@@ -154,7 +157,7 @@ class _UnitDecoder:
                 x.peer = Unit[w["sender" if w.op == "wait" else "receiver"]]
                 if x.count < 1:
                     raise self.fail(f"expects a count of at least 1, but got {x.count}", i)
-            case "xld" | "xldm" | "xst":
+            case "xld" | "xldm" | "xldg" | "xst" | "xsts":
                 self._transfer(x)
             case "fill":
                 x.lx, x.value = self._descriptor(x, "lx", "lx"), np.float32(w["value"])
@@ -190,12 +193,11 @@ class _UnitDecoder:
             raise self.fail(f"expects descriptors of equal size, but got {x.ddr.entries} and {x.lx.entries} entries", x.index)
         if x.ddr.width != x.lx.width:
             raise self.fail("expects descriptors of one element size", x.index)
-        argument = self.decoded.program.arguments[x.ddr.descriptor.arg or 0]
-        if argument.role != "pool" and argument.element_bytes != x.ddr.descriptor.element_bytes:
-            sizes = f"{x.ddr.descriptor.element_bytes} bytes, but argument '{argument.name}' has {argument.element_bytes}"
-            raise self.fail(f"moves elements of {sizes}", x.index)
-        if x.op == "xst" and argument.role == "input":
+        argument = self._argument(x, x.ddr)
+        if x.op in ("xst", "xsts") and argument.role == "input":
             raise self.fail(f"writes argument '{argument.name}', which is an input", x.index)
+        if x.op in ("xldg", "xsts"):
+            self._indices(x, x.ddr)
         if x.op == "xldm":
             group = x.word["group"]
             if not 0 <= group < len(self.decoded.kernel.groups):
@@ -206,6 +208,24 @@ class _UnitDecoder:
                 raise self.fail(
                     f"expects group {group} to name a leader for each of {cores} cores, and leaders to lead themselves", x.index
                 )
+
+    def _argument(self, x: Instruction, access: Access) -> Argument:
+        """The argument of a descriptor, which must have its element size."""
+        argument = self.decoded.program.arguments[access.descriptor.arg or 0]
+        if argument.element_bytes != access.descriptor.element_bytes:
+            sizes = f"{access.descriptor.element_bytes} bytes, but argument '{argument.name}' has {argument.element_bytes}"
+            raise self.fail(f"moves elements of {sizes}", x.index)
+        return argument
+
+    def _indices(self, x: Instruction, ddr: Access) -> None:
+        """The index descriptor of a gather or scatter."""
+        x.idx, x.dim, x.size = self._descriptor(x, "idx", "ddr"), x.word["dim"], x.word["size"]
+        self._argument(x, x.idx)
+        extent = ddr.descriptor.extent
+        if not x.idx.descriptor.element or x.idx.width != 2:
+            raise self.fail("expects an element descriptor of 4 bytes for its indices", x.index)
+        if x.dim >= len(extent) or x.idx.entries != extent[x.dim]:
+            raise self.fail(f"expects an index for each position of dim {x.dim}, but got {x.idx.entries}", x.index)
 
     def _stream(self, x: Instruction) -> None:
         w = x.word

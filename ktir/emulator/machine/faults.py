@@ -135,6 +135,12 @@ class MemoryHazard(MachineFinding):
     kind = "memory"
 
 
+class IndexFault(MachineFinding):
+    """An index of a gather or scatter that is not below the size of the dimension; found at a launch."""
+
+    kind = "index"
+
+
 class AccumulatorFault(MachineFinding):
     """PT is used against its protocol: LDW before MM, equal row counts, PTO before the kernel ends."""
 

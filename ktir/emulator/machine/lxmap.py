@@ -90,7 +90,7 @@ class LxMap:
     def _sticks(self, access: Access, e: Event) -> Ints:
         """First sticks per class [classes, corelets or 1, entries]."""
         corelets = range(self.corelets) if e.unit.per_corelet else (0,)
-        return np.stack([self._per_class(access.sticks(e.counters, k)) for k in corelets], 1)
+        return np.stack([self._per_class(access.addresses(e.counters, k)) for k in corelets], 1)
 
     def _lanes(self, access: Access, e: Event) -> Ints | None:
         """Live lanes per class [classes, corelets or 1, entries], or None."""

@@ -27,9 +27,8 @@ Mode = Literal["tape", "step"]
 
 
 def carrier_shape(argument: Argument) -> tuple[int, int]:
-    """Shape of an argument's carrier: entries of 64 lanes. The pool has a row per stick, whatever the program puts there."""
-    per_row = 1 if argument.role == "pool" else argument.element_bytes // 2
-    return argument.sticks // per_row, LANES
+    """Shape of an argument's carrier: entries of 64 lanes."""
+    return argument.sticks // (argument.element_bytes // 2), LANES
 
 
 class Machine:

@@ -1,7 +1,8 @@
-"""Shadow state of the arguments in memory: which core owns a stick in the running kernel, and what the stick holds.
+"""Shadow state of the arguments in memory: which core owns a cell in the running kernel, and what the cell holds.
 
-Within a kernel cores may not share a stick that one of them writes, and a core's own accesses must be ordered by tokens. The barrier
-between kernels orders everything; what earlier kernels wrote stays.
+A cell is a stick, or, where element descriptors use the argument, as many elements as all of its descriptors leave together. Within a
+kernel cores may not share a cell that one of them writes, and a core's own accesses must be ordered by tokens. A stick descriptor writes
+whole sticks, also where lanes are dead. The barrier between kernels orders everything; what earlier kernels wrote stays.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ktir.isa.program import Argument
+from ktir.target import STICK_BYTES
 
 from .clocks import MNIL, MNIS, Clock
 from .conflicts import Conflict, Report
@@ -18,24 +20,30 @@ NOBODY, MANY = -1, -2
 
 
 class ArgumentShadow:
-    """One argument. `protected` is whether the running kernel writes it; reads of other arguments need no owner."""
+    """One argument, in cells of `cell` elements, 0 = sticks. `protected`: the running kernel writes it; other reads need no owner."""
 
-    def __init__(self, argument: Argument) -> None:
-        n = argument.sticks
-        self.sticks = n
+    def __init__(self, argument: Argument, cell: int = 0) -> None:
+        per_stick = STICK_BYTES // argument.element_bytes
+        cell = cell or per_stick
+        n = argument.sticks * per_stick // cell
+        self.constant = cell < per_stick and argument.role == "input"
+        """All elements are given and none is ever written: nothing to remember."""
+        if self.constant:
+            n = 0
+        self.cells = n
         given = argument.role in ("input", "input_output")
         if not given:
             self.tag = np.full(n, NEVER, np.int8)
         elif argument.element_bytes == 2:
             self.tag = np.full(n, F16, np.int8)
         else:
-            self.tag = np.resize(np.array([LOW, HIGH], np.int8), n)
-        self.lanes = np.full(n, 0 if not given else LANES if argument.element_bytes == 2 else HALF)
+            self.tag = np.resize(np.repeat(np.array([LOW, HIGH], np.int8), per_stick // cell), n)
+        self.lanes = np.full(n, 0 if not given else LANES if argument.element_bytes == 2 else HALF, np.int8)
         self.protected = False
         self._fresh()
 
     def _fresh(self) -> None:
-        n = self.sticks
+        n = self.cells
         self.owner = np.full(n, NOBODY, np.int16)
         self.write_clock = np.zeros(n, np.int64)
         self.write_event = np.full(n, -1, np.int32)
@@ -51,6 +59,8 @@ class ArgumentShadow:
 
     def read(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
         """MNIL, which has seen `clock`, reads."""
+        if self.constant:
+            return
         cells = touch.cells
         bad = (self.tag[cells] != touch.tag) | (self.lanes[cells] < touch.lanes)
         if bad.any():

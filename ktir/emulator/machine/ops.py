@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,109 +39,6 @@ class Operation(Protocol):
 def window(memory: F32, view: View) -> F32:
     """A view on an argument. `as_strided` takes ten times as long."""
     return np.ndarray(view.shape, np.float32, memory, view.offset * 4, tuple(s * 4 for s in view.strides))
-
-
-@dataclass
-class Pairs:
-    """Some rows or elements of memory, `outer`, and their counterparts in a buffer, `inner`."""
-
-    outer: Ints
-    inner: Ints
-
-
-@dataclass
-class Load:
-    """Memory -> buffer [cores | 1, entries, 64]: `block` by strides into the first cores, `rows` (of both) one by one, then pads.
-
-    `pad_rows` are rows of the buffer, `pad_elements` elements that hold the pad value.
-    """
-
-    argument: int
-    target: Buffer
-    block: View | None
-    shape: tuple[int, ...]
-    """(lead, extents.., 64)"""
-    rows: Pairs | None
-    pad: np.float32
-    pad_rows: Ints
-    pad_elements: Ints
-    reads: list[Buffer] = field(default_factory=list)
-    writes: list[Buffer] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.writes = [self.target]
-
-    def calls(self, launch: Launch) -> list[Call]:
-        """At most one call for each of the four parts."""
-        out: list[Call] = []
-        rows = self.target.rows
-        if self.block is not None:
-            view = self.block
-            full = rows[: prod(self.shape) // LANES].reshape(self.shape)
-
-            def copy() -> None:
-                np.copyto(full, window(launch.arguments[self.argument], view))
-
-            out.append((copy, ()))
-        if self.rows is not None:
-            outer, inner = self.rows.outer, self.rows.inner
-
-            def gather() -> None:
-                rows[inner] = launch.arguments[self.argument][outer]
-
-            out.append((gather, ()))
-        if self.pad_rows.size:
-            out.append((rows.__setitem__, (self.pad_rows, self.pad)))
-        if self.pad_elements.size:
-            out.append((self.target.flat.__setitem__, (self.pad_elements, self.pad)))
-        return out
-
-
-@dataclass
-class Store:
-    """Buffer -> memory: `source` by strides into `block`, then rows and elements one by one.
-
-    `rows` pairs rows of memory with elements of the buffer [rows, 64 or 1], `elements` elements with elements.
-    """
-
-    argument: int
-    buffer: Buffer
-    source: View | None
-    block: View | None
-    rows: Pairs | None
-    elements: Pairs | None
-    reads: list[Buffer] = field(default_factory=list)
-    writes: list[Buffer] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.reads = [self.buffer]
-
-    def calls(self, launch: Launch) -> list[Call]:
-        """At most one call for each of the three parts."""
-        out: list[Call] = []
-        flat = self.buffer.flat
-        if self.block is not None and self.source is not None:
-            block, source = self.block, self.source.of(flat)
-
-            def copy() -> None:
-                np.copyto(window(launch.arguments[self.argument], block), source)
-
-            out.append((copy, ()))
-        if self.rows is not None:
-            outer, lanes = self.rows.outer, self.rows.inner
-
-            def scatter() -> None:
-                launch.arguments[self.argument][outer] = flat[lanes]
-
-            out.append((scatter, ()))
-        if self.elements is not None:
-            to, of = self.elements.outer, self.elements.inner
-
-            def scatter_elements() -> None:
-                launch.arguments[self.argument].reshape(-1)[to] = flat[of]
-
-            out.append((scatter_elements, ()))
-        return out
 
 
 @dataclass

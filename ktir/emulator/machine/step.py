@@ -13,22 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
-from ktir.isa.descriptor import Descriptor
-from ktir.isa.program import Argument, Program
+from ktir.isa.program import Program
 from ktir.target import LANES
 
 from .access import Access, Counters, Ints
 from .body import Body
+from .faults import Site
+from .indexing import Claims, IndexReader
 from .touch import HALF
 from .trace import Event, Trace
+from .transfer import Transfer, transfer
 from .vector import F32, InOrder, all_lanes, evaluate, run_groups, run_steps
 
 _LANE = np.arange(LANES)
-
-
-def rows_per_entry(argument: Argument, descriptor: Descriptor) -> int:
-    """Sticks that one row of an argument's carrier stands for. The pool has a row per stick, whatever is in it."""
-    return 1 if argument.role == "pool" else descriptor.sticks_per_entry
 
 
 class _Queue:
@@ -76,6 +73,7 @@ class Step:
                 self.weights: dict[int, F32] = {}
                 self.sums: dict[int, F32] = {}
                 self.parts: dict[int, InOrder] = {}
+                self.claims: dict[int, Claims] = {}
             corelets = range(self.corelets) if event.unit.per_corelet else (0,)
             with numerics.quiet():
                 for k in corelets:
@@ -84,14 +82,12 @@ class Step:
     def _event(self, e: Event, k: int) -> None:
         x = e.instruction
         match e.op:
-            case "xld" | "xldm":
-                assert x.ddr
+            case "xld" | "xldm" | "xldg":
                 assert x.lx
-                self._write_lx(x.lx, e.counters, k, self._read_memory(x.ddr, e.counters, x.leaders))
-            case "xst":
-                assert x.ddr
+                self._write_lx(x.lx, e.counters, k, self._read_memory(e))
+            case "xst" | "xsts":
                 assert x.lx
-                self._write_memory(x.ddr, e.counters, self._read_lx(x.lx, e.counters, k))
+                self._write_memory(e, self._read_lx(x.lx, e.counters, k))
             case "fill":
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, np.full((1, 1, LANES), x.value))
@@ -121,7 +117,7 @@ class Step:
     # LX
 
     def _read_lx(self, access: Access, counters: Counters, k: int) -> F32:
-        at = access.sticks(counters, k)
+        at = access.addresses(counters, k)
         live = access.lanes(counters, k)
         every = self._every
         if live is not None:
@@ -140,7 +136,7 @@ class Step:
         return np.repeat(x[..., :1], LANES, -1) if access.descriptor.splat else x
 
     def _write_lx(self, access: Access, counters: Counters, k: int, values: F32) -> None:
-        at = access.sticks(counters, k)
+        at = access.addresses(counters, k)
         live = access.lanes(counters, k)
         shape = (self.cores, access.entries, LANES)
         x = np.broadcast_to(values, shape)
@@ -159,29 +155,35 @@ class Step:
 
     # Memory
 
-    def _rows(self, access: Access, counters: Counters) -> tuple[F32, NDArray[np.int64]]:
-        argument = access.descriptor.arg or 0
-        rows = access.sticks(counters) // rows_per_entry(self.program.arguments[argument], access.descriptor)
-        return self.arguments[argument], rows
+    def _elements(self, e: Event, t: Transfer) -> tuple[Ints, NDArray[np.bool_]]:
+        """Element of every lane of a transfer and whether it is live [cores | 1, entries, 64]."""
+        at = t.at
+        if t.indices is not None:
+            argument = self.program.arguments[t.indices.argument].name
+            at = t.indices.moved(at, IndexReader(t.indices, argument, self._site(e)).read(self.arguments))
+        live = t.live[..., None] > _LANE
+        return np.where(live, at[..., None] + _LANE * t.lane, 0), live
 
-    def _read_memory(self, access: Access, counters: Counters, leaders: NDArray[np.int64] | None) -> F32:
-        memory, rows = self._rows(access, counters)
-        live = access.lanes(counters)
-        if live is not None:
-            rows = np.where(live > 0, rows, 0)
-        x = self._as_read(memory[rows], access, live)
-        return x if leaders is None or len(x) == 1 else x[leaders]
+    def _read_memory(self, e: Event) -> F32:
+        t = transfer(e.instruction, e.counters)
+        assert e.instruction.ddr
+        elements, live = self._elements(e, t)
+        x = np.where(live, self.arguments[t.argument].reshape(-1)[elements], np.float32(e.instruction.ddr.pad))
+        return np.repeat(x[..., :1], LANES, -1) if e.instruction.ddr.descriptor.splat else x
 
-    def _write_memory(self, access: Access, counters: Counters, values: F32) -> None:
-        memory, rows = self._rows(access, counters)
-        live = access.lanes(counters)
-        shape = (self.cores, access.entries)
-        rows = np.broadcast_to(rows, shape)
-        if live is None:
-            memory[rows] = values
-            return
-        c, e, lane = np.nonzero(np.broadcast_to(live[..., None] > _LANE, (*shape, LANES)))
-        memory[rows[c, e], lane] = values[c, e, lane]
+    def _write_memory(self, e: Event, values: F32) -> None:
+        t = transfer(e.instruction, e.counters)
+        elements, live = self._elements(e, t)
+        elements, live = np.broadcast_to(elements, (self.cores, *live.shape[1:])), np.broadcast_to(live, (self.cores, *live.shape[1:]))
+        memory = self.arguments[t.argument].reshape(-1)
+        if t.indices is not None:
+            claims = self.claims.setdefault(t.argument, Claims(self.program.arguments[t.argument].name))
+            cores = np.broadcast_to(self._every[..., None], live.shape)
+            claims.claim(memory.size, elements[live], cores[live], self._site(e))
+        memory[elements[live]] = np.broadcast_to(values, live.shape)[live]
+
+    def _site(self, e: Event) -> Site:
+        return self.trace.kernels[e.kernel].site(e.unit, e.instruction.index, None, e.loops)
 
     # SFP
 

@@ -110,10 +110,14 @@ def _places(program: Program, e: Event, core: int) -> Iterator[str]:
 
 
 def _extent(access: Access, e: Event, core: int) -> str:
-    """First stick, sticks, and, where a bound clips it, the live lanes of an access."""
-    sticks = access.sticks(e.counters)
-    at = sticks[min(core, len(sticks) - 1)]
-    text = f"{int(at.min(initial=at[0]))}+{int(at.max(initial=at[0])) - int(at.min(initial=at[0])) + access.width}"
+    """First address, length, and, where a bound clips it, the live lanes of an access, in sticks or in elements (`e`)."""
+    addresses = access.addresses(e.counters)
+    at = addresses[min(core, len(addresses) - 1)]
+    element = access.descriptor.element
+    low, high = int(at.min(initial=at[0])), int(at.max(initial=at[0]))
+    reach = (LANES - 1) * access.lane if element else access.width - 1
+    low, high = low + min(reach, 0), high + max(reach, 0)
+    text = f"{low}+{high - low + 1}{'e' if element else ''}"
     lanes = access.lanes(e.counters)
     if lanes is None:
         return text

@@ -9,9 +9,9 @@ from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
 
 
-def transfer_cycles(sticks: int, target: Target) -> int:
-    """Occupation of the memory channel by a transfer of `sticks` sticks, summed over the cores."""
-    return ceil(sticks * STICK_BYTES / target.dram_bytes_per_cycle)
+def transfer_cycles(moved: int, target: Target) -> int:
+    """Occupation of the memory channel by a transfer of `moved` bytes, summed over the cores."""
+    return ceil(moved / target.dram_bytes_per_cycle)
 
 
 def multicast_cycles(sticks: int, members: float, target: Target) -> int:

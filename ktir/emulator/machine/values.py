@@ -111,8 +111,8 @@ class View:
         return prod(self.shape)
 
 
-def affine(at: Ints, lane: int) -> View | None:
-    """The view that visits the elements `at`, with a last axis of 64 lanes (1 if `lane` is 0), or None if no strides give them."""
+def affine(at: Ints, lane: int, lanes: int = LANES) -> View | None:
+    """The view that visits the elements `at`, with a last axis of lanes (1 if `lane` is 0), or None if no strides give them."""
     first = int(at.flat[0])
     strides = []
     line = np.full((1,) * at.ndim, first)
@@ -131,7 +131,7 @@ def affine(at: Ints, lane: int) -> View | None:
     if not np.array_equal(np.broadcast_to(line, at.shape), at):
         return None
     shape = tuple(n if s else 1 for n, s in zip(at.shape, strides, strict=True))
-    return View(first, (*shape, LANES if lane else 1), (*strides, lane))
+    return View(first, (*shape, lanes if lane else 1), (*strides, lane))
 
 
 def entry_view(value: Value, shape: Sequence[int]) -> View | None:

@@ -7,7 +7,6 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from ktir.isa.units import FIFOS, Unit
-from ktir.target import STICK_BYTES
 
 from . import faults, stream
 from .checks import Checks
@@ -43,7 +42,7 @@ class Words:
                 return self._wait(u, x)
             case "sig":
                 return self._sig(u, x)
-            case "xld" | "xldm" | "xst":
+            case "xld" | "xldm" | "xldg" | "xst" | "xsts":
                 return self._transfer(u, x)
             case "fill":
                 return self._fill(u, x)
@@ -79,13 +78,13 @@ class Words:
     def _transfer(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.ddr
         assert x.lx
-        loads = x.op != "xst"
+        loads = x.op not in ("xst", "xsts")
         event = self.state.event(u, x)
-        touch, readers = self.checks.transfer(event, x)
-        sticks = touch.cells.size
-        occupied = took = transfer_cycles(sticks, self.target)
+        moved = self.checks.transfer(event, x)
+        occupied = transfer_cycles(moved.bytes, self.target)
+        took = max(occupied, moved.fragments)
         if x.leaders is not None:
-            took = max(took, multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / readers, self.target))
+            took = max(took, multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target))
         start = u.time
         if occupied:
             request = self.state.memory.request(u.unit, u.time, occupied)
@@ -96,17 +95,18 @@ class Words:
         u.statistics.lose("memory", start - u.time)
         u.statistics.busy += took
         u.time = start + took
-        u.landed = max(u.landed, u.time + (self.target.dram_latency if loads else 0))
+        u.landed = max(u.landed, u.time + self.target.dram_latency * (loads + (x.idx is not None)))
         event.begin, event.end = start, u.landed
         number = self.state.emit(event)
         u.clock[MNIL if loads else MNIS] += 1
         if loads:
-            self.state.statistics.dram_read += sticks * STICK_BYTES
-            self.checks.read_memory(event, number, x, touch, u.clock)
+            self.state.statistics.dram_read += moved.bytes
+            self.checks.read_memory(event, number, x, moved, u.clock)
             self.checks.write_lx(event, number, x.lx, u.clock[None])
         else:
-            self.state.statistics.dram_written += sticks * STICK_BYTES
-            self.checks.write_memory(event, number, x, touch, u.clock)
+            self.state.statistics.dram_read += moved.index_bytes
+            self.state.statistics.dram_written += moved.bytes - moved.index_bytes
+            self.checks.write_memory(event, number, x, moved, u.clock)
             self.checks.read_lx(event, number, x.lx, u.clock, int(u.clock[MNIS]), MNIS)
 
     def _fill(self, u: UnitState, x: Instruction) -> Blocked:

@@ -42,7 +42,7 @@ class Naive:
 
     def _sticks(self, i: int, carrier: np.ndarray) -> list[np.ndarray]:
         spec = self.program.arguments[i]
-        if spec.element_bytes == 4 and spec.role != "pool":
+        if spec.element_bytes == 4:
             return [row[h : h + 32].copy() for row in carrier for h in (0, 32)]
         return [row.copy() for row in carrier]
 
@@ -126,8 +126,8 @@ class _UnitRun:
 
     # Addresses
 
-    def _positions(self, d: Descriptor, core: int | None = None):
-        """Per entry (stick, live lanes)."""
+    def _positions(self, d: Descriptor, core: int | None = None, dim: int = -1, indices: list[tuple[int, int]] | None = None):
+        """Per entry (stick or element, live lanes); `indices` has an index and its live lanes per position of `dim`."""
         core = self.core if core is None else core
         k = self.k if self.unit.per_corelet else 0
         at = d.base + k * d.corelet_step + sum(s * c for s, c in zip(d.level_step, self.counters, strict=True))
@@ -146,7 +146,42 @@ class _UnitRun:
                 position += b.dim_step * index[b.dim] if b.dim is not None else 0
                 room = limit - position
                 live = min(live, max(0, min(64, room)) if b.lanes else 64 if room > 0 else 0)
+            if indices is not None:
+                index[dim], there = indices[index[dim]]
+                live = min(live, 64 if there else 0)
             yield at + sum(i * s for i, s in zip(index, d.stride, strict=True)), live
+
+    def _indices(self, w: Word) -> list[tuple[int, int]]:
+        """Per position the index and whether it is there."""
+        d = self.kernel.descriptors[w["idx"]]
+        out = []
+        for a, live in self._positions(d):
+            x = self._load(d, a, 1)[:1] if live else np.zeros(1, np.float32)
+            out.append((int(x.view(np.int32)[0]), live))
+        return out
+
+    def _load(self, d: Descriptor, at: int, live: int) -> np.ndarray:
+        """An entry from memory."""
+        store = self.whole.memory[d.arg or 0]
+        if not d.element:
+            return self._get(store, d, at, live)
+        per = 128 // d.element_bytes
+        x = np.full(64, PAD[d.pad], np.float32)
+        for lane in range(live):
+            e = at + lane * d.lane_stride
+            x[lane : lane + 1] = store[e // per][e % per : e % per + 1]
+        return x
+
+    def _store(self, d: Descriptor, at: int, live: int, x: np.ndarray) -> None:
+        """An entry to memory."""
+        store = self.whole.memory[d.arg or 0]
+        if not d.element:
+            self._put(store, d, at, live, x)
+            return
+        per = 128 // d.element_bytes
+        for lane in range(live):
+            e = at + lane * d.lane_stride
+            store[e // per][e % per : e % per + 1] = x[lane : lane + 1]
 
     def _get(self, store, d: Descriptor, stick: int, live: int) -> np.ndarray:
         if live == 0:
@@ -203,16 +238,18 @@ class _UnitRun:
                     while tokens.get(key, 0) < w["count"]:
                         yield
                     tokens[key] -= w["count"]
-            case "xld" | "xldm":
+            case "xld" | "xldm" | "xldg":
                 ddr, to = descriptors[w["ddr"]], descriptors[w["lx"]]
                 leader = self.kernel.groups[w["group"]][self.core] if w.op == "xldm" else self.core
-                for (a, live), (b, goal) in zip(self._positions(ddr, leader), self._positions(to), strict=True):
-                    self._put(lx, to, b, goal, self._get(self.whole.memory[ddr.arg or 0], ddr, a, live))
-            case "xst":
+                indexed = {"dim": w["dim"], "indices": self._indices(w)} if w.op == "xldg" else {}
+                for (a, live), (b, goal) in zip(self._positions(ddr, leader, **indexed), self._positions(to), strict=True):
+                    self._put(lx, to, b, goal, self._load(ddr, a, live))
+            case "xst" | "xsts":
                 ddr, of = descriptors[w["ddr"]], descriptors[w["lx"]]
-                for (a, live), (b, source) in zip(self._positions(ddr), self._positions(of), strict=True):
+                indexed = {"dim": w["dim"], "indices": self._indices(w)} if w.op == "xsts" else {}
+                for (a, live), (b, source) in zip(self._positions(ddr, **indexed), self._positions(of), strict=True):
                     if live:
-                        self._put(self.whole.memory[ddr.arg or 0], ddr, a, live, self._get(lx, of, b, source))
+                        self._store(ddr, a, live, self._get(lx, of, b, source))
             case "fill":
                 to = descriptors[w["lx"]]
                 for b, goal in self._positions(to):
