@@ -121,7 +121,7 @@ class DescriptorTable:
             limit=max(room.scalar, 0) if uniform else 0,
             table=None if uniform else self._table(np.maximum(room.constant, 0)),
             dim=position,
-            dim_step=clip.step or 1,
+            dim_step=clip.step if position is not None else 1,
             level=level,
             level_step=-step,
             corelet_step=corelet_rows if clip.dim == 1 and not clip.lanes else 0,
