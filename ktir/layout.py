@@ -134,3 +134,8 @@ def host_index(size: Sequence[int], digits: Sequence[Digit]) -> np.ndarray:
         live &= i < n
         linear = linear * n + i
     return np.where(live, linear, -1)
+
+
+def pool_elements(shape: Sequence[int]) -> int:
+    """Size of a linear pool of `shape`, in elements: row-major, whole sticks along the last dim."""
+    return prod(shape[:-1]) * -(-(shape[-1] if shape else 1) // LANES) * LANES

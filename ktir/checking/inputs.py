@@ -96,7 +96,7 @@ def generate_all(found: Sequence[Parameter | Place], seed: int, given: Mapping[s
             values.append(given[each.name])
         elif isinstance(each, Parameter) and not each.is_buffer:
             values.append(number(rng, each))
-        elif each.shape is None or each.role == "pool":
+        elif each.shape is None or each.role in ("pool", "iota"):
             values.append(None)
         else:
             values.append(generate(rng, each.element, each.shape, each.below))

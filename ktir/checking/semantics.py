@@ -138,7 +138,7 @@ class SemanticsCheck:
             elif not p.is_buffer:
                 number = self._number(p, 0)
                 values.append(count if number is None else number)
-            elif p.role == "pool":
+            elif p.role in ("pool", "iota"):
                 values.append(None)
             else:
                 values.append(self._generated(p, p.position, p.name))

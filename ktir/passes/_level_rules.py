@@ -94,7 +94,7 @@ def logical_function(f: ir.Operation) -> None:
     """No grid; arguments are base addresses of named host buffers."""
     _no_attributes(f, DIVISION, "of a kernel")
     for i, d in enumerate(_argument_attributes(f)):
-        _role(i, d, HOST_ROLES)
+        _role(i, d, (*HOST_ROLES, "pool", "iota"))
         _require(i, d, "ktir.type")
 
 

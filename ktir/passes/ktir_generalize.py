@@ -12,7 +12,6 @@ from typing import ClassVar
 from ktir.dialects.structured import affine_map, clone_ops, generic
 from ktir.mlir import ir, operations
 from ktir.passes._levels import require_level
-from ktir.passes._stick_roles import refuse
 from ktir.pipeline import Pass
 
 _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -26,8 +25,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
 class GeneralizePass(Pass):
     """Write named structured ops out as `linalg.generic`; fills stay.
 
-    Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls. Refuses views that no stick
-    layout can hold, and coordinates.
+    Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls.
     """
 
     name: ClassVar[str] = "ktir-generalize"
@@ -44,19 +42,6 @@ class GeneralizePass(Pass):
                     result = _generic(op, *maps)
                 op.results[0].replace_all_uses_with(result)
                 op.erase()
-            elif op.name == "ktdp.construct_memory_view":
-                _check_view(op)
-            elif op.name == "linalg.index":
-                raise refuse(op, "computes with coordinates, which is not supported on the logical level")
-
-
-def _check_view(op: ir.Operation) -> None:
-    """Refuse views that no stick layout can hold."""
-    element = ir.MemRefType(op.results[0].type).element_type
-    if not isinstance(element, ir.F16Type | ir.F32Type):
-        raise refuse(op, f"views elements of type {element}, which have no stick layout; f16 and f32 have")
-    if any(stride < 0 for stride in ir.DenseI64ArrayAttr(op.attributes["static_strides"])):
-        raise refuse(op, "runs backwards through memory, which is not supported")
 
 
 def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:

@@ -105,7 +105,7 @@ def match_arguments(
             _check_type(p, values[-1])
         else:
             values.append(None if seed is None else _filled(seed, i, p))
-    missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role != "pool"]
+    missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role not in ("pool", "iota")]
     laid: dict[Address, NDArray[Any]] = {}
     elements: dict[str, str | None] = {p.name: p.element for p in found}
     at = {("global", p.offset): p for p in places}
@@ -158,7 +158,7 @@ def _check_type(p: Parameter, value: Any) -> None:
 
 def _filled(seed: int, i: int, p: Parameter | Place) -> Any:
     """Random content for inputs, zeros for what is only written; None if the kernel does not tell."""
-    if p.role == "pool":
+    if p.role in ("pool", "iota"):
         return None
     if isinstance(p, Parameter) and not p.is_buffer:
         return inputs.number(np.random.default_rng([seed, i]), p)
@@ -212,7 +212,7 @@ def _listing(
     for p in found:
         if p.name in names:
             words += ["--arg", f"{p.name}={given[names[p.name]]}"]
-        elif p.role != "pool":
+        elif p.role not in ("pool", "iota"):
             words += ["--arg", f"{p.name}={_suggestion(p)}"]
     for place in places:
         words += ["--mem", f"global:{place.offset}={_suggestion(place)}"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ktir import numerics
 from ktir.diagnostics import KtirError
-from ktir.emulator.reference.compiler import Argument, Function
+from ktir.emulator.reference.compiler import OWN_ROLES, Argument, Function
 from ktir.emulator.reference.integers import width
 from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, is_float
 
@@ -55,6 +55,8 @@ class Bound:
     signature: tuple[Any, ...]
     arrays: list[NDArray[Any]]
     placed: tuple[tuple[str, int, int, int, str, int], ...] = ()
+    narrowed: tuple[tuple[int, NDArray[Any]], ...] = ()
+    """Arrays that are copies in i32 of the caller's: their numbers and the caller's arrays."""
 
 
 def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], memory: Mapping[Any, Any]) -> Bound:
@@ -73,22 +75,42 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
         raise KtirError(f"expects arguments by name or in a sequence, but got {type(args).__name__}", function.where.location)
     else:
         values = list(args)
-        required = [p for p in parameters if p.role != "pool"]
+        required = [p for p in parameters if p.role not in OWN_ROLES]
         if len(values) == len(required) < len(parameters):
             given = iter(values)
-            values = [None if p.role == "pool" else next(given) for p in parameters]
+            values = [None if p.role in OWN_ROLES else next(given) for p in parameters]
         if len(values) != len(parameters):
             raise KtirError(f"'{function.name}' takes {len(parameters)} arguments, but got {len(values)}", function.where.location)
     arrays: list[NDArray[Any]] = []
     signature: list[tuple[Any, ...]] = []
+    narrow: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
     for i, (value, parameter) in enumerate(zip(values, parameters, strict=True)):
+        if parameter.narrow and isinstance(value, np.ndarray) and value.dtype != np.int32:
+            place = (value.__array_interface__["data"][0], value.nbytes)
+            narrow.setdefault(place, (value, _narrowed(function, i, value)))
+            value = narrow[place][1]
+        elif parameter.role == "iota" and value is None and parameter.elements is not None:
+            value = np.arange(parameter.elements, dtype=np.int32)
         signature.append(_describe(function, i, parameter, value, arrays))
     placed: list[tuple[str, int, int, int, str, int]] = []
     for place, value in memory.items():
         placed.append(_placed(place, value, arrays))
     placed.sort()
     _check_places(placed)
-    return Bound(tuple(signature), arrays, tuple(placed))
+    numbers = {id(array): number for number, array in enumerate(arrays)}
+    return Bound(tuple(signature), arrays, tuple(placed), tuple((numbers[id(copy)], host) for host, copy in narrow.values()))
+
+
+def _narrowed(function: Function, i: int, value: NDArray[Any]) -> NDArray[Any]:
+    """A copy of an array of integers in i32; raises KtirError for one that does not fit."""
+    if value.dtype.kind not in "ib":
+        raise KtirError(f"argument {i} of '{function.name}' expects integers, but got {value.dtype}", function.where.location)
+    copy = value.astype(np.int32)
+    if value.dtype.itemsize > 4 and not np.array_equal(copy, value):
+        wrong = value.reshape(-1)[np.flatnonzero(copy != value)[0]]
+        raise KtirError(f"argument {i} of '{function.name}' has {wrong}, which does not fit into 32 bits", function.where.location)
+    copy.flags.writeable = value.flags.writeable
+    return copy
 
 
 def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, int, int, int, str, int]:

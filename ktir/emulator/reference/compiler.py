@@ -5,7 +5,7 @@ After compilation nothing refers to MLIR: SSA values are numbered slots of their
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -13,9 +13,14 @@ from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.registry import Action, executor
 from ktir.emulator.reference.values import CARRIERS, element_name
+from ktir.layout import pool_elements
 from ktir.mlir import ir
 
-__all__ = ["Argument", "BlockPlan", "Function", "OpPlan", "OpReader", "Program", "TensorType", "compile_module"]
+__all__ = ["Argument", "BlockPlan", "Function", "OpPlan", "OWN_ROLES", "OpReader", "Program", "TensorType", "compile_module"]
+
+
+OWN_ROLES = ("pool", "iota")
+"""Roles of memory that the caller need not give: what a program keeps between its ops, and memory whose element i holds i."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,17 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class Argument:
-    """A function argument: its type, and what `ktir.name`, `ktir.role` and `ktir.layout` say of it."""
+    """A function argument: its type, and what `ktir.name`, `ktir.role`, `ktir.layout` and `ktir.type` say of it."""
 
     slot: int
     type: str
     name: str | None
     role: str | None
     elements: int | None
-    """Size of a buffer with a layout, in elements of `element`."""
+    """Size of a buffer with a layout, of a pool or an iota, in elements of `element`."""
     element: str | None
+    narrow: bool = False
+    """Whether the views of it take the integers of the caller's array, of another width, as i32."""
     alias: str | None = None
     """Its name in the text."""
 
@@ -222,7 +229,8 @@ def compile_module(module: ir.Module) -> Program:
         for i, argument in enumerate(block.arguments):
             given = ir.DictAttr(attributes[i]) if attributes else None
             underlying: Any = getattr(argument.type, "underlying", argument.type)  # of a runtime_arg
-            function.arguments.append(_argument(numbering.define(argument), element_name(underlying), given))
+            made = _argument(numbering.define(argument), element_name(underlying), given)
+            function.arguments.append(replace(made, narrow=_is_narrow(argument, given)))
         function.body = compile_block(block, numbering)
         function.slots = len(numbering.slots)
         remote |= numbering.remote
@@ -256,4 +264,20 @@ def _argument(slot: int, type_: str, attributes: ir.DictAttr | None) -> Argument
     if attributes is not None and "ktir.layout" in attributes:
         layout: Any = attributes["ktir.layout"]
         elements, element = prod(layout.device), str(layout.dtype)
+    elif text("ktir.role") in OWN_ROLES and attributes is not None and "ktir.type" in attributes:
+        tensor = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value)
+        elements, element = pool_elements(tensor.shape), str(tensor.element_type)
     return Argument(slot, type_, text("ktir.name"), text("ktir.role"), elements, element)
+
+
+def _is_narrow(argument: ir.Value, attributes: ir.DictAttr | None) -> bool:
+    """Whether the host array has integers of another width than i32, which views of it show."""
+    if attributes is None or "ktir.type" not in attributes:
+        return False
+    element = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value).element_type
+    if not isinstance(element, ir.IntegerType) or element.width == 32:
+        return False
+    users = [use.owner.operation for use in argument.uses]
+    users += [use.owner.operation for user in users if user.name == "arith.addi" for use in user.results[0].uses]
+    views = [user for user in users if user.name == "ktdp.construct_memory_view"]
+    return any(str(ir.MemRefType(view.results[0].type).element_type) == "i32" for view in views)

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
@@ -124,7 +126,7 @@ def execute(
     module: an MLIR module, or KTIR text. func: its name; None takes the one function that no other calls. args: by position, or by
     `ktir.name` (in text also by the name of the argument). An `index` parameter that is a base address takes a C-contiguous NumPy
     array (floats, signed integers, uint16 for the bits of a 16-bit float that NumPy lacks, or uint8 for plain bytes; its memory in C
-    order is the buffer) or `Scratch`; other parameters take numbers. A parameter of role `pool` may be left out. memory: arrays at
+    order is the buffer) or `Scratch`; other parameters take numbers. Parameters of role `pool` or `iota` may be left out. memory: arrays at
     addresses that the program has as numbers: `("global", offset)` or `("lx", tile, offset)`, in elements of the array.
     source: what messages call the text. observer: is told of the execution as it goes (`ktir.emulator.reference.observer`).
 
@@ -180,6 +182,9 @@ def execute(
     _check_writable(plan, function, bound)
     start = time.perf_counter()
     counts = plan.launch(bound.arrays, observer)
+    for number, host in bound.narrowed:
+        if number in plan.written:
+            np.copyto(host, bound.arrays[number], casting="unsafe")
     end = time.perf_counter()
     return Report(
         counts.ops,

@@ -1,0 +1,89 @@
+"""Coordinates in scalar bodies as operands: `linalg.index k` becomes an i32 operand over loop k, loaded from memory whose element i holds i."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ktir.dialects import ktdp
+from ktir.dialects.structured import affine_map
+from ktir.mlir import arith, func, ir, operations
+from ktir.passes._new_arguments import NewArguments
+
+
+def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> None:
+    """Replace every `linalg.index`; ops with loops of one extent share a load from an argument of role `iota`."""
+    numbers: dict[int, ir.Value] = {}
+    i32 = ir.IntegerType.get_signless(32)
+
+    def number(extent: int, location: ir.Location) -> ir.Value:
+        if extent not in numbers:
+            base = arguments.add("iota", [extent], i32, location)
+            with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), location:
+                view = ktdp.construct_memory_view(base, [extent], [1], i32)
+                numbers[extent] = ktdp.load(ktdp.construct_access_tile(view, [0], [extent]), i32)
+        return numbers[extent]
+
+    for op in [op for op in operations(function) if op.name == "linalg.generic"]:
+        found = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == "linalg.index"]
+        if found:
+            _with_numbers(op, found, number)
+
+
+def _with_numbers(op: ir.Operation, found: list[ir.Operation], number: Callable[[int, ir.Location], ir.Value]) -> None:
+    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    operands = list(op.operands)
+    cut = len(operands) - len(op.results)
+    inputs, of_inputs = operands[:cut], maps[:cut]
+    extents = loop_extents(operands, maps)
+    block = op.regions[0].blocks[0]
+    scalars: dict[int, ir.Value] = {}
+    for index in found:
+        loop = ir.IntegerAttr(index.attributes["dim"]).value
+        if loop not in scalars:
+            inputs.append(number(extents[loop], op.location))
+            of_inputs.append(affine_map(len(extents), [loop]))
+            scalars[loop] = _inserted_argument(block, len(inputs) - 1, op.location)
+        with ir.InsertionPoint(index), index.location:
+            coordinate = arith.IndexCastOp(ir.IndexType.get(), scalars[loop]).result
+        index.results[0].replace_all_uses_with(coordinate)
+        index.erase()
+    with_operands(op, inputs, operands[cut:], [*of_inputs, *maps[cut:]])
+
+
+def _inserted_argument(block: ir.Block, position: int, location: ir.Location) -> ir.Value:
+    """A new block argument of type i32 at `position`; those behind it move on."""
+    i32 = ir.IntegerType.get_signless(32)
+    block.add_argument(i32, location)
+    arguments = list(block.arguments)
+    for i in range(len(arguments) - 1, position, -1):
+        arguments[i].set_type(arguments[i - 1].type)
+        arguments[i - 1].replace_all_uses_with(arguments[i])
+    arguments[position].set_type(i32)
+    return arguments[position]
+
+
+def loop_extents(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> list[int]:
+    """Extents of the loops of a generic."""
+    extents = [1] * maps[0].n_dims
+    for value, m in zip(operands, maps, strict=True):
+        for size, result in zip(ir.RankedTensorType(value.type).shape, m.results, strict=True):
+            if isinstance(result, ir.AffineDimExpr):
+                extents[ir.AffineDimExpr(result).position] = size
+    return extents
+
+
+def with_operands(op: ir.Operation, inputs: Sequence[ir.Value], inits: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> ir.Operation:
+    """Replace a generic by one with other operands and maps, into which its body moves."""
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        "iterator_types": op.attributes["iterator_types"],
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(inits)]),
+    }
+    with ir.InsertionPoint(op), op.location:
+        types = [r.type for r in op.results]
+        new = ir.Operation.create(op.name, results=types, operands=[*inputs, *inits], attributes=attributes, regions=1)
+    op.regions[0].blocks[0].append_to(new.regions[0])
+    for old, value in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    op.erase()
+    return new

@@ -1,0 +1,41 @@
+"""Logical KTIR in its flat form: memory and generics, no op that only moves elements.
+
+The parts, in the order in which they run, each a module beside this one: coordinates of scalar bodies become operands (`_coordinates`),
+integers i32 (`_integers`), loops of grouped heads are split (`_refine`), and what moves elements becomes memory (`_shapes_to_memory`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ktir.mlir import func, ir
+from ktir.passes._coordinates import coordinates_as_operands
+from ktir.passes._integers import integers_as_i32
+from ktir.passes._levels import require_level
+from ktir.passes._new_arguments import NewArguments
+from ktir.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class BreakViewsPass(Pass):
+    """Leave views of memory, loads, stores, fills and generics, and nothing else.
+
+    Expects: the logical level without named ops (`ktir-generalize`). Guarantees: the logical level in its flat form. Shape ops of values go
+    through pools, arguments that are added as those of role `iota` are; shape ops of loads are other views. A program without shape ops,
+    coordinates and integers stays as it is. Values do not change, but where a sum is taken in several steps.
+    """
+
+    name: ClassVar[str] = "ktir-break-views"
+    description: ClassVar[str] = "logical: reshapes, slices and concatenations as memory, integers as i32"
+    tolerance: ClassVar[float] = 2.0**-10  # sums in another order, rounded to f16
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite the function of the module."""
+        require_level(module, self.name, "logical")
+        for function in module.body.operations:
+            if isinstance(function, func.FuncOp) and function.regions[0].blocks:
+                arguments = NewArguments(function)
+                coordinates_as_operands(function, arguments)
+                integers_as_i32(function)
+                arguments.finish()
