@@ -1,4 +1,4 @@
-"""Coordinates in scalar bodies as operands: `linalg.index k` becomes an i32 operand over loop k, loaded from memory whose element i holds i."""
+"""Coordinates in scalar bodies become operands: `linalg.index k` is an i32 over loop k, loaded from memory whose element i holds i."""
 
 from __future__ import annotations
 

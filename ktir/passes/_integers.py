@@ -1,7 +1,7 @@
 """Flat logical KTIR knows one integer type outside of scalar bodies, i32, and inside of them i1 besides.
 
-Values of i64 are taken to fit; the host transfer checks those that come in. Narrower integers are held sign-extended and wrap around as they
-do in their own width; i1 in memory is 0 or 1.
+Values of i64 are taken to fit; the host transfer checks those that come in. Narrower integers are held sign-extended and wrap around as
+they do in their own width; i1 in memory is 0 or 1.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ broadcasts, another indexing map. Places are found when a tensor is used, so wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, generic
 from ktir.layout import LANES
-from ktir.mlir import arith, func, ir, linalg, operations, tensor
+from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes import _windows
 from ktir.passes._new_arguments import NewArguments
 from ktir.passes._stick_roles import refuse

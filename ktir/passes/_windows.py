@@ -1,13 +1,14 @@
 """Windows: which elements of a buffer a tensor is, and what becomes of a window in an op that only moves elements.
 
-A window is an offset, sizes and strides in elements. Reshapes, slices, transposes and broadcasts of it are windows again, but for a collapse
-of dims that do not follow one another in memory.
+A window is an offset, sizes and strides in elements. Reshapes, slices, transposes and broadcasts of it are windows again; a collapse of
+dims that do not follow one another in memory is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from ktir.dialects.structured import Generic
@@ -48,7 +49,7 @@ class Window:
         sizes, strides = [], []
         for group in groups:
             dims = [i for i in group if self.sizes[i] != 1]
-            if any(self.strides[i] != self.strides[j] * self.sizes[j] for i, j in zip(dims, dims[1:], strict=False)):
+            if any(self.strides[i] != self.strides[j] * self.sizes[j] for i, j in pairwise(dims)):
                 return None
             sizes.append(prod(self.sizes[i] for i in group))
             strides.append(self.strides[dims[-1]] if dims else 0)
@@ -101,7 +102,7 @@ def moved_dims(op: ir.Operation) -> list[int | None] | None:
         return None
     loops = [g.loop_of(0, d) for d in range(len(g.maps[0].results))]
     result = [g.loop_of(1, d) for d in range(len(g.maps[1].results))]
-    if None in loops or len(set(loops)) != len(loops) or None in result or sorted(map(int, result)) != list(range(len(g.iterators))):
+    if None in loops or len(set(loops)) != len(loops) or set(result) != set(range(len(g.iterators))) or len(result) != len(g.iterators):
         return None
     return [loops.index(loop) if loop in loops else None for loop in result]
 

@@ -21,6 +21,7 @@ from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._pads import folded_pad
 from ktir.passes._stick_roles import RESHAPES, StickRoles, dtype_of, owner_of, refuse, shape_of, source_load
+from ktir.passes._unlaid import refuse_unlaid
 from ktir.pipeline import Pass
 from ktir.target import LANES
 
@@ -40,6 +41,7 @@ class AssignLayoutsPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
         require_level(module, self.name, "logical")
+        refuse_unlaid(module)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp):
                 _Rewriter(op, StickRoles(op)).rewrite()

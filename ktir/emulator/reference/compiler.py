@@ -16,7 +16,7 @@ from ktir.emulator.reference.values import CARRIERS, element_name
 from ktir.layout import pool_elements
 from ktir.mlir import ir
 
-__all__ = ["Argument", "BlockPlan", "Function", "OpPlan", "OWN_ROLES", "OpReader", "Program", "TensorType", "compile_module"]
+__all__ = ["OWN_ROLES", "Argument", "BlockPlan", "Function", "OpPlan", "OpReader", "Program", "TensorType", "compile_module"]
 
 
 OWN_ROLES = ("pool", "iota")

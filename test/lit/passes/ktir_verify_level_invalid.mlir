@@ -55,8 +55,8 @@ module attributes {ktir.level = "logical"} {
 // -----
 
 module attributes {ktir.level = "logical"} {
-  // expected-error@+1 {{expects 'ktir.role' of argument #0 to be one of input, output, input_output, but got 'pool'}}
-  func.func @f(%x: index {ktir.name = "x", ktir.role = "pool"}) { return }
+  // expected-error@+1 {{expects 'ktir.role' of argument #0 to be one of input, output, input_output, pool, iota, but got 'scratch'}}
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "scratch"}) { return }
 }
 
 // -----

@@ -1,4 +1,4 @@
-// RUN: ktir-opt %s --split-input-file --verify-diagnostics --ktir-generalize
+// RUN: ktir-opt %s --split-input-file --verify-diagnostics --ktir-assign-layouts
 
 module attributes {ktir.level = "logical"} {
   func.func @backwards(%a: index) {
