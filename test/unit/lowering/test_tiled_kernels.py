@@ -1,0 +1,48 @@
+"""Hand-written tiled kernels: the same bits tiled, allocated and as a stream, on few and many cores, where nothing is aligned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tiled_programs import CASES, Case
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.emulator.reference import execute
+from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+
+CORES = (1, 3, 32)
+
+
+def run(case: Case, pipeline: str) -> list[np.ndarray]:
+    """The arrays after the program on the executor, lowered by `pipeline`."""
+    arrays = case.program.arrays(case.inputs)
+    with context(), ir.Location.unknown():
+        module = parse_module(case.program.text, "kernel.mlir")
+        if pipeline:
+            run_pipeline(module, pipeline)
+        execute(module, None, arrays)
+    return arrays
+
+
+@pytest.mark.parametrize("cores", CORES)
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str, cores: int) -> None:
+    """The kernels compute what they are meant to."""
+    case = CASES[name](cores)
+    results = dict(zip([a.name for a in case.program.arguments], run(case, "ktir-verify-level"), strict=True))
+    for argument, expected in case.expected.items():
+        found = results[argument].ravel()[: expected.size].reshape(expected.shape)
+        assert np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=case.tolerance, atol=case.tolerance), argument
+
+
+@pytest.mark.parametrize("options", ["", "{reuse=true}", "{lx-bytes=200000}"])
+@pytest.mark.parametrize("cores", CORES)
+@pytest.mark.parametrize("name", CASES)
+def test_allocated(name: str, cores: int, options: str) -> None:
+    """Tiled and allocated KTIR have the same bits, wherever buffers lie."""
+    case = CASES[name](cores)
+    allocated = run(case, f"ktir-allocate-scratchpad{options},ktir-verify-level")
+    for a, b, argument in zip(run(case, ""), allocated, case.program.arguments, strict=True):
+        assert a.tobytes() == b.tobytes(), argument.name
