@@ -65,8 +65,10 @@ class DescriptorTable:
         for level, step in anchor.steps.items():
             level_step[level] = step // unit
         bounds = [self._bound(tile, clip, walk, corelet_rows) for clip in tile.clips]
+        corelet_step = tile.strides[1] // unit * corelet_rows if corelet_rows else 0
         if one_corelet:
             bounds.append(Bound(limit=1, corelet_step=1))
+            corelet_step = tile.strides[0] // unit * tile.shape[0]  # beyond the tile: no two positions of a destination share a stick
         if len(bounds) > 2:
             raise Unsupported(f"'{tile.op.name}' op is clipped in {len(bounds)} ways, but a descriptor has two bounds",
                               location_text(tile.op.location))  # fmt: skip
@@ -83,7 +85,7 @@ class DescriptorTable:
             buffers=rotation.buffers if rotation else 1,
             rotate_levels=rotation.levels if rotation else 0,
             rotate_step=rotation.step // unit if rotation else 0,
-            corelet_step=tile.strides[1] // unit * corelet_rows if corelet_rows else 0,
+            corelet_step=corelet_step,
             splat=splat,
             bounds=tuple(bounds),
             **element,
@@ -121,7 +123,7 @@ class DescriptorTable:
             limit=max(room.scalar, 0) if uniform else 0,
             table=None if uniform else self._table(np.maximum(room.constant, 0)),
             dim=position,
-            dim_step=clip.step if position is not None else 1,
+            dim_step=1 if position is None else clip.step,
             level=level,
             level_step=-step,
             corelet_step=corelet_rows if clip.dim == 1 and not clip.lanes else 0,

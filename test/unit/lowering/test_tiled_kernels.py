@@ -8,7 +8,9 @@ from tiled_programs import CASES, Case
 
 from ktir.assembly import parse_module
 from ktir.context import context
+from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
 
@@ -46,3 +48,30 @@ def test_allocated(name: str, cores: int, options: str) -> None:
     allocated = run(case, f"ktir-allocate-scratchpad{options},ktir-verify-level")
     for a, b, argument in zip(run(case, ""), allocated, case.program.arguments, strict=True):
         assert a.tobytes() == b.tobytes(), argument.name
+
+
+def _carrier(array: np.ndarray) -> np.ndarray:
+    """A device array as the machine takes it: values of floats, the bits of integers."""
+    return array.view(np.float32).copy() if array.dtype == np.int32 else array.astype(np.float32)
+
+
+def _device(carrier: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return carrier.view(np.int32) if like.dtype == np.int32 else carrier.astype(like.dtype)
+
+
+@pytest.mark.parametrize("options", ["", "{reuse=true}"])
+@pytest.mark.parametrize("cores", CORES)
+@pytest.mark.parametrize("name", CASES)
+def test_stream(name: str, cores: int, options: str) -> None:
+    """The stream passes every check and has the bits of allocated KTIR, word by word and on the tape."""
+    case = CASES[name](cores)
+    expected = run(case, f"ktir-allocate-scratchpad{options}")
+    with context(), ir.Location.unknown():
+        module = parse_module(case.program.text, "kernel.mlir")
+        run_pipeline(module, f"ktir-allocate-scratchpad{options}")
+        machine = Machine(lower_program(module))
+    for mode in ("step", "tape"):
+        carriers = [_carrier(a) for a in case.program.arrays(case.inputs)]
+        machine.launch(carriers, mode=mode)
+        for argument, carrier, array in zip(case.program.arguments, carriers, expected, strict=True):
+            assert _device(carrier, array).tobytes() == array.tobytes(), (mode, argument.name)

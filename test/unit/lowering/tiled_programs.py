@@ -232,7 +232,7 @@ def rope(cores: int, heads: int, rows: int, width: int, seed: int = 0) -> Case:
 
 
 def attention(cores: int, heads: int, rows: int, keys: int, width: int, resident: bool = True, seed: int = 0) -> Case:
-    """softmax(q kT) v per head: heads are a batch axis, keys and values stay in the scratchpad or stream by, results are beside each other."""
+    """softmax(q kT) v per head: heads are a batch axis, keys and values stay in the scratchpad or stream by, results side by side."""
     share = -(-rows // cores)
     cores = -(-rows // share)
     block = even(min(share, 4))
