@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,9 +28,9 @@ class Digit:
 
 @dataclass(frozen=True)
 class Layout:
-    """Logical `size`, digits from outer to inner, element type `f16` or `f32`.
+    """Logical `size`, digits from outer to inner, element type `f16`, `f32` or `i32`.
 
-    The last digit is the stick: 64 lanes for every type (f32 lies in two adjacent sticks).
+    The last digit is the stick: 64 lanes for every type (f32 and i32 lie in two adjacent sticks).
     """
 
     size: tuple[int, ...]
@@ -37,14 +38,19 @@ class Layout:
     dtype: str = "f16"
 
     @staticmethod
-    def rows(rows: int, columns: int, dtype: str = "f16") -> Layout:
-        """The default stick layout of a (rows, columns) tensor: [ceil(columns/64), rows, 64], sticks along columns.
+    def rows(rows: int | Sequence[int], columns: int, dtype: str = "f16") -> Layout:
+        """The default stick layout of a tensor of rows and columns: [ceil(columns/64), *rows, 64], sticks along columns.
 
         A column tensor (`columns` = 1) holds one value per stick, in lane 0.
         """
-        sticks = Digit(1, LANES, -(-columns // LANES))
-        lanes = Digit(1, 1, LANES)
-        return Layout((rows, columns), (sticks, Digit(0, 1, rows), lanes), dtype)
+        size = (*([rows] if isinstance(rows, int) else rows), columns)
+        last = len(size) - 1
+        return Layout.ordered(size, (last, *range(last)), last, dtype)
+
+    @staticmethod
+    def linear(elements: int, dtype: str = "f16") -> Layout:
+        """Elements one after the other, in whole sticks."""
+        return Layout.rows((), elements, dtype)
 
     @staticmethod
     def ordered(size: Sequence[int], outer: Sequence[int], stick: int, dtype: str = "f16") -> Layout:
@@ -74,43 +80,93 @@ class Layout:
     @property
     def element_bytes(self) -> int:
         """2 or 4."""
-        return {"f16": 2, "f32": 4}[self.dtype]
+        return {"f16": 2, "f32": 4, "i32": 4}[self.dtype]
 
     @property
     def sticks(self) -> int:
         """128-byte sticks of the device tensor."""
         return self.entries * self.element_bytes // 2
 
+    @property
+    def value_type(self) -> Any:
+        """NumPy type in which `pack` gives values: float32 for f16 too."""
+        return np.int32 if self.dtype == "i32" else np.float32
+
     def _is_rows(self) -> bool:
-        return len(self.size) == 2 and self == Layout.rows(*self.size, self.dtype)
+        return len(self.size) > 0 and self == Layout.rows(self.size[:-1], self.size[-1], self.dtype)
 
     def pack(self, host: np.ndarray) -> np.ndarray:
-        """Host values of shape `size` -> device entries, float32 [entries, 64]; padding is zero."""
+        """Host values of shape `size` -> device entries of `value_type` [entries, 64]; padding is zero."""
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
         if self._is_rows():
-            sticks, rows, lanes = self.device_size
-            device = np.zeros((sticks, rows, lanes), np.float32)
-            whole = self.size[1] // lanes
+            columns, lanes = self.size[-1], LANES
+            sticks, rows, whole = -(-columns // lanes), prod(self.size[:-1]), columns // lanes
+            host = host.reshape(rows, columns)
+            device = np.zeros((sticks, rows, lanes), self.value_type)
             device[:whole] = host[:, : whole * lanes].reshape(rows, whole, lanes).transpose(1, 0, 2)
             if whole < sticks:
-                device[whole, :, : self.size[1] - whole * lanes] = host[:, whole * lanes :]
+                device[whole, :, : columns - whole * lanes] = host[:, whole * lanes :]
             return device.reshape(-1, lanes)
+        cut = _cut(self)
+        if cut is not None:
+            if cut.padded != self.size:
+                padded = np.zeros(cut.padded, self.value_type)
+                padded[tuple(map(slice, self.size))] = host
+                host = padded
+            device = np.zeros(self.device_size, self.value_type)
+            device[cut.live] = host.reshape(cut.split).transpose(cut.order)
+            return device.reshape(-1, LANES)
         source = _host_index(self)
-        values = np.asarray(host, np.float32).reshape(-1)[np.maximum(source, 0)]
-        return np.where(source >= 0, values, np.float32(0)).reshape(-1, LANES)
+        values = np.asarray(host, self.value_type).reshape(-1)[np.maximum(source, 0)]
+        return np.where(source >= 0, values, self.value_type(0)).reshape(-1, LANES)
 
     def unpack(self, device: np.ndarray) -> np.ndarray:
-        """Device entries, float32 [entries, 64] -> host values of shape `size`, float32."""
+        """Device entries of `value_type` [entries, 64] -> host values of shape `size`."""
         if self._is_rows():
-            sticks, rows, lanes = self.device_size
-            host = device.reshape(sticks, rows, lanes).transpose(1, 0, 2).reshape(rows, sticks * lanes)
-            return host[:, : self.size[1]]
+            columns = self.size[-1]
+            sticks, rows = -(-columns // LANES), prod(self.size[:-1])
+            host = device.reshape(sticks, rows, LANES).transpose(1, 0, 2).reshape(rows, sticks * LANES)
+            return host[:, :columns].reshape(self.size)
+        cut = _cut(self)
+        if cut is not None:
+            digits = device.reshape(self.device_size)[cut.live].transpose(np.argsort(cut.order))
+            return digits.reshape(cut.padded)[tuple(map(slice, self.size))]
         source = _host_index(self).reshape(-1)
-        host = np.empty(prod(self.size), np.float32)
+        host = np.empty(prod(self.size), self.value_type)
         live = source >= 0
         host[source[live]] = device.reshape(-1)[live]
         return host.reshape(self.size)
+
+
+class _Cut(NamedTuple):
+    """A host tensor of extents `padded` in digits `split`; in the order `order` they are the device tensor at `live`."""
+
+    padded: tuple[int, ...]
+    split: tuple[int, ...]
+    order: tuple[int, ...]
+    live: tuple[int | slice, ...]
+
+
+@lru_cache(maxsize=256)
+def _cut(layout: Layout) -> _Cut | None:
+    """How the digits cut the dimensions, or None where they do not cut each one into all of its digits."""
+    padded: list[int] = []
+    places: list[int] = []
+    for dim, extent in enumerate(layout.size):
+        mine = sorted((i for i, d in enumerate(layout.digits) if d.dim == dim), key=lambda i: (layout.digits[i].divisor, -i))
+        whole = 1
+        for i in mine:
+            if layout.digits[i].divisor != whole:
+                return None
+            whole *= layout.digits[i].extent
+        if whole < extent:
+            return None
+        padded.append(whole)
+        places += reversed(mine)
+    order = tuple(places.index(i) for i in sorted(places))
+    live = tuple(0 if d.dim is None else slice(None) for d in layout.digits)
+    return _Cut(tuple(padded), tuple(layout.digits[i].extent for i in places), order, live)
 
 
 @lru_cache(maxsize=256)

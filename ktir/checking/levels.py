@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +20,14 @@ from ktir.package import LaunchArgument, read
 from ktir.pipeline import parse_pipeline
 from ktir.runtime.executable import Executable, layout_of
 from ktir.runtime.transfer import from_device, host_view, to_device
+from ktir.target import LANES
 
 BIT_EXACT_FROM = "ktir-tile"
 """From this pass on every level has the same bits: reductions run in machine order."""
+
+
+_GARBAGE = 1 << 30
+"""What integers hold that nothing has written."""
 
 
 class Mismatch(KtirError):
@@ -97,7 +102,8 @@ def run_device_level(module: ir.Module, arguments: Sequence[np.ndarray], observe
     execute(module, None, device, observer=observer)
     for argument, entries in zip(launch, device, strict=True):
         if argument.host is not None and argument.role != "input":
-            from_device(entries.astype(np.float32), layout_of(argument), _view(argument, arrays))
+            layout = layout_of(argument)
+            from_device(entries.astype(layout.value_type), layout, _view(argument, arrays))
     return arrays
 
 
@@ -110,17 +116,21 @@ def _view(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def _storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Device memory of an argument as the executor takes it: elements of its own type, garbage where nothing was written."""
     layout = layout_of(argument)
-    convert: Callable[[np.ndarray], np.ndarray] = f32_to_f16 if layout.dtype == "f16" else np.ascontiguousarray
+    shape = (layout.entries, LANES)
+    if argument.role == "iota":
+        return layout.pack(np.arange(np.prod(layout.size, dtype=np.int64)).reshape(layout.size)).reshape(shape)
     if argument.host is None or argument.role == "output":
-        return convert(np.full((layout.entries, 64), np.nan, np.float32)).reshape(layout.entries, 64)
-    return convert(to_device(_view(argument, arrays), layout)).reshape(layout.entries, 64)
+        entries = np.full(shape, _GARBAGE if layout.dtype == "i32" else np.nan, layout.value_type)
+    else:
+        entries = to_device(_view(argument, arrays), layout, argument.name).reshape(shape)
+    return f32_to_f16(entries) if layout.dtype == "f16" else np.ascontiguousarray(entries)
 
 
 def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarray]) -> int | None:
     """The byte of device memory at which an element of a host array lies; None if the argument's view does not show it."""
     assert argument.host is not None
     marked = [np.zeros(a.shape, np.float32) for a in arrays]
-    marked[argument.host.arg].reshape(-1)[flat] = 1.0
+    marked[argument.host.arg].reshape(-1)[flat] = 1
     layout = layout_of(argument)
     places = np.flatnonzero(to_device(_view(argument, marked), layout))
     return int(places[0]) * (2 if layout.dtype == "f16" else 4) if places.size else None

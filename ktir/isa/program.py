@@ -85,8 +85,8 @@ class Kernel:
     """Channels with leftovers; every other channel ends empty."""
 
 
-ROLES = ("input", "output", "input_output", "pool")
-"""`pool` is memory for tensors between kernels; the runtime allocates it."""
+ROLES = ("input", "output", "input_output", "pool", "iota")
+"""`pool` is memory for tensors between kernels, `iota` an input of the integers 0, 1, 2, ..; the runtime makes both."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,16 @@ class Argument:
     role: str
     sticks: int
     element_bytes: int
+
+    @property
+    def given(self) -> bool:
+        """Whether it holds something before the program runs."""
+        return self.role in ("input", "input_output", "iota")
+
+    @property
+    def constant(self) -> bool:
+        """Whether the program may not write it."""
+        return self.role in ("input", "iota")
 
 
 @dataclass(frozen=True)

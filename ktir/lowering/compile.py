@@ -13,6 +13,7 @@ from ktir.isa.program import Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout
+from ktir.package.launch_spec import DTYPES
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import Pass, Step, run_pipeline
 
@@ -73,6 +74,9 @@ def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:
     return LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(launch_arguments(module)))
 
 
+_DTYPES = {"f16": "float16", "f32": "float32", "i32": "int32"}
+
+
 def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
     """The entry function's arguments at the laid-out level or below."""
     entry = entry_function(module)
@@ -82,19 +86,19 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
         d = ir.DictAttr(item)
         layout = kt.LayoutAttr(d["ktir.layout"])
         host = kt.HostViewAttr(d["ktir.host"]) if "ktir.host" in d else None
-        half = isinstance(layout.dtype, ir.F16Type)
+        dtype = _DTYPES[str(layout.dtype)]
         arguments.append(
             LaunchArgument(
                 arg_index=i,
                 name=ir.StringAttr(d["ktir.name"]).value,
                 role=ir.StringAttr(d["ktir.role"]).value,
                 host=None if host is None else HostView(host.arg, host.offset, tuple(host.size), tuple(host.strides)),
-                dtype="float16" if half else "float32",
+                dtype=dtype,
                 layout=PublishedLayout(
                     size=tuple(layout.size),
                     device_size=tuple(layout.device),
                     stride_map=tuple(layout.strides),
-                    device_dtype="IEEE_FP16" if half else "IEEE_FP32",
+                    device_dtype=DTYPES[dtype][0],
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),

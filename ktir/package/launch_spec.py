@@ -13,7 +13,7 @@ from .errors import PackageError, dump_json, load_json
 
 NAME = "launch_spec.json"
 VERSION = 1
-DTYPES = {"float16": ("IEEE_FP16", 2), "float32": ("IEEE_FP32", 4)}
+DTYPES = {"float16": ("IEEE_FP16", 2), "float32": ("IEEE_FP32", 4), "int32": ("IEEE_INT32", 4)}
 """Torch name -> published device name and bytes."""
 ARRANGEMENTS = ("STANDARD",)
 MAX_MEMORY = 7 << 34
@@ -45,7 +45,7 @@ class PublishedLayout:
 
 @dataclass(frozen=True)
 class LaunchArgument:
-    """One program argument. A pool argument has no host view."""
+    """One program argument. A pool, and an iota, whose element i holds i, have no host view."""
 
     arg_index: int
     name: str
@@ -224,8 +224,8 @@ class _Reader:
         if self.integers(a, "shape", where, 1) != layout.size and "shape" in a:
             self.fail(where, f"shape is {_short(a['shape'])}, but the layout's size is {list(layout.size)}")
         host = self.host(a["host"], layout, f"{where}.host") if a.get("host") is not None else None
-        if (host is None) != (role == "pool") and "role" in a:
-            self.fail(where, "a pool argument has no host view" if role == "pool" else "host is missing")
+        if (host is None) != (role in ("pool", "iota")) and "role" in a:
+            self.fail(where, f"a {role} argument has no host view" if host is not None else "host is missing")
         return LaunchArgument(arg_index, name, role, host, dtype, layout)
 
     def layout(self, value: Any, dtype: str, where: str) -> PublishedLayout | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
 from threading import Lock
 from typing import Any
 
@@ -51,7 +53,14 @@ def layout_of(argument: LaunchArgument) -> Layout:
     for extent, stride in zip(published.device_size, published.stride_map, strict=True):
         dim = next((d for d, s in enumerate(strides) if size[d] > 1 and stride >= s and stride % s == 0), None)
         digits.append(Digit(None, 0, extent) if stride < 0 or dim is None else Digit(dim, stride // strides[dim], extent))
-    return Layout(size, tuple(digits), {"float16": "f16", "float32": "f32"}[argument.dtype])
+    return Layout(size, tuple(digits), {"float16": "f16", "float32": "f32", "int32": "i32"}[argument.dtype])
+
+
+@lru_cache(maxsize=64)
+def _iota(layout: Layout) -> np.ndarray:
+    """The carrier of a tensor whose element i holds i."""
+    values = np.arange(prod(layout.size), dtype=np.int64)
+    return to_device(values, layout, "iota").view(np.float32)
 
 
 class Executable:
@@ -70,7 +79,8 @@ class Executable:
     def __call__(self, *tensors: Any, mode: Mode = "tape") -> None:
         """Launch on host tensors in the order of the source function's arguments; outputs are written in place.
 
-        Takes NumPy arrays or CPU tensors, float16 or float32. Raises KtirError for a wrong number, element type or extent.
+        Takes NumPy arrays or CPU tensors: float16 or float32, or integers and bool where the program has i32, which the machine carries
+        as the bits of float32. Raises KtirError for a wrong number, element type or extent, and for integers beyond 32 bits.
         """
         if len(tensors) != self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
@@ -79,9 +89,9 @@ class Executable:
         for argument, layout in zip(self.spec.args, self.layouts, strict=True):
             if argument.host is None:
                 views.append(None)
-                device.append(None)  # the pool: the machine's own
+                device.append(_iota(layout) if argument.role == "iota" else None)  # the pool: the machine's own
                 continue
-            array = as_array(tensors[argument.host.arg], argument.name)
+            array = as_array(tensors[argument.host.arg], argument.name, layout.dtype)
             if argument.role != "input" and not array.flags.writeable:
                 raise KtirError(f"argument '{argument.name}' expects an array that can be written")
             view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
@@ -89,7 +99,7 @@ class Executable:
             if argument.role == "output":
                 device.append(np.full((layout.entries, 64), np.nan, np.float32))
             else:
-                device.append(to_device(view, layout))
+                device.append(to_device(view, layout, argument.name).view(np.float32))
         with self.lock:  # a machine runs one launch at a time
             self.machine.launch(device, mode=mode)
         self._write_back(views, device)
@@ -100,4 +110,4 @@ class Executable:
     def _write_back(self, views: Sequence[np.ndarray | None], device: Sequence[np.ndarray | None]) -> None:
         for argument, layout, view, entries in zip(self.spec.args, self.layouts, views, device, strict=True):
             if view is not None and entries is not None and argument.role != "input":
-                from_device(entries, layout, view)
+                from_device(entries.view(layout.value_type), layout, view)

@@ -12,21 +12,23 @@ from ktir.diagnostics import KtirError
 from ktir.layout import Layout
 from ktir.numerics import f16_to_f32, f32_to_f16, round_f16
 
-_HOST = {np.dtype(np.float16): "f16", np.dtype(np.float32): "f32"}
+_FLOATS = tuple(map(np.dtype, (np.float16, np.float32)))
+_INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint32, np.uint16, np.uint8, np.bool_)))
 
 
-def as_array(tensor: Any, name: str) -> np.ndarray:
+def as_array(tensor: Any, name: str, dtype: str = "f16") -> np.ndarray:
     """A NumPy array on the same memory; takes arrays and anything with torch's `detach().numpy()`.
 
-    Raises KtirError for element types other than float16 and float32.
+    Raises KtirError for element types that do not become `dtype`: f16 and f32 come from float16 and float32, i32 from integers and bool.
     """
+    takes, names = (_INTEGERS, "integers or bool") if dtype == "i32" else (_FLOATS, "float16 or float32")
     if not isinstance(tensor, np.ndarray):
         try:
             tensor = tensor.detach().numpy()
         except (AttributeError, TypeError) as e:
-            raise KtirError(f"argument '{name}' expects a float16 or float32 tensor in host memory, but got {tensor!r:.80}") from e
-    if tensor.dtype not in _HOST:
-        raise KtirError(f"argument '{name}' expects element type float16 or float32, but got {tensor.dtype}")
+            raise KtirError(f"argument '{name}' expects a tensor of {names} in host memory, but got {tensor!r:.80}") from e
+    if tensor.dtype not in takes:
+        raise KtirError(f"argument '{name}' expects element type {names}, but got {tensor.dtype}")
     return tensor
 
 
@@ -46,15 +48,41 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
     return np.lib.stride_tricks.as_strided(flat[offset:], tuple(size), [s * item for s in strides])
 
 
-def to_device(view: np.ndarray, layout: Layout) -> np.ndarray:
-    """Pack host values into device entries, float32 [entries, 64]; f16 layouts carry values of the f16 grid."""
-    values = f16_to_f32(np.ascontiguousarray(view)) if view.dtype == np.float16 else np.ascontiguousarray(view)
-    if layout.dtype == "f16" and view.dtype != np.float16:
+def to_device(view: np.ndarray, layout: Layout, name: str = "") -> np.ndarray:
+    """Pack host values into device entries of the layout's `value_type` [entries, 64]; f16 layouts carry values of the f16 grid.
+
+    Integers of other widths and truth values become i32. Raises KtirError for one that does not fit.
+    """
+    values = np.ascontiguousarray(view)
+    if layout.dtype == "i32":
+        values = _narrowed(values, name)
+    elif view.dtype == np.float16:
+        values = f16_to_f32(values)
+    elif layout.dtype == "f16":
         values = round_f16(values)
     return layout.pack(values.reshape(layout.size))
 
 
+def _narrowed(values: np.ndarray, name: str) -> np.ndarray:
+    """Integers as int32. Raises KtirError for the first one that does not fit."""
+    limits = np.iinfo(np.int32)
+    if not np.can_cast(values.dtype, np.int32):
+        wrong = (values < limits.min) | (values > limits.max)
+        if wrong.any():
+            found = values.reshape(-1)[int(wrong.argmax())]
+            raise KtirError(f"argument '{name}' expects integers of {limits.min} to {limits.max}, but has {found}")
+    return values.astype(np.int32)
+
+
 def from_device(device: np.ndarray, layout: Layout, view: np.ndarray) -> None:
-    """Unpack device entries into a host view, in place."""
+    """Unpack device entries of the layout's `value_type` into a host view, in place.
+
+    Of i32 a narrower integer type gets the low bits, bool whether it is not zero.
+    """
     values = layout.unpack(device).reshape(view.shape)
-    view[...] = f32_to_f16(np.ascontiguousarray(values)) if view.dtype == np.float16 else values
+    if view.dtype == np.float16:
+        view[...] = f32_to_f16(np.ascontiguousarray(values))
+    elif view.dtype == np.bool_:
+        np.not_equal(values, 0, out=view)
+    else:
+        view[...] = values

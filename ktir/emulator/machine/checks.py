@@ -198,7 +198,7 @@ class Checks:
         if self._shadow(x.ddr).protected:
             message = f"{self.state.site(event)} gathers from {self._argument(number)}, which this kernel writes"
             raise self.state.fault(faults.MemoryHazard, message, event)
-        if self.memories.program.arguments[number].role in ("input", "input_output"):
+        if self.memories.program.arguments[number].given:
             return None
         every = Access(-1 - x.ddr.index, indexed(x.ddr.descriptor, x.dim, x.size), self.state.decoded.kernel)
         touch, low, high = self._element_toucher(every, None).touch(event.counters)

@@ -194,7 +194,7 @@ class _UnitDecoder:
         if x.ddr.width != x.lx.width:
             raise self.fail("expects descriptors of one element size", x.index)
         argument = self._argument(x, x.ddr)
-        if x.op in ("xst", "xsts") and argument.role == "input":
+        if x.op in ("xst", "xsts") and argument.constant:
             raise self.fail(f"writes argument '{argument.name}', which is an input", x.index)
         if x.op in ("xldg", "xsts"):
             self._indices(x, x.ddr)

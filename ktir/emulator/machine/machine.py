@@ -74,7 +74,7 @@ class Machine:
         else:
             self.tape.run(given)
         for argument, array, carrier in zip(declared, arguments, given, strict=True):
-            if array is not None and carrier is not array and argument.role != "input":
+            if array is not None and carrier is not array and not argument.constant:
                 array[...] = carrier
 
     def _carrier(self, index: int, array: Array | None) -> Array:
@@ -89,6 +89,6 @@ class Machine:
         if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != shape:
             got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise KtirError(f"argument '{argument.name}' expects float32 {list(shape)}, but got {got}")
-        if argument.role != "input" and not array.flags.writeable:
+        if not argument.constant and not array.flags.writeable:
             raise KtirError(f"argument '{argument.name}' is written, but its array is read-only")
         return np.ascontiguousarray(array)

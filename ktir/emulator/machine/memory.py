@@ -26,12 +26,12 @@ class ArgumentShadow:
         per_stick = STICK_BYTES // argument.element_bytes
         cell = cell or per_stick
         n = argument.sticks * per_stick // cell
-        self.constant = cell < per_stick and argument.role == "input"
+        self.constant = cell < per_stick and argument.constant
         """All elements are given and none is ever written: nothing to remember."""
         if self.constant:
             n = 0
         self.cells = n
-        given = argument.role in ("input", "input_output")
+        given = argument.given
         if not given:
             self.tag = np.full(n, NEVER, np.int8)
         elif argument.element_bytes == 2:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktir.layout import Digit, Layout
+from ktir.layout import Digit, Layout, host_index
 
 SIZES = st.sampled_from([1, 2, 3, 57, 63, 64, 65, 100, 128, 130])
 
@@ -37,14 +37,41 @@ def test_pack_and_unpack(rows: int, columns: int, dtype: str) -> None:
     np.testing.assert_array_equal(layout.unpack(device), host)
 
 
-@given(SIZES, SIZES)
-def test_digits_say_the_same_as_the_fast_form(rows: int, columns: int) -> None:
-    """A layout with an extra digit of extent one goes through index arithmetic."""
-    fast = Layout.rows(rows, columns)
-    slow = Layout(fast.size, (Digit(None, 0, 1), *fast.digits))
-    host = np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
-    np.testing.assert_array_equal(fast.pack(host), slow.pack(host))
-    np.testing.assert_array_equal(slow.unpack(slow.pack(host)), host)
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    """Any tensor with one of its dims, or none, in the stick, the others in any order, a dim cut in two or not at all."""
+    size = draw(st.lists(st.sampled_from([1, 2, 3, 5, 64, 65]), min_size=1, max_size=3))
+    stick = draw(st.none() | st.integers(0, len(size) - 1))
+    lanes = Digit(stick, 1 if stick is not None else 0, 64)
+    digits = []
+    for dim, extent in enumerate(size):
+        unit = 64 if dim == stick else draw(st.sampled_from([1, 1, 2]))
+        digits += [Digit(dim, unit, -(-extent // unit))] + ([Digit(dim, 1, unit)] if unit == 2 else [])
+    order = draw(st.permutations(range(len(digits))))
+    outer = tuple(digits[i] for i in order)
+    if draw(st.booleans()):
+        outer = (Digit(None, 0, 2), *outer)
+    return Layout(tuple(size), (*outer, lanes), draw(st.sampled_from(["f16", "i32"])))
+
+
+@given(layouts())
+@settings(deadline=None)
+def test_digits_say_where_elements_lie(layout: Layout) -> None:
+    host = np.arange(1, np.prod(layout.size) + 1).reshape(layout.size).astype(layout.value_type)
+    source = host_index(layout.size, layout.digits).reshape(-1, 64)
+    device = layout.pack(host)
+    assert device.dtype == layout.value_type
+    np.testing.assert_array_equal(device, np.where(source >= 0, host.reshape(-1)[np.maximum(source, 0)], 0))
+    np.testing.assert_array_equal(layout.unpack(device), host)
+
+
+def test_overlapping_digits() -> None:
+    """Digits that do not cut a dim into parts go by an index for each element."""
+    layout = Layout((4, 5), (Digit(0, 1, 3), Digit(0, 1, 4), Digit(1, 1, 64)), "f32")
+    host = np.arange(20, dtype=np.float32).reshape(4, 5)
+    device = layout.pack(host).reshape(3, 4, 64)
+    np.testing.assert_array_equal(device[0, :, :5], host)
+    np.testing.assert_array_equal(device[1, :3, :5], host[1:])
 
 
 def test_wrong_shape_is_refused() -> None:

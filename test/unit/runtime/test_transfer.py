@@ -26,7 +26,7 @@ def test_a_view_never_leaves_its_array(offset: int, size: tuple[int, ...], strid
 def test_element_types() -> None:
     with pytest.raises(KtirError, match="expects element type float16 or float32, but got float64"):
         as_array(np.zeros(3), "a")
-    with pytest.raises(KtirError, match="expects a float16 or float32 tensor"):
+    with pytest.raises(KtirError, match="expects a tensor of float16 or float32"):
         as_array([1.0, 2.0], "a")
 
 
@@ -36,3 +36,55 @@ def test_there_and_back_keeps_bits() -> None:
     out = np.zeros_like(a)
     from_device(to_device(a, layout), layout, out)
     assert out.tobytes() == a.tobytes()
+
+
+BITS = np.array([0, 1, -1, 2**31 - 1, -(2**31), 0x7F800001, 0x7FC12345, -0x400000, 0x00000001, -0x7FFFFFFF], np.int64)
+"""Integers whose bits as float32 are NaNs of all kinds, infinities, subnormals, both zeros."""
+
+
+@pytest.mark.parametrize("shape", [(10,), (2, 5), (5, 2), (1, 10, 1), (10, 1)])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_integers_keep_their_bits(shape: tuple[int, ...], dtype: type) -> None:
+    a = BITS.astype(dtype).reshape(shape)
+    for layout in (Layout.rows(shape[:-1], shape[-1], "i32"), Layout.ordered(shape, range(len(shape)), 0, "i32")):
+        entries = to_device(a, layout, "a")
+        assert entries.dtype == np.int32
+        out = np.zeros_like(a)
+        from_device(entries.view(np.float32).copy().view(np.int32), layout, out)
+        np.testing.assert_array_equal(out, a)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int8, np.uint8, np.uint16, np.bool_])
+def test_narrow_integers(dtype: type) -> None:
+    a = np.arange(100).astype(dtype).reshape(4, 25)
+    layout = Layout.rows(4, 25, "i32")
+    out = np.zeros_like(a)
+    from_device(to_device(a, layout, "a"), layout, out)
+    np.testing.assert_array_equal(out, a)
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 2**62])
+def test_integers_beyond_32_bits(value: int) -> None:
+    with pytest.raises(KtirError, match=f"argument 'ids' expects integers of -2147483648 to 2147483647, but has {value}"):
+        to_device(np.array([1, value]), Layout.linear(2, "i32"), "ids")
+
+
+def test_unsigned_integers_beyond_31_bits() -> None:
+    assert to_device(np.array([7], np.uint32), Layout.linear(1, "i32"), "a")[0, 0] == 7
+    with pytest.raises(KtirError, match="but has 4294967295"):
+        to_device(np.array([2**32 - 1], np.uint32), Layout.linear(1, "i32"), "a")
+
+
+def test_bool_is_zero_or_one_and_comes_back_as_not_zero() -> None:
+    layout = Layout.linear(3, "i32")
+    np.testing.assert_array_equal(to_device(np.array([True, False, True]), layout, "a")[0, :4], [1, 0, 1, 0])
+    out = np.zeros(3, np.bool_)
+    from_device(np.array([[5, 0, -1] + [0] * 61], np.int32), layout, out)
+    np.testing.assert_array_equal(out, [True, False, True])
+
+
+def test_integers_are_no_floats() -> None:
+    with pytest.raises(KtirError, match="expects element type integers or bool, but got float32"):
+        as_array(np.zeros(3, np.float32), "a", "i32")
+    with pytest.raises(KtirError, match="expects element type float16 or float32, but got int64"):
+        as_array(np.zeros(3, np.int64), "a", "f16")

@@ -168,7 +168,7 @@ def indexed(seed: int, scatter: bool) -> Case:
     store = {"ddr": mover.view(2, 0, to, rows=not scatter), **(choose if scatter else {})}
     p = mover.program(arguments, load, store)
     y = np.full(prod(carrier_shape(arguments[2])), 5, x.dtype)
-    given = [carrier(arguments[0], x), carrier(arguments[1], index), carrier(arguments[2], y)]
+    given: list[np.ndarray | None] = [carrier(arguments[0], x), carrier(arguments[1], index), carrier(arguments[2], y)]
     source, target = strided(x, 0, shape if scatter else table, of), strided(y, 0, table if scatter else shape, to)
     for i, k in enumerate(index):
         if scatter:

@@ -1,0 +1,153 @@
+"""Integer arguments through a whole launch: bits survive every unit, iotas are made, bool comes back as bool."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ktir.diagnostics import KtirError
+from ktir.isa.assembly import parse_program
+from ktir.isa.program import Program
+from ktir.layout import Layout
+from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, read
+from ktir.runtime.executable import Executable
+
+DTYPES = {"f16": ("float16", "IEEE_FP16"), "i32": ("int32", "IEEE_INT32")}
+
+
+def argument(index: int, name: str, role: str, layout: Layout, host: int | None) -> LaunchArgument:
+    """A launch argument on a contiguous host array."""
+    dtype, published = DTYPES[layout.dtype]
+    strides = tuple(int(np.prod(layout.size[i + 1 :])) for i in range(len(layout.size)))
+    view = None if host is None else HostView(host, 0, layout.size, strides)
+    return LaunchArgument(
+        index, name, role, view, dtype, PublishedLayout(layout.size, layout.device_size, layout.stride_map, published, "STANDARD", "zero")
+    )
+
+
+def executable(program: Program, *arguments: LaunchArgument) -> Executable:
+    """The program after a round trip through the files of a package."""
+    pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
+    return Executable(read(Package(program, LaunchSpec(program.name, pool, arguments), {}).to_files()))
+
+
+THROUGH = """
+.program "through"
+.argument a0 = "x", role=input, sticks={sticks}, element_bytes=4
+.argument a1 = "y", role=output, sticks={sticks}, element_bytes=4
+.kernel "k", cores=1
+.channel LXLU -> MNIL, token=0, leftover=1
+.channel MNIS -> LXSU, token=0, leftover=1
+.descriptor %x = ddr, element_bytes=4, extent=[{entries}], stride=[2], arg=a0
+.descriptor %y = ddr, element_bytes=4, extent=[{entries}], stride=[2], arg=a1
+.descriptor %in = lx, element_bytes=4, extent=[{entries}], stride=[2]
+.descriptor %out = lx, element_bytes=4, extent=[{entries}], stride=[2], base={sticks}
+.descriptor %push = lx, element_bytes=4, extent=[{half}], stride=[2], corelet_step={entries}
+.descriptor %pull = lx, element_bytes=4, extent=[{half}], stride=[2], base={sticks}, corelet_step={entries}
+.unit MNIL
+  xld ddr=%x, lx=%in
+  sig token=0, receiver=LXLU, count=1
+  halt
+.unit LXLU
+  wait token=0, sender=MNIL, count=1
+  push lx=%push, fifo=I0, count={half}
+  sig token=0, receiver=MNIL, count=1
+  halt
+.unit SFP
+  rep groups=1, body=2, sticks={half}
+    vin dst=r0, fifo=I0
+    vout src=r0, fifo=O
+  halt
+.unit LXSU
+  pull lx=%pull, fifo=O, count={half}
+  sig token=0, receiver=MNIS, count=1
+  halt
+.unit MNIS
+  sig token=0, receiver=LXSU, count=1
+  wait token=0, sender=LXSU, count=1
+  xst ddr=%y, lx=%out
+  halt
+"""
+
+
+def through(source: Layout, target: Layout, role: str = "input") -> Executable:
+    """y = x, through LX and the vector unit."""
+    program = parse_program(THROUGH.format(sticks=source.sticks, entries=source.entries, half=source.entries // 2))
+    program.arguments[0] = type(program.arguments[0])("x", role, source.sticks, 4)
+    host = None if role == "iota" else 0
+    return executable(program, argument(0, "x", role, source, host), argument(1, "y", "output", target, 0 if host is None else 1))
+
+
+@pytest.mark.parametrize("mode", ["tape", "step"])
+def test_bits_survive(mode) -> None:
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, (2, 100))
+    x[0, :8] = [0, -1, 2**31 - 1, -(2**31), 0x7F800001, 0x7FC12345, -0x400000, 1]
+    y = np.zeros((2, 100), np.int64)
+    layout = Layout.rows(2, 100, "i32")
+    through(layout, layout)(x, y, mode=mode)
+    np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("layout", [Layout.linear(100, "i32"), Layout.rows(1, 100, "i32")])
+def test_iota(layout: Layout) -> None:
+    y = np.zeros(layout.size, np.int32)
+    run = through(layout, layout, "iota")
+    for _ in range(2):
+        y[...] = 0
+        run(y)
+        np.testing.assert_array_equal(y.ravel(), np.arange(100))
+
+
+def test_bool() -> None:
+    x = np.random.default_rng(1).integers(0, 2, 100).astype(bool)
+    y = np.zeros(100, bool)
+    layout = Layout.linear(100, "i32")
+    through(layout, layout)(x, y)
+    np.testing.assert_array_equal(y, x)
+    with pytest.raises(KtirError, match="argument 'x' expects integers of -2147483648 to 2147483647, but has 3000000000"):
+        through(layout, layout)(np.full(100, 3_000_000_000), y)
+    with pytest.raises(KtirError, match="argument 'x' expects element type integers or bool, but got float16"):
+        through(layout, layout)(np.zeros(100, np.float16), y)
+
+
+GATHER = """
+.program "gather"
+.argument a0 = "table", role=input, sticks=79, element_bytes=2
+.argument a1 = "ids", role=input, sticks=2, element_bytes=4
+.argument a2 = "y", role=output, sticks=11, element_bytes=2
+.kernel "k", cores=2
+.table t0 = [0, 4]
+.table t1 = [4, 3]
+.table t2 = [0, 400]
+.descriptor %table = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
+.descriptor %lx = lx, element_bytes=2, extent=[2, 4], stride=[4, 1]
+.descriptor %ids = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
+.descriptor %y = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
+.unit MNIL
+  xldg ddr=%table, lx=%lx, idx=%ids, dim=1, size=50 @1
+  sig token=0, receiver=MNIS, count=1
+  halt
+.unit MNIS
+  wait token=0, sender=MNIL, count=1
+  xst ddr=%y, lx=%lx
+  halt
+.source 1 = "ktdp.load", "model.py:7:3"
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("mode", ["tape", "step"])
+def test_embedding(mode) -> None:
+    table, ids = np.random.default_rng(0).standard_normal((50, 100)).astype(np.float16), np.array([3, 49, 0, 7, 7, 21, 48])
+    y = np.zeros((7, 100), np.float16)
+    run = executable(
+        parse_program(GATHER),
+        argument(0, "table", "input", Layout.linear(5000), 0),
+        argument(1, "ids", "input", Layout.linear(7, "i32"), 1),
+        argument(2, "y", "output", Layout.linear(700), 2),
+    )
+    run(table.ravel(), ids, y.ravel(), mode=mode)
+    np.testing.assert_array_equal(y, table[ids])
+    ids[5] = 50
+    with pytest.raises(KtirError, match=r"reads index 50 at element 5 of argument 'ids', but expects 0 to 49 \[ktdp.load\]") as e:
+        run(table.ravel(), ids, y.ravel(), mode=mode)
+    assert e.value.location == "model.py:7:3"
