@@ -137,11 +137,10 @@ class Checks:
         counted, pieces = toucher.price(event.counters, self.state.target, x.dim if x.idx else None)
         touch, index_bytes = None, 0
         if x.idx is None:
-            touch, low, high = toucher.touch(event.counters)
+            touch, low, high = toucher.touch(event.counters, x.op == "xst")
             self._check_memory(event, x.ddr, low, high)
             if not x.ddr.descriptor.element:
-                size = self.memories.program.arguments[number].element_bytes
-                return Moved(touch, readers, touch.cells.size * self.memories.cells[number] * size)
+                return Moved(touch, readers, toucher.sticks(event.counters) * STICK_BYTES)
         else:
             index_bytes = granule * int(self._element_toucher(x.idx, None, 1).price(event.counters, self.state.target)[0].sum())
         return Moved(touch, readers, granule * int(counted.sum()) + index_bytes, int(pieces.max(initial=0)), index_bytes)

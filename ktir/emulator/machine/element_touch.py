@@ -71,10 +71,15 @@ class ElementToucher:
         span = int(touch.cells.max()) + 1
         return np.unique(touch.owner * span + touch.cells).size < touch.cells.size
 
-    def touch(self, counters: Counters) -> tuple[Touch, int, int]:
-        """The cells, and the lowest and highest element; empty touches give (0, -1)."""
+    def sticks(self, counters: Counters) -> int:
+        """Sticks of memory that a stick descriptor touches."""
+        live = self._live(counters)
+        return sum(int(np.count_nonzero(live > half * self._unit)) for half in range(self.access.width))
+
+    def touch(self, counters: Counters, writes: bool = False) -> tuple[Touch, int, int]:
+        """The cells, and the lowest and highest element; empty touches give (0, -1). Writes of stick descriptors take whole sticks."""
         first, live = self._walk(counters)
-        unit = 1 if self.access.descriptor.element else self._unit
+        unit = self._unit if writes and not self.access.descriptor.element else 1
         keep = live[..., None] > self.lane // unit * unit
         at = (first[..., None] + self.lane * self.access.lane)[keep]
         core, entry, _ = np.nonzero(keep)
