@@ -1,8 +1,8 @@
 """Work division: the best split of a problem's loops over the cores.
 
-Every split into equal shares (the last one may be smaller) is a candidate: loops are cut in their units, at most one reduction loop is cut,
-and no operand may need a window of addresses beyond the chip's span. All legal candidates are priced, so the choice is the optimum of the
-model.
+Every split into equal shares (the last one may be smaller, unless the loop is `even`) is a candidate: loops are cut in their units, at most
+one reduction loop is cut, and no operand may need a window of addresses beyond the chip's span. All legal candidates are priced, so the
+choice is the optimum of the model.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def candidates(problem: Problem, cores: int, tails: str = "masked") -> Iterator[
     for loop in problem.loops:
         blocks = loop.blocks
         shares = sorted({-(-blocks // parts) for parts in range(1, min(cores, blocks) + 1)}, reverse=True)
-        options.append([(-(-blocks // s), s) for s in shares if tails != "exact" or blocks % s == 0])
+        options.append([(-(-blocks // s), s) for s in shares if blocks % s == 0 or not (loop.even or tails == "exact")])
     reduction = [loop.reduction for loop in problem.loops]
     padded = tails == "padded"
 
@@ -204,7 +204,7 @@ def _hinted(problem: Problem, target: Target, tails: str, hint: Hint) -> list[Di
             raise Infeasible(
                 f"hint work_div wants {parts} parts of '{name}', which has {loop.blocks} unit{'s' if loop.blocks > 1 else ''}{unit}"
             )
-        if tails == "exact" and loop.blocks % parts:
+        if (loop.even or tails == "exact") and loop.blocks % parts:
             raise Infeasible(f"hint work_div wants {parts} parts of '{name}', which do not divide its {loop.blocks} units")
         if -(-loop.blocks // share) != parts:
             raise Infeasible(

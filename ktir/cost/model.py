@@ -47,6 +47,8 @@ class Model:
         self._start = Term("start", "latency of memory and units, launch", kernel_start(target))
 
     def _whole(self, operand: Operand) -> int:
+        if operand.whole_bytes is not None:
+            return operand.whole_bytes
         if operand.layouts:
             return operand.layouts[0].sticks * STICK_BYTES
         loops = (self.problem.loops[i] for i in self.dims[operand.name])

@@ -13,12 +13,16 @@ from ktir.target import LANES
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop of `extent` iterations. `unit` is what may not be cut: 64 where the loop runs along an operand's stick, else 1."""
+    """A loop of `extent` iterations. `unit` is what may not be cut: 64 where the loop runs along an operand's stick, else 1.
+
+    `even`: all parts must be equal, so that no core needs a mask for its own.
+    """
 
     name: str
     extent: int
     unit: int = 1
     reduction: bool = False
+    even: bool = False
 
     @property
     def blocks(self) -> int:
@@ -31,6 +35,7 @@ class Operand:
     """A tensor of the op: the loops that its dimensions run along, and the device layouts it may have, preferred one first.
 
     Without layouts nothing is known of its addresses, so no span is checked. `resident` = it lies in the scratchpad and moves nothing.
+    `whole_bytes`: of the whole tensor, where its loops do not tell.
     """
 
     name: str
@@ -39,6 +44,7 @@ class Operand:
     element_bytes: int = 2
     output: bool = False
     resident: bool = False
+    whole_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,13 @@ def index_dims(access: ir.Operation) -> list[int]:
     if tile.name != "ktdp.construct_indirect_access_tile":
         return []
     maps = [m for m, view in tile.opview.subscripts if view is not None]
-    return [d for d in range(len(tile.opview.shape)) if any(e.is_function_of_dim(d) for m in maps for e in m.results)]
+    return sorted({d for m in maps for e in m.results for d in _dims(e)})
+
+
+def _dims(e: ir.AffineExpr) -> set[int]:
+    if isinstance(e, ir.AffineDimExpr):
+        return {ir.AffineDimExpr(e).position}
+    return _dims(e.lhs) | _dims(e.rhs) if isinstance(e, ir.AffineBinaryExpr) else set()
 
 
 class Item:

@@ -1,44 +1,46 @@
-"""Kernels -> divided KTIR: the rows of a kernel are dealt to the cores, the last core may get fewer.
+"""Kernels -> divided KTIR: the axes of a kernel are dealt to the cores; of the row axis the last part may be smaller.
 
-Core t owns rows [t*share, t*share + share). Its views of row tensors start at its first row and are masked by the rows that it really has,
-so every core runs the same text on static tiles.
+A core's views of a tensor start at its first position along each axis and are masked by the rows that it really has, so every core runs
+the same text on static tiles.
 
-A kernel with `ktir.columns` (`ktir_form_kernels`) is divided over rows and sticks of columns, as the cost model finds best: core t owns row
-part t / c and column part t mod c of c column parts. It reads a matmul's first operand in its rows, all else in its rows and columns.
+A kernel with `ktir.columns` (`ktir_form_kernels`) is divided over sticks of columns as well, as the cost model finds best. A core reads a
+matmul's first operand in its rows, the second one in its columns, all else in its rows and columns. Core t owns column part t mod c of c
+parts; t / c counts the parts of the axes, the last axis fastest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
-from ktir.cost.division import Plan
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import ktdp
+from ktir.dialects import _affine, ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects._ktdp_builders import Subscript
 from ktir.dialects.structured import Generic, rebuild
-from ktir.hints import Hint
 from ktir.mlir import arith, func, ir, linalg, tensor
-from ktir.passes._axes import second_operand_source
-from ktir.passes._columns import column_division, extents, hinted, row_parts, wishes
-from ktir.passes._levels import kernel_rows, require_level, set_level
+from ktir.passes._axes import Axes, k_in_stick, second_operand_source
+from ktir.passes._columns import hinted, wishes
+from ktir.passes._levels import require_level, set_level
+from ktir.passes._work import Work, divide
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES
 
 
 @dataclass(frozen=True)
 class DivideWorkPass(Pass):
-    """Divide each kernel's rows, and columns where it may, over at most `cores` cores.
+    """Divide each kernel's axes, and columns where it may, over at most `cores` cores.
 
-    `work_div` fixes the parts of rows and columns, as in `m=4,n=8`; without it a `ktir.hint` in force does. What cannot be honoured is an
-    error.
+    `work_div` fixes the parts of rows and columns, as in `m=4,n=8` (`b0`, `b1`.. are the batch axes); without it a `ktir.hint` in force
+    does. What cannot be honoured is an error.
 
-    Expects: kernels with `ktir.rows`. Guarantees: the divided level, a grid and `ktir.work` on each kernel; encodings are dropped.
+    Expects: kernels with `ktir.rows`. Guarantees: the divided level, a grid and `ktir.work` on each kernel; a load for each way in which a
+    tensor is read; encodings are dropped.
     """
 
     name: ClassVar[str] = "ktir-divide-work"
-    description: ClassVar[str] = "kernels -> divided: rows and columns over cores, uneven last core"
+    description: ClassVar[str] = "kernels -> divided: axes and columns over cores, uneven last core"
     cores: int = DATASHEET.cores
     work_div: str = ""
 
@@ -47,32 +49,26 @@ class DivideWorkPass(Pass):
         require_level(module, self.name, "laid-out", kernels=True)
         hint = wishes(self.work_div)
         for op in list(module.body.operations):
-            if isinstance(op, func.FuncOp) and "ktir.columns" in op.attributes:
-                plan = hinted(lambda h, op=op: plan_columns(op, self.cores, h), hint, op.location)
-                self.remark("passed", f"kernel '{op.name.value}': {plan.explain()}", op.location)
-                _ColumnDivider(op, plan).divide()
-            elif isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
-                rows = prod(kernel_rows(op.operation))
-                wished = hinted(lambda h, n=rows: row_parts(n, self.cores, h), hint, op.location)
-                _Divider(op, wished).divide()
+            if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
+                work = hinted(lambda h, op=op: divide(op, self.cores, h), hint, op.location)
+                if work.plan is not None:
+                    self.remark("passed", f"kernel '{op.name.value}': {work.plan.explain()}", op.location)
+                _Divider(op, work).divide()
         set_level(module, "divided")
 
 
-def is_shared(load: ir.Operation) -> bool:
-    """Whether every core reads this load as a whole: row vectors, scalars and the second operand of a contraction."""
-    for use in load.results[0].uses:
-        user = use.owner
-        if user.name in ("tensor.pad", "tensor.expand_shape"):
-            return True
-        if user.name == "linalg.generic":
-            g = Generic(user.operation)
-            if g.is_contraction:
-                return use.operand_number == 1
-            return g.loop_of(use.operand_number, 1) is None
-    return False
+COLUMNS = -1
+"""Stands for an axis where a dim runs over the sticks of columns that are dealt out."""
+N_ROWS = -2
+"""The same where columns are rows: of a second operand with K in its stick."""
 
+Walk = Sequence[int | None]
+"""Per dim of a tensor the axis that it runs along, `COLUMNS`, `N_ROWS`, or None: every core has it whole."""
 
-_REBUILT = ("arith.constant", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "tensor.empty", "linalg.fill")
+_REBUILT = (
+    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
+    "ktdp.load", "tensor.empty", "tensor.pad", "tensor.expand_shape", "linalg.fill",
+)  # fmt: skip
 """Ops that are rebuilt where their result is used."""
 
 
@@ -90,15 +86,21 @@ def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, ir.Value]:
 
 
 class _Divider:
-    def __init__(self, source: func.FuncOp, cores: int) -> None:
-        self.source = source
-        self.rows = prod(kernel_rows(source.operation))
-        self.share = -(-self.rows // cores)
-        self.cores = -(-self.rows // self.share)
+    def __init__(self, source: func.FuncOp, work: Work) -> None:
+        self.source, self.work = source, work
+        self.axes = Axes.of(source.operation)
+        self.columns = ir.IntegerAttr(source.attributes["ktir.columns"]).value if "ktir.columns" in source.attributes else 0
         self.mapping: dict[ir.Value, ir.Value] = {}
+        self.loads: dict[tuple[ir.Value, tuple[int | None, ...]], ir.Value] = {}
+        self.first: dict[int, ir.Value] = {}
+        """First position along each axis (or of the columns); none where a core has all of it."""
+        self.own: dict[int, int | ir.Value] = {}
+        """Positions along each axis that are a core's own."""
+        self.distances: dict[tuple[int, int], ir.Value] = {}
+        """What a core adds to the address of a tensor, by axis and stride."""
 
     def divide(self) -> None:
-        source = self.source
+        source, work = self.source, self.work
         old = source.regions[0].blocks[0]
         name = source.name.value
         with ir.InsertionPoint(source), source.location:
@@ -106,193 +108,264 @@ class _Divider:
         block = function.add_entry_block([source.location] * len(old.arguments))
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), source.location:
-            self._first_row()
+            self._parts()
             for op in old.operations:
                 with op.location:
                     self._op(op.operation)
         i64 = ir.IntegerType.get_signless(64)
-        function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, self.cores)])
+        function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, work.cores)])
         function.attributes["ktir.rows"] = source.attributes["ktir.rows"]
-        function.attributes["ktir.work"] = self._work()
+        tile = [work.stick_share, *work.shares, LANES]
+        function.attributes["ktir.work"] = kt.WorkAttr.build([work.column_parts, *work.parts, 1], tile)
         source.operation.erase()
         function.attributes["sym_name"] = ir.StringAttr.get(name)
 
-    def _work(self) -> ir.Attribute:
-        return kt.WorkAttr.build([1, self.cores, 1], [1, self.share, LANES])
+    # Which part is whose
 
-    def _first_row(self) -> None:
+    def _parts(self) -> None:
+        """What the executing core owns."""
+        work, extents = self.work, self.axes.extents
         (tile,) = ktdp.get_compute_tile_id()
-        self._rows_of(tile)
+        column_parts = index_constant(work.column_parts) if self.columns else None
+        rest = tile if column_parts is None else arith.DivUIOp(tile, column_parts).result
+        split = [axis for axis, parts in enumerate(work.parts) if parts > 1] if len(extents) > 1 else [0]
+        for axis in reversed(split):
+            part = rest
+            if axis != split[0]:
+                parts = index_constant(work.parts[axis])
+                part, rest = arith.RemUIOp(rest, parts).result, arith.DivUIOp(rest, parts).result
+            self._own(axis, part, extents[axis], work.shares[axis], always=len(extents) == 1)
+        if column_parts is not None:
+            self._own(COLUMNS, arith.RemUIOp(tile, column_parts).result, self.columns, work.stick_share)
+        for axis, share in enumerate(work.shares):
+            self.own.setdefault(axis, share)
+        if len(extents) == 1:
+            self._distance(0, LANES)
 
-    def _rows_of(self, part: ir.Value) -> None:
-        """Which rows belong to part number `part`."""
-        row0, self.own_rows = _part(part, self.rows, self.share)
-        self.element0 = arith.MulIOp(row0, index_constant(LANES)).result
+    def _own(self, axis: int, part: ir.Value, extent: int, share: int, *, always: bool = False) -> None:
+        """Note part number `part` of an axis. `always`: its size is a run-time value even if all parts are equal."""
+        self.first[axis], left = _part(part, extent, share)
+        self.own[axis] = share if extent % share == 0 and not always else left
+
+    def _distance(self, axis: int, stride: int) -> ir.Value:
+        if (axis, stride) not in self.distances:
+            self.distances[axis, stride] = arith.MulIOp(self.first[axis], index_constant(stride)).result
+        return self.distances[axis, stride]
+
+    def _walk(self, g: Generic, operand: int) -> list[int | None]:
+        """How an op walks an operand (the result is the last one); a second operand as it lies in memory."""
+        second = g.is_contraction and operand == 1
+        walk = self.axes.of_second_operand(g) if second else self.axes.of_operand(g, operand)
+        if self.columns and second:
+            walk[-2 if k_in_stick(g) else 0] = N_ROWS if k_in_stick(g) else COLUMNS
+        elif self.columns and g.loop_of(operand, 0) == 0:
+            walk[0] = COLUMNS
+        return walk
+
+    def _share(self, what: int | None, extent: int) -> int:
+        """A core's part of an extent."""
+        if what == N_ROWS:
+            return self.work.stick_share * LANES
+        if what == COLUMNS:
+            return self.work.stick_share
+        return extent if what is None else self.work.shares[what]
+
+    # Ops
 
     def _op(self, op: ir.Operation) -> None:
-        if op.name == "ktdp.load":
-            shared = is_shared(op)
-            element = ir.RankedTensorType(op.results[0].type).element_type
-            self.mapping[op.results[0]] = ktdp.load(self._tile(op.operands[0], shared), element)
-        elif op.name == "ktdp.store":
-            ktdp.store(self.mapping[op.operands[0]], self._tile(op.operands[1], False))
-        elif op.name == "linalg.generic":
+        if op.name == "linalg.generic":
             g = Generic(op)
-            inputs = [self.mapping[v] for v in g.inputs]
-            self.mapping[op.results[0]] = rebuild(g, inputs, self._init(g.init))
-        elif op.name in ("tensor.pad", "tensor.expand_shape"):
-            self._reshape(op)
+            inputs = [self._blocks(g) if g.is_contraction and i == 1 else self._input(g, i) for i in range(len(g.inputs))]
+            self.mapping[op.results[0]] = rebuild(g, inputs, self._filled(g.init, self._walk(g, len(g.inputs))))
+        elif op.name == "ktdp.store":
+            self._store(op)
         elif op.name == "func.return":
             func.ReturnOp([])
         elif op.name not in _REBUILT:
             raise Unsupported(f"'{op.name}' op is not supported in a kernel on the laid-out level", location_text(op.location))
 
-    def _init(self, init: ir.Value) -> ir.Value:
-        """The accumulator or destination of a generic, with the core's rows."""
-        return self._filled(init, ir.RankedTensorType(init.type).shape[0])
+    def _input(self, g: Generic, number: int) -> ir.Value:
+        value = g.inputs[number]
+        if value not in self.mapping and value.owner.name == "linalg.fill":
+            return self._filled(value, self._walk(g, number))
+        return self.mapping[value] if value in self.mapping else self._load(value, self._walk(g, number))
 
-    def _filled(self, init: ir.Value, sticks: int) -> ir.Value:
+    def _load(self, value: ir.Value, walk: Walk) -> ir.Value:
+        """The part of a loaded tensor that a core reads in one way."""
+        key = (value, tuple(walk))
+        if key not in self.loads:
+            load = value.owner.operation
+            with load.location:
+                self.loads[key] = ktdp.load(self._tile(load.operands[0], walk), ir.RankedTensorType(value.type).element_type)
+        return self.loads[key]
+
+    def _store(self, op: ir.Operation) -> None:
+        value = op.operands[0]
+        walk = self.axes.of_value(value)
+        if self.columns:
+            walk[0] = COLUMNS
+        if value not in self.mapping:  # a copy
+            self.mapping[value] = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
+        ktdp.store(self.mapping[value], self._tile(op.operands[1], walk))
+        if "ktir.ordered" in op.attributes:
+            stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
+            stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
+
+    def _filled(self, init: ir.Value, walk: Walk) -> ir.Value:
+        """A core's part of a tensor of one value, or of an empty one."""
         op = init.owner
         type_ = ir.RankedTensorType(init.type)
-        lanes = type_.shape[2]
-        empty = tensor.EmptyOp([sticks, self.share, lanes], type_.element_type).result
+        shape = [self._share(what, extent) for what, extent in zip(walk, type_.shape, strict=True)]
+        empty = tensor.EmptyOp(shape, type_.element_type).result
         if op.name == "tensor.empty":
             return empty
         value = op.operands[0].owner.clone().results[0]
         return linalg.fill(value, outs=[empty])
 
-    def _tile(self, tile: ir.Value, shared: bool) -> ir.Value:
-        view = tile.owner.opview.base.owner.opview
-        base = self.mapping[view.offset]
-        sizes = list(view.sizes)
-        if shared:
-            whole = ktdp.construct_memory_view(base, sizes, list(view.strides), view.element_type)
-            return ktdp.construct_access_tile(whole, [0, 0, 0], sizes)
-        offset = arith.AddIOp(base, self.element0).result
-        own = ktdp.construct_memory_view(offset, [sizes[0], self.own_rows, sizes[2]], list(view.strides), view.element_type)
-        return ktdp.construct_access_tile(own, [0, 0, 0], [sizes[0], self.share, sizes[2]])
-
-    def _reshape(self, op: ir.Operation) -> None:
-        """Padding and splitting of a second operand: the same op without encoding."""
-        clone = op.clone()
-        clone.operands[0] = self.mapping[op.operands[0]]
-        type_ = ir.RankedTensorType(op.results[0].type)
-        clone.results[0].set_type(ir.RankedTensorType.get(type_.shape, type_.element_type))
-        self.mapping[op.results[0]] = clone.results[0]
-
-
-def plan_columns(kernel: func.FuncOp, cores: int, hint: Hint) -> Plan:
-    """The division of a kernel with `ktir.columns`: that of its longest matmul. Raises Infeasible for a hint that cannot be honoured."""
-    ops = (o.operation for o in kernel.regions[0].blocks[0].operations)
-    contractions = [g for o in ops if o.name == "linalg.generic" and (g := Generic(o)).is_contraction]
-    rows, sticks, depth = max(extents(g) for g in contractions)
-    return column_division(rows, sticks, depth, cores, hint)
-
-
-class _ColumnDivider(_Divider):
-    """Divides rows and sticks of columns; loads are made for each way in which an op reads its operand."""
-
-    def __init__(self, source: func.FuncOp, plan: Plan) -> None:
-        super().__init__(source, 1)
-        self.sticks = ir.IntegerAttr(source.attributes["ktir.columns"]).value
-        self.row_parts, self.column_parts, _ = plan.division.splits
-        self.share, self.stick_share, _ = plan.division.shares
-        self.cores = plan.division.cores
-        self.loads: dict[tuple[ir.Value, str], ir.Value] = {}
-
-    def _work(self) -> ir.Attribute:
-        return kt.WorkAttr.build([self.column_parts, self.row_parts, 1], [self.stick_share, self.share, LANES])
-
-    def _first_row(self) -> None:
-        (tile,) = ktdp.get_compute_tile_id()
-        parts = index_constant(self.column_parts)
-        self._rows_of(arith.DivUIOp(tile, parts).result)
-        self.stick0, left = _part(arith.RemUIOp(tile, parts).result, self.sticks, self.stick_share)
-        self.own_sticks = self.stick_share if self.sticks % self.stick_share == 0 else left
-
-    def _op(self, op: ir.Operation) -> None:
-        if op.name == "linalg.generic":
-            g = Generic(op)
-            if g.is_contraction:
-                inputs = [self._load(g.inputs[0], "rows"), self._weights(g)]
-            else:
-                inputs = [self._input(g, i) for i in range(len(g.inputs))]
-            self.mapping[op.results[0]] = rebuild(g, inputs, self._init(g.init))
-        elif op.name == "ktdp.store":
-            ktdp.store(self.mapping[op.operands[0]], self._access(op.operands[1], "both"))
-        elif op.name not in ("ktdp.load", "tensor.pad", "tensor.expand_shape"):
-            super()._op(op)
-
-    def _input(self, g: Generic, number: int) -> ir.Value:
-        value = g.inputs[number]
-        if value in self.mapping:
-            return self.mapping[value]
-        by_stick, by_row = (g.loop_of(number, d) is not None for d in (0, 1))
-        return self._load(value, "both" if by_stick and by_row else "rows" if by_row else "columns" if by_stick else "whole")
-
-    def _load(self, value: ir.Value, what: str) -> ir.Value:
-        """The part of a loaded tensor that a core reads: `rows`, `columns` (sticks), `both` or the `whole`."""
-        if (value, what) not in self.loads:
-            load = value.owner.operation
-            element = ir.RankedTensorType(value.type).element_type
-            with load.location:
-                self.loads[value, what] = ktdp.load(self._access(load.operands[0], what), element)
-        return self.loads[value, what]
-
-    def _access(self, tile: ir.Value, what: str) -> ir.Value:
-        view = tile.owner.opview.base.owner.opview
-        base = self.mapping[view.offset]
-        sizes, strides = list(view.sizes), list(view.strides)
-        shape = list(sizes)
-        if what in ("rows", "both"):
-            base = arith.AddIOp(base, self.element0).result
-            sizes[1], shape[1] = self.own_rows, self.share
-        if what in ("columns", "both"):
-            base = arith.AddIOp(base, self._times(self.stick0, strides[0])).result
-            sizes[0], shape[0] = self.own_sticks, self.stick_share
-        return ktdp.construct_access_tile(ktdp.construct_memory_view(base, sizes, strides, view.element_type), [0, 0, 0], shape)
-
-    @staticmethod
-    def _times(value: ir.Value, factor: int) -> ir.Value:
-        return arith.MulIOp(value, index_constant(factor)).result
-
-    def _init(self, init: ir.Value) -> ir.Value:
-        return self._filled(init, self.stick_share)
-
-    def _weights(self, g: Generic) -> ir.Value:
-        """A core's columns of the second operand in blocks of 64 rows: its sticks, or its rows where K lies in the stick."""
+    def _blocks(self, g: Generic) -> ir.Value:
+        """A core's part of a second operand in blocks of 64 rows, with zeros as rows beyond its own."""
         source = second_operand_source(g)
-        load = source.owner.operation
-        element = ir.RankedTensorType(source.type).element_type
-        transposed = g.loop_of(1, 0) == g.iterators.index("reduction")
-        blocks = list(ir.RankedTensorType(g.inputs[1].type).shape)
-        with load.location:
-            value = ktdp.load(self._weight_rows(load.operands[0]) if transposed else self._access(load.operands[0], "columns"), element)
-            blocks[1 if transposed else 0] = self.stick_share
-            rows = ir.RankedTensorType(value.type).shape[1]
-            if rows != blocks[1] * LANES:
-                value = _padded(value, blocks[1] * LANES)
-            return tensor.ExpandShapeOp(ir.RankedTensorType.get(blocks, element), value, [[0], [1, 2], [3]], [], blocks).result
+        walk = self._walk(g, 1)
+        value = self._load(source, walk)
+        split = list(ir.RankedTensorType(g.inputs[1].type).shape)
+        shape = list(ir.RankedTensorType(value.type).shape)
+        split[: len(shape) - 2] = shape[:-2]
+        if walk[-2] == N_ROWS:
+            split[-3] = self.work.stick_share
+        with source.owner.location:
+            if shape[-2] != split[-3] * LANES:
+                value = _padded(value, split[-3] * LANES)
+            last = len(shape) - 2
+            groups = [*([d] for d in range(last)), [last, last + 1], [last + 2]]
+            type_ = ir.RankedTensorType.get(split, ir.RankedTensorType(value.type).element_type)
+            return tensor.ExpandShapeOp(type_, value, groups, [], split).result
 
-    def _weight_rows(self, tile: ir.Value) -> ir.Value:
-        view = tile.owner.opview.base.owner.opview
+    # Memory
+
+    def _tile(self, tile: ir.Value, walk: Walk) -> ir.Value:
+        """A core's part of a tile of a whole view."""
+        if tile.owner.name == "ktdp.construct_indirect_access_tile":
+            return self._indirect_tile(tile.owner.opview, walk)
+        view, first, shape = self._view(tile.owner.opview.base.owner.opview, walk)
+        return ktdp.construct_access_tile(view, first, shape)
+
+    def _view(
+        self, view: ktdp.ConstructMemoryViewOp, walk: Walk, more: Sequence[int | ir.Value] = ()
+    ) -> tuple[ir.Value, list[int | ir.Value], list[int]]:
+        """A core's part of a view; where its tile begins in it, and the tile's shape. `more`: sizes of dims of stride 0 put before the
+        lanes.
+        """
+        base = self._base(view.offset)
         sizes, strides = list(view.sizes), list(view.strides)
-        rows = self.stick_share * LANES
-        first = self._times(self.stick0, LANES)
-        own: int | ir.Value = rows
-        if sizes[1] % rows:
-            own = arith.MinSIOp(arith.SubIOp(index_constant(sizes[1]), first).result, index_constant(rows)).result
-        base = arith.AddIOp(self.mapping[view.offset], self._times(first, strides[1])).result
-        part = ktdp.construct_memory_view(base, [sizes[0], own, sizes[2]], strides, view.element_type)
-        return ktdp.construct_access_tile(part, [0, 0, 0], [sizes[0], rows, sizes[2]])
+        shape = [self._share(what, extent) for what, extent in zip(walk, view.sizes, strict=True)]
+        at: list[int | ir.Value] = [0] * len(shape)
+        cut = _affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ()
+        for d, what in sorted(enumerate(walk), key=lambda w: w[1] in (COLUMNS, N_ROWS)):
+            if what is None:
+                continue
+            if what == N_ROWS:
+                first = arith.MulIOp(self.first[COLUMNS], index_constant(LANES)).result
+                if sizes[d] % shape[d]:
+                    own = arith.MinSIOp(arith.SubIOp(index_constant(sizes[d]), first).result, index_constant(shape[d])).result
+                else:
+                    own = shape[d]
+                base = arith.AddIOp(base, arith.MulIOp(first, index_constant(strides[d])).result).result
+                sizes[d] = own
+            elif what == COLUMNS and cut:  # the cut says where the last stick ends, which is not the same place in each core's part
+                at[d] = self.first[COLUMNS]
+                sizes[d] = self.work.column_parts * shape[d]
+            else:
+                if what in self.first:
+                    base = arith.AddIOp(base, self._distance(what, strides[d])).result
+                sizes[d] = self.own[what]
+        for size in more:
+            sizes.insert(-1, size)
+            strides.insert(-1, 0)
+        attributes: dict[str, ir.Attribute] = {}
+        for stick, last in cut:
+            extents = [n if isinstance(n, int) else None for n in sizes]
+            attributes = {"coordinate_set": _affine.clipped(extents, stick, last), "masked": ir.UnitAttr.get()}
+        return ktdp.construct_memory_view(base, sizes, strides, view.element_type, attributes=attributes), at, shape
+
+    def _base(self, offset: ir.Value) -> ir.Value:
+        """Where a view begins: an argument, or a constant distance from one."""
+        if isinstance(offset.owner, ir.Block):
+            return self.mapping[offset]
+        base, distance = offset.owner.operands
+        return arith.AddIOp(self.mapping[base], distance.owner.clone().results[0]).result
+
+    def _indirect_tile(self, tile: ktdp.ConstructIndirectAccessTileOp, walk: Walk) -> ir.Value:
+        """A core's part of a gather or scatter. Along an uneven axis without a dim of its own in the view, one of stride 0 says which
+        positions are there."""
+        view = tile.base.owner.opview
+        if list(_affine.permutation_of(tile.attributes["variables_space_order"]) or ()) != list(range(len(walk))) or tile.captured:
+            raise Unsupported(
+                "'ktdp.construct_indirect_access_tile' op expects its variables in order and no captured values",
+                location_text(tile.location),
+            )
+        base_walk: list[int | None] = []
+        subscripts: list[Subscript] = []
+        for map_, index_view in tile.subscripts:
+            if index_view is None:
+                base_walk.append(_walk_of(map_.results[0], walk, tile))
+                subscripts.append(map_.results[0])
+            else:
+                base_walk.append(None)
+                part, _, _ = self._view(index_view.owner.opview, [_walk_of(e, walk, tile) for e in map_.results])
+                subscripts.append((part, list(map_.results)))
+        uneven = [d for d, what in enumerate(walk) if what is not None and what not in base_walk and self._is_uneven(what)]
+        part, at, _ = self._view(view, base_walk, [self.own[walk[d]] for d in uneven])  # type: ignore[index]
+        for d in uneven:
+            subscripts.insert(-1, ir.AffineExpr.get_dim(d))
+        captured = [value for value in at if isinstance(value, ir.Value)]
+        if captured:
+            subscripts = _shifted(subscripts, [d for d, value in enumerate(at) if isinstance(value, ir.Value)])
+        extents = [self._share(what, extent) for what, extent in zip(walk, tile.shape, strict=True)]
+        return ktdp.construct_indirect_access_tile(part, subscripts, extents, captured=captured)
+
+    def _is_uneven(self, axis: int) -> bool:
+        return axis >= 0 and self.axes.extents[axis] % self.work.shares[axis] != 0
+
+
+def _walk_of(expression: ir.AffineExpr, walk: Walk, tile: ktdp.ConstructIndirectAccessTileOp) -> int | None:
+    """How the variable that a subscript is walks; None for a constant."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return walk[ir.AffineDimExpr(expression).position]
+    if isinstance(expression, ir.AffineConstantExpr):
+        return None
+    raise Unsupported(
+        f"'ktdp.construct_indirect_access_tile' op expects subscripts that are variables or constants, but got '{expression}'",
+        location_text(tile.location),
+    )
+
+
+def _shifted(subscripts: Sequence[Subscript], dims: Sequence[int]) -> list[Subscript]:
+    """Subscripts over as many captured values before the variables as there are `dims`, to which those are added."""
+    count = len(dims)
+
+    def moved(e: ir.AffineExpr) -> ir.AffineExpr:
+        return ir.AffineExpr.get_dim(ir.AffineDimExpr(e).position + count) if isinstance(e, ir.AffineDimExpr) else e
+
+    result: list[Subscript] = []
+    for d, subscript in enumerate(subscripts):
+        if isinstance(subscript, tuple):
+            result.append((subscript[0], [moved(e) for e in subscript[1]]))
+        elif d in dims:
+            result.append(ir.AffineExpr.get_add(moved(subscript), ir.AffineExpr.get_dim(dims.index(d))))
+        else:
+            result.append(moved(subscript))
+    return result
 
 
 def _padded(value: ir.Value, rows: int) -> ir.Value:
     """A second operand with zeros as rows beyond its own."""
     type_ = ir.RankedTensorType(value.type)
-    sticks, own, lanes = type_.shape
-    pad = tensor.PadOp(ir.RankedTensorType.get([sticks, rows, lanes], type_.element_type), value, [], [], [0, 0, 0], [0, rows - own, 0])
-    block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * 3, [ir.Location.current] * 3)
+    rank = type_.rank
+    shape, none = list(type_.shape), [0] * rank
+    high = [rows - shape[-2] if d == rank - 2 else 0 for d in range(rank)]
+    shape[-2] = rows
+    pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], none, high)
+    block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * rank, [ir.Location.current] * rank)
     with ir.InsertionPoint(block):
         tensor.YieldOp(arith.ConstantOp(type_.element_type, ir.FloatAttr.get(type_.element_type, 0.0)).result)
     return pad.result
