@@ -53,10 +53,10 @@ def packed(extents: Sequence[int], pitch: int) -> list[tuple[int, int]]:
     return [(n, pitch * prod(extents[i + 1 :])) for i, n in enumerate(extents)]
 
 
-def encoding(shape: Sequence[int], element: ir.Type) -> ir.Attribute:
-    """A layout of a physical shape; what its logical dims are does not matter here."""
+def encoding(shape: Sequence[int], element: ir.Type, columns: int | None = None) -> ir.Attribute:
+    """A layout of a physical shape; whole sticks if the number of columns does not matter."""
     *rows, lanes = shape[1:]
-    size = [*rows, shape[0] * lanes]
+    size = [*rows, columns or shape[0] * lanes]
     strides = [prod(size[i + 1 :]) for i in range(len(size))]
     return kt.LayoutAttr.build(size, list(shape), [lanes, *strides[:-1], 1], element)
 
@@ -107,7 +107,7 @@ class LaidOut:
         if start:
             offset = arith.AddIOp(offset, index(start)).result
         element = element_type(self.buffers[buffer][1])
-        attributes: dict[str, ir.Attribute] = {"ktir.layout": encoding(sizes, element)}
+        attributes: dict[str, ir.Attribute] = {"ktir.layout": encoding(sizes, element, columns)}
         if columns % LANES:
             attributes |= {"coordinate_set": _affine.clipped(sizes, 0, columns - 1), "masked": ir.UnitAttr.get()}
         return ktdp.construct_memory_view(offset, sizes, strides, element, attributes=attributes)
@@ -129,9 +129,7 @@ class LaidOut:
         for d, (_, _, count) in enumerate(dims, 1):
             if count is not None:
                 element = element_type("i32")
-                at = ktdp.construct_memory_view(
-                    self.block.arguments[indices], [count], [1], element, attributes={"ktir.layout": encoding([1, count, LANES], element)}
-                )
+                at = ktdp.construct_memory_view(self.block.arguments[indices], [count], [1], element)
                 subscripts[d], extents[d] = (at, [ir.AffineExpr.get_dim(d)]), count
         return ktdp.construct_indirect_access_tile(view, subscripts, extents)
 

@@ -85,8 +85,8 @@ class Axes:
     def of_value(self, value: ir.Value) -> list[int | None]:
         """Per dim of a value the axis that it runs along.
 
-        What is only copied from memory to memory, or filled and stored, has the axes in order as its rows. On the laid-out level a loaded
-        tensor may be read in several ways; this is the first of them (`ktir-divide-work` makes a load of each).
+        On the laid-out level a loaded tensor may be read in several ways; this is the first of them (`ktir-divide-work` makes a load of
+        each).
         """
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.name == "linalg.generic":
@@ -98,8 +98,12 @@ class Axes:
                 return self.of_second_operand(_reader_of_blocks(user))
             if user.name == "linalg.generic":
                 return self.of_operand(Generic(user), use.operand_number)
-        rank = ir.RankedTensorType(value.type).rank
-        return [None, *range(rank - 2), None]
+        return self.of_copied(value)
+
+    def of_copied(self, value: ir.Value) -> list[int | None]:
+        """The same for a tensor that is stored as it was loaded or filled: it has the axes in order as its rows."""
+        rows = ir.RankedTensorType(value.type).rank - 2
+        return [None, *(axis if axis < len(self.extents) else None for axis in range(rows)), None]
 
     def axis_of(self, value: ir.Value, dim: int) -> int | None:
         """The axis that a dim of a value runs along; None: sticks, lanes, K, or one position only."""

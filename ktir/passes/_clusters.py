@@ -110,14 +110,10 @@ class Fit:
 
 @dataclass
 class Cluster:
-    """Items of one kernel. `columns`: the sticks that every result has, where ops work on the same sticks; 0 = whole rows.
-
-    `copies`: nothing is computed, tensors are only stored; they have the axes in order as their rows.
-    """
+    """Items of one kernel. `columns`: the sticks that every result has, where ops work on the same sticks; 0 = whole rows."""
 
     extents: list[int]
     columns: int = 0
-    copies: bool = False
     row: int | None = None
     items: list[Item] = field(default_factory=list)
     axes: dict[ir.Value, list[int | None]] = field(default_factory=dict)
@@ -143,7 +139,7 @@ class Cluster:
     def order(self) -> list[int]:
         """The axes, outer to inner; the row axis is the last one. Without need for another one it is the longest."""
         axes = list(range(len(self.extents)))
-        if self.copies or self.row == NO_ROW or not axes:
+        if self.row == NO_ROW or not axes:
             return axes
         row = self.row if self.row is not None else max(axes, key=lambda a: (self.extents[a], a))
         return [*(a for a in axes if a != row), row]
@@ -182,7 +178,7 @@ class Cluster:
             return None
         if item.generic is None:
             return self._fit_store(item)
-        if self.copies or len(item.loops) != len(self.extents) or (self.columns and not self._fits_columns(item)):
+        if len(item.loops) != len(self.extents) or (self.columns and not self._fits_columns(item)):
             return None
         axes = self._tied(item)
         if axes is None or not self._match_rest(item, axes):
@@ -247,16 +243,20 @@ class Cluster:
                     yield loop, axis
 
     def _fit_store(self, item: Item) -> Fit | None:
-        if self.copies:
-            walked = [
-                index_dims(access)[-1:] for access in (item.op, item.value.owner.operation) if access.name in ("ktdp.load", "ktdp.store")
-            ]
-            in_order = not self.extents or all(dims in ([], [len(self.extents)]) for dims in walked)
-            return Fit([], None) if in_order and row_extents(item.value) == self.extents else None
         if item.value not in self.axes:
-            return None
+            return self._fit_copy(item)
         wanted = {axis for d in index_dims(item.op)[-1:] if (axis := self.axes[item.value][d]) is not None}
         return Fit([], next(iter(wanted), self.row)) if self._agree(wanted) else None
+
+    def _fit_copy(self, item: Item) -> Fit | None:
+        """A tensor that is stored as it is loaded or filled has the axes in order as its rows, so the last one is the row axis."""
+        innermost = len(self.extents) - 1
+        if self.columns or row_extents(item.value) != self.extents or not self._agree({innermost} if self.extents else set()):
+            return None
+        accesses = [item.op, *([item.value.owner.operation] if _is_load(item.value) else [])]
+        if self.extents and any(index_dims(access)[-1:] not in ([], [1 + innermost]) for access in accesses):
+            return None
+        return Fit([], innermost if self.extents else self.row)
 
     def _new_bytes(self, item: Item) -> Iterator[int]:
         if item.generic is None:

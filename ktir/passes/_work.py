@@ -113,7 +113,8 @@ class _Kernel:
         """Axes that must not be cut: where indices name an element several times, the last value stays."""
 
     def _index_axes(self, store: ir.Operation) -> Iterator[int]:
-        axes = self.axes.of_value(store.operands[0])
+        value = store.operands[0]
+        axes = self.axes.of_value(value) if value.owner.name == "linalg.generic" else self.axes.of_copied(value)
         yield from (axis for d in index_dims(store) if (axis := axes[d]) is not None)
 
     def _loops(self) -> list[Loop]:
@@ -134,6 +135,9 @@ class _Kernel:
                 if not isinstance(source.owner, ir.Block) and source.owner.name == "ktdp.load":
                     axes = self.axes.of_second_operand(g) if second else self.axes.of_operand(g, i)
                     found[source, self._names_of(axes)] = tensor_bytes(source)
+        for value in (op.operands[0] for op in self.stores):
+            if value.owner.name == "ktdp.load":
+                found[value, self._names_of(self.axes.of_copied(value))] = tensor_bytes(value)
         return found
 
     def _vector_work(self) -> int:

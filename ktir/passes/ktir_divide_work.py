@@ -201,12 +201,14 @@ class _Divider:
 
     def _store(self, op: ir.Operation) -> None:
         value = op.operands[0]
-        walk = self.axes.of_value(value)
-        if self.columns:
-            walk[0] = COLUMNS
-        if value not in self.mapping:  # a copy
-            self.mapping[value] = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
-        ktdp.store(self.mapping[value], self._tile(op.operands[1], walk))
+        if value in self.mapping:
+            walk, part = self.axes.of_value(value), self.mapping[value]
+            if self.columns:
+                walk[0] = COLUMNS
+        else:
+            walk = self.axes.of_copied(value)
+            part = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
+        ktdp.store(part, self._tile(op.operands[1], walk))
         if "ktir.ordered" in op.attributes:
             stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
             stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]

@@ -213,7 +213,7 @@ class _Splitter:
 
 def _empty(item: Item, columns: int) -> Cluster:
     if item.generic is None:
-        return Cluster(row_extents(item.value), copies=True)
+        return Cluster(row_extents(item.value))
     return Cluster([item.extent(loop) for loop in item.loops], columns)
 
 
@@ -247,17 +247,20 @@ def _copy_what_cannot_wait(function: func.FuncOp) -> None:
     position = {op: i for i, op in enumerate(ops)}
     stores = [(i, regions(op)[0]) for i, op in enumerate(ops) if op.name == "ktdp.store"]
     written = {r.argument for _, r in stores}
+    wanted: list[tuple[ir.Value, ir.Operation | None]] = []
     for i, op in enumerate(ops):
         if op.name == "ktdp.load":
             last = max((position[u] for u in _users(op.results[0])), default=i)
             own = [r for r in regions(op) if r.argument in written]
             if any(i < at < last and r.overlaps(s) for at, s in stores for r in own):
-                _copy(op.results[0], after=op)
+                wanted.append((op.results[0], None))
         elif op.name == "ktdp.store" and op.operands[0].owner.name in ("ktdp.load", "linalg.fill"):
             innermost = len(ir.RankedTensorType(op.operands[0].type).shape) - 2
             walked = [index_dims(a) for a in (op, op.operands[0].owner.operation) if a.name != "linalg.fill"]
             if any(dims and dims[-1] != innermost for dims in walked):
-                _copy(op.operands[0], before=op)
+                wanted.append((op.operands[0], op))
+    for value, user in wanted:
+        _copy(value, user)
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:
@@ -266,17 +269,17 @@ def _users(value: ir.Value) -> list[ir.Operation]:
     return [x for u in users for x in (_users(u.results[0]) if u.name in SECOND_OPERAND else [u])]
 
 
-def _copy(value: ir.Value, *, after: ir.Operation | None = None, before: ir.Operation | None = None) -> None:
-    """Compute a copy of a loaded value, for all of its users or for the one that it is put before."""
-    users = [(u.owner, u.operand_number) for u in value.uses if before is None or u.owner.operation == before]
+def _copy(value: ir.Value, user: ir.Operation | None) -> None:
+    """Compute a copy of a loaded value: for one user just before it, for all of them at once."""
+    users = [(u.owner, u.operand_number) for u in value.uses if user is None or u.owner.operation == user]
     type_ = ir.RankedTensorType(value.type)
-    point = ir.InsertionPoint(before) if before is not None else ir.InsertionPoint.after(after)
+    point = ir.InsertionPoint(user) if user is not None else ir.InsertionPoint.after(value.owner.operation)
     with point, value.owner.location:
         init = tensor.EmptyOp(list(type_.shape), type_.element_type, encoding=type_.encoding).result
         identity = affine_map(type_.rank, list(range(type_.rank)))
         copied = generic([value], init, [identity] * 2, ["parallel"] * type_.rank, lambda a: a[0], loc=value.owner.location)
-    for user, number in users:
-        user.operands[number] = copied
+    for reader, number in users:
+        reader.operands[number] = copied
 
 
 # One kernel
