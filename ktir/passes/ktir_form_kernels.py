@@ -156,12 +156,14 @@ class _Splitter:
                 return None
         return fit
 
-    def _distance(self, item: Item, number: int) -> tuple[int, int, int]:
-        """Order of preference: little that crosses kernels, then much that is read by both, then the latest."""
+    def _distance(self, item: Item, number: int) -> tuple[bool, int, int, int]:
+        """Order of preference: where columns are dealt out, for a matmul; little that crosses kernels; much that is read by both; the
+        latest."""
         cluster = self.clusters[number]
+        whole = item.generic is not None and item.generic.is_contraction and not cluster.columns
         crosses = sum(tensor_bytes(p.value) for p in item.producers if self.home[p] != number)
         shared = sum(tensor_bytes(v) for v in item.sources if v in cluster.loaded)
-        return crosses, -shared, -number
+        return whole, crosses, -shared, -number
 
     def _own_columns(self, item: Item, current: Cluster | None) -> int:
         """The sticks of columns of a kernel that starts with an item; 0 if dealing out columns does not pay.
