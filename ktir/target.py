@@ -75,6 +75,9 @@ class Target:
     pt_efficiency: float = _figure(1.0, "", "stated", f"{_PLANNER}: peak of 1,536 MAC/ns and core")
     sfp_latency: int = _figure(16, "cycles", "assumed", _NONE)
     sfp_transcendental_cycles: int = _figure(4, "cycles per stick", "assumed", _NONE)
+    sfp_long_cycles: int = _figure(
+        8, "cycles per stick", "assumed", f"{_NONE}: range reduction and a longer polynomial, or digits of a quotient"
+    )
     sfp_lane_reduction_cycles: int = _figure(6, "cycles", "assumed", f"{_NONE}: a halving tree over 64 lanes")
     signal_cycles: int = _figure(8, "cycles", "assumed", _NONE)
     launch_cycles: int = _figure(0, "cycles per kernel", "fitted", f"{_COST}: the newest fit has no fixed cost")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ktir.isa.instructions import CONSTANTS
+from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
 from ktir.target import Target
 
-_FREE = ("vin", "vout", "vconst")
-_TRANSCENDENTAL = ("exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "div")
+_FREE = ("vin", "vout", *CONSTANTS)
 
 
 def op_cycles(word: Word, target: Target) -> int:
@@ -15,6 +16,6 @@ def op_cycles(word: Word, target: Target) -> int:
         return 0
     if word.op == "vred":
         return target.sfp_lane_reduction_cycles
-    if word.op in ("v1", "v2") and word["kind"] in _TRANSCENDENTAL:
-        return target.sfp_transcendental_cycles
+    if word.op in ("v1", "v2", "v3"):
+        return {"simple": 1, "transcendental": target.sfp_transcendental_cycles, "long": target.sfp_long_cycles}[KINDS[word["kind"]].cost]
     return 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .kinds import BINARY, REDUCTIONS, TERNARY, UNARY
 from .units import Unit
 
 Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "f32"]
@@ -60,17 +61,17 @@ REGISTERS = 24
 ALL = tuple(Unit)
 CORELET_UNITS = tuple(u for u in Unit if u.per_corelet)
 
-UNARY = ("mov", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "floor")
-BINARY = ("add", "sub", "mul", "div", "max", "min")
-REDUCTIONS = ("add", "max", "min")
 PHASES = ("stick", "start", "end")
 """When an op of a REP body runs: at every stick, once at the start of a group, once at its end."""
+CONSTANTS = ("vconst", "viconst")
+"""Ops of a REP body whose value does not change."""
 
 _ROUND = Field("round", "flags", "flag", "round the result to the f16 grid, to nearest even", shift=0, bits=1)
 _PHASE = Field("phase", "flags", "enum", "when the op runs within a group", PHASES, shift=1, bits=2)
 _DST = Field("dst", "dst", "register", "destination register")
 _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
+_SRC3 = Field("src3", "i1", "register", "third source register")
 _ACC = Field("dst", "dst", "accumulator", "accumulator")
 _COUNT = Field("count", "i1", "int", "entries of 64 lanes per corelet; equals the descriptor's entries")
 _TOKEN = Field("token", "i0", "int", "channel id", high=MAX_TOKEN)
@@ -252,7 +253,7 @@ OPCODES: dict[str, Opcode] = {
             0x42,
             (Unit.SFP,),
             (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND, _PHASE),
-            "dst = kind(src) in f32.",
+            "dst = kind(src). Lanes are f32 values, i32 bits, or masks (i32 0 or 1), as the kind says.",
             body_only=True,
         ),
         Opcode(
@@ -260,7 +261,15 @@ OPCODES: dict[str, Opcode] = {
             0x43,
             (Unit.SFP,),
             (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND, _PHASE),
-            "dst = kind(src, src2) in f32.",
+            "dst = kind(src, src2); a comparison gives a mask.",
+            body_only=True,
+        ),
+        Opcode(
+            "v3",
+            0x44,
+            (Unit.SFP,),
+            (Field("kind", "sub", "enum", "operation", TERNARY), _DST, _SRC, _SRC2, _SRC3, _ROUND, _PHASE),
+            "dst = kind(src, src2, src3); `select` is src2 where the mask src is not 0, else src3.",
             body_only=True,
         ),
         Opcode(
@@ -298,6 +307,22 @@ OPCODES: dict[str, Opcode] = {
             (Unit.SFP,),
             (_DST, Field("value", "imm", "f32", "value of every lane")),
             "dst = a constant; available in every phase.",
+            body_only=True,
+        ),
+        Opcode(
+            "vlive",
+            0x48,
+            (Unit.SFP,),
+            (_DST, Field("lanes", "i0", "int", "live lanes of a group's sticks * 64 lanes")),
+            "dst = the mask 64*stick + lane < lanes; stick counts within the group.",
+            body_only=True,
+        ),
+        Opcode(
+            "viconst",
+            0x4A,
+            (Unit.SFP,),
+            (_DST, Field("value", "i0", "int", "i32 of every lane", low=-(2**31))),
+            "dst = an integer constant; available in every phase.",
             body_only=True,
         ),
     )

@@ -6,7 +6,8 @@ Start values and constants may be used everywhere, stick values at sticks, accum
 
 from __future__ import annotations
 
-from .instructions import register_name
+from .instructions import CONSTANTS, register_name
+from .kinds import KINDS
 from .program import Word
 
 _USABLE = {
@@ -39,6 +40,8 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
         if when not in _PHASES.get(w.op, _USABLE):
             found.append((i, f"'{w.op}' runs at {' or '.join(_PHASES[w.op])}, but got phase {when}"))
             continue
+        if w.operands.get("round") and not KINDS[w["kind"]].rounds:
+            found.append((i, f"'{w.op}' rounds to f16, but '{w['kind']}' gives integers"))
         for r in uses(w):
             if r not in kinds:
                 found.append((i, f"'{w.op}' uses {register_name(r)} before it is defined"))
@@ -52,7 +55,7 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
                 found.append((i, f"'vacc' expects an accumulator of its own, but word {first} uses {register_name(w['dst'])}"))
             combiners[w["dst"]] = i
         if "dst" in w.operands and w.op != "vout":
-            kinds[w["dst"]] = {"vacc": "accumulator", "vconst": "const"}.get(w.op, when)
+            kinds[w["dst"]] = {"vacc": "accumulator", **dict.fromkeys(CONSTANTS, "const")}.get(w.op, when)
     return found or _clobbers(rep, body)
 
 

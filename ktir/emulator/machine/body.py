@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.isa.cycles import op_cycles
+from ktir.isa.functions import integer_lane
+from ktir.isa.instructions import CONSTANTS
 from ktir.isa.program import Word
 from ktir.target import LANES, Target
 
@@ -46,8 +48,8 @@ class Port:
 class Node:
     """One value of a regular body, computed from the values `operands`.
 
-    kind: in (`data` = index of the VIN), const (value), unary or binary (name, round), mask (lanes, fill), accumulate (kind), tree (kind),
-    last (the last stick of a value).
+    kind: in (`data` = index of the VIN), const (value), function (name, round), mask (lanes, fill), live (lanes), accumulate (kind),
+    tree (kind), last (the last stick of a value).
     """
 
     kind: str
@@ -166,7 +168,7 @@ class Body:
         """Whether a value that word `reader` finds is one that a regular body may use."""
         if seen.word < 0:
             return False
-        if self.words[seen.word].op == "vconst":
+        if self.words[seen.word].op in CONSTANTS:
             return True
         same = (seen.group, seen.stick) == (group, stick)
         phase = self.phases[seen.word]
@@ -179,13 +181,13 @@ class Body:
     def _renumber(self, sources: list[list[int]]) -> None:
         node_of: dict[int, int] = {}
         results: dict[int, int] = {}
-        order = sorted(range(len(self.words)), key=lambda i: (START if self.words[i].op == "vconst" else self.phases[i], i))
+        order = sorted(range(len(self.words)), key=lambda i: (START if self.words[i].op in CONSTANTS else self.phases[i], i))
         for i in order:
             w = self.words[i]
             operands = []
             for j in sources[i]:
                 node = node_of[j]
-                if self.phases[i] == END and self.phases[j] == STICK and self.words[j].op not in ("vacc", "vconst"):
+                if self.phases[i] == END and self.phases[j] == STICK and self.words[j].op not in ("vacc", *CONSTANTS):
                     node = self._add(Node("last", (node,)))
                 operands.append(node)
             if w.op == "vout":
@@ -204,10 +206,12 @@ class Body:
                 return Node("in", (), self.ports[i])
             case "vconst":
                 return Node("const", (), np.float32(w["value"]))
-            case "v1":
-                return Node("unary", operands, (w["kind"], bool(w["round"])))
-            case "v2":
-                return Node("binary", operands, (w["kind"], bool(w["round"])))
+            case "viconst":
+                return Node("const", (), integer_lane(w["value"]))
+            case "v1" | "v2" | "v3":
+                return Node("function", operands, (w["kind"], bool(w["round"])))
+            case "vlive":
+                return Node("live", (), w["lanes"])
             case "vred":
                 return Node("tree", operands, w["kind"])
             case "vacc":
@@ -216,14 +220,14 @@ class Body:
                 return Node("mask", operands, (w["lanes"], np.float32(w["fill"])))
         raise BodyError(f"'{w.op}' is no instruction of a REP body", i)
 
-    def mask(self, lanes: int) -> NDArray[np.bool_]:
-        """VMASK's dead lanes [sticks, 64]."""
-        return np.arange(self.sticks * LANES).reshape(self.sticks, LANES) >= lanes
+    def live(self, lanes: int) -> NDArray[np.bool_]:
+        """Live lanes [sticks, 64] of a VMASK or VLIVE."""
+        return np.arange(self.sticks * LANES).reshape(self.sticks, LANES) < lanes
 
 
 def registers_read(w: Word) -> list[int]:
     """Registers that an op reads; the accumulator of a VACC not counted."""
-    return [] if w.op == "vin" else [w[f] for f in ("src", "src2") if f in w.operands]
+    return [] if w.op == "vin" else [w[f] for f in ("src", "src2", "src3") if f in w.operands]
 
 
 def _span(places: list[int]) -> Span:

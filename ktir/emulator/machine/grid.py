@@ -19,7 +19,7 @@ from .trace import Event, Trace
 
 Flags = NDArray[np.bool_]
 
-_STAYS = ("mov", "neg", "abs", "floor", "max", "min")
+_STAYS = ("mov", "neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "copysign", "select")
 """Operations that give f16 values for f16 values."""
 
 
@@ -146,10 +146,14 @@ def output_flags(body: Body, inputs: list[bool]) -> list[bool]:
                 flags[w["dst"]] = on_grid(w["value"])
             elif w.op == "vout":
                 out[body.ports[i]] &= sources[0]
+            elif w.op in ("viconst", "vlive"):
+                flags[w["dst"]] = False
             elif w.op == "vmask":
                 flags[w["dst"]] = sources[0] and on_grid(w["fill"])
             elif w.op in ("vacc", "vred"):
                 flags[w["dst"]] = sources[0] and w["kind"] in _STAYS
             else:
+                if w["kind"] == "select":
+                    sources = sources[1:]
                 flags[w["dst"]] = w["round"] or (all(sources) and w["kind"] in _STAYS)
     return out

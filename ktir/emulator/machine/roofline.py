@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ktir.isa.instructions import CONSTANTS
 from ktir.target import LANES, Target
 
 from .body import END, START, STICK
 from .trace import Event, Trace
 
-_MOVES = ("vin", "vout", "vconst", "vmask")
+_MOVES = ("vin", "vout", *CONSTANTS, "vmask", "vlive")
 
 
 @dataclass(frozen=True)

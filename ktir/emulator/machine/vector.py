@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.isa.functions import FUNCTIONS, integer_lane, is_integer_reduction, reduce_integers, reduction_identity
 from ktir.target import LANES
 
 from .body import Body, registers_read
@@ -26,6 +27,8 @@ def all_lanes(x: F32) -> F32:
 
 def tree(kind: str, x: F32) -> F32:
     """VRED: the reduction of the 64 lanes, as one lane."""
+    if is_integer_reduction(kind):
+        return reduce_integers(kind, all_lanes(x), -1)
     return numerics.lane_tree(kind, all_lanes(x) if kind == "add" else x)
 
 
@@ -33,7 +36,14 @@ def accumulate(kind: str, x: F32, sticks: int) -> F32:
     """VACC over the axis of sticks, which stays with length 1."""
     if x.shape[-2] != sticks:
         x = np.broadcast_to(x, (*x.shape[:-2], sticks, x.shape[-1]))
+    if is_integer_reduction(kind):
+        return reduce_integers(kind, x, -2)
     return numerics.reduce_sticks(kind, x, -2)[..., None, :]
+
+
+def live_mask(live: NDArray[np.bool_]) -> F32:
+    """Booleans as a mask."""
+    return live.astype(np.int32).view(np.float32)
 
 
 def evaluate(body: Body, inputs: Sequence[F32]) -> list[F32]:
@@ -52,13 +62,15 @@ def _node(body: Body, kind: str, data: Any, x: list[F32], inputs: Sequence[F32])
             return inputs[data]
         case "const":
             return np.full((1, 1, 1), data)
-        case "unary" | "binary":
+        case "function":
             name, rounded = data
-            y = numerics.PLAIN[name](*x)
+            y = FUNCTIONS[name](*x)
             return numerics.round_f16(y, y) if rounded else y
         case "mask":
             lanes, fill = data
-            return np.where(body.mask(lanes), fill, x[0])
+            return np.where(body.live(lanes), x[0], fill)
+        case "live":
+            return live_mask(body.live(data))[None]
         case "accumulate":
             return accumulate(data, x[0], body.sticks)
         case "tree":
@@ -87,23 +99,26 @@ class InOrder:
                     r[w["dst"]] = pop(w["fifo"])
                 elif w.op == "vconst":
                     r[w["dst"]] = np.full((1, 1), w["value"], np.float32)
+                elif w.op == "viconst":
+                    r[w["dst"]] = np.full((1, 1), integer_lane(w["value"]), np.float32)
+                elif w.op == "vlive":
+                    r[w["dst"]] = live_mask(self.body.live(w["lanes"])[stick, None])
                 elif w.op == "vout":
                     push(w["fifo"], r[w["src"]])
                 elif w.op == "vred":
                     r[w["dst"]] = tree(w["kind"], r[w["src"]])
                 elif w.op == "vmask":
-                    dead = np.arange(stick * LANES, (stick + 1) * LANES) >= w["lanes"]
-                    r[w["dst"]] = np.where(dead, np.float32(w["fill"]), r[w["src"]])
+                    r[w["dst"]] = np.where(self.body.live(w["lanes"])[stick], r[w["src"]], np.float32(w["fill"]))
                 elif w.op == "vacc":
                     self._accumulate(w["dst"], w["kind"], r[w["src"]])
                 else:
-                    y = numerics.PLAIN[w["kind"]](*(r[k] for k in registers_read(w)))
+                    y = FUNCTIONS[w["kind"]](*(r[k] for k in registers_read(w)))
                     r[w["dst"]] = numerics.round_f16(y, y) if w["round"] else y
 
     def _begin_group(self) -> None:
         for w in self.body.words:
             if w.op == "vacc":
-                self.registers[w["dst"]] = np.full((1, 1), numerics.IDENTITY[w["kind"]], np.float32)
+                self.registers[w["dst"]] = np.full((1, 1), reduction_identity(w["kind"]), np.float32)
                 self._fresh.add(w["dst"])
 
     def _accumulate(self, acc: int, kind: str, x: F32) -> None:
@@ -111,7 +126,7 @@ class InOrder:
             self._fresh.discard(acc)
             self.registers[acc] = x
         else:
-            self.registers[acc] = numerics.PLAIN[kind](self.registers[acc], x)
+            self.registers[acc] = FUNCTIONS[kind](self.registers[acc], x)
 
 
 def run_steps(state: InOrder, first: int, last: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:

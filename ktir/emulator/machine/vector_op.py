@@ -10,12 +10,13 @@ from math import prod
 import numpy as np
 
 from ktir import numerics
+from ktir.isa.functions import FUNCTIONS
 from ktir.target import LANES
 
 from .body import Body, Node
 from .ops import Call, Launch
 from .values import F32, Buffer, Value, View, stored
-from .vector import InOrder, accumulate, run_groups, run_steps, tree
+from .vector import InOrder, accumulate, live_mask, run_groups, run_steps, tree
 
 BLOCK = 1 << 16
 """Elements of one register of a block: a handful of them fit into the second cache level."""
@@ -69,6 +70,8 @@ def infer(body: Body, inputs: Sequence[Shape]) -> list[Shape]:
                 shapes.append(inputs[node.data])
             case "const":
                 shapes.append((1,) * 5)
+            case "live":
+                shapes.append((1, 1, 1, body.sticks, LANES))
             case "mask":
                 shapes.append((*x[0][:3], body.sticks, LANES))
             case "accumulate" | "last":
@@ -156,7 +159,7 @@ class _Block:
         """Append the block's calls."""
         for i, node in enumerate(self.vector.body.nodes):
             x = [self.arrays[k] for k in node.operands]
-            if node.kind in ("in", "const", "last"):
+            if node.kind in ("in", "const", "live", "last"):
                 self._alias(node, x)
             else:
                 self._compute(i, node, x, out)
@@ -188,6 +191,8 @@ class _Block:
             self.arrays.append(self._cut(self.inputs[node.data]))
         elif node.kind == "const":
             self.arrays.append(np.full((1,) * 5, node.data, np.float32))
+        elif node.kind == "live":
+            self.arrays.append(live_mask(self.vector.body.live(node.data))[None, None, None])
         else:
             self.arrays.append(x[0][..., -1:, :])
 
@@ -218,9 +223,9 @@ class _Block:
     def _node(self, node: Node, x: list[F32], y: F32) -> list[Call]:
         body = self.vector.body
         match node.kind:
-            case "unary" | "binary":
+            case "function":
                 name, rounded = node.data
-                return [(numerics.PLAIN[name], (*x, y)), *(self._round(y) if rounded else ())]
+                return [(FUNCTIONS[name], (*x, y)), *(self._round(y) if rounded else ())]
             case "accumulate":
                 return [(_accumulate, (node.data, x[0], body.sticks, y))]
             case "tree":

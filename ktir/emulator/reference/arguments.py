@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference.compiler import OWN_ROLES, Argument, Function
-from ktir.emulator.reference.integers import width
 from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, is_float
+from ktir.integers import width
 
 __all__ = ["ELEMENT_OF", "RAW", "Bound", "Scratch", "bind_arguments"]
 

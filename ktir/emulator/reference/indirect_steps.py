@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Uninitialized, Where
 from ktir.emulator.reference.access import Buffer, Points
-from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import ELEMENT_BYTES, Storage, is_odd
+from ktir.integers import fit
 
 __all__ = ["Cover", "Gather", "Indirect", "LocalScatter", "Scatter", "Source"]
 

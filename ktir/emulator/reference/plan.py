@@ -18,7 +18,6 @@ from ktir.emulator.reference.binding import bind
 from ktir.emulator.reference.checks import Traffic, check
 from ktir.emulator.reference.compiler import Argument, Function, Program
 from ktir.emulator.reference.indirect_steps import Gather, Scatter
-from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.moves import keep_bits
 from ktir.emulator.reference.observer import Observer, timed
 from ktir.emulator.reference.recorder import Counts, Recorder
@@ -34,6 +33,7 @@ from ktir.emulator.reference.values import (
     View,
     is_odd,
 )
+from ktir.integers import fit
 
 __all__ = ["Plan"]
 

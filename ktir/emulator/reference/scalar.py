@@ -35,7 +35,7 @@ class ScalarOp:
     (a widening or an index cast), `row` is a statistic of the row (`value`), `select` chooses, `index` is the coordinate of loop
     `dim`, `constant` is `value`.
     `rounds`: the result may be off the grid of a narrow float type and has to be rounded.
-    `faults`: for which operands the op has no result (`integers.faults_of`). `counts`: it is an operation of its own, not the second
+    `faults`: for which operands the op has no result (`divisions.faults_of`). `counts`: it is an operation of its own, not the second
     result of one.
     """
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
-from ktir.emulator.reference.integers import fit, width
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.tape import Binder, Call, Place, Step, clipped_of
 from ktir.emulator.reference.values import CARRIERS, Storage, Tensor, is_float, is_odd
+from ktir.integers import fit, width
 
 __all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "identity_of", "repeat"]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir import integers
 from ktir.emulator.findings import Where
 
 if TYPE_CHECKING:
@@ -59,12 +60,7 @@ CARRIERS: dict[str, type] = {
     "f16_fused": np.complex64,
     "dl16_fused": np.complex64,
     "f32_fused": np.complex64,
-    "i1": np.bool_,
-    **{f"i{n}": np.int8 for n in range(2, 9)},
-    **{f"i{n}": np.int16 for n in range(9, 17)},
-    **{f"i{n}": np.int32 for n in range(17, 33)},
-    **{f"i{n}": np.int64 for n in range(33, 65)},
-    "index": np.int64,
+    **integers.CARRIERS,
 }
 """Element type -> NumPy type of its values. An f16 value is a float32 on the f16 grid; so with all narrow floats. A fused pair is a
 complex number: its first half is the real part. An integer narrower than its carrier is kept as a signed number."""

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.elementary import compare_floats, from_float, once, round_to_odd
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.elementwise import elementwise
-from ktir.emulator.reference.integers import fit, signed, unsigned
 from ktir.emulator.reference.pointwise import narrow
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp
 from ktir.emulator.reference.values import CARRIERS, is_float, is_odd
+from ktir.integers import fit, signed, unsigned
 from ktir.mlir import ir
 
 _FLOAT = {
@@ -113,22 +114,10 @@ def _remainder(op: OpReader) -> ScalarOp:
     return ScalarOp(element, deliver(np.fmod, 2), rounds=element in numerics.NARROW)
 
 
-def _compare(predicate: int, a: Any, b: Any) -> Any:
-    """arith.cmpf: predicates 1 to 6 are ordered, 8 to 13 unordered; 7 and 14 ask only for (un)orderedness."""
-    if predicate in (0, 15):
-        return np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), predicate == 15)
-    unordered = np.isnan(a) | np.isnan(b)
-    if predicate in (7, 14):
-        return unordered == (predicate == 14)
-    relations = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
-    holds = relations[(predicate - 1) % 7](a, b)
-    return holds & ~unordered if predicate < 7 else holds | unordered
-
-
 @elementwise("arith.cmpf")
 def _compare_float(op: OpReader) -> ScalarOp:
     predicate = ir.IntegerAttr(op.attribute("predicate")).value
-    return ScalarOp("i1", deliver(lambda a, b: _compare(predicate, a, b), 2))
+    return ScalarOp("i1", deliver(lambda a, b: compare_floats(predicate, a, b), 2))
 
 
 @elementwise("arith.select")
@@ -146,32 +135,6 @@ def _width(op: OpReader) -> ScalarOp:
         return ScalarOp(element, narrow, rounds=element in numerics.NARROW)
     # From or to f64; on the way to a narrow type rounding twice would show.
     return ScalarOp(element, deliver(lambda x: once(x, element), 1))
-
-
-def once(x: Any, element: str) -> Any:
-    """f64 values as values of `element`, rounded once."""
-    with numerics.quiet():
-        wide = np.asarray(x, np.float64)
-        if element not in numerics.NARROW:
-            return wide.astype(CARRIERS[element])
-        if element == "f16":
-            return wide.astype(np.float16).astype(np.float32)
-        # To odd first: then the second rounding cannot see a tie that is none.
-        near = wide.astype(np.float32)
-        bits = near.view(np.int32).copy()
-        inexact = (near.astype(np.float64) != wide) & np.isfinite(wide) & np.isfinite(near)
-        away = np.abs(near.astype(np.float64)) > np.abs(wide)
-        bits = np.where(inexact, np.where(away, bits - 1, bits) | 1, bits).astype(np.int32)
-        return numerics.round_to(element, bits.view(np.float32))
-
-
-def _odd(x: NDArray[Any]) -> NDArray[Any]:
-    """Integers, those that f64 cannot hold rounded to odd: then rounding to a narrow type does not see a tie that is none."""
-    if x.dtype.itemsize < 8:
-        return x
-    low = np.array(0x7FF, x.dtype)
-    rounded = (x & ~low) | np.where(x & low, np.array(0x800, x.dtype), np.array(0, x.dtype))
-    return np.where(x.astype(np.float64).astype(x.dtype) == x, x, rounded)
 
 
 @elementwise("arith.bitcast", "tensor.bitcast")
@@ -210,12 +173,10 @@ def _convert(op: OpReader) -> ScalarOp:
     def convert(x: Any) -> Any:
         x = np.asarray(x)
         if name in ("arith.fptosi", "arith.fptoui"):
-            with numerics.quiet():
-                whole = np.trunc(x.astype(np.float64))
-                return fit(whole.astype(np.uint64 if name == "arith.fptoui" else np.int64).astype(np.int64), element)
+            return from_float(x, element, signed=name == "arith.fptosi")
         x = unsigned(x, source) if bare else signed(x, source)
         if element in numerics.NARROW:
-            return once(_odd(x), element)
+            return once(round_to_odd(x), element)
         return x.astype(carrier) if is_float(element) else fit(x, element)
 
     def number(x: Any) -> Any:

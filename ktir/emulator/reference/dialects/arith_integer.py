@@ -10,10 +10,11 @@ import numpy as np
 from ktir import numerics
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.dialects.arith import deliver
+from ktir.emulator.reference.divisions import faults_of
 from ktir.emulator.reference.elementwise import elementwise, elementwise_results
-from ktir.emulator.reference.integers import SIGNED, UNSIGNED, apply, faults_of, fit, signed, unsigned, width
 from ktir.emulator.reference.scalar import ScalarOp
 from ktir.emulator.reference.values import CARRIERS
+from ktir.integers import PREDICATES, SIGNED, UNSIGNED, apply, compare, fit, signed, unsigned, width
 from ktir.mlir import ir
 
 _COMBINES = {
@@ -104,27 +105,8 @@ def _extended(op: OpReader) -> tuple[ScalarOp, ...]:
     return part(0), part(1)
 
 
-_COMPARE: list[Callable[[Any, Any], Any]] = [
-    np.equal,
-    np.not_equal,
-    np.less,
-    np.less_equal,
-    np.greater,
-    np.greater_equal,
-    np.less,
-    np.less_equal,
-    np.greater,
-    np.greater_equal,
-]
-
-
 @elementwise("arith.cmpi")
 def _compare_integer(op: OpReader) -> ScalarOp:
     predicate = ir.IntegerAttr(op.attribute("predicate")).value
-    function, element = _COMPARE[predicate], op.operand_type(0).element
-    view = unsigned if predicate >= 6 else signed
-
-    def compare(a: Any, b: Any) -> Any:
-        return function(view(a, element), view(b, element))
-
-    return ScalarOp("i1", deliver(compare, 2), number=compare)
+    function = compare(PREDICATES[predicate], op.operand_type(0).element)
+    return ScalarOp("i1", deliver(function, 2), number=function)

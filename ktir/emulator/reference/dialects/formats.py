@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.elementary import once
 from ktir.emulator.findings import DivisionByZero, Finding
 from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.dialects.arith import deliver, once
+from ktir.emulator.reference.dialects.arith import deliver
 from ktir.emulator.reference.dialects.arith_integer import number_of
 from ktir.emulator.reference.elementwise import elementwise, elementwise_results
-from ktir.emulator.reference.integers import fit, signed
 from ktir.emulator.reference.scalar import ScalarOp
 from ktir.emulator.reference.values import CARRIERS
+from ktir.integers import fit, signed
 
 _SMALLEST = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022, "f8E4M3FN": -6, "f8E5M2": -14, "dl16": -30}
 """Exponent of the smallest normal number."""

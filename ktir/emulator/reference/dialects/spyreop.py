@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.elementary import once
 from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.dialects.arith import deliver, extreme, once
+from ktir.emulator.reference.dialects.arith import deliver, extreme
 from ktir.emulator.reference.dialects.arith_integer import number_of
 from ktir.emulator.reference.elementwise import elementwise
-from ktir.emulator.reference.integers import fit
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes, scalar
 from ktir.emulator.reference.scalar import ScalarOp
 from ktir.emulator.reference.tape import Step
+from ktir.integers import fit
 from ktir.mlir import ir
 
 SLICE = 8

@@ -155,6 +155,21 @@ def v2(kind, dst, a, b, rounded=False, phase="stick"):
     return "v2", {"kind": kind, "dst": dst, "src": a, "src2": b, "round": rounded, "phase": phase}
 
 
+def v3(kind, dst, a, b, c, rounded=False, phase="stick"):
+    """V3."""
+    return "v3", {"kind": kind, "dst": dst, "src": a, "src2": b, "src3": c, "round": rounded, "phase": phase}
+
+
+def vlive(dst, lanes):
+    """VLIVE."""
+    return "vlive", {"dst": dst, "lanes": lanes}
+
+
+def viconst(dst, value):
+    """VICONST."""
+    return "viconst", {"dst": dst, "value": value}
+
+
 def vacc(kind, dst, src):
     """VACC."""
     return "vacc", {"kind": kind, "dst": dst, "src": src}

@@ -17,7 +17,8 @@ from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.step import Step
 from ktir.emulator.machine.tape import Tape
 from ktir.isa.descriptor import PADS, Bound, Descriptor
-from ktir.isa.instructions import BINARY, OPCODES, PHASES, REDUCTIONS, UNARY
+from ktir.isa.instructions import OPCODES, PHASES
+from ktir.isa.kinds import BINARY, REDUCTIONS, UNARY
 from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.isa.verify import verify

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from math import prod
 
 import numpy as np
+from naive_scalars import combine, of_lanes
 
 from ktir import numerics
 from ktir.emulator.machine.machine import carrier_shape
@@ -313,16 +314,20 @@ class _UnitRun:
                 r[b["dst"]] = np.full(64, b["value"], np.float32)
             case "vacc":
                 x = r[b["src"]]
-                r[b["dst"]] = numerics.COMBINE[b["kind"]](r[b["dst"]], x) if stick else x
+                r[b["dst"]] = combine(b["kind"], r[b["dst"]], x) if stick else x
             case "vred":
                 x, n = r[b["src"]], 32
                 while n:
-                    x, n = numerics.COMBINE[b["kind"]](x[:n], x[n:]), n // 2
+                    x, n = combine(b["kind"], x[:n], x[n:]), n // 2
                 r[b["dst"]] = np.full(64, x[0])
             case "vmask":
                 r[b["dst"]] = np.where(64 * stick + np.arange(64) < b["lanes"], r[b["src"]], np.float32(b["fill"]))
+            case "viconst":
+                r[b["dst"]] = np.full(64, b["value"], np.int32).view(np.float32)
+            case "vlive":
+                r[b["dst"]] = (64 * stick + np.arange(64) < b["lanes"]).astype(np.int32).view(np.float32)
             case _:
-                x = numerics.UNARY[b["kind"]](r[b["src"]]) if b.op == "v1" else numerics.BINARY[b["kind"]](r[b["src"]], r[b["src2"]])
+                x = of_lanes(b["kind"], *(r[b[f]] for f in ("src", "src2", "src3") if f in b.operands))
                 r[b["dst"]] = numerics.round_f16(x) if b["round"] else x
         yield
 

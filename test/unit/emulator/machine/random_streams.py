@@ -6,7 +6,28 @@ import random
 from dataclasses import dataclass, field
 
 import numpy as np
-from machine_programs import LXLU, LXSU, MNIL, MNIS, PT, Build, Case, half, program, v1, v2, vacc, vconst, vin, vmask, vout, vred
+from machine_programs import (
+    LXLU,
+    LXSU,
+    MNIL,
+    MNIS,
+    PT,
+    Build,
+    Case,
+    half,
+    program,
+    v1,
+    v2,
+    v3,
+    vacc,
+    vconst,
+    viconst,
+    vin,
+    vlive,
+    vmask,
+    vout,
+    vred,
+)
 
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.isa.descriptor import Bound
@@ -187,8 +208,14 @@ class Maker:
             phase = r.choice(["stick", "stick", "stick", "start", "end"])
             usable = values["const"] + values["start"] + (values["stick"] if phase == "stick" else ends if phase == "end" else [])
             a, c = r.choice(usable), r.choice(usable)
-            kind = r.randrange(6)
-            if kind == 0 and phase == "stick":
+            kind = r.randrange(8)
+            if kind == 6 and register < 11:
+                body += self.chosen(register, a, c, phase)
+                register += 1
+            elif kind == 7 and register < 11:
+                body += self.counted(register, a, phase)
+                register += 1
+            elif kind == 0 and phase == "stick":
                 body.append(vmask(register, a, r.randint(0, sticks * 64 + 10), r.choice([0.0, -1.0, float("-inf")])))
             elif kind == 1 and phase == "stick" and len(ends) < 3:
                 acc = 16 + len(ends)
@@ -232,6 +259,23 @@ class Maker:
         b.wait(MNIS, LXSU, 2)
         b.sig(MNIS, LXLU, 2)
         b.wait(LXLU, MNIS, 2)
+
+    def chosen(self, register: int, a: int, c: int, phase: str) -> list[tuple[str, dict]]:
+        """One of two values by a mask; takes two registers."""
+        mask = v2(self.r.choice(["cmpf_olt", "cmpf_une", "cmpf_uge"]), register, a, c, False, phase)
+        if phase == "stick" and self.maybe(0.5):
+            mask = vlive(register, self.r.randint(0, 200))
+        return [mask, v3("select", register + 1, register, c, a, False, phase)]
+
+    def counted(self, register: int, a: int, phase: str) -> list[tuple[str, dict]]:
+        """A value by way of integers; takes two registers."""
+        kind = self.r.choice(["addi", "muli", "floordivsi", "xori", "minsi", "shrsi"])
+        return [
+            v1("fptosi", register, a, False, phase),
+            viconst(register + 1, self.r.choice([-3, 0, 1, 7, 2**31 - 1, -(2**31)])),
+            v2(kind, register, register, register + 1, False, phase),
+            v1("sitofp", register + 1, register, self.maybe(0.5), phase),
+        ]
 
     def array(self) -> None:
         """Weights, products, and a REP on the sums."""

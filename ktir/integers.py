@@ -1,4 +1,4 @@
-"""Integers of any width up to 64 as NumPy arrays: their ops, and the operands for which an op has no result.
+"""Integers of any width up to 64 as NumPy arrays: their ops, which both executors share, and the operands for which an op has no result.
 
 A value is kept as a signed number of the carrier of its type; a true i1 is True and counts as -1 where the sign matters. Arithmetic
 wraps around.
@@ -6,16 +6,36 @@ wraps around.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.findings import DivisionByZero, DivisionOverflow, Finding
-from ktir.emulator.reference.values import CARRIERS
+__all__ = [
+    "CARRIERS",
+    "DIVISIONS",
+    "PREDICATES",
+    "SIGNED",
+    "UNSIGNED",
+    "apply",
+    "compare",
+    "fit",
+    "no_quotient",
+    "signed",
+    "unsigned",
+    "width",
+]
 
-__all__ = ["DIVISIONS", "SIGNED", "UNSIGNED", "apply", "faults_of", "fit", "signed", "unsigned", "width"]
+CARRIERS: dict[str, type] = {
+    "i1": np.bool_,
+    **{f"i{n}": np.int8 for n in range(2, 9)},
+    **{f"i{n}": np.int16 for n in range(9, 17)},
+    **{f"i{n}": np.int32 for n in range(17, 33)},
+    **{f"i{n}": np.int64 for n in range(33, 65)},
+    "index": np.int64,
+}
+"""Integer type -> NumPy type of its values; one narrower than its carrier is kept as a signed number."""
 
 Binary = Callable[[Any, Any], Any]
 
@@ -104,7 +124,7 @@ _BITWISE = ("arith.andi", "arith.ori", "arith.xori")
 
 
 def apply(name: str, element: str) -> Binary:
-    """The function of an arith op on values of type `element`. Where `faults_of` finds a fault, its result means nothing."""
+    """The function of an arith op on values of type `element`. Where `no_quotient` holds, its result means nothing."""
     divides = name.split(".")[1] in DIVISIONS
 
     def compute(a: Any, b: Any) -> Any:
@@ -121,26 +141,42 @@ def apply(name: str, element: str) -> Binary:
     return compute
 
 
-Faults = Callable[[Any, Any], Iterator[tuple[NDArray[np.bool_], type[Finding], str]]]
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "slt": np.less,
+    "sle": np.less_equal,
+    "sgt": np.greater,
+    "sge": np.greater_equal,
+    "ult": np.less,
+    "ule": np.less_equal,
+    "ugt": np.greater,
+    "uge": np.greater_equal,
+}
+PREDICATES = tuple(_RELATIONS)
+"""Predicates of arith.cmpi in the order of their numbers."""
 
 
-def faults_of(name: str, element: str) -> Faults | None:
-    """For a division: where operands have no quotient, with the finding that this is. A remainder of -1 is 0 for all numbers."""
-    kind = name.split(".")[1]
-    if kind not in DIVISIONS:
-        return None
-    overflows = kind in ("divsi", "floordivsi", "ceildivsi")
+def compare(predicate: str, element: str) -> Binary:
+    """arith.cmpi on values of type `element`."""
+    relation = _RELATIONS[predicate]
+    view = unsigned if predicate[0] == "u" else signed
+    return lambda a, b: relation(view(a, element), view(b, element))
+
+
+def no_quotient(name: str, element: str) -> Callable[[Any, Any], tuple[NDArray[np.bool_], NDArray[np.bool_] | None]]:
+    """For a division: where it divides by zero, and where the quotient overflows (None = nowhere).
+
+    A remainder of -1 is 0 for all numbers.
+    """
+    overflows = name.split(".")[1] in ("divsi", "floordivsi", "ceildivsi")
     least = -1 << (width(element) - 1)
 
-    def faults(a: Any, b: Any) -> Iterator[tuple[NDArray[np.bool_], type[Finding], str]]:
+    def faults(a: Any, b: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
         zero = np.equal(b, 0)
         if zero.any():
-            yield np.broadcast_to(zero, np.broadcast_shapes(np.shape(a), np.shape(b))), DivisionByZero, "divides by zero"
-        if overflows:
-            over = np.equal(signed(b, element), -1)
-            if over.any():
-                over = over & np.equal(signed(a, element), least)
-                if over.any():
-                    yield over, DivisionOverflow, f"divides {least} by -1, which {element} cannot hold"
+            zero = np.broadcast_to(zero, np.broadcast_shapes(np.shape(a), np.shape(b)))
+        over = np.equal(signed(b, element), -1) if overflows else np.zeros(1, np.bool_)
+        return zero, over & np.equal(signed(a, element), least) if over.any() else None
 
     return faults

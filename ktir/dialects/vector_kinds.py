@@ -1,0 +1,94 @@
+"""Scalar ops of bodies -> kinds of the vector unit (`ktir.isa.kinds`): one table for the lowering and for passes that fold."""
+
+from __future__ import annotations
+
+from ktir.elementary import FLOAT_PREDICATES
+from ktir.integers import PREDICATES
+from ktir.isa.kinds import KINDS
+from ktir.mlir import ir
+
+_FLOATS = {
+    "arith.addf": "add",
+    "arith.subf": "sub",
+    "arith.mulf": "mul",
+    "arith.divf": "div",
+    "arith.maximumf": "max",
+    "arith.minimumf": "min",
+    "arith.negf": "neg",
+    "math.absf": "abs",
+    **{f"arith.{name}": name for name in ("remf",)},
+    **{
+        f"math.{name}": name
+        for name in "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
+        " sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma".split()
+    },
+}
+_INTEGERS = {f"arith.{kind.name}": kind.name for kind in KINDS.values() if kind.takes == "ii" and kind.gives == "i"} | {"math.absi": "absi"}
+_MASKS = {f"arith.{name}": name for name in ("andi", "ori", "xori")}
+
+SCALAR_OPS = (*_FLOATS, *_INTEGERS, "arith.cmpf", "arith.cmpi", "arith.select", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.fptosi",
+              "arith.fptoui", "arith.extsi", "arith.extf", "arith.extui", "arith.bitcast", "arith.constant")  # fmt: skip
+"""Names of the ops that the vector unit has on f16, f32, i32 and i1."""
+
+
+def type_letter(type_: ir.Type) -> str:
+    """What a lane holds of this type: f, i, m (see `ktir.isa.kinds`), or "" for a type that it cannot hold."""
+    return {"f16": "f", "f32": "f", "i32": "i", "i1": "m"}.get(str(type_), "")
+
+
+def keeps_lane(op: ir.Operation) -> bool:
+    """Whether the result is the operand's lane as it is: f16 is carried on the f32 grid, a mask is 0 or 1."""
+    if op.name not in ("arith.extf", "arith.extui", "arith.bitcast"):
+        return False
+    types = (str(op.operands[0].type), str(op.results[0].type))
+    return types in {
+        "arith.extf": (("f16", "f32"),),
+        "arith.extui": (("i1", "i32"),),
+        "arith.bitcast": (("f32", "i32"), ("i32", "f32")),
+    }[op.name]
+
+
+def kind_of(op: ir.Operation) -> str | None:
+    """The kind that computes a scalar op, or None if the vector unit has none for it and its types."""
+    letters = "".join(type_letter(v.type) for v in op.operands)
+    result = type_letter(op.results[0].type) if len(op.results) == 1 else ""
+    if len(letters) != len(op.operands) or not result:
+        return None
+    kind = _candidate(op, letters)
+    if kind is None or not _fits(kind, letters, result):
+        return None
+    if kind == "fma" and str(op.results[0].type) != "f32":
+        return None  # rounded to f32 first, it would be rounded twice
+    return kind
+
+
+def _candidate(op: ir.Operation, letters: str) -> str | None:
+    match op.name:
+        case "arith.cmpf":
+            predicate = FLOAT_PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+            return f"cmpf_{predicate}" if predicate not in ("true", "false") else None
+        case "arith.cmpi":
+            predicate = PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+            signed_masks = letters == "mm" and predicate[0] == "s"  # true is -1 there
+            return None if signed_masks else f"cmpi_{predicate}"
+        case "arith.truncf":
+            return "mov"
+        case "arith.extsi":
+            return "negi"
+        case "arith.select" | "arith.sitofp" | "arith.uitofp" | "arith.fptosi" | "arith.fptoui":
+            if op.name == "arith.sitofp" and letters == "m":
+                return None
+            return op.name.removeprefix("arith.")
+    return _MASKS.get(op.name) if letters == "mm" else _FLOATS.get(op.name) or _INTEGERS.get(op.name)
+
+
+def _fits(name: str, letters: str, result: str) -> bool:
+    """Whether a kind takes operands and gives results of these types; a mask is an i32."""
+    kind = KINDS[name]
+
+    def agrees(wanted: str, got: str) -> bool:
+        return wanted in ("x", got) or (wanted == "i" and got == "m")
+
+    if len(kind.takes) != len(letters) or not all(map(agrees, kind.takes, letters)):
+        return False
+    return agrees(kind.gives, result)

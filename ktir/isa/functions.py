@@ -1,0 +1,92 @@
+"""What the vector unit computes: each kind as a function on lanes, and reductions of integer lanes.
+
+Lanes are float32 arrays: integers and masks are their bits. The functions are those of the KTIR executor, so equal programs give equal
+bits. Callers are inside `numerics.quiet()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir import elementary, integers, numerics
+
+from .kinds import KINDS, Kind
+
+F32 = NDArray[np.float32]
+
+
+def integer_lane(value: int) -> np.float32:
+    """An i32, given modulo 2^32, as the lane that holds it."""
+    return np.array([value & 0xFFFFFFFF], np.uint32).view(np.float32)[0]
+
+
+def _compute(name: str) -> Callable[..., Any]:
+    """The function of a kind on values: float32, int32, and bool for the masks."""
+    stem, _, predicate = name.partition("_")
+    if stem == "cmpf":
+        number = elementary.FLOAT_PREDICATES.index(predicate)
+        return lambda a, b: elementary.compare_floats(number, a, b)
+    if stem == "cmpi":
+        return integers.compare(predicate, "i32")
+    if KINDS[name].takes == "ii":
+        return integers.apply(f"arith.{name}", "i32")
+    if name in elementary.UNARY:
+        return elementary.in_wide(elementary.UNARY[name], np.float32)
+    if name in elementary.BINARY:
+        return elementary.in_wide(elementary.BINARY[name], np.float32)
+    return {
+        "absi": np.abs,
+        "negi": np.negative,
+        "sitofp": lambda x: x.astype(np.float32),
+        "uitofp": lambda x: integers.unsigned(x, "i32").astype(np.float32),
+        "fptosi": lambda x: elementary.from_float(x, "i32"),
+        "fptoui": lambda x: elementary.from_float(x, "i32", signed=False),
+        "remf": np.fmod,
+        "select": np.where,
+        "fma": lambda a, b, c: elementary.fma(a, b, c, "f32"),
+    }[name]
+
+
+def _on_lanes(kind: Kind) -> Callable[..., F32]:
+    compute, count = _compute(kind.name), len(kind.takes)
+
+    def apply(*lanes: F32) -> F32:
+        """Operands, then optionally the array that takes the result, which is none of the operands."""
+        values = [x if of in "fx" else x.view(np.int32) for x, of in zip(lanes, kind.takes, strict=False)]
+        result = np.asarray(compute(*(x != 0 if of == "m" else x for x, of in zip(values, kind.takes, strict=True))))
+        out = lanes[count] if len(lanes) > count else np.empty(result.shape, np.float32)
+        np.copyto(out if kind.gives in "fx" else out.view(np.int32), result, casting="unsafe")
+        return out
+
+    apply.__name__ = kind.name
+    return apply
+
+
+FUNCTIONS: dict[str, Callable[..., F32]] = {name: numerics.PLAIN.get(name) or _on_lanes(kind) for name, kind in KINDS.items()}
+"""Kind -> function(*operands) or function(*operands, out)."""
+
+_INTEGER_REDUCTIONS: dict[str, tuple[np.ufunc, int]] = {
+    "addi": (np.add, 0),
+    "maxsi": (np.maximum, -(2**31)),
+    "minsi": (np.minimum, 2**31 - 1),
+}
+
+
+def reduction_identity(kind: str) -> np.float32:
+    """What an accumulator holds at the start of a group."""
+    return integer_lane(_INTEGER_REDUCTIONS[kind][1]) if kind in _INTEGER_REDUCTIONS else np.float32(numerics.IDENTITY[kind])
+
+
+def reduce_integers(kind: str, x: F32, axis: int) -> F32:
+    """The reduction of integer lanes along an axis, which stays with length 1; their order does not matter."""
+    function, _ = _INTEGER_REDUCTIONS[kind]
+    return function.reduce(x.view(np.int32), axis=axis, dtype=np.int32, keepdims=True).view(np.float32)
+
+
+def is_integer_reduction(kind: str) -> bool:
+    """Whether a kind of `REDUCTIONS` combines integers."""
+    return kind in _INTEGER_REDUCTIONS

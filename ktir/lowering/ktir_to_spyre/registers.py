@@ -1,0 +1,73 @@
+"""Vector registers of one REP body: a linear scan over its ops.
+
+Start values and constants must survive until the group's last stick, so they take registers that no value of a stick has had, from the
+high end. Values of a stick are released after their last use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects.structured import Generic
+from ktir.mlir import ir
+from ktir.target import DATASHEET
+
+
+class Registers:
+    """Which register holds which scalar; `alias` gives the scalar whose lanes another one shares."""
+
+    def __init__(self, g: Generic, alias: Callable[[ir.Value], ir.Value]) -> None:
+        self._location = g.op.location
+        self.free = list(range(DATASHEET.vector_registers))
+        self.of: dict[ir.Value, int] = {}
+        self.phase: dict[ir.Value, str] = {}
+        self._touched: set[int] = set()
+        self._brief: list[int] = []
+        self._expires: dict[int, list[ir.Value]] = {}
+        self._last: dict[ir.Value, int] = {}
+        for i, op in enumerate(g.body_ops):
+            for operand in op.operands:
+                self._last[alias(operand)] = i
+        after = len(g.body_ops) + 1
+        self._last[alias(g.yielded)] = after
+        if not g.is_pointwise:
+            self._last[alias(g.mapped)] = after
+
+    def define(self, value: ir.Value, phase: str) -> int:
+        """A register for a new value; raises Unsupported if there is none."""
+        if not self.free or (phase == "start" and max(self.free) in self._touched):
+            raise self.too_few()
+        register = max(self.free) if phase == "start" else self.free[0]
+        self.free.remove(register)
+        if phase == "stick":
+            self._touched.add(register)
+        self.of[value] = register
+        self.phase[value] = phase
+        if phase == "stick" and value in self._last:
+            self._expires.setdefault(self._last[value], []).append(value)
+        return register
+
+    def brief(self) -> int:
+        """A register for the current op only."""
+        if not self.free:
+            raise self.too_few()
+        register = self.free.pop(0)
+        self._touched.add(register)
+        self._brief.append(register)
+        return register
+
+    def release(self, number: int) -> None:
+        """Body op `number` is done."""
+        for value in self._expires.pop(number, []):
+            self.free.insert(0, self.of[value])
+        self.free[:0] = self._brief
+        self._brief = []
+
+    def too_few(self) -> Unsupported:
+        """The body needs more registers than there are."""
+        return Unsupported(
+            f"'linalg.generic' op needs more than {DATASHEET.vector_registers} vector registers; the nearest supported form computes the "
+            "expression in two steps, as ktir-split-bodies does for bodies of more than three tensors",
+            location_text(self._location),
+        )
