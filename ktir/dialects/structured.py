@@ -1,7 +1,8 @@
 """Reading and building `linalg.generic`: the three forms that KTIR's producers use.
 
 * pointwise: all loops parallel;
-* reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`);
+* reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`,
+  and on i32 `addi`, `maxsi`, `minsi`);
 * contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator. Reduced loops (k) walk both inputs, columns (n)
   only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Batches without columns are a reduction.
 """
@@ -13,8 +14,23 @@ from dataclasses import dataclass
 
 from ktir.mlir import ir, linalg
 
-COMBINERS = {"arith.addf": "add", "arith.maximumf": "max", "arith.minimumf": "min"}
-IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
+COMBINERS = {
+    "arith.addf": "add",
+    "arith.maximumf": "max",
+    "arith.minimumf": "min",
+    "arith.addi": "addi",
+    "arith.maxsi": "maxsi",
+    "arith.minsi": "minsi",
+}
+IDENTITY: dict[str, float] = {
+    "add": 0.0,
+    "max": float("-inf"),
+    "min": float("inf"),
+    "addi": 0,
+    "maxsi": -(2**31),
+    "minsi": 2**31 - 1,
+}
+"""What leaves the accumulator as it is; integers are i32."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,11 @@ def affine_map(loops: int, results: Sequence[int | None]) -> ir.AffineMap:
     """A projected permutation: a loop number per result, None = constant 0."""
     zero = ir.AffineConstantExpr.get(0)
     return ir.AffineMap.get(loops, 0, [zero if r is None else ir.AffineDimExpr.get(r) for r in results])
+
+
+def number(type_: ir.Type, value: float) -> ir.Attribute:
+    """A number as an attribute of a float or integer type."""
+    return ir.IntegerAttr.get(type_, int(value)) if isinstance(type_, ir.IntegerType) else ir.FloatAttr.get(type_, value)
 
 
 def generic(

@@ -7,27 +7,25 @@ from ktir.integers import PREDICATES
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
 
+_FUNCTIONS = """exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan
+sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"""
 _FLOATS = {
     "arith.addf": "add",
     "arith.subf": "sub",
     "arith.mulf": "mul",
     "arith.divf": "div",
+    "arith.remf": "remf",
     "arith.maximumf": "max",
     "arith.minimumf": "min",
     "arith.negf": "neg",
     "math.absf": "abs",
-    **{f"arith.{name}": name for name in ("remf",)},
-    **{
-        f"math.{name}": name
-        for name in "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
-        " sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma".split()
-    },
+    **{f"math.{name}": name for name in _FUNCTIONS.split()},
 }
 _INTEGERS = {f"arith.{kind.name}": kind.name for kind in KINDS.values() if kind.takes == "ii" and kind.gives == "i"} | {"math.absi": "absi"}
 _MASKS = {f"arith.{name}": name for name in ("andi", "ori", "xori")}
 
-SCALAR_OPS = (*_FLOATS, *_INTEGERS, "arith.cmpf", "arith.cmpi", "arith.select", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.fptosi",
-              "arith.fptoui", "arith.extsi", "arith.extf", "arith.extui", "arith.bitcast", "arith.constant")  # fmt: skip
+_CONVERSIONS = ("truncf", "extf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "bitcast")
+SCALAR_OPS = (*_FLOATS, *_INTEGERS, "arith.cmpf", "arith.cmpi", "arith.select", *(f"arith.{c}" for c in _CONVERSIONS), "arith.constant")
 """Names of the ops that the vector unit has on f16, f32, i32 and i1."""
 
 
@@ -41,11 +39,14 @@ def keeps_lane(op: ir.Operation) -> bool:
     if op.name not in ("arith.extf", "arith.extui", "arith.bitcast"):
         return False
     types = (str(op.operands[0].type), str(op.results[0].type))
-    return types in {
-        "arith.extf": (("f16", "f32"),),
-        "arith.extui": (("i1", "i32"),),
-        "arith.bitcast": (("f32", "i32"), ("i32", "f32")),
-    }[op.name]
+    return (
+        types
+        in {
+            "arith.extf": (("f16", "f32"),),
+            "arith.extui": (("i1", "i32"),),
+            "arith.bitcast": (("f32", "i32"), ("i32", "f32")),
+        }[op.name]
+    )
 
 
 def kind_of(op: ir.Operation) -> str | None:

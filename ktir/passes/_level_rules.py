@@ -355,7 +355,8 @@ def _masked_with(scalar: ir.Value) -> float | None:
     other = select.operands[2].owner
     if isinstance(other, ir.Block) or other.name != "arith.constant":
         return None
-    return ir.FloatAttr(other.attributes["value"]).value
+    value = other.attributes["value"]
+    return ir.FloatAttr(value).value if isinstance(value, ir.FloatAttr) else ir.IntegerAttr(value).value
 
 
 def _compares_index(condition: ir.Value) -> bool:

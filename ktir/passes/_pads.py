@@ -8,12 +8,9 @@ import numpy as np
 
 from ktir import numerics
 from ktir.dialects.structured import Generic
+from ktir.dialects.vector_kinds import keeps_lane, kind_of, type_letter
+from ktir.isa.functions import FUNCTIONS, integer_lane
 from ktir.mlir import ir
-
-_FOLD_UNARY = {"math.exp": "exp", "math.sqrt": "sqrt", "math.rsqrt": "rsqrt", "math.tanh": "tanh", "math.erf": "erf",
-               "math.absf": "abs", "arith.negf": "neg", "math.floor": "floor", "math.log": "log"}  # fmt: skip
-_FOLD_BINARY = {"arith.addf": "add", "arith.subf": "sub", "arith.mulf": "mul", "arith.divf": "div",
-                "arith.maximumf": "max", "arith.minimumf": "min"}  # fmt: skip
 
 
 def folded_pad(g: Generic, operands: Sequence[float | None], scalar: ir.Value | None = None) -> float | None:
@@ -22,32 +19,47 @@ def folded_pad(g: Generic, operands: Sequence[float | None], scalar: ir.Value | 
     `operands` has what each operand shows in the pad lanes; None = anything, such as the data of a column operand.
     """
     known: dict[ir.Value, np.float32] = {
-        argument: np.float32(pad) for argument, pad in zip(g.body.arguments, operands, strict=False) if pad is not None
+        argument: _lane(pad, argument.type) for argument, pad in zip(g.body.arguments, operands, strict=False) if pad is not None
     }
     for op in g.body_ops:
         folded = _fold(op, known)
         if folded is not None:
             known[op.results[0]] = folded
-    result = known.get(g.yielded if scalar is None else scalar)
-    return None if result is None else float(result)
+    wanted = g.yielded if scalar is None else scalar
+    result = known.get(wanted)
+    if result is None:
+        return None
+    return float(result) if type_letter(wanted.type) == "f" else float(result.view(np.int32))
+
+
+def _lane(number: float, type_: ir.Type) -> np.float32:
+    return np.float32(number) if type_letter(type_) == "f" else integer_lane(int(number))
 
 
 def _fold(op: ir.Operation, known: dict[ir.Value, np.float32]) -> np.float32 | None:
+    """The lane that a scalar op gives for known lanes: f32 values, i32 bits, masks."""
     if op.name == "arith.constant":
-        attribute = op.attributes["value"]
-        return np.float32(ir.FloatAttr(attribute).value) if isinstance(attribute, ir.FloatAttr) else None
+        return _constant(op)
     operands = [known.get(v) for v in op.operands]
-    if any(v is None for v in operands):
+    lanes = [np.full(1, v, np.float32) for v in operands if v is not None]
+    if len(lanes) != len(operands):
         return None
-    arrays = [np.full(1, v, np.float32) for v in operands]
-    if op.name in ("arith.extf", "arith.truncf"):
-        result = arrays[0]
-    elif op.name in _FOLD_UNARY:
-        result = numerics.UNARY[_FOLD_UNARY[op.name]](arrays[0])
-    elif op.name in _FOLD_BINARY:
-        result = numerics.BINARY[_FOLD_BINARY[op.name]](*arrays)
-    else:
+    if keeps_lane(op):
+        return lanes[0][0]
+    kind = kind_of(op)
+    if kind is None:
         return None
+    with numerics.quiet():
+        result = FUNCTIONS[kind](*lanes)
     if isinstance(op.results[0].type, ir.F16Type):
         result = numerics.round_f16(result)
-    return np.float32(result[0])
+    return result[0]
+
+
+def _constant(op: ir.Operation) -> np.float32 | None:
+    attribute, letter = op.attributes["value"], type_letter(op.results[0].type)
+    if letter == "f":
+        return np.float32(ir.FloatAttr(attribute).value)
+    if letter == "i":
+        return integer_lane(ir.IntegerAttr(attribute).value)
+    return integer_lane(int(str(attribute) == "true")) if letter == "m" else None

@@ -15,7 +15,7 @@ import numpy as np
 
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic, number
 from ktir.layout import Digit, Layout
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes._levels import require_level, set_level
@@ -434,5 +434,5 @@ def _masked(value: ir.Value, columns: int, stick_loop: int, lane_loop: int, fill
     position = arith.AddIOp(arith.MulIOp(stick, lanes).result, lane).result
     limit = arith.ConstantOp(index, columns).result
     live = arith.CmpIOp(arith.CmpIPredicate.ult, position, limit).result
-    other = arith.ConstantOp(value.type, ir.FloatAttr.get(value.type, fill)).result
+    other = arith.ConstantOp(value.type, number(value.type, fill)).result
     return arith.SelectOp(live, value, other).result

@@ -38,7 +38,8 @@ def accumulate(kind: str, x: F32, sticks: int) -> F32:
         x = np.broadcast_to(x, (*x.shape[:-2], sticks, x.shape[-1]))
     if is_integer_reduction(kind):
         return reduce_integers(kind, x, -2)
-    return numerics.reduce_sticks(kind, x, -2)[..., None, :]
+    total = numerics.reduce_sticks(kind, x, -2)[..., None, :]
+    return total + np.float32(0) if kind == "add" else total  # it starts from +0, which a sum of zeros alone shows
 
 
 def live_mask(live: NDArray[np.bool_]) -> F32:
@@ -84,7 +85,6 @@ class InOrder:
     def __init__(self, body: Body) -> None:
         self.body = body
         self.registers: dict[int, F32] = {}
-        self._fresh: set[int] = set()
 
     def stick(self, stick: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:
         """One stick of a group; `pop` gives the next entry of a FIFO, `push` takes one."""
@@ -110,7 +110,7 @@ class InOrder:
                 elif w.op == "vmask":
                     r[w["dst"]] = np.where(self.body.live(w["lanes"])[stick], r[w["src"]], np.float32(w["fill"]))
                 elif w.op == "vacc":
-                    self._accumulate(w["dst"], w["kind"], r[w["src"]])
+                    r[w["dst"]] = FUNCTIONS[w["kind"]](r[w["dst"]], r[w["src"]])
                 else:
                     y = FUNCTIONS[w["kind"]](*(r[k] for k in registers_read(w)))
                     r[w["dst"]] = numerics.round_f16(y, y) if w["round"] else y
@@ -119,14 +119,6 @@ class InOrder:
         for w in self.body.words:
             if w.op == "vacc":
                 self.registers[w["dst"]] = np.full((1, 1), reduction_identity(w["kind"]), np.float32)
-                self._fresh.add(w["dst"])
-
-    def _accumulate(self, acc: int, kind: str, x: F32) -> None:
-        if acc in self._fresh:
-            self._fresh.discard(acc)
-            self.registers[acc] = x
-        else:
-            self.registers[acc] = FUNCTIONS[kind](self.registers[acc], x)
 
 
 def run_steps(state: InOrder, first: int, last: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:

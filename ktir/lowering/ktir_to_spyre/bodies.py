@@ -136,8 +136,8 @@ class VectorBody:
         lanes = self.masks.limit(condition)
         if lanes is None:
             raise Unsupported(
-                "'linalg.index' op is supported only in a mask of pad lanes (64*stick + lane < limit); the nearest supported form reads the "
-                "position from a tensor of i32",
+                "'linalg.index' op is supported only in a mask of pad lanes (64*stick + lane < limit); the nearest supported form reads "
+                "the position from a tensor of i32",
                 location_text(condition.owner.location),
             )
         return lanes

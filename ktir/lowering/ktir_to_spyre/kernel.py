@@ -26,6 +26,7 @@ from .access import IndirectTile, Tile, TileEvaluator
 from .bodies import Stream, VectorBody
 from .descriptors import DescriptorTable, Walk, whole
 from .index import IndexEvaluator
+from .lane_masks import LaneMasks
 from .sync import Access, Action, Loop, Synchroniser
 
 _IGNORED = {
@@ -247,7 +248,7 @@ class KernelLowering:
         tiles = [None if self._is_accumulator(v) else self._operand(v) for v in g.inputs]
         sticks = target.shape[0]
         if not g.is_pointwise:
-            sticks = max(t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None)
+            sticks = max((t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None), default=1)
         pushes: list[Word] = []
         streams: list[Stream] = []
         accesses = [self._touch(Unit.LXSU, target, True, halved=halved)]
@@ -276,8 +277,9 @@ class KernelLowering:
             accesses.append(self._touch(Unit.LXLU, tile, False, halved=by_row and halved))
         if len(pushes) > 1:
             pushes.insert(0, word("par", number, streams=len(pushes)))
-        program[Unit.LXLU] = pushes
-        body = VectorBody(g, streams, stick_loop, lane_loop, number).build()
+        if pushes:
+            program[Unit.LXLU] = pushes
+        body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number).build()
         program[Unit.SFP] = [word("rep", number, groups=rows, body=len(body), sticks=sticks), *body]
         out: Walk = [(rows, 1)]
         if g.is_pointwise and sticks > 1:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from math import prod
 
 import numpy as np
-from naive_scalars import combine, of_lanes
+from naive_scalars import IDENTITIES, combine, of_lanes
 
 from ktir import numerics
 from ktir.emulator.machine.machine import carrier_shape
@@ -314,7 +314,8 @@ class _UnitRun:
                 r[b["dst"]] = np.full(64, b["value"], np.float32)
             case "vacc":
                 x = r[b["src"]]
-                r[b["dst"]] = combine(b["kind"], r[b["dst"]], x) if stick else x
+                start = np.full(64, IDENTITIES[b["kind"]], np.int32).view(np.float32)
+                r[b["dst"]] = combine(b["kind"], r[b["dst"]] if stick else start, x)
             case "vred":
                 x, n = r[b["src"]], 32
                 while n:

@@ -31,7 +31,7 @@ def _shift(function: Callable[[int, int], int], beyond: Callable[[int], int]) ->
     return lambda a, b: function(a, b) if 0 <= b < 32 else beyond(a)
 
 
-INTEGERS: dict[str, Callable[..., int]] = {
+INTEGERS: dict[str, Callable[..., Any]] = {
     "addi": lambda a, b: a + b,
     "subi": lambda a, b: a - b,
     "muli": lambda a, b: a * b,
@@ -178,3 +178,12 @@ def of_lanes(kind: str, *operands: np.ndarray) -> np.ndarray:
 def combine(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Two registers combined by a kind of reduction."""
     return numerics.COMBINE[kind](a, b) if kind in numerics.COMBINE else of_lanes(kind, a, b)
+
+
+IDENTITIES = {
+    **{k: int(np.array(v, np.float32).view(np.int32)) for k, v in (("add", 0.0), ("max", -np.inf), ("min", np.inf))},
+    "addi": 0,
+    "maxsi": -(2**31),
+    "minsi": 2**31 - 1,
+}
+"""Bits that an accumulator starts from."""
