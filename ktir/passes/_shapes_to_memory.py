@@ -7,8 +7,9 @@ broadcasts, another indexing map. Places are found when a tensor is used, so wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, product
 from math import prod
 
 from ktir.dialects import ktdp
@@ -16,6 +17,8 @@ from ktir.dialects.structured import Generic, affine_map, generic
 from ktir.layout import LANES
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes import _windows
+from ktir.passes._addresses import Numbers, digits_of, functions_of, ranges_of
+from ktir.passes._coordinates import loop_extents
 from ktir.passes._new_arguments import NewArguments
 from ktir.passes._stick_roles import refuse
 from ktir.passes._windows import Window, box_of, moved, moved_back, shape, source
@@ -62,14 +65,13 @@ class ShapesToMemory:
         self.places: dict[ir.Value, Place] = {}
         self.pools: dict[ir.Value, InMemory] = {}
         """Computed tensors that are stored, and where."""
-        self.loads: dict[tuple[ir.Value, Window, ir.Operation | None], ir.Value] = {}
+        self.loads: dict[tuple[ir.Value, Window, ir.Value | None], ir.Value] = {}
 
     def run(self) -> None:
         """Rewrite all ops, in their order."""
         ops = [o.operation for o in self.block.operations]
-        if not any(op.name in (INSERT, PAD, MATERIALIZE, _windows.EXTRACT, _windows.EXPAND, _windows.COLLAPSE) for op in ops):
+        if not any(moves_elements(op) for op in ops):
             return
-        self.order = {op: i for i, op in enumerate(ops)}
         visits: dict[str, Callable[[ir.Operation], None]] = {
             "linalg.generic": self._generic,
             "ktdp.store": self._store,
@@ -91,12 +93,15 @@ class ShapesToMemory:
         return self.places[value]
 
     def _find(self, value: ir.Value) -> Place:
-        op = value.owner.operation
+        op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if op is None:
+            return Computed(value, tuple(range(len(shape(value)))))
         if op.name == "ktdp.load":
-            view = _windows.direct_view(op.operands[0].owner.operation)
-            if view is not None:
-                base, window = _windows.window_of_view(view.operation)
-                return InMemory(base, window, element_of(value), op)
+            tile = op.operands[0].owner.operation
+            if (view := _windows.direct_view(tile)) is not None:
+                return InMemory(*_windows.window_of_view(view), element_of(value), op)
+            if is_computed_tile(tile):
+                return self._read_by_address(value, tile)
         elif (given := source(op)) is not None:
             before = self.place(given)
             dims = _windows.moved_dims(op)
@@ -128,31 +133,79 @@ class ShapesToMemory:
         """The tensor `value` in a pool of its own, copied there before `user`."""
         with ir.InsertionPoint(user), user.location:
             copy = self._materialized(value, place)
-            pool = self._pool(copy, like=value)
+            pool = self._pool(value)
             self._put(copy, pool.base, pool.window)
         return pool
 
-    def _pool(self, value: ir.Value, like: ir.Value | None = None) -> InMemory:
-        """A new pool for `value`, of the coarsest shape in which the uses (of `like`) need it: its last extents may have to be one, since
-        only the last one of a pool is followed by a gap."""
-        sizes = shape(value)
-        best: tuple[int, int, Window] | None = None
-        for joined in range(max(len(sizes), 1)):
-            cut = len(sizes) - 1 - joined
-            coarse = (*sizes[:cut], prod(sizes[cut:])) if sizes else ()
-            groups = [*([d] for d in range(cut)), list(range(cut, len(sizes)))] if sizes else []
-            window = Window.dense(coarse, LANES).expand(groups, sizes)
-            copies = _copies(like or value, window)
+    def _pool(self, like: ir.Value, sizes: Sequence[int] | None = None) -> InMemory:
+        """A new pool for the tensor `like`, or one of other `sizes` in its place, of the coarsest shape in which its uses need it: the last
+        extents may have to be one, since only the last one of a pool is followed by a gap."""
+        sizes = shape(like) if sizes is None else tuple(sizes)
+        best: tuple[int, tuple[int, ...], Window] | None = None
+        for cut in range(len(sizes) - 1, -1, -1):
+            coarse = (*sizes[:cut], prod(sizes[cut:]))
+            window = Window.dense(coarse, LANES).expand([*([d] for d in range(cut)), list(range(cut, len(sizes)))], sizes)
+            copies = _copies(like, window)
             if best is None or copies < best[0]:
-                best = (copies, joined, window)
+                best = (copies, coarse, window)
             if not copies:
                 break
-        assert best is not None
-        _, joined, window = best
-        cut = len(sizes) - 1 - joined
-        coarse = (*sizes[:cut], prod(sizes[cut:])) if sizes else ()
-        element = element_of(value)
-        return InMemory(self.arguments.add("pool", coarse, element, value.owner.location), window, element)
+        _, coarse, window = best or (0, (), Window(0, (), ()))
+        return InMemory(self.arguments.add("pool", coarse, element_of(like), like.owner.location), window, element_of(like))
+
+    def _read_by_address(self, value: ir.Value, tile: ir.Operation) -> InMemory:
+        """The load of a tile whose subscripts are functions of its variables alone."""
+        load = value.owner.operation
+        base, window = _windows.window_of_view(tile.operands[0].owner.operation)
+        expressions = [m.results[0] for m, _ in tile.opview.subscripts]
+        order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(tile.attributes["variables_space_order"]).value.results]
+        extents = [0] * len(order)
+        for variable, size in zip(order, shape(value), strict=True):
+            extents[variable] = size
+        found = self._addressed(InMemory(base, window, element_of(value), load), expressions, extents, load, value)
+        return replace(found, window=found.window.pick(order, shape(value)))
+
+    def _addressed(
+        self, place: InMemory, expressions: Sequence[ir.AffineExpr], extents: Sequence[int], user: ir.Operation, value: ir.Value
+    ) -> InMemory:
+        """The tensor over loops of `extents` whose elements lie at `expressions` of `place`: a window of it, or a copy in a pool."""
+        found = functions_of(expressions, place.window.strides, extents)
+        if found is None:
+            raise refuse(user, "reads at an address that depends on several loops in one division, which is not supported")
+        constant, functions = found
+        offset = place.window.offset + constant
+        digits = [digits_of(f) for f in functions]
+        if all(d is not None and len(d) == 1 for d in digits):
+            strides = tuple(d[0][1] for d in digits if d is not None)
+            return replace(place, window=Window(offset, tuple(extents), strides))
+        pool = self._pool(value, extents)
+        with ir.InsertionPoint(user), user.location:
+            for part in product(*(ranges_of(f) for f in functions)):
+                self._copy_part(place, offset, functions, part, pool, user)
+        return pool
+
+    def _copy_part(
+        self,
+        place: InMemory,
+        offset: int,
+        functions: Sequence[Numbers],
+        part: Sequence[tuple[int, int]],
+        pool: InMemory,
+        user: ir.Operation,
+    ) -> None:
+        """Copy a box of loops in which the address has digits to a pool."""
+        cuts = [digits_of(f[a:b] - f[a]) for f, (a, b) in zip(functions, part, strict=True)]
+        flat = [d for digits in cuts for d in digits or []]
+        offset += sum(int(f[a]) for f, (a, _) in zip(functions, part, strict=True))
+        sizes = [n for n, _ in flat]
+        first, lengths = [a for a, _ in part], [b - a for a, b in part]
+        ends = list(accumulate(len(digits or []) for digits in cuts))
+        groups = [list(range(end - len(digits or []), end)) for end, digits in zip(ends, cuts, strict=True)]
+        target = pool.window.slice(first, lengths, [1] * len(part), range(len(part))).expand(groups, sizes)
+        kept = [i for i, n in enumerate(sizes) if n > 1]
+        given = Window(offset, tuple(sizes[i] for i in kept), tuple(flat[i][1] for i in kept))
+        copy = self._spread(self._without_repeats(replace(place, window=given), user), given.sizes, place.element)
+        self._put(copy, pool.base, target.pick(kept, given.sizes))
 
     # Access to memory, at the insertion point
 
@@ -168,7 +221,7 @@ class ShapesToMemory:
 
     def _got(self, place: InMemory, user: ir.Operation) -> ir.Value:
         """A load of the window; a load of the program's own stays where it is."""
-        key = (place.base, place.window, place.load)
+        key = (place.base, place.window, place.load and place.load.results[0])
         if key not in self.loads:
             with ir.InsertionPoint(place.load or user), (place.load or user).location:
                 view = self._view(place.base, place.window, place.element)
@@ -180,24 +233,31 @@ class ShapesToMemory:
         """`value` as an SSA value without the dims that only repeat; with `repeat` the load has those, at stride 0."""
         place = self.place(value)
         if isinstance(place, Computed):
-            return Computed(value, tuple(range(len(place.dims)))) if repeat else place
-        window = place.window
-        kept = [d for d in range(len(window.sizes)) if window.strides[d] or repeat]
-        dims = tuple(kept.index(d) if d in kept else None for d in range(len(window.sizes)))
-        owner = value.owner.operation
-        if len(kept) == len(window.sizes) and owner.name == "ktdp.load":
-            return Computed(value, dims)
-        small = Window(window.offset, tuple(window.sizes[d] for d in kept), tuple(window.strides[d] for d in kept))
-        return Computed(self._got(InMemory(place.base, small, place.element, place.load), user), dims)
+            return place if not repeat or place.is_whole else self._without_repeats(self._stored(value, place), user, repeat=True)
+        all_dims = tuple(range(len(shape(value))))
+        if place.load is not None and value == place.load.results[0] and not is_computed_tile(place.load.operands[0].owner.operation):
+            if repeat or 0 not in place.window.strides:
+                return Computed(value, all_dims)
+        return self._without_repeats(place, user, repeat=repeat)
+
+    def _without_repeats(self, place: InMemory, user: ir.Operation, *, repeat: bool = False) -> Computed:
+        """A load of `place` without the dims of stride 0, or with them if `repeat`."""
+        sizes, strides = place.window.sizes, place.window.strides
+        kept = [d for d in range(len(sizes)) if strides[d] or repeat]
+        small = place.window.pick(kept, [sizes[d] for d in kept])
+        dims = tuple(kept.index(d) if d in kept else None for d in range(len(sizes)))
+        return Computed(self._got(replace(place, window=small), user), dims)
 
     def _materialized(self, value: ir.Value, place: Place) -> ir.Value:
         """A computed copy of `value`, made at the insertion point."""
         user = ir.InsertionPoint.current.ref_operation.operation
         self.places.setdefault(value, place)
-        given = self._operand(value, user)
-        sizes = shape(value)
+        return self._spread(self._operand(value, user), shape(value), element_of(value))
+
+    def _spread(self, given: Computed, sizes: Sequence[int], element: ir.Type) -> ir.Value:
+        """A computed tensor of the elements of `given`."""
         loops = [given.dims.index(d) for d in range(len(shape(given.value)))]
-        init = tensor.empty(list(sizes), element_of(value))
+        init = tensor.empty(list(sizes), element)
         maps = [affine_map(len(sizes), loops), affine_map(len(sizes), range(len(sizes)))]
         return generic([given.value], init, maps, ["parallel"] * len(sizes), lambda a: a[0], loc=ir.Location.current)
 
@@ -209,38 +269,52 @@ class ShapesToMemory:
         g = Generic(op)
         contraction = g.contraction
         for i, value in enumerate(g.inputs):
-            loops = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
-            given = self._operand(value, op)
-            if contraction is not None and i == 0 and any(loops[d] in contraction.batch for d, k in enumerate(given.dims) if k is None):
-                given = self._operand(value, op, repeat=True)  # else its batch loop would be one of the columns
-            if given.value == value and given.is_whole:
+            if any(not isinstance(e, ir.AffineDimExpr) for e in g.maps[i].results):
+                self._give(op, i, self._by_map(value, g, i), range(len(g.iterators)))
                 continue
-            results = [loops[given.dims.index(d)] for d in range(len(shape(given.value)))]
-            maps = [m.value for m in map(ir.AffineMapAttr, ir.ArrayAttr(op.attributes["indexing_maps"]))]
-            maps[i] = affine_map(len(g.iterators), results)
-            op.operands[i] = given.value
-            op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+            loops = [ir.AffineDimExpr(e).position for e in g.maps[i].results]
+            given = self._operand(value, op)
+            missing = {loops[d] for d, k in enumerate(given.dims) if k is None}
+            if contraction is not None and missing and not (i == 1 and missing <= set(contraction.batch)):
+                given = self._operand(value, op, repeat=True)  # only a batch loop may become one of rows
+            if given.value != value or not given.is_whole:
+                self._give(op, i, given, loops)
+
+    def _by_map(self, value: ir.Value, g: Generic, i: int) -> Computed:
+        """An operand that is read at sums or divisions of loops, as a tensor over all loops."""
+        extents = loop_extents(list(g.op.operands), g.maps)
+        place = self._addressed(self._stored(value, self.place(value)), list(g.maps[i].results), extents, g.op, g.op.results[0])
+        return self._without_repeats(place, g.op)
+
+    def _give(self, op: ir.Operation, i: int, given: Computed, loops: Sequence[int]) -> None:
+        """Make `given` operand i, where `loops` walk the dims that it stands for."""
+        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        results = [loops[given.dims.index(d)] for d in range(len(shape(given.value)))]
+        maps[i] = affine_map(maps[i].n_dims, results)
+        op.operands[i] = given.value
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
 
     def _store(self, op: ir.Operation) -> None:
         value, tile = op.operands
-        owner = value.owner.operation
-        if source(owner) is None and owner.name not in (INSERT, PAD):
-            return
+        if is_computed_tile(tile.owner.operation):
+            raise refuse(op, "stores at computed addresses, which is not supported; the nearest supported form is a strided view")
         view = _windows.direct_view(tile.owner.operation)
         if view is not None and self._stored_backwards(op, view):
             return
-        with ir.InsertionPoint(op), op.location:
-            op.operands[0] = self._materialized(value, self.place(value))
+        given = self._operand(value, op)
+        if given.value != value or not given.is_whole:
+            with ir.InsertionPoint(op), op.location:
+                op.operands[0] = self._spread(given, shape(value), element_of(value))
 
     def _stored_backwards(self, op: ir.Operation, view: ir.Operation) -> bool:
         """Store what is behind the reshapes of a stored value, through a view that is reshaped the other way."""
         base, window = _windows.window_of_view(view)
         value: ir.Value = op.operands[0]
         back: Window | None = window
-        while back is not None and (given := source(value.owner.operation)) is not None:
+        while back is not None and not isinstance(value.owner, ir.Block) and (given := source(value.owner.operation)) is not None:
             back = moved_back(value.owner.operation, back)
             value = given
-        if back is None or isinstance(self.place(value), InMemory):
+        if back is None or value == op.operands[0] or isinstance(self.place(value), InMemory):
             return False
         with ir.InsertionPoint(op), op.location:
             self._put(value, base, back)
@@ -269,7 +343,7 @@ class ShapesToMemory:
         last = op
         while _is_link(last):
             last = next(iter(last.results[0].uses)).owner.operation
-        return self._pool(op.results[0], like=last.results[0])
+        return self._pool(last.results[0])
 
     def _fill(self, whole: ir.Value, buffer: InMemory, user: ir.Operation) -> None:
         """Put what a whole holds before anything is inserted; nothing for a tensor without content."""
@@ -339,6 +413,18 @@ def _copies(value: ir.Value, window: Window) -> int:
         then = moved(user, window)
         found += 1 if then is None else _copies(user.results[0], then)
     return found
+
+
+def moves_elements(op: ir.Operation) -> bool:
+    """Whether an op is none of the flat form because it moves elements: it has other names, reads at other addresses or by other maps."""
+    if op.name == "linalg.generic":
+        return any(not isinstance(e, ir.AffineDimExpr) for m in Generic(op).maps for e in m.results)
+    return op.name in (INSERT, PAD, MATERIALIZE, _windows.EXTRACT, _windows.EXPAND, _windows.COLLAPSE) or is_computed_tile(op)
+
+
+def is_computed_tile(tile: ir.Operation) -> bool:
+    """Whether the subscripts of a tile are functions of its variables, not read from memory."""
+    return tile.name == "ktdp.construct_indirect_access_tile" and not tile.opview.index_views and not tile.opview.captured
 
 
 def erase_dead(function: func.FuncOp) -> None:

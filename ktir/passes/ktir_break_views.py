@@ -14,6 +14,7 @@ from ktir.passes._coordinates import coordinates_as_operands
 from ktir.passes._integers import integers_as_i32
 from ktir.passes._levels import require_level
 from ktir.passes._new_arguments import NewArguments
+from ktir.passes._refine import split_group_loops
 from ktir.passes._shapes_to_memory import ShapesToMemory
 from ktir.pipeline import Pass
 
@@ -39,5 +40,6 @@ class BreakViewsPass(Pass):
                 arguments = NewArguments(function)
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)
+                split_group_loops(function)
                 ShapesToMemory(function, arguments).run()
                 arguments.finish()
