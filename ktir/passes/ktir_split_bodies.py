@@ -1,7 +1,7 @@
 """Laid-out KTIR: no op reads more than three tensors.
 
 The vector unit has three input FIFOs per corelet (the public sample device; `ktir.isa.units`), so a body over more operands becomes two ops
-with an f32 or f16 tensor between them, of the type that the body wrote. Nothing is rounded that was not rounded before.
+with a tensor between them, of the type that the body wrote; an i1 is an i32 there. Nothing is rounded that was not rounded before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
 from ktir.layout import Layout
-from ktir.mlir import ir, tensor
+from ktir.mlir import arith, ir, tensor
+from ktir.passes._axes import row_loops
 from ktir.passes._levels import require_level
 from ktir.pipeline import Pass
 
@@ -71,8 +72,7 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
     for op in g.body_ops:
         value = op.results[0]
         own = uses[value]
-        floats = isinstance(value.type, ir.F16Type) or isinstance(value.type, ir.F32Type)
-        if not floats or not 2 <= len(own) <= limit or max(own) >= inputs or value == g.yielded:
+        if str(value.type) not in ("f16", "f32", "i32", "i1") or not 2 <= len(own) <= limit or max(own) >= inputs or value == g.yielded:
             continue
         if any(o.name == "linalg.index" for o in _ops_behind(value, g)):
             continue
@@ -90,49 +90,51 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
     _, value, own, rest, left = best
     with ir.InsertionPoint(g.op), g.op.location:
         first = _first_part(g, value, own)
-        p = g.loop_of(len(g.inputs), 1)
-        column = ir.RankedTensorType(first.type).shape[0] == 1 and all(2 not in _dims(g, i) for i in own)
-        loops = len(g.iterators)
-        order = _loop_order(g)
-        new_map = affine_map(loops, [None, p, None] if column else [order[0], p, order[2]])
-        second = _second_part(g, value, rest, left, first, new_map)
+        second = _second_part(g, value, rest, left, first, affine_map(len(g.iterators), _shape_loops(g, own)))
     g.op.results[0].replace_all_uses_with(second)
     g.op.erase()
     return [first.owner, second.owner]
 
 
-def _loop_order(g: Generic) -> tuple[int, int, int]:
-    """Loops (sticks, rows, lanes) of the op: a reduction runs rows first."""
-    return (0, 1, 2) if g.is_pointwise else (1, 0, 2)
-
-
-def _dims(g: Generic, operand: int) -> set[int | None]:
-    """Which of (sticks, rows, lanes) = (0, 1, 2) an operand varies over."""
-    order = _loop_order(g)
-    return {None if (loop := g.loop_of(operand, d)) is None else order.index(loop) for d in range(3)}
+def _shape_loops(g: Generic, operands: list[int]) -> list[int | None]:
+    """The loop along each dim of a tensor that varies as these operands do: [sticks, rows.., lanes]; None = the dim has extent 1."""
+    used = {g.loop_of(i, d) for i in operands for d in range(len(g.maps[i].results))}
+    rows = row_loops(g)
+    stick, lane = (loop for loop in range(len(g.iterators)) if loop not in rows)
+    kept: list[int | None] = [loop for loop in rows if loop in used]
+    column = lane not in used
+    return [None if column else stick, *(kept or [None]), None if column else lane]
 
 
 def _first_part(g: Generic, value: ir.Value, own: list[int]) -> ir.Value:
-    order = _loop_order(g)
-    maps = []
+    loops = _shape_loops(g, own)
+    number = {loop: d for d, loop in enumerate(loops) if loop is not None}
+    maps, extents, columns = [], [1] * (len(loops) - 2), 1
     for i in own:
-        loops = [g.loop_of(i, d) for d in range(3)]
-        maps.append(affine_map(3, [None if loop is None else order.index(loop) for loop in loops]))
-    column = all(2 not in _dims(g, i) for i in own)
-    layouts = [kt.LayoutAttr(ir.RankedTensorType(v.type).encoding) for v in [*g.inputs, g.op.results[0]]]
-    rows = kt.LayoutAttr(ir.RankedTensorType(g.op.results[0].type).encoding).size[0]
-    columns = 1 if column else max(a.size[1] for a in layouts)
-    layout = Layout.rows(rows, columns, str(value.type))
-    encoding = kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), value.type)
-    init = tensor.EmptyOp(list(layout.device_size), value.type, encoding=encoding).result
+        walked = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
+        maps.append(affine_map(len(loops), [None if loop is None else number[loop] for loop in walked]))
+        type_ = ir.RankedTensorType(g.inputs[i].type)
+        for extent, loop in list(zip(type_.shape, walked, strict=True))[1:-1]:
+            if loop is not None:
+                extents[number[loop] - 1] = extent
+        if walked[-1] is not None:
+            columns = max(columns, list(kt.LayoutAttr(type_.encoding).size)[-1])
+    stored = ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
+    layout = Layout.rows(extents, columns, str(stored))
+    encoding = kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), stored)
+    init = tensor.EmptyOp(list(layout.device_size), stored, encoding=encoding).result
 
     def body(arguments: list[ir.Value]) -> ir.Value:
         mapping = {g.body.arguments[i]: a for i, a in zip(own, arguments, strict=False)}
         clone_ops(_ops_behind(value, g), mapping)
-        return mapping[value]
+        return arith.ExtUIOp(stored, mapping[value]).result if _is_flag(value) else mapping[value]
 
-    identity = affine_map(3, [0, 1, 2])
-    return generic([g.inputs[i] for i in own], init, [*maps, identity], ["parallel"] * 3, body, loc=value.owner.location)
+    identity = affine_map(len(loops), list(range(len(loops))))
+    return generic([g.inputs[i] for i in own], init, [*maps, identity], ["parallel"] * len(loops), body, loc=value.owner.location)
+
+
+def _is_flag(value: ir.Value) -> bool:
+    return str(value.type) == "i1"
 
 
 def _second_part(
@@ -141,6 +143,10 @@ def _second_part(
     def body(arguments: list[ir.Value]) -> ir.Value:
         kept = [g.body.arguments[i] for i in left]
         mapping = dict(zip([*kept, value, g.body.arguments[len(g.inputs)]], arguments, strict=True))
+        if _is_flag(value):
+            number = mapping[value]
+            zero = arith.ConstantOp(number.type, ir.IntegerAttr.get(number.type, 0)).result
+            mapping[value] = arith.CmpIOp(arith.CmpIPredicate.ne, number, zero).result
         clone_ops(rest, mapping)
         return mapping[g.yielded]
 
