@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ktir.diagnostics import Diagnostic, Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.isa.descriptor import LEVELS
@@ -27,6 +27,7 @@ from .bodies import Stream, VectorBody
 from .descriptors import DescriptorTable, Walk, whole
 from .index import IndexEvaluator
 from .lane_masks import LaneMasks
+from .memory_order import MemoryOrder, reach
 from .sync import Access, Action, Loop, Synchroniser
 
 _IGNORED = {
@@ -49,9 +50,9 @@ class KernelLowering:
         self.source_id = source_id
         self.groups: list[list[int]] = []
         self.regions = 0
-        self.read: dict[int, ir.Operation] = {}
-        self.written: dict[int, ir.Operation] = {}
-        """Argument -> an op that reads it, or writes it."""
+        self.order = MemoryOrder(self.cores)
+        self.trips: dict[int, int] = {}
+        """Of the open loops, by level."""
         self.root = Loop(1, -1, 0)
         self._block(function.regions[0].blocks[0], self.root)
 
@@ -98,7 +99,9 @@ class KernelLowering:
         body = op.regions[0].blocks[0]
         self.index.enter_loop(body.arguments[0], lower, step.scalar, loop.trips, level)
         parent.children.append(loop)
+        self.trips[level] = loop.trips
         self._block(body, loop)
+        del self.trips[level]
 
     # Transfers
 
@@ -134,7 +137,7 @@ class KernelLowering:
         touched = [self._touch(Unit.MNIL, target, True)]
         if isinstance(source, IndirectTile):
             self._reads(source.positions, op)
-            self._reads(source.tile, op)
+            self._reads(reach(source.tile, source.dim, source.size), op)
             return Action({Unit.MNIL: [word("xldg", number, **self._looked_up(source, target))]}, touched)
         self._reads(source, op)
         ddr = self.table.describe(source, whole(source))
@@ -159,7 +162,7 @@ class KernelLowering:
         touched = [self._touch(Unit.MNIS, source, False)]
         if isinstance(target, IndirectTile):
             self._reads(target.positions, op)
-            self._writes(target.tile, op)
+            self._writes(reach(target.tile, target.dim, target.size), op)
             return Action({Unit.MNIS: [word("xsts", number, **self._looked_up(target, source))]}, touched)
         self._writes(target, op)
         live = target.without_dead_rows()
@@ -184,23 +187,13 @@ class KernelLowering:
         instruction = word("fill", self.source_id(op), lx=self.table.describe(target, whole(target)), value=value)
         return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
 
-    # Order in memory: the units that load and store do not wait for each other there, so a kernel never reads what it writes
-
     def _reads(self, tile: Tile, op: ir.Operation) -> None:
-        self._note(tile, op, self.read, self.written)
+        if tile.anchor.argument is not None:
+            self.order.read(op, tile, self.table.arguments[tile.anchor.argument], self.trips)
 
     def _writes(self, tile: Tile, op: ir.Operation) -> None:
-        self._note(tile, op, self.written, self.read)
-
-    def _note(self, tile: Tile, op: ir.Operation, mine: dict[int, ir.Operation], other: dict[int, ir.Operation]) -> None:
-        if tile.anchor.argument is None:
-            return
-        argument = self.table.arguments[tile.anchor.argument]
-        mine.setdefault(argument, op)
-        if argument in other:
-            note = Diagnostic("note", f"by this '{other[argument].name}' op", location_text(other[argument].location))
-            what = "reads memory that the kernel writes" if mine is self.read else "writes memory that the kernel reads"
-            raise Unsupported.of([Diagnostic("error", f"'{op.name}' op {what}", location_text(op.location), (note,))], what)
+        if tile.anchor.argument is not None:
+            self.order.write(op, tile, self.table.arguments[tile.anchor.argument], self.trips)
 
     # Compute
 
