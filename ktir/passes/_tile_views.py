@@ -74,14 +74,17 @@ class Window:
     def __init__(self, tile: ir.Operation, place: Place, mapping: Values) -> None:
         op = tile.opview
         assert isinstance(op, ktdp.ConstructAccessTileOp)
-        if any(n != 0 for n in op.indices) or list(op.order) != list(range(len(op.shape))):
-            raise refuse(tile, "expects a tile of the whole view in the order of its dims")
+        stick, *others = op.indices
+        if isinstance(stick, tuple) or any(n != 0 for n in others) or list(op.order) != list(range(len(op.shape))):
+            raise refuse(tile, "expects a tile of all rows of the view in the order of its dims")
         view = op.base.owner.opview
+        self.stick = _size(stick, mapping)
+        """The core's first stick in the view."""
         self.view = mapping[op.base] if is_block(view, place) else block_view(view, place, mapping)
 
     def tile(self, stick: Size, row: Size, shape: Sequence[int]) -> ir.Value:
         """The access tile of `shape` at a stick and a row."""
-        return ktdp.construct_access_tile(self.view, [stick, row, 0], shape)
+        return ktdp.construct_access_tile(self.view, [_sum(self.stick, stick), row, 0], shape)
 
 
 def block_view(view: ktdp.ConstructMemoryViewOp, place: Place, mapping: Values) -> ir.Value:
@@ -111,6 +114,14 @@ def _strides(view: ktdp.ConstructMemoryViewOp) -> list[int]:
 
 def _size(size: Size, mapping: Values) -> Size:
     return size if isinstance(size, int) else mapping[size]
+
+
+def _sum(a: Size, b: Size) -> Size:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return arith.AddIOp(*(index_constant(n) if isinstance(n, int) else n for n in (a, b))).result
 
 
 def _rows(sizes: Sequence[Size], place: Place, mapping: Values) -> Size:
@@ -163,8 +174,8 @@ class IndirectWindow:
         op = tile.opview
         assert isinstance(op, ktdp.ConstructIndirectAccessTileOp)
         self.op, self.place, self.mapping = op, place, mapping
-        if len(op.captured):
-            raise refuse(tile, "expects subscripts of its variables only")
+        self.stick: Size = 0
+        """The core's first stick in the view."""
         view = op.base.owner.opview
         sizes, strides = list(view.sizes), _strides(view)
         rank = len(op.shape)
@@ -197,11 +208,24 @@ class IndirectWindow:
 
     def _role(self, expression: ir.AffineExpr) -> tuple[str, int | None]:
         """What a subscript walks, and the tensor's dim that it is."""
+        captured = list(self.op.captured)
         if isinstance(expression, ir.AffineConstantExpr) and ir.AffineConstantExpr(expression).value == 0:
             return "only", None
-        if not isinstance(expression, ir.AffineDimExpr):
+        first: ir.Value | None = None
+        if isinstance(expression, ir.AffineAddExpr):
+            terms = [ir.AffineExpr(e) for e in (ir.AffineAddExpr(expression).lhs, ir.AffineAddExpr(expression).rhs)]
+            for term, other in (terms, terms[::-1]):
+                if isinstance(term, ir.AffineDimExpr) and ir.AffineDimExpr(term).position < len(captured):
+                    first, expression = captured[ir.AffineDimExpr(term).position], other
+                    break
+        number = ir.AffineDimExpr(expression).position - len(captured) if isinstance(expression, ir.AffineDimExpr) else -1
+        if number < 0:
             raise refuse(self.op.operation, f"expects subscripts that are variables, but got '{expression}'")
-        dim = self.dim_of[ir.AffineDimExpr(expression).position]
+        dim = self.dim_of[number]
+        if first is not None:
+            if dim != 0:
+                raise refuse(self.op.operation, "expects only sticks to begin elsewhere")
+            self.stick = self.mapping[first]
         if dim in (0, self.rank - 1):
             return ("stick" if dim == 0 else "lane"), dim
         if dim == self.place.row:
@@ -238,6 +262,7 @@ class IndirectWindow:
 
     def tile(self, stick: Size, row: Size, shape: Sequence[int]) -> ir.Value:
         """The indirect tile of `shape` at a stick and a row."""
+        stick = _sum(self.stick, stick)
         captured = [v for v in (stick, row) if not isinstance(v, int)]
         first = {"stick": stick, "row": row}
         expressions: dict[str, ir.AffineExpr] = {"only": ir.AffineExpr.get_constant(0)}

@@ -193,6 +193,9 @@ class _Tiler:
         shape = list(ir.RankedTensorType(self.mapping[value].type).shape)
         tile = window(_tile_of(op), self._place(value), self.mapping).tile(0, self.row if shape[1] > 1 else 0, shape)
         ktdp.store(self.mapping[value], tile)
+        if "ktir.ordered" in op.attributes:
+            stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
+            stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
 
     # Compute ops
 
