@@ -23,6 +23,11 @@ from ktir.target import DATASHEET, LANES, STICK_BYTES
 BLOCK_BYTES = LANES * STICK_BYTES
 """A block of a second operand."""
 
+_TRIPS = 8
+"""Blocks after which the first load and the last store, which nothing hides, no longer matter."""
+_ENTRIES = 32
+"""Entries of a block that take about as long as what a trip costs beside them."""
+
 
 def even(n: int) -> int:
     """The next even number: a block of rows is halved over the two corelets."""
@@ -171,6 +176,8 @@ class TilePlan:
             rows = min(most, even(wanted))
             self.residents = self._stay(rows, budget - need.bytes(rows, buffers))
             return rows
+        if not self.contractions:
+            most = min(most, self._overlapping())
         best: tuple[int, int] | None = None
         for rows in self._candidates(most):
             residents = self._stay(rows, budget - need.bytes(rows, buffers))
@@ -180,6 +187,17 @@ class TilePlan:
                 self.residents = residents
         assert best is not None
         return best[1]
+
+    def _overlapping(self) -> int:
+        """Rows of a block with which loads, compute and stores of successive blocks overlap: a few trips of all loops together, of which
+        each moves enough to pay for itself.
+
+        On the emulated machine two blocks are always better than one, and more than `_TRIPS` gain nothing.
+        """
+        sticks = max((ir.RankedTensorType(op.results[0].type).shape[0] for op in self.ops if op.name == "ktdp.load"), default=1)
+        outer = prod(self.loops.values())
+        trips = min(max(outer * self.share * sticks // _ENTRIES, 2), _TRIPS)
+        return even(-(-self.share // max(-(-trips // outer), 1)))
 
     def _candidates(self, most: int) -> Iterator[int]:
         """Blocks of at most `most` rows that share the rows equally, the largest first; smaller ones only where that may save traffic."""
