@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from ktir.diagnostics import KtirError
 from ktir.isa.addresses import indexed
 from ktir.isa.program import Program
 from ktir.target import LANES, STICK_BYTES, Target
@@ -24,6 +25,9 @@ from .state import KernelState
 from .touch import Touch, Toucher
 from .trace import Event
 
+MAX_CELLS = 1 << 28
+"""Cells of all arguments that may be written; each takes up to 31 bytes of the emulator's memory."""
+
 
 class Memories:
     """LX and the arguments: what outlives a kernel. `classes` has per core its class of cores that use LX alike."""
@@ -36,6 +40,10 @@ class Memories:
         self.lx_sticks = target.lx_bytes // STICK_BYTES
         self.lx = LxShadow(max(classes, default=0) + 1, self.lx_sticks)
         self.cells = cell_sizes(program)
+        sizes = zip(program.arguments, self.cells, strict=True)
+        cells = sum(a.sticks * (STICK_BYTES // a.element_bytes // cell if cell else 1) for a, cell in sizes if not a.constant)
+        if shadows and cells > MAX_CELLS:
+            raise KtirError(f"program '{program.name}' writes {cells} cells of memory, but the emulator keeps track of at most {MAX_CELLS}")
         self.arguments = [ArgumentShadow(a, cell) for a, cell in zip(program.arguments, self.cells, strict=True)]
 
     def barrier(self, decoded: DecodedKernel) -> None:

@@ -68,11 +68,11 @@ class _KernelRun:
         self.order = order
         self.checks = Checks(memories, state)
         self.words = Words(state, self.checks)
-        self.executed = 0
 
     def run(self) -> None:
         """Run the kernel and append its statistics to the trace."""
         state = self.state
+        self._check_length()
         self.memories.barrier(state.decoded)
         before = self.memories.lx.dead_writes
         live = {u: self._program(state.units[u]) for u in UNITS if state.decoded.units[u]}
@@ -93,6 +93,21 @@ class _KernelRun:
         self._measure()
         state.statistics.dead_writes = self.memories.lx.dead_writes - before
 
+    def _check_length(self) -> None:
+        """Raise for a kernel that would run for ages."""
+        total = 0
+        for unit, instructions in self.state.decoded.units.items():
+            runs = [1]
+            for x in instructions:
+                if x.op == "endl":
+                    runs.pop()
+                elif x.op == "loop":
+                    runs.append(runs[-1] * x.trips)
+                total += runs[-1]
+                if total > MAX_WORDS:
+                    message = f"the kernel executes more than {MAX_WORDS} words"
+                    raise faults.IllegalProgram(message, self.state.decoded.site(unit, x.index))
+
     def _program(self, u: UnitState) -> Blocked:
         """One unit's program."""
         instructions = self.state.decoded.units[u.unit]
@@ -101,10 +116,6 @@ class _KernelRun:
         while True:
             x = instructions[k]
             u.at = x
-            self.executed += 1
-            if self.executed > MAX_WORDS:
-                message = f"the kernel executes more than {MAX_WORDS} words"
-                raise self.state.fault(faults.IllegalProgram, message, self.state.event(u, x))
             if x.op == "halt":
                 return
             if x.op == "loop":

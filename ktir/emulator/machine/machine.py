@@ -84,7 +84,7 @@ class Machine:
             if argument.role != "pool":
                 raise KtirError(f"argument '{argument.name}' expects float32 {list(shape)}, but got none")
             if index not in self._pools:
-                self._pools[index] = np.full(shape, np.nan, np.float32)
+                self._pools[index] = np.zeros(shape, np.float32)  # taken from the system where it is used
             return self._pools[index]
         if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != shape:
             got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__

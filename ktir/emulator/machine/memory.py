@@ -8,39 +8,43 @@ whole sticks, also where lanes are dead. The barrier between kernels orders ever
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir.isa.program import Argument
 from ktir.target import STICK_BYTES
 
 from .clocks import MNIL, MNIS, Clock
 from .conflicts import Conflict, Report
-from .touch import F16, HALF, HIGH, LANES, LOW, NEVER, Touch
+from .touch import F16, HIGH, LOW, NEVER, Touch
 
 NOBODY, MANY = -1, -2
 
+Ints = NDArray[np.int64]
+
 
 class ArgumentShadow:
-    """One argument, in cells of `cell` elements, 0 = sticks. `protected`: the running kernel writes it; other reads need no owner."""
+    """One argument, in cells of `cell` elements, 0 = sticks. `protected`: the running kernel writes it; other reads need no owner.
+
+    A constant argument is remembered by its element size alone.
+    """
 
     def __init__(self, argument: Argument, cell: int = 0) -> None:
         per_stick = STICK_BYTES // argument.element_bytes
-        cell = cell or per_stick
-        n = argument.sticks * per_stick // cell
-        self.constant = cell < per_stick and argument.constant
-        """All elements are given and none is ever written: nothing to remember."""
-        if self.constant:
-            n = 0
-        self.cells = n
-        given = argument.given
-        if not given:
-            self.tag = np.full(n, NEVER, np.int8)
-        elif argument.element_bytes == 2:
-            self.tag = np.full(n, F16, np.int8)
-        else:
-            self.tag = np.resize(np.repeat(np.array([LOW, HIGH], np.int8), per_stick // cell), n)
-        self.lanes = np.full(n, 0 if not given else LANES if argument.element_bytes == 2 else HALF, np.int8)
+        self.halves = per_stick // (cell or per_stick)
+        """Cells of a stick."""
+        self.width = argument.element_bytes // 2
+        self.constant = argument.constant
+        self.cells = 0 if self.constant else argument.sticks * self.halves
+        full = 1 if cell else per_stick
+        self.tag = self._pattern(np.arange(self.cells)) if argument.given else np.full(self.cells, NEVER, np.int8)
+        self.lanes = np.full(self.cells, full if argument.given else 0, np.int8)
         self.protected = False
-        self._fresh()
+
+    def _pattern(self, cells: Ints) -> NDArray[np.int8]:
+        """What cells of the argument's own elements hold."""
+        if self.width == 1:
+            return np.full(len(cells), F16, np.int8)
+        return np.where(cells // self.halves % 2, HIGH, LOW).astype(np.int8)
 
     def _fresh(self) -> None:
         n = self.cells
@@ -53,20 +57,19 @@ class ArgumentShadow:
 
     def barrier(self, written: bool) -> None:
         """Start a kernel, which writes this argument or not."""
-        if self.protected:
-            self._fresh()
         self.protected = written
+        if written:
+            self._fresh()
 
     def read(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
         """MNIL, which has seen `clock`, reads."""
-        if self.constant:
-            return
         cells = touch.cells
-        bad = (self.tag[cells] != touch.tag) | (self.lanes[cells] < touch.lanes)
+        tag = self._pattern(cells) if self.constant else self.tag[cells]
+        bad = tag != touch.tag if self.constant else (tag != touch.tag) | (self.lanes[cells] < touch.lanes)
         if bad.any():
             k = int(bad.argmax())
-            kind = "type" if self.tag[cells[k]] not in (NEVER, touch.tag[k]) else "uninit"
-            report(Conflict(kind, int(cells[k]), 0, MNIS, int(self.write_event[cells[k]])))
+            kind = "type" if tag[k] not in (NEVER, touch.tag[k]) else "uninit"
+            report(Conflict(kind, int(cells[k]), 0, MNIS, int(self.write_event[cells[k]]) if self.protected else -1))
         if not self.protected:
             return
         owner = self.owner[cells]

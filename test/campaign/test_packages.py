@@ -1,0 +1,64 @@
+"""Damaged packages give a clear error: no crash, no hang, no wrong launch."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+
+import pytest
+from campaign.packages import Files, damaged, misproduced, use
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+
+INPUTS = Path(__file__).parents[1] / "lit" / "inductor"
+
+
+@cache
+def originals() -> tuple[Files, ...]:
+    """Packages of compiled programs."""
+    with context(), ir.Location.unknown():
+        return tuple(compile_logical(parse_module((INPUTS / f"{name}.mlir").read_text())) for name in ("softmax", "linear_relu"))
+
+
+def damage(count: int, seed: int) -> int:
+    """So many damaged packages, each refused; how many ways of wording that took."""
+    r = random.Random(seed)
+    messages = set()
+    for _ in range(count):
+        what, files = damaged(r.choice(originals()), r)
+        message = use(files)
+        assert message is not None, f"{what} goes unnoticed"
+        messages.add(message)
+    return len(messages)
+
+
+def misproduce(count: int, seed: int) -> int:
+    """So many packages of a wrong producer, each refused or run; how many are refused."""
+    r = random.Random(seed)
+    return sum(use(misproduced(r.choice(originals()), r)[1]) is not None for _ in range(count))
+
+
+def test_originals() -> None:
+    assert [use(files) for files in originals()] == [None, None]
+
+
+def test_damaged_packages() -> None:
+    assert damage(100, 1) > 30
+
+
+def test_packages_of_a_wrong_producer() -> None:
+    assert misproduce(40, 2) > 20
+
+
+@pytest.mark.long
+def test_a_thousand_damaged_packages() -> None:
+    damage(1000, 3)
+
+
+@pytest.mark.long
+def test_a_thousand_packages_of_a_wrong_producer() -> None:
+    misproduce(1000, 4)
