@@ -21,8 +21,8 @@ class Term(NamedTuple):
     """Cycles of one unit for one purpose. `bytes`: moved by the whole chip (DRAM) or received by a core (ring, LX).
 
     Units: those of `COMPUTE`; `fill` = compute waits for the first block and the last block waits for compute; `dram` = the memory channel;
-    `ring` = loads with their delivery; those of `SERIAL`. `times`: blocks, sticks, readings (DRAM), cores that receive the same data
-    (ring), parts.
+    `ring` = loads with their delivery; `stores` = stores with what LX takes for them; those of `SERIAL`. `times`: blocks, sticks, readings
+    (DRAM), cores that receive the same data (ring), parts.
     """
 
     unit: str
@@ -47,8 +47,8 @@ class Term(NamedTuple):
 class Cost(NamedTuple):
     """Cycles of a kernel and where they come from.
 
-    The units run concurrently: cycles = max(compute + fill, dram, ring) + partial sums + start. `bound` names the largest: `compute`,
-    `dram` or `ring`.
+    The units run concurrently: cycles = max(compute + fill, dram, ring, stores) + partial sums + start. `bound` names the largest:
+    `compute`, `dram`, `ring` or `stores`.
     """
 
     cycles: float
@@ -66,11 +66,11 @@ class Cost(NamedTuple):
 
     def lines(self, target: Target) -> list[str]:
         """The terms as text, one per line."""
-        shown = (t for t in self.terms if t.cycles and (t.unit != "ring" or t.times > 1))
+        shown = (t for t in self.terms if t.cycles and (t.unit not in ("ring", "stores") or t.times > 1))
         return [f"{target.microseconds(self.cycles):.2f} us ({self.cycles:,.0f} cycles), bound by {self.bound}", *(f"  {t}" for t in shown)]
 
 
-_UNITS: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", *SERIAL), 0.0)
+_UNITS: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", "stores", *SERIAL), 0.0)
 
 
 def combine(terms: list[Term]) -> Cost:
@@ -80,9 +80,11 @@ def combine(terms: list[Term]) -> Cost:
         sums[unit] += cycles
     compute = max(sums["PT"], sums["SFP"], sums["LX"]) + sums["fill"]
     dram, ring, partial = sums["dram"], sums["ring"], sums["partial sums"]
-    cycles = max(compute, dram, ring)
+    cycles = max(compute, dram, ring, sums["stores"])
     if partial > cycles or (ring > dram and ring > compute):
         bound = "ring"
+    elif sums["stores"] > max(compute, dram):
+        bound = "stores"
     else:
         bound = "compute" if compute > dram else "dram"
     return Cost(cycles + partial + sums["start"], bound, tuple(terms))

@@ -6,9 +6,13 @@ import itertools
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency, turnaround_cycles
+from ktir.isa.access import Access
 from ktir.isa.cycles import op_cycles
-from ktir.isa.descriptor import Bound, Descriptor
+from ktir.isa.descriptor import LEVELS, Bound, Descriptor
+from ktir.isa.granules import ElementPrice
 from ktir.isa.program import Kernel, Word
 from ktir.isa.units import Unit
 from ktir.target import LANES, STICK_BYTES, Target
@@ -18,7 +22,7 @@ from ktir.target import LANES, STICK_BYTES, Target
 class Transfer:
     """All runs of one word that moves data between memory and scratchpad.
 
-    Bytes: `moved` over the memory channel, `received` by the core that gets most.
+    Bytes: `moved` over the memory channel, `received` by the core that gets most. `fragments`: cycles of LX on the slowest core.
     """
 
     word: Word
@@ -27,11 +31,12 @@ class Transfer:
     moved: int
     received: int
     members: int
+    fragments: int = 0
 
     @property
     def reads(self) -> bool:
         """Whether it loads."""
-        return self.word.op != "xst"
+        return self.word.op not in ("xst", "xsts")
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class _Counter:
                 loops.append((w["level"], w["trips"]))
             elif w.op == "endl":
                 loops.pop()
-            elif w.op in ("xld", "xldm", "xst"):
+            elif w.op in ("xld", "xldm", "xldg", "xst", "xsts"):
                 self._transfer(w, dict(loops))
             elif w.op in ("push", "pusht") and unit is Unit.LXLU:
                 self.busy["LX"] += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry
@@ -108,6 +113,9 @@ class _Counter:
 
     def _transfer(self, w: Word, trips: dict[int, int]) -> None:
         d = self.kernel.descriptors[w["ddr"]]
+        if d.element or "idx" in w.operands:
+            self._elements(w, d, trips)
+            return
         per_core = [self._entries(d, core, trips) * d.sticks_per_entry * STICK_BYTES for core in range(self.kernel.cores)]
         readers = list(range(self.kernel.cores))
         if w.op == "xldm":
@@ -115,6 +123,26 @@ class _Counter:
         moved = sum(per_core[core] for core in readers)
         members = -(-self.kernel.cores // len(readers))
         self.transfers.append(Transfer(w, d.arg or 0, prod(trips.values()), moved, max(per_core), members))
+
+    def _elements(self, w: Word, d: Descriptor, trips: dict[int, int]) -> None:
+        """A transfer by elements, run after run as the machine prices it; its indices count as moved too."""
+        cores = range(self.kernel.cores)
+        readers = sorted(set(self.kernel.groups[w["group"]])) if w.op == "xldm" else list(cores)
+        prices = [ElementPrice(Access(w["ddr"], d, self.kernel), readers, self.target, w["dim"] if "idx" in w.operands else None)]
+        if "idx" in w.operands:
+            prices.append(ElementPrice(Access(w["idx"], self.kernel.descriptors[w["idx"]], self.kernel), cores, self.target, lanes=1))
+        granules, pieces = np.zeros(len(readers), np.int64), 0
+        for at in itertools.product(*(range(n) for n in trips.values())):
+            counters = [0] * LEVELS
+            for level, counter in zip(trips, at, strict=True):
+                counters[level] = counter
+            found = [price.of(tuple(counters)) for price in prices]
+            granules += sum(g for g, _ in found)
+            pieces += int(found[0][1].max())
+        moved = granules * self.target.dram_granule_bytes
+        members = -(-self.kernel.cores // len(readers))
+        runs = prod(trips.values())
+        self.transfers.append(Transfer(w, d.arg or 0, runs, int(moved.sum()), int(moved.max()), members, pieces))
 
     def _entries(self, d: Descriptor, core: int, trips: dict[int, int]) -> int:
         """Live entries of all runs on a core."""
@@ -149,9 +177,13 @@ class _Counter:
             cycles = x.moved / t.dram_bytes_per_cycle
             terms.append(Term("dram", f"{'read' if x.reads else 'write'} argument {x.argument}", cycles, x.moved))
             if x.reads:
+                cycles = max(cycles, x.fragments)
                 if x.members > 1:
                     cycles = max(cycles, delivery_cycles(x.received, x.members, t))
                 terms.append(Term("ring", f"argument {x.argument}", cycles, x.received, x.members))
+            else:
+                cycles = max(cycles, x.fragments)
+                terms.append(Term("stores", f"argument {x.argument}", cycles, x.moved))
             fill += cycles / max(x.runs, 1)
         if t.dram_turnaround:
             read, written = (sum(x.moved for x in self.transfers if x.reads is kind) for kind in (True, False))

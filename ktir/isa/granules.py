@@ -1,46 +1,87 @@
 """What element descriptors cost: memory moves granules of 32 bytes, and LX takes one fragment per cycle.
 
-The emulator and the cost model agree on these functions.
+A run of a word moves each granule that it touches once per core, however many of its elements it uses. A fragment is what stays together on
+the side of LX: a stick of adjacent lanes, or one lane. Nothing is known of the indices of a gather or scatter, so that each position is
+priced on its own, at the worst place in its first granule. The emulator and the cost model agree on these functions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from numpy.typing import NDArray
 
 from ktir.target import LANES, Target
 
+from .access import Access, Counters, Ints
 from .descriptor import Descriptor
 
-Ints = NDArray[np.int64]
+
+class ElementPrice:
+    """The price of one run after the other of an element descriptor on the cores `owners`; `dim` is the one that indices choose."""
+
+    def __init__(self, access: Access, owners: Sequence[int], target: Target, dim: int | None = None, lanes: int = LANES) -> None:
+        self.access, self.target, self.dim, self.lanes = access, target, dim, lanes
+        self.owners = np.array(owners, np.int64)
+        first = np.broadcast_to(access.inner, (len(owners), access.entries))
+        self._first = first if access.table is None else first + access.table[self.owners][:, None]
+        self._known: dict[tuple[int, bytes], tuple[Ints, Ints]] = {}
+
+    def walk(self, counters: Counters) -> tuple[Ints, Ints]:
+        """Element of lane 0 and live lanes of each entry [owners, entries]."""
+        return self.access.elements(self._first + self.access.origin(counters)), self.live(counters)
+
+    def live(self, counters: Counters) -> Ints:
+        """Live lanes of each entry [owners, entries]."""
+        lanes = self.access.lanes(counters)
+        if lanes is None:
+            return np.full(self._first.shape, self.lanes)
+        return np.minimum(np.broadcast_to(lanes[self.owners] if len(lanes) > 1 else lanes, self._first.shape), self.lanes)
+
+    def of(self, counters: Counters) -> tuple[Ints, Ints]:
+        """Granules and fragments per core."""
+        d = self.access.descriptor
+        per = self.target.dram_granule_bytes // d.element_bytes
+        live = self.live(counters)
+        key = self.access.origin(counters) % per, live.tobytes()
+        if key not in self._known:
+            first, pieces = self.walk(counters)[0], fragments(live, d)
+            if self.dim is not None:
+                if self.access.elements(np.array(d.stride[self.dim])) % per:
+                    first = first // per * per + per - 1
+                first, live = (_by_position(a, d.extent, self.dim) for a in (first, live))
+            self._known[key] = granules(first, live, d, per).reshape(len(self.owners), -1).sum(1), pieces
+        return self._known[key]
 
 
-def granules(elements: Ints, live: Ints, d: Descriptor, target: Target) -> Ints:
-    """Per core the granules that a walk touches; each once, however many of its elements are used.
+def _by_position(a: Ints, extent: tuple[int, ...], dim: int) -> Ints:
+    """Entries [cores, entries] as one row for each core and position along `dim`."""
+    apart = np.moveaxis(a.reshape(-1, *extent), dim + 1, 1)
+    return apart.reshape(apart.shape[0] * apart.shape[1], -1)
 
-    `elements` has the element of lane 0 of each entry [cores, entries], `live` how many lanes of it are live.
-    """
-    per = target.dram_granule_bytes // d.element_bytes
+
+def granules(first: Ints, live: Ints, d: Descriptor, per: int) -> Ints:
+    """Per row the granules of `per` elements that entries touch; `first` has the element of lane 0 of each [rows, entries]."""
     if abs(d.lane_stride) == 1:
-        last = elements + (live - 1) * d.lane_stride
-        first, last = np.minimum(elements, last) // per, np.maximum(elements, last) // per
-        at = first[..., None] + np.arange(LANES // per + 1)
-        keep = (at <= last[..., None]) & (live > 0)[..., None]
+        last = first + (live - 1) * d.lane_stride
+        low, high = np.minimum(first, last) // per, np.maximum(first, last) // per
+        at = low[..., None] + np.arange(LANES // per + 1)
+        keep = (at <= high[..., None]) & (live > 0)[..., None]
     else:
         lane = np.arange(LANES)
-        at = (elements[..., None] + lane * d.lane_stride) // per
+        at = (first[..., None] + lane * d.lane_stride) // per
         keep = live[..., None] > lane
-    core = np.broadcast_to(np.arange(len(at))[:, None, None], at.shape)[keep]
+    row = np.broadcast_to(np.arange(len(at))[:, None, None], at.shape)[keep]
     at = at[keep]
     if not at.size:
-        return np.zeros(len(elements), np.int64)
+        return np.zeros(len(first), np.int64)
     low = int(at.min())
     span = int(at.max()) - low + 1
-    return np.bincount(np.unique(core * span + (at - low)) // span, minlength=len(elements))
+    return np.bincount(np.unique(row * span + (at - low)) // span, minlength=len(first))
 
 
 def fragments(live: Ints, d: Descriptor) -> Ints:
-    """Per core the pieces in which LX sends or takes a walk's entries: the sticks of adjacent lanes, single lanes otherwise."""
+    """Per core the pieces in which LX sends or takes a walk's entries."""
     if d.lane_stride in (0, 1):
         return (live > 0).sum(-1) * d.sticks_per_entry
     return live.sum(-1)

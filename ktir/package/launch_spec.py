@@ -19,6 +19,7 @@ ARRANGEMENTS = ("STANDARD",)
 MAX_MEMORY = 7 << 34
 """Bytes of device memory for arguments: seven of the eight segments of 16 GiB; the last one holds the program."""
 _MAX = 2**48
+_MAX_HOST = 2**16 - 1
 
 
 @dataclass(frozen=True)
@@ -167,13 +168,13 @@ class _Reader:
             self.fail(where, f"{name} is missing")
         return value.get(name)
 
-    def integer(self, value: dict[str, Any], name: str, where: str, low: int = 0) -> int:
+    def integer(self, value: dict[str, Any], name: str, where: str, high: int = _MAX) -> int:
         found = self.field(value, name, where)
-        if type(found) is int and low <= found <= _MAX:
+        if type(found) is int and 0 <= found <= high:
             return found
         if name in value:
-            self.fail(where, f"{name} expects an integer of {low} to {_MAX}, but got {_short(found)}")
-        return low
+            self.fail(where, f"{name} expects an integer of 0 to {high}, but got {_short(found)}")
+        return 0
 
     def integers(self, value: dict[str, Any], name: str, where: str, low: int = 0) -> tuple[int, ...]:
         found = self.field(value, name, where)
@@ -250,7 +251,7 @@ class _Reader:
         v = self.object(value, where)
         if v is None:
             return None
-        arg, offset = self.integer(v, "arg", where), self.integer(v, "offset", where)
+        arg, offset = self.integer(v, "arg", where, _MAX_HOST), self.integer(v, "offset", where)
         size, strides = self.integers(v, "size", where, 1), self.integers(v, "strides", where)
         if len(size) != len(strides):
             self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")

@@ -9,12 +9,12 @@ from typing import NoReturn
 import numpy as np
 
 from ktir.diagnostics import KtirError
+from ktir.isa.access import Access
 from ktir.isa.addresses import indexed
 from ktir.isa.program import Program
 from ktir.target import LANES, STICK_BYTES, Target
 
 from . import faults
-from .access import Access
 from .clocks import MNIL, Clock, party
 from .conflicts import WORDING, Conflict
 from .decode import DecodedKernel, Instruction
@@ -77,7 +77,7 @@ class Checks:
         cores = state.decoded.kernel.cores
         self._classes = {c: core for core, c in reversed(list(enumerate(memories.classes[:cores])))}
         """Class -> its first core."""
-        self._element_touchers: dict[tuple[int, tuple[int, ...] | None, int], ElementToucher] = {}
+        self._element_touchers: dict[tuple[int, tuple[int, ...] | None, int, int | None], ElementToucher] = {}
 
     def _toucher(self, access: Access, per_corelet: bool, leaders: tuple[int, ...] | None = None) -> Toucher:
         key = (access.index, per_corelet, leaders)
@@ -137,12 +137,12 @@ class Checks:
             touch, low, high = self._toucher(x.ddr, False, leaders).touch(event.counters)
             self._check_memory(event, x.ddr, low, high)
             return Moved(touch, readers, touch.cells.size * STICK_BYTES)
-        toucher = self._element_toucher(x.ddr, leaders)
+        toucher = self._element_toucher(x.ddr, leaders, dim=x.dim if x.idx else None)
         if toucher.misaligned(event.counters):
             message = f"{self.state.site(event)} begins at the second stick of an f32 entry of {self._argument(number)}"
             raise self.state.fault(faults.TypeFault, message, event)
         granule = self.state.target.dram_granule_bytes
-        counted, pieces = toucher.price(event.counters, self.state.target, x.dim if x.idx else None)
+        counted, pieces = toucher.price.of(event.counters)
         touch, index_bytes = None, 0
         if x.idx is None:
             touch, low, high = toucher.touch(event.counters, x.op == "xst")
@@ -150,14 +150,16 @@ class Checks:
             if not x.ddr.descriptor.element:
                 return Moved(touch, readers, toucher.sticks(event.counters) * STICK_BYTES)
         else:
-            index_bytes = granule * int(self._element_toucher(x.idx, None, 1).price(event.counters, self.state.target)[0].sum())
+            index_bytes = granule * int(self._element_toucher(x.idx, None, 1).price.of(event.counters)[0].sum())
         return Moved(touch, readers, granule * int(counted.sum()) + index_bytes, int(pieces.max(initial=0)), index_bytes)
 
-    def _element_toucher(self, access: Access, leaders: tuple[int, ...] | None, lanes: int = LANES) -> ElementToucher:
-        key = (access.index, leaders, lanes)
+    def _element_toucher(
+        self, access: Access, leaders: tuple[int, ...] | None, lanes: int = LANES, dim: int | None = None
+    ) -> ElementToucher:
+        key = (access.index, leaders, lanes, dim)
         if key not in self._element_touchers:
             cell = self.memories.cells[access.descriptor.arg or 0]
-            self._element_touchers[key] = ElementToucher(access, leaders or range(access.cores), cell, lanes)
+            self._element_touchers[key] = ElementToucher(access, leaders or range(access.cores), cell, self.state.target, dim, lanes)
         return self._element_touchers[key]
 
     def read_memory(self, event: Event, number: int, x: Instruction, moved: Moved, clock: Clock) -> None:

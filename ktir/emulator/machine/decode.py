@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ktir.isa.access import Access
 from ktir.isa.program import Argument, Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import LANES, Target
 
-from .access import Access
 from .body import Body, BodyError
 from .faults import IllegalProgram, Site
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .access import Ints
+from ktir.isa.access import Ints
+
 from .faults import IndexFault, MemoryHazard, Site
 from .transfer import Indices
 

@@ -11,9 +11,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.isa.access import Access
 from ktir.target import LANES
 
-from .access import Access
 from .emitter import NONE, Emitter, whole_piece
 from .ops import Piece
 from .trace import Event, Trace

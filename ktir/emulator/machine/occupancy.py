@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ktir.isa.access import Access
 from ktir.isa.program import Program
 
-from .access import Access
 from .trace import Event, Trace
 
 _READS = ("xst", "xsts", "push", "pusht")

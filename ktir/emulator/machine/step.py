@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.program import Program
 from ktir.target import LANES
 
-from .access import Access, Counters, Ints
 from .body import Body
 from .faults import Site
 from .indexing import Claims, IndexReader

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ktir.isa.access import Access
 from ktir.isa.program import Program
 from ktir.isa.units import Unit
 from ktir.target import LANES, STICK_BYTES, Target
 
-from .access import Access
 from .trace import Event, Trace
 
 _COPIES = {Unit.MNIL: "DRAM -> LX", Unit.MNIS: "LX -> DRAM"}

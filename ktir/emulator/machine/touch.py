@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.isa.access import Access, Counters
 from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel
 from ktir.target import LANES
-
-from .access import Access, Counters
 
 NEVER, F16, LOW, HIGH = range(4)
 """What a stick holds: nothing yet, 64 lanes of f16, the low or the high half of an f32 entry."""

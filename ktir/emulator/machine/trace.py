@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ktir.isa.access import Counters
 from ktir.isa.units import Unit
 
-from .access import Counters
 from .decode import DecodedKernel, Instruction
 from .tokens import Key
 

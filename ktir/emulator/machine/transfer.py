@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.isa.access import Counters, Ints
 from ktir.target import LANES
 
-from .access import Counters, Ints
 from .decode import Instruction
 
 
