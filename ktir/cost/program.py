@@ -32,11 +32,13 @@ class Transfer:
     received: int
     members: int
     fragments: int = 0
+    indices: bool = False
+    """Whether these are the indices that the word reads."""
 
     @property
     def reads(self) -> bool:
         """Whether it loads."""
-        return self.word.op not in ("xst", "xsts")
+        return self.indices or self.word.op not in ("xst", "xsts")
 
 
 @dataclass(frozen=True)
@@ -125,24 +127,27 @@ class _Counter:
         self.transfers.append(Transfer(w, d.arg or 0, prod(trips.values()), moved, max(per_core), members))
 
     def _elements(self, w: Word, d: Descriptor, trips: dict[int, int]) -> None:
-        """A transfer by elements, run after run as the machine prices it; its indices count as moved too."""
+        """A transfer by elements, run after run as the machine prices it, and the reading of its indices."""
         cores = range(self.kernel.cores)
         readers = sorted(set(self.kernel.groups[w["group"]])) if w.op == "xldm" else list(cores)
-        prices = [ElementPrice(Access(w["ddr"], d, self.kernel), readers, self.target, w["dim"] if "idx" in w.operands else None)]
+        self._price(w, ElementPrice(Access(w["ddr"], d, self.kernel), readers, self.target, w.operands.get("dim")), trips)
         if "idx" in w.operands:
-            prices.append(ElementPrice(Access(w["idx"], self.kernel.descriptors[w["idx"]], self.kernel), cores, self.target, lanes=1))
-        granules, pieces = np.zeros(len(readers), np.int64), 0
+            indices = Access(w["idx"], self.kernel.descriptors[w["idx"]], self.kernel)
+            self._price(w, ElementPrice(indices, cores, self.target, lanes=1), trips, indices=True)
+
+    def _price(self, w: Word, price: ElementPrice, trips: dict[int, int], *, indices: bool = False) -> None:
+        granules, pieces = np.zeros(len(price.owners), np.int64), 0
         for at in itertools.product(*(range(n) for n in trips.values())):
             counters = [0] * LEVELS
             for level, counter in zip(trips, at, strict=True):
                 counters[level] = counter
-            found = [price.of(tuple(counters)) for price in prices]
-            granules += sum(g for g, _ in found)
-            pieces += int(found[0][1].max())
+            touched, fragments = price.of(tuple(counters))
+            granules += touched
+            pieces += 0 if indices else int(fragments.max())
         moved = granules * self.target.dram_granule_bytes
-        members = -(-self.kernel.cores // len(readers))
-        runs = prod(trips.values())
-        self.transfers.append(Transfer(w, d.arg or 0, runs, int(moved.sum()), int(moved.max()), members, pieces))
+        argument, members = price.access.descriptor.arg or 0, -(-self.kernel.cores // len(granules))
+        found = Transfer(w, argument, prod(trips.values()), int(moved.sum()), int(moved.max()), members, pieces, indices)
+        self.transfers.append(found)
 
     def _entries(self, d: Descriptor, core: int, trips: dict[int, int]) -> int:
         """Live entries of all runs on a core."""

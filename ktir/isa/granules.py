@@ -1,8 +1,10 @@
 """What element descriptors cost: memory moves granules of 32 bytes, and LX takes one fragment per cycle.
 
-A run of a word moves each granule that it touches once per core, however many of its elements it uses. A fragment is what stays together on
-the side of LX: a stick of adjacent lanes, or one lane. Nothing is known of the indices of a gather or scatter, so that each position is
-priced on its own, at the worst place in its first granule. The emulator and the cost model agree on these functions.
+A granule is a burst of LPDDR5 (JEDEC JESD209-5: bursts of 16 on a channel of 16 bits). A run of a word moves each granule that it touches
+once per core, however many of its elements it uses. A fragment is what stays together on the side of LX: a stick of adjacent lanes, or one
+lane. The transfer takes as long as the slower side. Nothing is known of the indices of a gather or scatter, so that each position is priced
+on its own, at the worst place in its first granule; the indices are read first, which takes the latency of memory once more. Stick
+descriptors move whole sticks, and LX keeps up. The emulator and the cost model agree on these functions.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ktir import registry
-from ktir.isa import descriptor, instructions, units
+from ktir.isa import descriptor, granules, instructions, units
 from ktir.mlir import ext, ir
 from ktir.pipeline import NamedPipeline
 
@@ -312,6 +312,7 @@ def isa_page() -> list[str]:
     lines += table(("slot", "format"), [(code(s), code(f)) for s, f in formats])
     lines += ["## Descriptors", "", *_module_doc(descriptor)]
     lines += table(("field", "format", "count"), _layout(descriptor.DESCRIPTOR_LAYOUT))
+    lines += ["### Element descriptors: what they cost", "", *_module_doc(granules)]
     lines += ["### Bounds", "", prose(inspect.cleandoc(descriptor.Bound.__doc__ or "")), ""]
     lines += table(("field", "format", "count"), _layout(descriptor.BOUND_LAYOUT))
     lines += ["## Instructions", ""]

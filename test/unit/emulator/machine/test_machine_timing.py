@@ -1,9 +1,11 @@
 """Cycles by hand for small programs, and what may not change them: the order in which the emulator serves units."""
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
+from element_programs import indexed, relayout
 from machine_programs import (
     LXLU,
     LXSU,
@@ -26,11 +28,13 @@ from machine_programs import (
 )
 from mutations import carriers, same
 
+from ktir.cost.program import kernel_work
 from ktir.emulator.machine.control import control
 from ktir.emulator.machine.machine import Machine
 from ktir.emulator.machine.report import report
 from ktir.emulator.machine.step import Step
 from ktir.emulator.machine.trace import KernelStatistics
+from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 from ktir.target import DATASHEET, FITTED
 
@@ -251,3 +255,55 @@ def test_dead_writes():
     assert statistics(chain(2, vout(0, "O"))).dead_writes == 0
     assert control(reduction(Work(57, 8, 4), 200).program).statistics[0].dead_writes == 0
     assert control(matmul(Work(20, 4, 2), 128, 128).program).statistics[0].dead_writes == 0
+
+
+# --- elements --------------------------------------------------------------------------------------------------------
+
+
+def moved(n: int, cores: int = 1, **descriptor) -> tuple[int, int]:
+    """Bytes read and cycles of MNIL for an element load of `n` entries."""
+    b = Build("k", cores)
+    ddr = b.ddr(0, (n,), descriptor.pop("stride", (64,)), element=True, **descriptor)
+    b.add(MNIL, "xld", ddr=ddr, lx=b.lx((n,), (1,)))
+    s = statistics(b)
+    return s.dram_read, s.units[MNIL].busy
+
+
+def test_memory_moves_granules_of_32_bytes():
+    assert moved(4) == (4 * 128, 4)
+    assert moved(4, base=16)[0] == 4 * 128
+    assert moved(4, base=1)[0] == 4 * 128 + 32, "the entries are adjacent: one granule more"
+    assert moved(4, base=1, stride=(80,))[0] == 4 * 160
+    assert moved(4, base=63, lane_stride=-1, stride=(64,))[0] == 4 * 128
+    assert moved(2, bounds=(Bound(limit=10, lanes=True),))[0] == 2 * 32
+    assert moved(2, bounds=(Bound(limit=17, lanes=True),))[0] == 2 * 64
+    assert moved(3, lane_stride=0, stride=(1,))[0] == 32
+    assert moved(3, 4, stride=(0,))[0] == 4 * 128, "each core fetches for itself"
+
+
+def test_lx_takes_a_fragment_per_cycle():
+    assert moved(4, lane_stride=16, stride=(1,)) == (64 * 32, 4 * 64), "a granule serves four entries, but each lane goes alone"
+    assert moved(4, 32, lane_stride=16, stride=(1,)) == (32 * 64 * 32, ceil(32 * 64 * 32 / DATASHEET.dram_bytes_per_cycle))
+    assert moved(4, lane_stride=0, stride=(1,))[1] == 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_cost_model_counts_the_same_bytes(seed):
+    for case in (relayout(seed), indexed(seed, scatter=False), indexed(seed, scatter=True)):
+        (kernel,), (found,) = case.program.kernels, Machine(case.program).report.kernels
+        work = kernel_work(kernel, DATASHEET)
+        assert sum(x.moved for x in work.transfers if x.reads) == found.dram_read
+        assert sum(x.moved for x in work.transfers if not x.reads) == found.dram_written
+
+
+def test_indices_are_priced_each_on_its_own():
+    def read(stride: int) -> int:
+        b = Build("k", 1)
+        ids = b.ddr(1, (4,), (1,), element=True, element_bytes=4)
+        b.add(MNIL, "xldg", ddr=b.ddr(0, (4,), (stride,), element=True), lx=b.lx((4,), (1,)), idx=ids, dim=0, size=4)
+        p = program("p", [Argument("x", "input", 100, 2), Argument("i", "input", 2, 4)], b.kernel())
+        return control(p).statistics[0].dram_read
+
+    assert read(64) == 4 * 128 + 32
+    assert read(16) == 4 * 128 + 32, "rows may overlap, but who knows"
+    assert read(65) == 4 * 160 + 32, "a row may begin anywhere in a granule"
