@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from ktir.cost.program import KernelWork, kernel_work
 from ktir.diagnostics import location_names, location_text
@@ -67,9 +66,9 @@ def _kernel(
     program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: KernelReport | None, target: Target
 ) -> Iterator[str]:
     yield f"kernel '{kernel.name}' ({location_text(function.location)})"
-    splits, tile = kt.WorkAttr(function.attributes["ktir.work"]).splits, kt.WorkAttr(function.attributes["ktir.work"]).tile
-    rows = prod(kernel_rows(function.operation))
-    yield f"  grid: {kernel.cores} of {target.cores} cores; {_parts(splits, tile, rows)}"
+    division = kt.WorkAttr(function.attributes["ktir.work"])
+    parts = _parts(list(division.splits), list(division.tile), kernel_rows(function.operation))
+    yield f"  grid: {kernel.cores} of {target.cores} cores; {parts}"
     block = function.regions[0].blocks[0]
     yield from _loops(block, 1)
     yield from _scratchpad(block, target)
@@ -83,14 +82,23 @@ def _kernel(
     yield "  roofline: " + roofline(work, kernel, target)
 
 
-def _parts(splits: list[int], tile: list[int], rows: int) -> str:
-    last = rows - (splits[1] - 1) * tile[1]
-    text = f"{splits[1]} part{'s' if splits[1] > 1 else ''} of {tile[1]} row{'s' if tile[1] > 1 else ''}"
-    if last != tile[1]:
-        text += f" (the last one {last})"
-    if splits[0] > 1:
-        text += f", {splits[0]} parts of {tile[0]} stick{'s' if tile[0] > 1 else ''} of columns"
-    return text
+def _parts(splits: list[int], tile: list[int], rows: list[int]) -> str:
+    """How the axes of a kernel are divided, batch axes first, and its columns."""
+    names = ["batch"] * (len(rows) - 1) + ["row"]
+    *batches, last = (
+        f"{_count(parts, 'part')} of {_count(share, name)}" for parts, share, name in zip(splits[1:-1], tile[1:-1], names, strict=True)
+    )
+    rest = rows[-1] - (splits[-2] - 1) * tile[-2]
+    if rest != tile[-2]:
+        last += f" (the last one {rest})"
+    columns = [f"{_count(splits[0], 'part')} of {_count(tile[0], 'stick')} of columns"] if splits[0] > 1 else []
+    return ", ".join([*batches, last, *columns])
+
+
+def _count(number: int, name: str) -> str:
+    if number == 1:
+        return f"1 {name}"
+    return f"{number} {name}{'es' if name.endswith('ch') else 's'}"
 
 
 def _loops(block: ir.Block, depth: int) -> Iterator[str]:
