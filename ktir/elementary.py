@@ -55,6 +55,15 @@ UNARY: dict[str, Callable[..., Any]] = {
 """Functions of one operand on f64 arrays."""
 
 
+def _power(x: Any, y: Any) -> Any:
+    """x to the y; NumPy takes the square root where one exponent of 0.5 serves all, which differs at -0 and at -infinity."""
+    result = np.power(x, y)
+    half = np.equal(y, 0.5)
+    if half.any():
+        result = np.where(half & np.equal(x, 0), 0.0, np.where(half & np.equal(x, -np.inf), np.inf, result))
+    return result
+
+
 def _whole_power(x: Any, n: Any) -> Any:
     """x to an integer power. f64 may not hold it: what it lacks is a second power, and whether it is odd is asked of the integer."""
     near = n.astype(np.float64)
@@ -67,7 +76,7 @@ def _whole_power(x: Any, n: Any) -> Any:
 
 
 BINARY: dict[str, Callable[..., Any]] = {
-    "powf": np.power,
+    "powf": _power,
     "atan2": np.arctan2,
     "copysign": np.copysign,
     "fpowi": _whole_power,

@@ -90,8 +90,11 @@ class VectorBody:
         return self.registers.of[value]
 
     def _operand(self, value: ir.Value, phase: str) -> int:
-        """As `_source`; where registers are scarce, a constant that an op of every stick reads holds one for that op only."""
-        if phase != "stick" or value in self.registers.of or not _is_constant(value) or len(self.registers.free) > _SCARCE:
+        """As `_source`; a constant that an op of every stick reads holds a register for that op only, where it has one use or registers are
+        scarce: making it again costs no time."""
+        if phase != "stick" or value in self.registers.of or not _is_constant(value):
+            return self._source(value)
+        if len(self.registers.free) > _SCARCE and len(list(value.uses)) > 1:
             return self._source(value)
         register = self.registers.brief()
         self._load_constant(value, register)

@@ -137,7 +137,7 @@ FLOATS: dict[str, Callable[..., Any]] = {
     "cbrt": np.cbrt,
     "copysign": np.copysign,
     "remf": np.fmod,
-    "powf": np.power,
+    "powf": lambda x, y: np.power(np.full(2, x), np.full(2, y))[0],  # one exponent for all takes a short cut
     "atan2": np.arctan2,
     "fma": _fma,
 }

@@ -1,0 +1,125 @@
+"""Each kind of the vector unit on any bits: what the executors compute is what one lane in Python's numbers gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+from naive_scalars import IDENTITIES, lane, wrapped
+
+from ktir import numerics
+from ktir.isa.cycles import op_cycles
+from ktir.isa.functions import FUNCTIONS, integer_lane, is_integer_reduction, reduce_integers, reduction_identity
+from ktir.isa.instructions import OPCODES
+from ktir.isa.kinds import BINARY, KINDS, REDUCTIONS, TERNARY, UNARY
+from ktir.isa.program import word
+from ktir.isa.vector_body import faults
+from ktir.target import DATASHEET
+
+FLOATS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1.5,
+    -2.5,
+    3.7,
+    1e-40,
+    -1e-40,
+    65504.0,
+    65520.0,
+    2.0**31,
+    -(2.0**31),
+    3e9,
+    1e20,
+    3.4e38,
+    np.inf,
+    -np.inf,
+    np.nan,
+]
+INTEGERS = [0, 1, -1, 2, 7, 31, 32, 33, 65520, 2**24 + 1, 2**31 - 1, -(2**31)]
+OF = {
+    "f": st.sampled_from(FLOATS).map(lambda x: int(np.array(x, np.float32).view(np.int32))) | st.integers(-(2**31), 2**31 - 1),
+    "i": st.sampled_from(INTEGERS) | st.integers(-(2**31), 2**31 - 1),
+    "m": st.integers(0, 1),
+    "x": st.integers(-(2**31), 2**31 - 1),
+}
+NEW = [name for name in KINDS if name not in numerics.PLAIN]
+
+
+def lanes(bits: list[int]) -> np.ndarray:
+    return np.array(bits, np.int64).astype(np.int32).view(np.float32)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_against_one_lane(name: str) -> None:
+    kind = KINDS[name]
+
+    @seed(7)
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(st.lists(st.tuples(*(OF[letter] for letter in kind.takes)), min_size=1, max_size=40))
+    def agrees(rows: list[tuple[int, ...]]) -> None:
+        operands = [lanes(list(column)) for column in zip(*rows, strict=True)]
+        with numerics.quiet():
+            found = FUNCTIONS[name](*operands)
+            wanted = lanes([lane(name, bits) for bits in rows])
+            into = np.empty(len(rows), np.float32)
+            assert FUNCTIONS[name](*operands, into) is into
+        assert found.view(np.int32).tolist() == into.view(np.int32).tolist()
+        same = found.view(np.int32) == wanted.view(np.int32)
+        if kind.gives == "f":
+            same |= np.isnan(found) & np.isnan(wanted)
+        assert same.all(), [(r, f, w) for r, f, w, s in zip(rows, found, wanted, same, strict=True) if not s]
+
+    agrees()
+
+
+@pytest.mark.parametrize("kind", [k for k in REDUCTIONS if is_integer_reduction(k)])
+def test_integer_reductions(kind: str) -> None:
+    @seed(3)
+    @settings(max_examples=40, deadline=None, database=None)
+    @given(st.lists(OF["i"], min_size=1, max_size=70))
+    def agrees(values: list[int]) -> None:
+        total = IDENTITIES[kind]
+        for v in values:
+            total = wrapped(total + v) if kind == "addi" else (max if kind == "maxsi" else min)(total, v)
+        assert reduce_integers(kind, lanes(values)[None], -1).view(np.int32).item() == total
+
+    agrees()
+
+
+def test_identities() -> None:
+    for kind in REDUCTIONS:
+        assert int(np.array(reduction_identity(kind)).view(np.int32)) == IDENTITIES[kind]
+
+
+@pytest.mark.parametrize("value", INTEGERS)
+def test_integer_lanes_keep_all_bits(value: int) -> None:
+    """Some of them are NaNs that a conversion would change."""
+    assert int(np.full(3, integer_lane(value), np.float32).view(np.int32)[1]) == value
+
+
+def test_codes_of_kinds() -> None:
+    """Codes are places: the ones that programs were written with stay."""
+    assert UNARY[:11] == ("mov", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "floor")
+    assert BINARY[:6] == ("add", "sub", "mul", "div", "max", "min")
+    assert TERNARY[0] == "select"
+    assert max(map(len, (UNARY, BINARY, TERNARY))) <= 256
+    assert sum(map(len, (UNARY, BINARY, TERNARY))) == len(KINDS) == len(FUNCTIONS)
+
+
+def test_cycles() -> None:
+    cost = {"simple": 1, "transcendental": DATASHEET.sfp_transcendental_cycles, "long": DATASHEET.sfp_long_cycles}
+    for name, kind in KINDS.items():
+        assert op_cycles(word(f"v{len(kind.takes)}", kind=name), DATASHEET) == cost[kind.cost]
+    assert op_cycles(word("viconst", value=-5), DATASHEET) == 0
+    assert op_cycles(word("vlive", lanes=5), DATASHEET) == 1
+
+
+def test_integers_do_not_round() -> None:
+    rep = word("rep", groups=1, sticks=1, body=2)
+    body = [word("viconst", dst=0, value=3), word("v2", kind="addi", dst=1, src=0, src2=0, round=True)]
+    assert faults(rep, body) == [(1, "'v2' rounds to f16, but 'addi' gives integers")]
+    assert OPCODES["v2"].body_only
