@@ -194,6 +194,8 @@ class Accesses:
         form, _ = refined(index, self._loops, data)
         if any(c < 0 for c in form.terms.values()):
             raise Irregular("reversed")
+        if form.least < 0 or form.greatest >= span(buffer):  # an integer that is known only at run time, plus a loop variable
+            raise Irregular("index-misfit")
         order = sorted(form.terms, key=lambda d: -form.terms[d])
         used = set(every)
         for digit in order:

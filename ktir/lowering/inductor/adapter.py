@@ -36,12 +36,14 @@ from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.utils import get_kernel_metadata, sympy_product
 from torch._inductor.virtualized import V, ops
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._ordered_set import OrderedSet
 
 import ktir
 from ktir import config, hints
 from ktir.lowering.inductor.decompositions import DECOMPOSITIONS
-from ktir.lowering.inductor.fallback import Refusals, Refused, refusals_in, warn_of_extern
+from ktir.lowering.inductor.fallback import Refusals, Refused, refusals_in, warn_of_extern, warn_once
 from ktir.lowering.inductor.indices import Index
 from ktir.lowering.inductor.origins import origin, refusal, result_of, shares_weight, type_text
 from ktir.lowering.inductor.recorder import Recorder, dtype_name
@@ -83,14 +85,14 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """Compile with Inductor; each region of loop nests goes to `compile_region`. Returns the callable that Dynamo wants.
 
-    Nodes behind a nest that `compile_region` refuses become calls of ATen, and the graph is lowered again. A `nonce` enters the cache
-    keys: with a fresh one, no cached result is found and `compile_region` is always called.
+    Nodes behind a nest that `compile_region` refuses become calls of ATen, and the graph is lowered again; where there are none, PyTorch
+    runs the graph. A `nonce` enters the cache keys: with a fresh one, no cached result is found and `compile_region` is always called.
     """
 
     def run(patches: dict[str, Any]) -> Any:
         return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
 
-    return _accepted(run, compile_region, device, nonce)
+    return _accepted(run, compile_region, device, nonce, otherwise=gm)
 
 
 def standalone_compile(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler, dynamic_shapes: Any) -> Any:
@@ -103,8 +105,10 @@ def standalone_compile(gm: fx.GraphModule, inputs: Sequence[Any], compile_region
     return _accepted(run, compile_region)
 
 
-def _accepted(run: Callable[[dict[str, Any]], Any], compile_region: RegionCompiler, device: str = "cpu", nonce: str = "") -> Any:
-    """What `run` gives once every nest that is refused has become a call."""
+def _accepted(
+    run: Callable[[dict[str, Any]], Any], compile_region: RegionCompiler, device: str = "cpu", nonce: str = "", otherwise: Any = None
+) -> Any:
+    """What `run` gives once every nest that is refused has become a call; `otherwise` where no call can stand for one."""
     refused: Refusals = {}
     if trace.enabled:  # who debugs wants the stages: no cache may answer
         nonce = nonce or uuid.uuid4().hex
@@ -116,7 +120,13 @@ def _accepted(run: Callable[[dict[str, Any]], Any], compile_region: RegionCompil
             found = refusals_in(error)
             if found is None:
                 raise
-            refused.update(found.to_run_elsewhere(refused))
+            elsewhere = found.to_run_elsewhere(refused)
+            if not elsewhere:
+                if otherwise is None:
+                    raise found.errors[0] from None
+                warn_once("graph", found.errors[0], found.errors[0].message, "the whole graph runs on the CPU")
+                return otherwise
+            refused.update(elsewhere)
 
 
 @contextmanager
@@ -127,7 +137,7 @@ def inductor(
     refused = {} if refused is None else refused
     patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused)}
     scheduling = functools.partial(Scheduling, compile_region)
-    with _LOCK, backend_for(device, scheduling, MarkRefused(nonce, refused)), user_lowerings():
+    with _LOCK, backend_for(device, scheduling, MarkRefused(nonce, refused)), user_lowerings(refused):
         yield patches
 
 
@@ -327,7 +337,55 @@ def _baddbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) ->
     return _plus(bias, _dot(a, b, 1), a.get_dtype(), beta, alpha)
 
 
+def _division(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+    """Division of floats rounded to a whole number, as PyTorch's kernel does it: in half precision each step is rounded, unless the
+    divisor is one number; rounding down goes by the exact remainder, so that 1 / 0.1 gives 9, as in Python, not 10.
+    """
+    if rounding_mode is None:
+        return None
+    steps = hasattr(b, "get_numel") and b.get_numel() != 1
+    (a, b), _ = builtin.transform_args(
+        args=[a, b], kwargs={}, broadcast=True, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT, convert_input_to_bool=False
+    )
+    dtype = next(x.get_dtype() for x in (a, b) if hasattr(x, "get_dtype"))
+    if not dtype.is_floating_point:
+        return None
+
+    def rounded(x: Any) -> Any:
+        return ops.to_dtype(x, dtype, use_compute_types=False) if steps and _accumulator(dtype) != dtype else x
+
+    def towards_zero(x: Any, y: Any) -> Any:
+        return ops.trunc(rounded(ops.truediv(x, y)))
+
+    def down(x: Any, y: Any) -> Any:
+        zero, one = ops.constant(0.0, dtype), ops.constant(1.0, dtype)
+        quotient, rest = rounded(ops.truediv(x, y)), ops.fmod(x, y)
+        whole = rounded(ops.truediv(rounded(ops.sub(x, rest)), y))
+        signs_differ = ops.logical_xor(ops.lt(rest, zero), ops.lt(y, zero))
+        whole = ops.where(ops.logical_and(ops.ne(rest, zero), signs_differ), rounded(ops.sub(whole, one)), whole)
+        floor = ops.floor(whole)
+        # the difference and the quotient were rounded
+        too_low = ops.gt(rounded(ops.sub(whole, floor)), ops.constant(0.5, dtype))
+        floor = ops.where(too_low, rounded(ops.add(floor, one)), floor)
+        floor = ops.where(ops.eq(whole, zero), ops.copysign(zero, quotient), floor)
+        return ops.where(ops.eq(y, zero), quotient, floor)
+
+    return builtin.make_pointwise(towards_zero if rounding_mode == "trunc" else down)(a, b)
+
+
+def _cat(inputs: Sequence[Any], dim: int = 0) -> Any:
+    """A `cat` of bytes, which Inductor leaves to ATen on the host."""
+    parts = [x for x in inputs if len(x.get_size()) != 1 or x.get_size()[0] != 0]  # ATen takes empty tensors of one dim for nothing
+    kinds = {x.get_dtype() for x in inputs}
+    if len(parts) < 2 or len(kinds) > 1 or kinds - {torch.int8, torch.uint8}:
+        return None
+    return builtin.pointwise_cat(parts, dim % len(parts[0].get_size()))
+
+
 _LOWERINGS = {
+    aten.cat.default: _cat,
+    aten.div.Tensor_mode: _division,
+    aten.div.Scalar_mode: _division,
     aten.mm.default: _mm,
     aten.mm.dtype: _mm,
     aten.bmm.default: _bmm,
@@ -347,11 +405,26 @@ def _real_numbers(lowering: Callable[..., Any]) -> Callable[..., Any]:
     return lower
 
 
+def _copies(refused: Refusals) -> Callable[..., Any]:
+    """In-place copies that are refused. Inductor makes some of them when `MarkRefused` has run: they are calls from here on."""
+
+    def lower(target: Any, value: Any, *options: Any) -> Any:
+        node = V.graph.current_node
+        if (node.name, str(node.target)) in refused:
+            return builtin.fallback_handler(aten.copy_.default, add_to_fallback_set=False)(target, value, *options)
+        return None
+
+    return lower
+
+
 @contextmanager
-def user_lowerings() -> Iterator[None]:
-    """Matmuls lower to loops inside the block; a lowering that returns None leaves the operator to Inductor."""
+def user_lowerings(refused: Refusals) -> Iterator[None]:
+    """Inside the block, matmuls lower to loops, divisions to steps that are rounded as in PyTorch, refused copies to calls. A lowering that
+    returns None leaves the operator to Inductor.
+    """
     saved = dict(builtin.user_lowerings)
-    builtin.user_lowerings.update({op: _real_numbers(lowering) for op, lowering in _LOWERINGS.items()})
+    ours = {**_LOWERINGS, aten.copy_.default: _copies(refused)}
+    builtin.user_lowerings.update({op: _real_numbers(lowering) for op, lowering in ours.items()})
     try:
         yield
     finally:
@@ -513,8 +586,11 @@ class Scheduling(BaseScheduling):
         computed: Any = leaf.node
         refuse = functools.partial(_refuse_leaf, leaf)
         (iteration, reduction), body, _ = computed.get_default_sizes_body()
-        if not all(n.is_Integer for n in map(sympy.sympify, (*iteration, *reduction))):
-            raise DynamicShape(*refuse("a dynamic shape").args)
+        sizes = [sympy.sympify(n) for n in (*iteration, *reduction)]
+        if any(map(free_unbacked_symbols, sizes)):
+            raise refuse("a size that depends on data")
+        if not all(n.is_Integer for n in sizes):
+            raise DynamicShape(refuse("a dynamic shape").message)
         symbols = [
             [sympy.Symbol(f"{p}{k}", integer=True, nonnegative=True) for k in range(len(n))]
             for p, n in (("i", iteration), ("r", reduction))

@@ -19,7 +19,7 @@ from torch import fx
 
 from ktir import config
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor.fallback import chain
+from ktir.lowering.inductor.fallback import chain, warn_once
 from ktir.lowering.inductor.origins import refusal, source, type_text
 from ktir.lowering.inductor.shapes import DynamicShape, PerShape, dynamic_sizes
 
@@ -35,16 +35,26 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
     """Compile a Dynamo graph for the emulated Spyre. `options` are fields of `ktir.config.Config`."""
     if mode not in (None, "default"):
         raise KtirError(f"mode {mode!r} is not supported; the options are fields of ktir.config.Config")
+    return _compiled(options, gm, inputs)
+
+
+def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Sequence[Any], *, again: bool = False) -> Any:
+    """`again`: the sizes of the graph have been made numbers; a symbol that is left depends on data."""
     with _patched(options):
-        per_shape = functools.partial(PerShape, gm, functools.partial(ktir, options=options))
-        if sizes := dynamic_sizes(gm):
-            return per_shape(f"dynamic shapes: {', '.join(sizes)}")
+        for_each = functools.partial(PerShape, gm, functools.partial(_compiled, options, again=True))
+        if not again and (sizes := dynamic_sizes(gm)):
+            return for_each(f"dynamic shapes: {', '.join(sizes)}")
         # who asks for the stages must get them: no cache may answer
         nonce = uuid.uuid4().hex if config.current().dump_dir else ""
         try:
             return compile_graph(gm, inputs, nonce=nonce)
         except DynamicShape as error:
-            return per_shape(error.message, specialize=True)
+            if not again:
+                return for_each(error.message, specialize=True)
+            if config.current().fallback == "error":
+                raise
+            warn_once("graph", error, error.message, "the whole graph runs on the CPU")
+            return gm
 
 
 def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:

@@ -137,25 +137,120 @@ def _windows(patches: torch.Tensor, weight: torch.Tensor, groups: int, spatial: 
     return result.permute(1, 0, 2 + spatial, *range(2, 2 + spatial)).reshape(batch, filters, *places)
 
 
-def division(a: torch.Tensor, b: torch.Tensor | complex, *, rounding_mode: str | None) -> Any:
-    """Division of floats rounded down, from the exact remainder as in eager.
+def floor_division(a: Any, b: Any) -> torch.Tensor:
+    """`a // b`."""
+    return torch.div(a, b, rounding_mode="floor")
 
-    A rounded quotient may be whole where the true one is just below: 1 / 0.1 gives 9 here, as in Python, not 10.
-    """
-    dtype = torch.result_type(a, b)
-    if rounding_mode != "floor" or not dtype.is_floating_point:
+
+def plus_product(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
+    """`addcmul` in the order of PyTorch's kernel for the host, which decides about what overflows."""
+    return x + (a if value == 1 else a * value) * b
+
+
+def plus_quotient(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
+    """`addcdiv` in the order of PyTorch's kernel for the host."""
+    return x + (a if value == 1 else a * value) / b
+
+
+def searchsorted(
+    boundaries: torch.Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Any:
+    """With a `sorter`: among boundaries that are put in order first."""
+    if sorter is None:
         return NotImplemented
-    work = torch.float32 if dtype in _HALVES else dtype
-    x = a.to(work)
-    y = b.to(work) if isinstance(b, torch.Tensor) else torch.full((), b, dtype=work, device=a.device)
-    zero = torch.zeros((), dtype=work, device=a.device)
-    rest = torch.fmod(x, y)
-    whole = (x - rest) / y
-    whole = torch.where((rest != 0) & ((rest < 0) != (y < 0)), whole - 1, whole)
-    floor = torch.floor(whole)
-    floor = torch.where(whole - floor > 0.5, floor + 1, floor)  # the difference and the quotient were rounded
-    floor = torch.where(whole == 0, torch.copysign(zero, x / y), floor)
-    return torch.where(y == 0, x / y, floor).to(dtype)
+    return torch.searchsorted(boundaries.gather(-1, sorter), values, out_int32=out_int32, right=right, side=side)
+
+
+def distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | None) -> Any:
+    """`cdist`: the norms of all differences of rows, never by a matmul."""
+    if 0 in (*a.shape, *b.shape):
+        return NotImplemented
+    return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def pair_distances(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """`pdist`: the norms of the differences of all pairs of rows."""
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return torch.linalg.vector_norm(x[first] - x[second], p, -1)
+
+
+def adaptive_average(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+    """Adaptive pooling of volumes, first of the depths, then of the planes; f32 in between."""
+    if 0 in (x.numel(), *output_size):
+        return x.new_empty([*x.shape[:-3], *output_size])
+    *outer, depth, height, width = x.shape
+    work = x.to(torch.float32) if x.dtype in _HALVES else x
+    work = aten._adaptive_avg_pool2d(work.reshape(-1, depth, height * width), [output_size[0], height * width])
+    work = aten._adaptive_avg_pool2d(work.reshape(-1, height, width), list(output_size[1:]))
+    return work.reshape(*outer, *output_size).to(x.dtype)
+
+
+_MOST_COMPARISONS = 1 << 24
+
+
+def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Each element from all that are scattered to it, found by comparing every index with every position: no order plays a part.
+
+    `sum` is left to Inductor, whose accumulating store we have.
+    """
+    if reduce == "sum" or x.dtype == torch.bool:
+        return NotImplemented
+    if index.numel() == 0:
+        return x.clone()
+    if x.dim() == 0:
+        return scatter_reduce(x.reshape(1), 0, index.reshape(1), src.reshape(1), reduce, include_self=include_self).reshape(())
+    if x.numel() * index.shape[dim] > _MOST_COMPARISONS:
+        return NotImplemented
+    dim %= x.dim()
+    src = src[tuple(slice(n) for n in index.shape)]
+    room = [0 if k == dim else x.shape[k] - index.shape[k] for k in range(x.dim())]
+    pads = [n for r in reversed(room) for n in (0, r)]
+    if any(room):  # where nothing is scattered to, no index fits
+        index, src = (torch.nn.functional.pad(t, pads, value=v) for t, v in ((index, -1), (src, 0)))
+    positions = torch.arange(x.shape[dim], device=x.device).reshape(-1, *[1] * (x.dim() - dim))
+    hits = index.unsqueeze(dim) == positions
+    return _folded(x, hits, src.unsqueeze(dim), dim + 1, reduce, include_self)
+
+
+def _folded(x: torch.Tensor, hits: torch.Tensor, src: torch.Tensor, along: int, reduce: str, include_self: bool) -> torch.Tensor:
+    """`x` and what of `src` hits each of its elements as one value."""
+    work = torch.float32 if x.dtype in _HALVES else x.dtype
+    own, src = x.to(work), src.to(work)
+    limits = torch.finfo(work) if work.is_floating_point else torch.iinfo(work)
+    least, most = (-math.inf, math.inf) if work.is_floating_point else (limits.min, limits.max)
+    identity = {"prod": 1, "mean": 0, "amax": least, "amin": most}[reduce]
+    chosen = torch.where(hits, src, torch.full((), identity, dtype=work, device=x.device))
+    hit = hits.any(along)
+    if not include_self:
+        own = torch.where(hit, torch.full((), identity, dtype=work, device=x.device), own)
+    match reduce:
+        case "prod":
+            result = own * chosen.prod(along, dtype=work)
+        case "amax":
+            result = torch.maximum(own, chosen.amax(along))
+        case "amin":
+            result = torch.minimum(own, chosen.amin(along))
+        case _:
+            count = (hits.sum(along) + int(include_self)).clamp(min=1)
+            total = own + chosen.sum(along, dtype=work)
+            result = total / count if work.is_floating_point else torch.div(total, count, rounding_mode="floor").to(work)
+    return torch.where(hit, result, x.to(work)).to(x.dtype)
+
+
+def index_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """As `scatter_reduce`, with whole slices."""
+    shape = [1] * x.dim()
+    if shape:
+        shape[dim] = -1
+    return scatter_reduce(x, dim, index.reshape(shape).expand(src.shape), src, reduce, include_self=include_self)
+
+
+def scatter_multiply(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any, *, reduce: str) -> Any:
+    """`scatter` with reduce="multiply"."""
+    if reduce != "multiply":
+        return NotImplemented
+    values = src if isinstance(src, torch.Tensor) else torch.full_like(index, src, dtype=x.dtype)
+    return scatter_reduce(x, dim, index, values, "prod")
 
 
 def median(x: torch.Tensor) -> Any:
@@ -186,8 +281,16 @@ def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
     aten.convolution.default: convolution,
-    aten.div.Scalar_mode: division,
-    aten.div.Tensor_mode: division,
+    aten.addcdiv.default: plus_quotient,
+    aten.addcmul.default: plus_product,
+    **dict.fromkeys((aten.floor_divide.default, aten.floor_divide.Scalar), floor_division),
+    aten._adaptive_avg_pool3d.default: adaptive_average,
+    aten._cdist_forward.default: distances,
+    aten._pdist_forward.default: pair_distances,
+    aten.index_reduce.default: index_reduce,
+    aten.scatter_reduce.two: scatter_reduce,
+    **dict.fromkeys((aten.scatter.reduce, aten.scatter.value_reduce), scatter_multiply),
+    aten.searchsorted.Tensor: searchsorted,
     aten.median.default: median,
     aten.median.dim: median_along,
     **dict.fromkeys((aten.any.default, aten.any.dim, aten.any.dims), any_of),

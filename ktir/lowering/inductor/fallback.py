@@ -36,13 +36,12 @@ class Refused(Exception):
         self.errors = list(errors)
 
     def to_run_elsewhere(self, known: Refusals) -> Refusals:
-        """The nodes that must run elsewhere, beyond those known. Raises the error itself where nothing may or can."""
+        """The nodes that must run elsewhere, beyond those known; none where no node stands for what was refused. Raises the error itself
+        where nothing may.
+        """
         if config.current().fallback == "error":
             raise self.errors[0] from None
-        found = {(o.node, o.target): error for error in self.errors for o in _guilty(error.origins) if (o.node, o.target) not in known}
-        if not found:
-            raise self.errors[0] from None
-        return found
+        return {(o.node, o.target): error for error in self.errors for o in _guilty(error.origins) if (o.node, o.target) not in known}
 
 
 def _guilty(origins: Sequence[Origin]) -> list[Origin]:

@@ -23,7 +23,7 @@ def comparisons(mask: Node) -> Iterator[Index]:
         for argument in mask.args:
             yield from comparisons(argument)
     elif mask.op in _RELATIONS and mask.args[0].dtype.startswith("int") and mask.args[1].dtype.startswith("int"):
-        a, b = (_index(n) for n in mask.args)
+        a, b = (index_of(n) for n in mask.args)
         if a is not None and b is not None:
             difference = a + b.scaled(-1)
             if mask.op in ("lt", "le"):
@@ -31,11 +31,12 @@ def comparisons(mask: Node) -> Iterator[Index]:
             yield difference + Index(-1) if mask.op in ("lt", "gt") else difference
 
 
-def _index(node: Node) -> Index | None:
+def index_of(node: Node) -> Index | None:
+    """The index expression that a node is, if it is one."""
     if node.op == "constant":
         return Index(int(node.number))
     if node.op == "to_dtype" and node.dtype.startswith("int"):
-        return _index(node.args[0])
+        return index_of(node.args[0])
     return node.index
 
 

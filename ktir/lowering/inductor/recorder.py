@@ -173,7 +173,9 @@ class Recorder:
     value_expr = index_expr
 
     def to_dtype(self, x: Any, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True) -> str:
-        """A conversion; to half precision it rounds only where the value is stored."""
+        """A conversion; to half precision it rounds only where the value is stored, or where rounding is asked for."""
+        if dtype in _HALVES and not use_compute_types:
+            return self._emit("round_to", (self._value(x),), dtype)
         return self._emit("to_dtype", (self._value(x),), dtype, source=dtype_name(src_dtype) if src_dtype else "")
 
     def to_dtype_bitcast(self, x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:

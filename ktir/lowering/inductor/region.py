@@ -66,6 +66,7 @@ class Record:
     | `constant` | value |
     | `index_expr` | index: its value |
     | `to_dtype`, `to_dtype_bitcast` | source: type of the operand, where Inductor gives it |
+    | `round_to` | the value rounded to `dtype`, float16 or bfloat16, where it stands in a chain |
     | `indirect` | args (value); `out` is a symbol of later indices; size: exclusive bound; wrap: negatives count from the end; check |
     | `check_bounds` | index, size, options lower and upper: must 0, `size` bound the index; no result |
     | `masked` | args (mask), body, yields (the result in `body`), value: what stands where the mask is false |

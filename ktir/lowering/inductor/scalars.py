@@ -410,6 +410,10 @@ def _cast(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     return body.convert(body.convert(x, x.dtype), dtype)
 
 
+def _round_to(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    return body.convert(body.convert(operands[0], "float32"), dtype)
+
+
 OPS: dict[str, Build] = {
     "add": _arithmetic("arith.addf", "arith.addi", on_bools="arith.ori"),
     "sub": _arithmetic("arith.subf", "arith.subi", on_bools="arith.xori"),
@@ -440,6 +444,7 @@ OPS: dict[str, Build] = {
     "where": _where,
     "identity": lambda body, operands, dtype: operands[0],
     "to_dtype": _cast,
+    "round_to": _round_to,
     "floor": _rounded("math.floor"),
     "ceil": _rounded("math.ceil"),
     "trunc": _rounded("math.trunc"),

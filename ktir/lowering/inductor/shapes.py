@@ -38,6 +38,14 @@ def _inputs(gm: fx.GraphModule) -> dict[str, Any]:
     return {n.name: n.meta.get("example_value") for n in gm.graph.nodes if n.op == "placeholder" and n.users}
 
 
+def _without_marks(value: Any) -> Any:
+    """The same tensor, without what `mark_dynamic` says of its sizes: it would make them symbols again."""
+    return value.detach() if any(getattr(value, mark, None) for mark in _MARKS) else value
+
+
+_MARKS = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
+
+
 class PerShape:
     """Calls a graph; the first call with new sizes compiles it for them. Integers stay arguments unless `specialize` says that they are
     sizes too.
@@ -60,7 +68,7 @@ class PerShape:
                 own = fx.GraphModule(self.gm, copy.deepcopy(self.gm.graph))
                 dynamic = False if self.specialize else None  # None: an integer is a constant until it changes
                 found = self.compiled[key] = torch.compile(own, backend=self.backend, dynamic=dynamic)
-            return found(*inputs)
+            return found(*map(_without_marks, inputs))
 
     def _key(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -204,6 +204,8 @@ class _Nest:
             case "sort":
                 stable, descending = (bool(record.option(o)) for o in ("stable", "descending"))
                 return self._reductions.sort(args, dtypes, stable=stable, descending=descending)
+            case "bucketize":
+                return [self._place(record, args)]
             case "to_dtype_bitcast":
                 source = record.source or args[0].dtype
                 return [Node("to_dtype_bitcast", record.dtype, tuple(args), source=source)]
@@ -211,6 +213,22 @@ class _Nest:
                 raise NoScalarForm(f"'{op}' op")
             case op:
                 return [Node(op, record.dtype, tuple(args))]
+
+    def _place(self, record: Record, args: Sequence[Node]) -> Node:
+        """The place of a value among sorted boundaries: how many are below it, or not above it. A NaN is above all."""
+        value, start = args[0], masks.index_of(args[1])
+        if start is None or record.size.terms:
+            raise NoScalarForm("'bucketize' op with boundaries from data")
+        buffer, count, walked = self._buffers[record.buffer], record.size.constant, "boundary"
+        if count == 0:
+            return constant_node(0, record.dtype)
+        among = [(walked, count)] if count > 1 else []
+        index = start + variable(walked).scaled(int(record.option("stride"))) if among else start
+        boundary = self._accesses.within([*self._nest.loops, *among]).load(buffer, index)
+        relation = "gt" if record.option("right") else "ge"
+        above = Node(relation, "bool", (tensor_node(boundary, buffer.dtype), value))
+        below = Node("to_dtype", record.dtype, (Node("logical_not", "bool", (above,)),))
+        return Reductions(self._writer, self._nest.loops, among).reduce("sum", [below], record.dtype, record.dtype)[0]
 
     def _indirect(self, record: Record, mask: Node | None) -> None:
         """An index from data becomes a table; negatives count from the end, points outside of the mask read element 0."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,13 @@ from torch._logging._internal import trace_structured
 from ktir import config
 from ktir.assembly import print_module
 from ktir.context import context
-from ktir.diagnostics import KtirError, verify
+from ktir.diagnostics import Diagnostic, KtirError, PassError, Unsupported, verify
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.emit import emit
 from ktir.lowering.inductor.fallback import warn_once
 from ktir.lowering.inductor.region import Buffer, Region
 from ktir.mlir import ir
+from ktir.pipeline import Reproducer, parse_pipeline
 from ktir.runtime.logical import Argument, files_of
 
 log = logging.getLogger(__name__)
@@ -61,22 +63,40 @@ def compile_region(region: Region) -> str:
 
 
 def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: Path | None) -> dict[str, bytes]:
-    """The files of a package; where the chip's compiler refuses the program, those of its logical form."""
+    """The files of a package; where the chip's compiler refuses the program, those of its logical form. A fault of the compiler is none
+    of the program: it is raised, with a file that reproduces it.
+    """
     from ktir.lowering.compile import compile_logical
 
     options = config.current()
     if options.engine == "spyre":
         try:
             return compile_logical(module, observe=lambda stage, m: _show(name, stage, m))
-        except KtirError as error:
+        except Unsupported as error:
             if options.fallback == "error":
                 raise
             warn_once("program", error, error.message, "the program runs on the KTIR executor instead of the emulated chip")
+        except Exception as error:
+            raise _fault(error, name, module, text, folder) from error
     else:
         _show(name, "logical", module)
         if folder:
             (folder / "0_logical.ktir.mlir").write_text(text)
     return files_of(text, [_argument(region.buffers[name]) for name in region.arguments])
+
+
+def _fault(error: Exception, name: str, module: ir.Module, text: str, folder: Path | None) -> KtirError:
+    """The error for a fault of the chip's compiler, and what to run to see it again."""
+    from ktir.lowering.compile import pipeline
+
+    fault = error if isinstance(error, KtirError) else PassError(f"the compiler for the chip failed: {type(error).__name__}: {error}")
+    path = (folder or Path(tempfile.mkdtemp(prefix="ktir-"))) / f"{name}.reproducer.mlir"
+    steps = parse_pipeline(f"{pipeline(config.current().cores)},convert-ktir-to-spyre")
+    Reproducer(path, lambda _: text).write(module, steps, verify_each=True)
+    fault.diagnostics.append(
+        Diagnostic("note", f"the fault lies in ktir, not in the model; see it again with ktir-opt --run-reproducer {path}")
+    )
+    return fault
 
 
 def _argument(buffer: Buffer) -> Argument:

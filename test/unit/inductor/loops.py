@@ -170,6 +170,9 @@ class Interpreter:
     def op_to_dtype(self, record: Record, mask: Any) -> Any:
         return self.values[record.args[0]]
 
+    def op_round_to(self, record: Record, mask: Any) -> Any:
+        return torch.from_numpy(np.array(self.values[record.args[0]])).to(getattr(torch, record.dtype)).float().numpy()
+
     def op_to_dtype_bitcast(self, record: Record, mask: Any) -> Any:
         value = torch.from_numpy(np.array(self.values[record.args[0]])).to(getattr(torch, record.source))
         found = value.view(getattr(torch, record.dtype))

@@ -66,3 +66,51 @@ def test_floating_point_numbers(lowered: list[Any]) -> None:
     run = compiled(function)
     for s in (2.5, 3.5, -1.0):
         torch.testing.assert_close(run(torch.ones(4, 5), s), function(torch.ones(4, 5), s))
+
+
+def test_an_integer_beside_a_loop_is_an_argument(lowered: list[Any]) -> None:
+    """A slice of constant length that starts anywhere: the index is computed when the program runs."""
+    function = lambda x, i: x[:, i : i + 3].cumsum(1) * i  # noqa: E731
+    run = torch.compile(function, backend="ktir", options={"engine": "ktir", "fallback": "error"})
+    x = torch.arange(28.0).reshape(2, 14)
+    for i in (0, 1, 4, 9, 11, 4):
+        torch.testing.assert_close(run(x, i), function(x, i))
+    assert len(lowered) <= 4  # 0 and 1 are constants, and so is the first other one
+
+
+def test_marked_sizes(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    run = torch.compile(torch.softmax, backend="ktir", options={"engine": "ktir", "fallback": "error"})
+    for rows in (4, 6, 5, 4):
+        x = torch.arange(3.0 * rows).reshape(rows, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.testing.assert_close(run(x, -1), torch.softmax(x, -1))
+    assert len(lowered) == 3
+    assert caplog.text.count("dynamic shapes: size 0 of input") == 1
+
+
+def test_many_sizes_in_turn(lowered: list[Any]) -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        q = x @ w
+        return torch.softmax(q @ q.transpose(-1, -2) / 3, -1) @ x + x.shape[1]
+
+    run, w = compiled(function), torch.eye(8) / 2
+    for batch, rows in ((1, 5), (2, 5), (3, 13), (1, 33), (4, 1), (2, 65), (3, 13), (1, 1), (0, 5), (2, 0)):
+        x = torch.arange(batch * rows * 8.0).reshape(batch, rows, 8) / 50
+        torch.testing.assert_close(run(x, w), function(x, w), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, n: x[x > 0].sum() + n, lambda x, n: torch.nonzero(x) * n, lambda x, n: x[: n.item()] * 2],
+    ids=["mask", "nonzero", "item"],
+)
+def test_sizes_from_data_run_on_the_cpu(lowered: list[Any], function: Any, caplog: pytest.LogCaptureFixture) -> None:
+    x, n = torch.arange(9.0) - 4, torch.tensor(4)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        run = torch.compile(function, backend="ktir", fullgraph=True, options={"engine": "ktir"})
+        torch.testing.assert_close(run(x, n), function(x, n))
+        assert "a size that depends on data" in caplog.text
+        assert "each value is compiled on its own" not in caplog.text
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match=r"test_dynamic.py:\d+:1: error: .* is not supported"):
+            torch.compile(function, backend="ktir", fullgraph=True, options={"engine": "ktir", "fallback": "error"})(x, n)

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -147,6 +149,28 @@ def test_a_refused_program_runs_on_the_executor(caplog: pytest.LogCaptureFixture
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r"test_engine.py:\d+:1: error: '[\w.]+' op \(.*sort\)"):
         torch.compile(lambda x: x.sort(), backend="spyre", dynamic=False, options={"fallback": "error"})(x)
+
+
+@pytest.mark.parametrize("fault", [KtirError("loops that do not fit"), IndexError("list index out of range")], ids=["error", "exception"])
+def test_a_fault_of_the_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    """It is no reason to run elsewhere: it reaches the user, with a file that reproduces it."""
+    from ktir.registry import pass_class
+
+    def run(self: Any, module: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr(pass_class("ktir-tile"), "run", run)
+    with pytest.raises(Exception, match=str(fault)) as caught:
+        torch.compile(torch.relu, backend="spyre", dynamic=False)(ramp(5, 7).half())
+    assert "in pass 'ktir-tile'" in str(caught.value)
+    found = re.search(r"the fault lies in ktir, not in the model; see it again with ktir-opt --run-reproducer (\S+)", str(caught.value))
+    assert found
+    monkeypatch.undo()
+    path = Path(found[1])
+    tool = Path(sys.executable).with_name("ktir-opt")
+    shown = subprocess.run([tool, "--run-reproducer", path], capture_output=True, text=True, check=False)
+    shutil.rmtree(path.parent)
+    assert "spyre.program" in shown.stdout, shown.stderr
 
 
 class Layer(nn.Module):

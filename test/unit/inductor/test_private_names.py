@@ -20,6 +20,7 @@ torch._inductor.ir _CollectiveKernel InvokeSubgraph Conditional WhileLoop MultiO
 torch._inductor.ir DynamicScalar AssertScalar DynamicSliceSize DynamicSelectStorageOffset
 torch._inductor.ir ComputedBuffer.get_default_sizes_body MutationLayoutSHOULDREMOVE.get_buffer
 torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args to_dtype full
+torch._inductor.lowering fallback_handler pointwise_cat
 torch._inductor.codegen.common register_backend_for_device init_backend_registration device_codegens custom_backend_passes
 torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT
 torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER BackendFeature.SCAN BackendFeature.SORT
@@ -45,6 +46,7 @@ torch._dynamo.backends.registry register_backend _BACKENDS
 torch._logging._internal trace_structured
 torch.compiler._cache CacheArtifact CacheArtifactFactory.register CacheArtifactFactory._artifact_types
 torch.compiler._cache CacheArtifactManager.record_artifact
+torch._prims_common ELEMENTWISE_TYPE_PROMOTION_KIND
 torch.utils._ordered_set OrderedSet
 """
 FULL = [(line.split()[0], name) for line in NAMES.strip().splitlines() for name in line.split()[1:]]

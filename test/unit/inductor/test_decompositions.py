@@ -1,0 +1,86 @@
+"""Operators that are programs because of a decomposition or lowering of our own, against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import ktir.lowering.inductor  # noqa: F401  registers the backends
+
+DTYPES = [torch.float32, torch.float16, torch.int32, torch.uint8]
+
+
+def same(model: Callable[..., Any], *inputs: torch.Tensor, tolerance: float | None = None) -> None:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(model, backend="ktir", dynamic=False, options={"engine": "ktir", "fallback": "error"})(*inputs)
+        torch.testing.assert_close(found, model(*inputs), equal_nan=True, rtol=tolerance, atol=tolerance)
+
+
+def some(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    torch.manual_seed(0)
+    return (torch.randn(*shape) * 4).abs().to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scattered_folds(dtype: torch.dtype, include_self: bool) -> None:
+    """Indices that cover a part of the other dim, elements that are hit several times and never."""
+    index = torch.tensor([[0, 3, 3, 1, 1, 4], [0, 3, 2, 1, 0, 0], [0, 2, 2, 1, 1, 1]])
+
+    def model(x: torch.Tensor, src: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        folds = ("prod", "mean", "amax", "amin")
+        return (
+            *(x.scatter_reduce(0, index, src, f, include_self=include_self) for f in folds),
+            *(x.index_reduce(1, index[1, :5], src.t()[:5, :3].repeat(1, 2)[:, :5], f, include_self=include_self) for f in folds),
+            x.scatter(0, index, src, reduce="multiply"),
+            x.scatter(0, index, 3, reduce="multiply"),
+        )
+
+    same(model, some(5, 7, dtype=dtype), some(3, 7, dtype=dtype))
+
+
+def test_scattered_folds_of_nothing() -> None:
+    one, none = torch.tensor(0), torch.zeros(0, 7, dtype=torch.int64)
+    same(lambda x: x.scatter_reduce(0, one, x * 2, "amax"), torch.tensor(3.0))
+    same(lambda x: x.scatter_reduce(0, none, x, "amin") + 1, some(5, 7))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_places_among_boundaries(right: bool) -> None:
+    nan = torch.tensor([0.0, float("nan"), 3, -1, 9, 2, 2, float("inf")])
+    boundaries = torch.tensor([0.0, 2, 2, 3, 5])
+    for bounds in (boundaries, boundaries[:1], boundaries[:0]):
+        same(lambda x, b: (torch.bucketize(x, b, right=right), torch.bucketize(x, b, right=right, out_int32=True) * 2), nan, bounds)
+    rows, values = some(3, 4, 9).sort(-1).values, some(3, 4, 5)
+    same(lambda s, x: torch.searchsorted(s, x, right=right), rows, values)
+    same(lambda s, x: torch.searchsorted(s.transpose(0, 1), x.transpose(0, 1), right=right), rows, values)
+    same(lambda s, x: torch.searchsorted(s, x, right=right), torch.arange(9), torch.randint(0, 9, (4, 5)))
+    same(lambda s, x, o: torch.searchsorted(s, x, right=right, sorter=o), some(3, 9), some(3, 4), some(3, 9).argsort(-1))
+    same(lambda a, b: torch.isin(a, b), torch.randint(0, 50, (30,)), torch.randint(0, 50, (20,)))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+def test_distances(p: float) -> None:
+    same(lambda a, b: torch.cdist(a, b, p), some(3, 5, 7), some(3, 4, 7), tolerance=1e-5)
+    same(lambda a: torch.pdist(a, p), some(5, 7), tolerance=1e-5)
+
+
+def test_adaptive_average_of_volumes() -> None:
+    same(lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)), some(2, 3, 7, 5, 9))
+    same(lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)), some(2, 3, 7, 5, 9, dtype=torch.float16), tolerance=4e-3)
+    same(lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)) + 1, some(0, 3, 7, 5, 9))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+def test_parts_of_bytes(dtype: torch.dtype) -> None:
+    def model(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        b = a * 2
+        joined = torch.cat([a[0, :0], b[1], a[0]])
+        return torch.cat([a, b, a + 1]), torch.cat([a, b[:, :2]], -1) * 2, torch.stack([a, b], 1), joined, torch.cat([a[None, None]] * 2, 1)
+
+    same(model, torch.arange(15).reshape(3, 5).to(dtype))
