@@ -17,6 +17,7 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
 import ktir
+from ktir.lowering.inductor import wrapper
 
 OPTIONS: dict[str, Any] = {"engine": "ktir", "fallback": "error"}
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -98,6 +99,23 @@ def test_window_moves_without_compiling(family: str) -> None:
     assert counters["stats"]["unique_graphs"] == 2
     for name, expected in generate(model, step, prompt).items():
         assert difference(actual[name], expected)[0] <= CLOSE, name
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_equal_layers_are_lowered_once(static: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a cache that is written in place, whose prefill is not nested; one that grows is no matter of a nested region."""
+    model, prompt = build("llama31"), Prompt(16, static=static)
+    expected = generate(model, step_of(model), prompt)
+    nests: list[int] = []
+    compile_region = wrapper.compile_region
+    monkeypatch.setattr(wrapper, "compile_region", lambda region: nests.append(len(region.nests)) or compile_region(region))
+    step = torch.compile(step_of(ktir.nested(model)), backend="ktir", fullgraph=True, dynamic=False, options=OPTIONS)
+    for name, actual in generate(model, step, prompt).items():
+        assert difference(actual, expected[name])[0] <= CLOSE, name
+    if static:
+        prefill, *decode = nests
+        assert len(decode) == 3  # what is before the layers, a layer, what is behind them
+        assert sum(decode) < prefill
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", pytest.param("granite4", marks=pytest.mark.long)])

@@ -41,7 +41,13 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
 def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Sequence[Any], *, again: bool = False) -> Any:
     """`again`: the sizes of the graph have been made numbers; a symbol that is left depends on data."""
     with _patched(options):
-        for_each = functools.partial(PerShape, gm, functools.partial(_compiled, options, again=True))
+        _check_kinds(gm)
+
+        @functools.wraps(ktir)  # the name that Dynamo shows in errors
+        def with_numbers(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            return _compiled(options, gm, inputs, again=True)
+
+        for_each = functools.partial(PerShape, gm, with_numbers)
         if not again and (sizes := dynamic_sizes(gm)):
             return for_each(f"dynamic shapes: {', '.join(sizes)}")
         # who asks for the stages must get them: no cache may answer
@@ -133,6 +139,14 @@ def check_call(gm: fx.GraphModule) -> None:
         elif node.op == "output":
             for result in node.all_input_nodes:
                 _check_result(result)
+
+
+def _check_kinds(gm: fx.GraphModule) -> None:
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor) and value.is_nested:
+            described = f"input '{node.name}' of dtype {str(value.dtype).removeprefix('torch.')}"
+            raise refusal(described, "it is a nested tensor", "a padded tensor with a mask", source(node))
 
 
 def _check_input(node: fx.Node, value: torch.Tensor) -> None:

@@ -15,6 +15,8 @@ def nested(target: Any) -> Any:
     target: a function or a module class, which is returned marked (usable as a decorator), or a module. In a module, the layers of each
     `nn.ModuleList` or `nn.Sequential` that holds at least two of one class are marked, in place; the class itself is left as it is. Layers
     must not return tensors that alias their inputs, nor change inputs or buffers in place under gradients; torch says so where one does.
+    A call with a cache of keys and values of transformers that is still empty, or grows, is not nested, since no region may make tensors
+    that outlive it: with a StaticCache that is the prefill, unless its `early_initialization` was called.
     Returns target. Raises TypeError for anything else.
     """
     if isinstance(target, type) and issubclass(target, nn.Module):
@@ -43,5 +45,19 @@ _MARK = "_ktir_nested"
 @functools.cache
 def _marked(cls: type[nn.Module]) -> type[nn.Module]:
     """A subclass of the same name whose `forward` is a nested region; one per class, so that equal layers stay equal."""
-    members = {"forward": torch.compiler.nested_compile_region(cls.forward), "__module__": cls.__module__, _MARK: True}
-    return type(cls.__name__, (cls,), members)
+    own = cls.forward
+    region = torch.compiler.nested_compile_region(own)
+
+    @functools.wraps(own)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if any(map(_makes_tensors, (*args, *kwargs.values()))):
+            return own(self, *args, **kwargs)
+        return region(self, *args, **kwargs)
+
+    return type(cls.__name__, (cls,), {"forward": forward, "__module__": cls.__module__, _MARK: True})
+
+
+def _makes_tensors(value: Any) -> bool:
+    """Whether a value is a cache that keeps tensors made by the layers that it is given to."""
+    layers = () if isinstance(value, torch.Tensor) else getattr(value, "layers", ())
+    return any(not (getattr(layer, "is_initialized", True) and getattr(layer, "is_compileable", True)) for layer in layers)

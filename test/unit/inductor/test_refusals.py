@@ -235,6 +235,13 @@ def test_gradients_are_refused() -> None:
     assert "no_grad" in compile_and_call(lambda x: x * 2, half(3).requires_grad_())
 
 
+def test_nested_tensors_are_refused() -> None:
+    ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    with torch.no_grad():
+        text = compile_and_call(lambda x: x * 2, ragged)
+    assert re.search(rf"{HERE}:\d+:1: error: input '\w+' of dtype float32 is not supported: it is a nested tensor", text)
+
+
 def test_no_gradients_are_needed_where_they_are_switched_off() -> None:
     layer = nn.Linear(64, 10).half()
 
