@@ -246,11 +246,14 @@ class TilePlan:
 
     def _too_large(self, need: Need, budget: int) -> Unsupported:
         op = need.at
-        shape = "x".join(map(str, ir.RankedTensorType(op.results[0].type).shape)) if len(op.results) else ""
-        largest = f"; most at '{op.name}' op{f' of {shape} elements' if shape else ''} ({location_text(op.location)})"
+        shape = f" of {ir.RankedTensorType(op.results[0].type)}" if len(op.results) else ""
+        generics = [Generic(o) for o in self.ops if o.name == "linalg.generic"]
+        softmax = any(not g.is_pointwise and not g.is_contraction for g in generics) and len(self.contractions) > 1
+        way_out = "fewer keys: a softmax over blocks of them is not supported" if softmax else "shorter rows"
         return Unsupported(
-            f"kernel needs {need.bytes(2, 1)} bytes of scratchpad for two rows ({need.fixed}, and {need.streamed + need.live} per "
-            f"row{largest}), but {budget} are available; the nearest supported form has shorter rows",
+            f"kernel needs {need.bytes(2, 1)} bytes of scratchpad for two rows ({need.fixed}, and {need.streamed + need.live} per row; "
+            f"most at the '{op.name}' op{shape} at {location_text(op.location)}), but {budget} are available; the nearest supported form "
+            f"has {way_out}",
             location_text(self.source.location),
         )
 

@@ -11,6 +11,7 @@ from divided_kernels import attention, batched, cache_update, embedding, experts
 import ktir
 from ktir.assembly import print_module
 from ktir.context import context
+from ktir.diagnostics import Unsupported, remarks
 from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
 
@@ -63,6 +64,30 @@ def test_attention(kv: int, rep: int, s: int, t: int, d: int, splits: tuple[int,
     parts = np.exp(scores - scores.max(-1, keepdims=True))
     parts /= parts.sum(-1, keepdims=True)
     assert np.abs(np.einsum("grst,gtd->grsd", parts, v) - out).max() < 1e-2
+
+
+def test_scores_that_do_not_fit() -> None:
+    with context(), ir.Location.unknown():
+        module = attention(1, 1, 4, 1000, 64, (1, 1, 1))
+        with pytest.raises(
+            Unsupported,
+            match=r"kernel needs \d+ bytes of scratchpad for two rows .* most at the 'linalg.generic' op of tensor<16x1x1x4x64x",
+        ) as error:
+            run_pipeline(module, "ktir-tile{lx-bytes=150000}")
+        assert "150000 are available" in error.value.message
+        assert "fewer keys" in error.value.message
+
+
+@pytest.mark.parametrize(("budget", "rows", "stay"), [(1_600_000, 64, 2), (400_000, 32, 0), (250_000, 16, 0)])
+def test_blocks_fit_the_scratchpad(budget: int, rows: int, stay: int) -> None:
+    """Keys and values of a group of heads stay in LX where there is room; blocks get smaller with the budget."""
+    with context(), ir.Location.unknown(), remarks() as found:
+        module = attention(2, 3, 64, 500, 64, (1, 1, 1))
+        run_pipeline(module, f"ktir-tile{{lx-bytes={budget}}}")
+        text = print_module(module)
+        run_pipeline(module, f"ktir-allocate-scratchpad{{lx-bytes={budget}}}")
+    assert f"tensor<8x{rows}x64xf32>" in text
+    assert len([r for r in found if "stays in LX" in r.message]) == stay
 
 
 @pytest.mark.parametrize(("heads", "s", "d", "splits"), [(4, 16, 16, (4, 8)), (3, 17, 70, (1, 3)), (2, 1, 64, (1, 1))])
