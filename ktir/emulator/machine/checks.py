@@ -145,12 +145,18 @@ class Checks:
         counted, pieces = toucher.price.of(event.counters)
         touch, index_bytes = None, 0
         if x.idx is None:
-            touch, low, high = toucher.touch(event.counters, x.op == "xst")
+            if self._shadow(x.ddr).constant:  # nobody writes it, so that only the range counts
+                low, high = toucher.reach(event.counters)
+            else:
+                touch, low, high = toucher.touch(event.counters, x.op == "xst")
             self._check_memory(event, x.ddr, low, high)
             if not x.ddr.descriptor.element:
                 return Moved(touch, readers, toucher.sticks(event.counters) * STICK_BYTES)
         else:
-            index_bytes = granule * int(self._element_toucher(x.idx, None, 1).price.of(event.counters)[0].sum())
+            self._check_memory(event, x.ddr, *toucher.reach(event.counters, x.size))
+            indices = self._element_toucher(x.idx, None, 1)
+            self._check_memory(event, x.idx, *indices.reach(event.counters))
+            index_bytes = granule * int(indices.price.of(event.counters)[0].sum())
         return Moved(touch, readers, granule * int(counted.sum()) + index_bytes, int(pieces.max(initial=0)), index_bytes)
 
     def _element_toucher(
@@ -196,8 +202,7 @@ class Checks:
         if event.op == "xsts" and shadow.protected:
             message = f"{self.state.site(event)} reads indices from {self._argument(idx.descriptor.arg or 0)}, which this kernel writes"
             raise self.state.fault(faults.MemoryHazard, message, event)
-        touch, low, high = self._element_toucher(idx, None, 1).touch(event.counters)
-        self._check_memory(event, idx, low, high)
+        touch, *_ = self._element_toucher(idx, None, 1).touch(event.counters)
         shadow.read(touch, clock, number, self._reporter(event, *self._place(idx)))
 
     def _reachable(self, event: Event, x: Instruction) -> Touch | None:
@@ -210,9 +215,7 @@ class Checks:
         if self.memories.program.arguments[number].given:
             return None
         every = Access(-1 - x.ddr.index, indexed(x.ddr.descriptor, x.dim, x.size), self.state.decoded.kernel)
-        touch, low, high = self._element_toucher(every, None).touch(event.counters)
-        self._check_memory(event, x.ddr, low, high)
-        return touch
+        return self._element_toucher(every, None).touch(event.counters)[0]
 
     def _check_alone(self, event: Event, x: Instruction) -> None:
         """Nothing but scatters may use an argument that the kernel scatters to."""

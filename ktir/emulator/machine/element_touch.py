@@ -89,6 +89,19 @@ class ElementToucher:
             return touch, 0, -1
         return touch, int(at.min()), int(at.max()) + self.cell - 1
 
+    def reach(self, counters: Counters, size: int = 1) -> tuple[int, int]:
+        """The lowest and highest element, with indices below `size`; (0, -1) where nothing is live."""
+        first, live = self.price.walk(counters)
+        span, dim = 0, self.price.dim
+        if dim is not None:
+            step = int(self.access.elements(np.array(self.access.descriptor.stride[dim])))
+            first, span = first - self.access.positions(dim) * step, (size - 1) * step
+        if not (live > 0).any():
+            return 0, -1
+        last = (live - 1) * self.access.lane
+        low, high = (first + np.minimum(last, 0))[live > 0].min(), (first + np.maximum(last, 0))[live > 0].max()
+        return int(low) + min(span, 0), int(high) + max(span, 0)
+
     def misaligned(self, counters: Counters) -> bool:
         """Whether a stick descriptor of f32 begins entries at the second stick of a pair."""
         if self.access.descriptor.element or self.access.width == 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from machine_programs import Case
 
 from ktir.emulator.machine.control import control
@@ -54,6 +56,8 @@ OTHER = (
     "fifo",
 )
 KINDS = SYNC + DESCRIPTOR + OTHER
+ELEMENT = ("element", "lane_stride")
+"""Kinds for programs with element descriptors."""
 
 
 def mutate(program: Program, r: random.Random, kind: str) -> Program | None:
@@ -62,7 +66,7 @@ def mutate(program: Program, r: random.Random, kind: str) -> Program | None:
     kernel = r.choice(p.kernels)
     if kind in SYNC:
         return p if _sync(kernel, r, kind) else None
-    if kind in DESCRIPTOR or kind == "bound":
+    if kind in DESCRIPTOR + ELEMENT or kind == "bound":
         if not kernel.descriptors:
             return None
         i = r.randrange(len(kernel.descriptors))
@@ -143,6 +147,10 @@ def _descriptor(d: Descriptor, r: random.Random, kind: str) -> Descriptor | None
         return replace(d, **{kind: getattr(d, kind) + r.choice([-1, 1, 2])})
     if kind == "element_bytes":
         return replace(d, element_bytes=6 - d.element_bytes)
+    if kind == "element":
+        return replace(d, element=not d.element) if d.space == "ddr" and d.lane_stride == 1 else None
+    if kind == "lane_stride":
+        return replace(d, lane_stride=d.lane_stride + r.choice([-1, 1, 2])) if d.element else None
     if kind == "pad":
         return replace(d, pad=r.choice(PADS))
     return replace(d, splat=not d.splat)
@@ -175,7 +183,7 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
         "register": ("v1", "v2", "vacc", "vred", "vmask", "vin", "vout"), "round": ("v1", "v2"),
         "phase": ("v1", "v2", "vred", "vin", "vout"), "constant": ("vconst", "vmask", "fill"),
         "descriptor": ("xld", "xldm", "xst", "push", "pusht", "pull"), "opcode": ("xld", "xldm", "push", "pusht"),
-        "fifo": ("push", "pull", "vin", "vout"),
+        "fifo": ("push", "pull", "vin", "vout"), "index": ("xldg", "xsts"),
     }[kind]  # fmt: skip
     place = _pick(kernel, r, ops)
     if place is None:
@@ -199,6 +207,9 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
             _set(words, i, round=not w["round"])
         case "phase":
             _set(words, i, phase=r.choice(PHASES))
+        case "index":
+            change = r.choice([{"dim": r.randrange(4)}, {"size": max(1, w["size"] + r.choice([-3, -1, 1]))}])
+            _set(words, i, **(change if r.random() < 0.8 else {"idx": r.randrange(len(kernel.descriptors))}))
         case "constant":
             field = "fill" if w.op == "vmask" else "value"
             change = {field: float(np.float32(r.choice([0.5, 1.0 / 3, -2.0, np.inf])))}
@@ -245,8 +256,13 @@ def outcome(case: Case, program: Program, target: Target = DATASHEET) -> tuple[s
     except MachineFinding as e:
         return ("static" if problems else "dynamic"), e.kind
     by_step, by_tape = carriers(program, case), carriers(program, case)
-    Step(program, trace, target.corelets).run(by_step)
     tape = Tape(program, trace, target.corelets)
+    try:
+        Step(program, trace, target.corelets).run(by_step)
+    except MachineFinding as e:
+        with pytest.raises(type(e), match=re.escape(e.message)):
+            tape.run(by_tape)
+        return ("static" if problems else "dynamic"), e.kind
     tape.run(by_tape)
     again = carriers(program, case)
     tape.run(again)

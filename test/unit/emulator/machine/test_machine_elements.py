@@ -1,14 +1,19 @@
 """Element descriptors, gathers and scatters: all executors agree with NumPy, bit for bit; every fault has its place."""
 
+import random
+from functools import partial
+
 import numpy as np
 import pytest
 from element_programs import carrier, indexed, relayout
 from machine_programs import MNIL, MNIS, Build, Case, program
+from mutations import ELEMENT, SYNC, carriers, mutate, outcome, same
 from naive import Naive
 
 from ktir.emulator.machine import Machine, faults
 from ktir.emulator.machine.control import control
 from ktir.emulator.machine.machine import Mode
+from ktir.emulator.machine.step import Step
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 
@@ -40,6 +45,38 @@ def test_gathers(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_scatters(seed):
     agrees(indexed(seed, scatter=True), seed)
+
+
+def mutants(count: int, seed: int) -> dict[str, int]:
+    """Mutants: tape and step agree on each that the control run accepts, the naive emulator on each that passes all checks."""
+    r = random.Random(seed)
+    verdicts: dict[str, int] = {}
+    for _ in range(count):
+        number = r.randrange(1000)
+        case = r.choice([relayout, partial(indexed, scatter=False), partial(indexed, scatter=True)])(number)
+        kind = r.choice(["base", "stride", "extent", "level_step", "bound", "table", "trips", "descriptor", "index", *ELEMENT, *SYNC])
+        mutant = mutate(case.program, random.Random(number), kind)
+        if mutant is None:
+            continue
+        changed = Case(mutant, case.arguments, case.expected)
+        verdict, _ = outcome(changed, mutant)
+        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+        if verdict in ("harmless", "silent"):
+            by_step, by_naive = carriers(mutant, changed), carriers(mutant, changed)
+            Step(mutant, control(mutant), 2).run(by_step)
+            Naive(mutant, 2, number).run(by_naive)
+            assert all(same(a, b) for a, b in zip(by_step, by_naive, strict=True)), (number, kind)
+    return verdicts
+
+
+def test_mutants():
+    verdicts = mutants(80, 1)
+    assert verdicts["static"] + verdicts["dynamic"] > 20
+
+
+@pytest.mark.long
+def test_many_mutants():
+    mutants(3000, 2)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
