@@ -64,6 +64,8 @@ def _number(value: int) -> ir.Value:
 
 def _narrow_constant(op: ir.Operation) -> None:
     value = ir.IntegerAttr(op.attributes["value"]).value
+    if value in (2**63 - 1, -(2**63)):  # what is above or below all else
+        value = _LARGEST - 1 if value > 0 else -_LARGEST
     if not -_LARGEST <= value < _LARGEST:
         raise refuse(op, f"is {value}, which does not fit into 32 bits, the integers of the device")
     i32 = ir.IntegerType.get_signless(32)

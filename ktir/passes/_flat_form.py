@@ -1,0 +1,56 @@
+"""The flat form of the logical level: what it has, and how its contractions are written."""
+
+from __future__ import annotations
+
+from ktir.dialects.structured import Generic
+from ktir.mlir import func, ir
+from ktir.passes._stick_roles import refuse
+
+_OPS = frozenset((
+    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
+    "ktdp.load", "ktdp.store", "tensor.empty", "linalg.fill", "linalg.generic", "func.return",
+))  # fmt: skip
+
+
+def order_contractions(function: func.FuncOp) -> None:
+    """Write the loops of every contraction as batch loops, rows, columns, reduced loop."""
+    for view in function.regions[0].blocks[0].operations:
+        op = view.operation
+        contraction = Generic(op).contraction if op.name == "linalg.generic" else None
+        if contraction is None:
+            continue
+        order = [*contraction.batch, *contraction.rows, *contraction.columns, *contraction.reduced]
+        if order == sorted(order):
+            continue
+        kinds = list(ir.ArrayAttr(op.attributes["iterator_types"]))
+        moved = [ir.AffineDimExpr.get(order.index(loop)) for loop in range(len(order))]
+        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        new = [ir.AffineMap.get(len(order), 0, [moved[ir.AffineDimExpr(e).position] for e in m.results]) for m in maps]
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new])
+        op.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
+
+
+def refuse_unflat(function: func.FuncOp) -> None:
+    """Refuse what the flat form does not have."""
+    for view in function.regions[0].blocks[0].operations:
+        op = view.operation
+        if op.name not in _OPS:
+            raise refuse(op, "has no flat form, which is not supported")
+        if op.name == "linalg.generic":
+            _check_generic(op)
+
+
+def _check_generic(op: ir.Operation) -> None:
+    if len(op.results) != 1:
+        raise refuse(op, "has several results, which is not supported")
+    g = Generic(op)
+    if any(not isinstance(e, ir.AffineDimExpr) for m in g.maps for e in m.results):
+        raise refuse(op, "expects maps that are projected permutations")
+    if g.is_pointwise:
+        return
+    if g.iterators.count("reduction") != 1:
+        raise refuse(op, "reduces several loops at once, which is not supported")
+    if g.combiner is None:
+        raise refuse(op, "expects a reduction by addf, maximumf or minimumf")
+    if (contraction := g.contraction) is not None and len(contraction.columns) > 1:
+        raise refuse(op, f"has {len(contraction.columns)} loops of columns, which is not supported; the nearest supported form has one")
