@@ -39,6 +39,8 @@ def decompose(function: func.FuncOp) -> None:
             _integer_reduction(g)
     for op in _ops(function, "linalg.generic"):
         _loops_apart(op)
+    for op in _ops(function, "linalg.generic"):
+        _initial_as_input(op)
 
 
 def _ops(function: func.FuncOp, name: str) -> list[ir.Operation]:
@@ -239,7 +241,7 @@ def _scan(op: ir.Operation) -> None:
     if identity is None or set(body[0].operands) != set(block.arguments) or end.operands[0] != body[0].results[0]:
         raise refuse(op, "combines by something else than a sum, maximum or minimum, which is not supported")
     wide = element if isinstance(element, ir.IntegerType) else _f32()
-    value = identity(element) if isinstance(element, ir.IntegerType) else identity(element)
+    value = identity(element)
     attribute = ir.IntegerAttr.get(wide, int(value)) if isinstance(wide, ir.IntegerType) else ir.FloatAttr.get(wide, float(value))
 
     def combine(scalars: list[ir.Value]) -> ir.Value:
@@ -319,6 +321,25 @@ def _fill_of_constant(g: Generic) -> None:
     with ir.InsertionPoint(op), op.location:
         scalar = maker.operation.clone().results[0]
         op.results[0].replace_all_uses_with(linalg.fill(scalar, outs=[tensor.empty(list(shape(op.results[0])), _element(op.results[0]))]))
+    op.erase()
+
+
+def _initial_as_input(op: ir.Operation) -> None:
+    """A pointwise op that reads what its result held before gets that as an input."""
+    g = Generic(op)
+    before = g.body.arguments[-1]
+    if not g.is_pointwise or not (list(before.uses) or g.yielded == before):
+        return
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        mapping = dict(zip(g.body.arguments, scalars, strict=False))
+        clone_ops(g.body_ops, mapping)
+        return mapping.get(g.yielded, g.yielded)
+
+    with ir.InsertionPoint(op), op.location:
+        init = tensor.empty(list(shape(op.results[0])), _element(op.results[0]))
+        value = generic([*g.inputs, g.init], init, [*g.maps, g.maps[-1]], g.iterators, body, loc=op.location)
+    op.results[0].replace_all_uses_with(value)
     op.erase()
 
 
@@ -436,7 +457,7 @@ def _loops_apart(op: ir.Operation) -> None:
         start = arith.ConstantOp(element, ir.FloatAttr.get(element, IDENTITY[g.combiner])).result
         init = linalg.fill(start, outs=[tensor.empty([extents[i] for i in outer], element)])
         part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, first, loc=op.location)
-        remaining = [outer.index(g.loop_of(len(g.inputs), d)) for d in range(len(g.maps[-1].results))]
+        remaining = [outer.index(ir.AffineDimExpr(e).position) for e in g.maps[-1].results]
         maps = [affine_map(len(outer), range(len(outer))), affine_map(len(outer), remaining)]
         result = generic([part], g.init, maps, [g.iterators[i] for i in outer], rest, loc=op.location)
     op.results[0].replace_all_uses_with(result)

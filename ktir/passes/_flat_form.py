@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes._stick_roles import refuse
@@ -28,6 +29,26 @@ def order_contractions(function: func.FuncOp) -> None:
         new = [ir.AffineMap.get(len(order), 0, [moved[ir.AffineDimExpr(e).position] for e in m.results]) for m in maps]
         op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new])
         op.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
+
+
+def order_variables(function: func.FuncOp) -> None:
+    """Write the variables of every indirect tile in the order of the tile's dims."""
+    for view in list(function.regions[0].blocks[0].operations):
+        op = view.operation
+        if op.name != "ktdp.construct_indirect_access_tile" or op.opview.captured:
+            continue
+        order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(op.attributes["variables_space_order"]).value.results]
+        if order == sorted(order):
+            continue
+        moved = [ir.AffineDimExpr.get(order.index(variable)) for variable in range(len(order))]
+        subscripts: list[ir.AffineExpr | tuple[ir.Value, list[ir.AffineExpr]]] = []
+        for m, index in op.opview.subscripts:
+            expressions = [e.compose(ir.AffineMap.get(len(order), 0, moved)) for e in m.results]
+            subscripts.append(expressions[0] if index is None else (index, expressions))
+        with ir.InsertionPoint(op), op.location:
+            tile = ktdp.construct_indirect_access_tile(op.operands[0], subscripts, op.opview.shape)
+        op.results[0].replace_all_uses_with(tile)
+        op.erase()
 
 
 def refuse_unflat(function: func.FuncOp) -> None:

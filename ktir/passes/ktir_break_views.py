@@ -1,8 +1,8 @@
 """Logical KTIR in its flat form: memory and generics, no op that only moves elements.
 
 The parts, in the order in which they run, each a module beside this one: sorts, scans and foreign reductions become reductions
-(`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops of grouped heads are split (`_refine`), what moves
-elements becomes memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
+(`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops of grouped heads are split (`_refine`), what
+moves elements becomes memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 from ktir.mlir import func, ir
 from ktir.passes._coordinates import coordinates_as_operands
 from ktir.passes._decompose import decompose
-from ktir.passes._flat_form import order_contractions, refuse_unflat
+from ktir.passes._flat_form import order_contractions, order_variables, refuse_unflat
 from ktir.passes._integers import integers_as_i32
 from ktir.passes._levels import require_level
 from ktir.passes._new_arguments import NewArguments
@@ -47,5 +47,6 @@ class BreakViewsPass(Pass):
                 split_group_loops(function)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
+                order_variables(function)
                 refuse_unflat(function)
                 arguments.finish()
