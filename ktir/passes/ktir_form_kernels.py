@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 from typing import ClassVar
 
@@ -75,15 +76,17 @@ class _Splitter:
         crossing = self._crossing(cluster_of)
         name = self.source.name.value
         index = ir.IndexType.get()
+        names = {ir.StringAttr(ir.DictAttr(a)["ktir.name"]).value for a in self.attributes}
+        free = (name for i in count() if (name := f"pool{i}") not in names)
         pool_attributes = [
             ir.DictAttr.get(
                 {
-                    "ktir.name": ir.StringAttr.get(f"pool{i}"),
+                    "ktir.name": ir.StringAttr.get(next(free)),
                     "ktir.role": ir.StringAttr.get("pool"),
                     "ktir.layout": ir.RankedTensorType(v.type).encoding,
                 }
             )
-            for i, v in enumerate(crossing)
+            for v in crossing
         ]
         all_attributes = [*self.attributes, *pool_attributes]
         with ir.InsertionPoint(self.source), self.source.location:
@@ -330,8 +333,8 @@ class _Kernel:
         moved = {loops[place]: loops[i] for i, place in enumerate(places)}
         clone = self.mapping[item.value].owner
         maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(clone.attributes["indexing_maps"])]
-        count = maps[0].n_dims
-        permuted = ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(moved.get(i, i)) for i in range(count)])
+        number = maps[0].n_dims
+        permuted = ir.AffineMap.get(number, 0, [ir.AffineDimExpr.get(moved.get(i, i)) for i in range(number)])
         clone.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(_through(m, permuted)) for m in maps])
         for op in clone.regions[0].blocks[0].operations:
             if op.operation.name == "linalg.index":
