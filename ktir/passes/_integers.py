@@ -7,7 +7,7 @@ they do in their own width; i1 in memory is 0 or 1.
 from __future__ import annotations
 
 from ktir.mlir import arith, func, ir, operations
-from ktir.passes._stick_roles import refuse
+from ktir.passes._flat import refuse
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
 _UNSIGNED = ("arith.extui", "arith.index_castui")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from ktir.diagnostics import Diagnostic, location_text
+from ktir.dialects import _affine
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import func, ir, operations
@@ -14,6 +15,8 @@ from ktir.passes._pads import folded_pad
 from ktir.target import LANES
 
 HOST_ROLES = ("input", "output", "input_output")
+OWN_ROLES = ("pool", "iota")
+"""Of arguments that the host has no buffer for."""
 DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.lx_bytes")
 """Attributes of kernels."""
 
@@ -53,9 +56,9 @@ def function_of(f: ir.Operation, *, level: str, cores: int, alone: bool) -> None
         return
     _no_attributes(f, DIVISION, "of a kernel")
     for i, d in enumerate(_argument_attributes(f)):
-        role = _role(i, d, (*HOST_ROLES, "pool"))
+        role = _role(i, d, (*HOST_ROLES, *OWN_ROLES))
         _require(i, d, "ktir.layout")
-        if role != "pool":
+        if role not in OWN_ROLES:
             _require(i, d, "ktir.host")
     if alone and level == "laid-out":
         return
@@ -244,12 +247,41 @@ def whole_tile(tile: ir.Operation) -> None:
 
 
 def view_of_layout(view: ir.Operation) -> None:
-    """A device tensor's view has the layout of what lies there."""
+    """A device tensor's view has the layout of what lies there; indices are read as they lie in linear memory."""
+    if any(not isinstance(n, int) for n in (*view.opview.sizes, *view.opview.strides)):
+        raise Broken("expects a view with static sizes and strides")
     if "ktir.layout" not in view.attributes:
-        raise Broken("expects a view with the attribute 'ktir.layout'")
+        if not _is_index_view(view):
+            raise Broken("expects a view with the attribute 'ktir.layout'")
+        return
     layout = kt.LayoutAttr(view.attributes["ktir.layout"])
     if list(layout.device) != view.opview.sizes:
         raise Broken(f"expects a view of its layout's shape {list(layout.device)}, but got {view.opview.sizes}")
+    size = list(layout.size)
+    cut, _ = _affine.lane_bounds(view.attributes["coordinate_set"])
+    if "masked" in view.attributes and list(cut) != [(0, size[-1] - 1)]:
+        raise Broken(f"expects a masked view that is cut after its last column, {size[-1] - 1}")
+    if "masked" not in view.attributes and size[-1] % LANES and _is_linear(view.operands[0]):
+        raise Broken(f"expects a view of linear memory to be cut after its last column, {size[-1] - 1}")
+
+
+def _is_index_view(view: ir.Operation) -> bool:
+    """Whether a view only says where an indirect tile reads its indices."""
+    users = [(u.owner.operation.name, u.operand_number) for u in view.results[0].uses]
+    return bool(users) and all(name == "ktdp.construct_indirect_access_tile" and number > 0 for name, number in users)
+
+
+def _is_linear(offset: ir.Value) -> bool:
+    """Whether an address lies in an argument whose elements follow each other as on the host."""
+    while not isinstance(offset.owner, ir.Block):
+        if offset.owner.name != "arith.addi":
+            return False
+        offset = offset.owner.operands[0]
+    function = offset.owner.owner
+    if "arg_attrs" not in function.attributes:
+        return False
+    attributes = ir.DictAttr(ir.ArrayAttr(function.attributes["arg_attrs"])[ir.BlockArgument(offset).arg_number])
+    return "ktir.layout" in attributes and len(kt.LayoutAttr(attributes["ktir.layout"]).size) == 1
 
 
 # Generics
@@ -298,10 +330,12 @@ def pads_kept_out(op: ir.Operation) -> None:
         return
     try:
         if g.is_contraction:
-            if _partial(g.inputs[0]) and _pad_of(g.inputs[0]) != 0.0:
-                raise Broken("expects the lanes of its first operand beyond its columns to be zero", _source(g.inputs[0]))
+            for i, (which, v) in enumerate(zip(("first", "second"), g.inputs, strict=True)):
+                reduced = _lane_loop(g, i) is not None and g.iterators[_lane_loop(g, i) or 0] == "reduction"
+                if reduced and _partial(v) and _pad_of(v) != 0.0:
+                    raise Broken(f"expects the lanes of its {which} operand beyond its columns to be zero", _source(v))
         elif g.combiner is not None:
-            reduced = [i for i, v in enumerate(g.inputs) if g.loop_of(i, 2) is not None and _partial(v)]
+            reduced = [i for i, v in enumerate(g.inputs) if _lane_loop(g, i) is not None and _partial(v)]
             if reduced and _reduced_pad(g) != IDENTITY[g.combiner]:
                 raise Broken(f"expects lanes beyond the columns of its operands to be masked with the identity of '{g.combiner}'")
     except _Elsewhere:
@@ -325,7 +359,12 @@ def _reduced_pad(g: Generic) -> float | None:
 
 def _shown(g: Generic) -> list[float | None]:
     """What operands show in pad lanes; operands that do not walk the lanes show data."""
-    return [_pad_of(v) if g.loop_of(i, len(g.maps[i].results) - 1) is not None else None for i, v in enumerate(g.inputs)]
+    return [_pad_of(v) if _lane_loop(g, i) is not None else None for i, v in enumerate(g.inputs)]
+
+
+def _lane_loop(g: Generic, operand: int) -> int | None:
+    """The loop that walks the lanes of an operand; None: it shows lane 0 everywhere."""
+    return g.loop_of(operand, len(g.maps[operand].results) - 1)
 
 
 def _pad_of(value: ir.Value) -> float | None:
@@ -341,6 +380,9 @@ def _pad_of(value: ir.Value) -> float | None:
         return 0.0 if zero else None
     if owner.name in ("tensor.expand_shape", "tensor.pad"):
         return _pad_of(owner.operands[0])
+    if owner.name == "linalg.fill" and not isinstance(owner.operands[0].owner, ir.Block):
+        attribute = owner.operands[0].owner.attributes["value"]
+        return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
     if owner.name != "linalg.generic" or not (g := Generic(owner)).is_pointwise:
         return None
     masked = _masked_with(g.yielded)

@@ -19,8 +19,8 @@ from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes import _windows
 from ktir.passes._addresses import Numbers, digits_of, functions_of, ranges_of
 from ktir.passes._coordinates import loop_extents
+from ktir.passes._flat import refuse
 from ktir.passes._new_arguments import NewArguments
-from ktir.passes._stick_roles import refuse
 from ktir.passes._windows import Window, box_of, moved, moved_back, shape, source
 
 INSERT, PAD, MATERIALIZE = "tensor.insert_slice", "tensor.pad", "ktir.materialize"

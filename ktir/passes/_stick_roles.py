@@ -1,173 +1,200 @@
-"""Which dimension of each tensor lies in the stick: unification over all ops of a logical function."""
+"""Which dimension of each tensor lies in the stick: the choice that moves the fewest bytes through linear memory.
+
+Each op has *configurations*, which say for each of its tensors the dimension in the stick (None: none, a value per row in lane 0): the
+reduced loop of a reduction, any loop of a pointwise op, fixed ones for a contraction but for its second operand. A tensor *exists* in the
+layout that its op makes and in those that it is read in; one that is made in another layout costs a store and a load (a relayout). What the
+host packs costs nothing, in any layout.
+"""
 
 from __future__ import annotations
 
-from ktir.diagnostics import Unsupported, location_names, location_text
-from ktir.dialects.structured import Generic
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
 from ktir.mlir import func, ir
+from ktir.passes._buffers import Buffers
+from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, shape_of
+from ktir.passes._stick_choice import IMPOSSIBLE, Table, choose
+from ktir.target import LANES
+
+GRANULE = 32
+"""Bytes that memory moves at least; `ktir.target` has the machine's."""
+ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
+
+Stick = int | None
+Configuration = tuple[Stick, ...]
+"""Per tensor of a node the dimension in the stick."""
+
+_BYTE = 1 << 17
+"""Cost of a byte: more than all preferences together, which only decide between equals."""
 
 
-def refuse(op: ir.Operation, text: str) -> Unsupported:
-    names = location_names(op.location)
-    origin = f" ({', '.join(names)})" if names else ""
-    return Unsupported(f"'{op.name}' op{origin} {text}", location_text(op.location))
+def access_bytes(memory: Memory, stick: Stick) -> int:
+    """Bytes that a load or store of all of `memory` moves where dimension `stick` lies in the stick."""
+    size = ELEMENT_BYTES[memory.element]
+    elements = prod(memory.sizes)
+    if stick is None or elements == 0:
+        return elements * GRANULE
+    extent, stride = memory.sizes[stick], abs(memory.strides[stick])
+    rows = elements // extent
+    if stride * size >= GRANULE:
+        return elements * GRANULE
+    others = [s for d, s in enumerate(memory.strides) if d != stick and memory.sizes[d] > 1]
+    aligned = all(s * size % GRANULE == 0 for s in (*others, memory.offset))
+    granules = -(-(((extent - 1) * stride + 1) * size) // GRANULE) + (not aligned and extent > 1)
+    return rows * granules * GRANULE
 
 
-def shape_of(value: ir.Value) -> list[int]:
-    return list(ir.RankedTensorType(value.type).shape)
+def pool_memory(value: ir.Value, made: Stick, read: Iterable[Stick]) -> Memory:
+    """Linear memory for a relayout: rows in order, the dimension in the stick of the store last, each row at a multiple of 64 elements."""
+    shape = shape_of(value)
+    last = made if made is not None else next((s for s in sorted(read, key=str) if s is not None), None)
+    order = [d for d in range(len(shape)) if d != last] + ([] if last is None else [last])
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= shape[d] if step > 1 or d != order[-1] else -(-shape[d] // LANES) * LANES
+    return Memory(-1, 0, tuple(shape), tuple(strides), dtype_of(value), value.owner)
 
 
-def dtype_of(value: ir.Value) -> str:
-    return str(ir.RankedTensorType(value.type).element_type)
+def configurations(node: Node) -> list[Configuration]:
+    """What can lie in the stick at an op, the preferred one first: the last dimension of the result."""
+    if node.kind == "reduction":
+        assert node.generic is not None
+        loops: Sequence[Stick] = [node.generic.iterators.index("reduction")]
+    elif node.contraction is not None:
+        c = node.contraction
+        (k,), n = c.reduced, next(iter(c.columns), None)
+        a, b, result = node.loops
+        columns = None if n is None else result.index(n)
+        second = [None] if n is None else [b.index(n), b.index(k)]
+        return [(a.index(k), s, columns) for s in second]
+    else:
+        walked = {v for s in node.subscripts if isinstance(s, IndexedBy) for v in s.variables}
+        direct = {s for s in node.subscripts if isinstance(s, int)} if node.subscripts else set(node.rows)
+        loops = [*(loop for loop in reversed(node.rows) if loop in direct - walked), None]
+    return [tuple(of.index(loop) if loop is not None and loop in of else None for of in node.loops) for loop in loops]
 
 
-def _groups(op: ir.Operation) -> list[list[int]]:
-    """Reassociation of a collapse_shape or expand_shape: groups of the larger shape's dims."""
-    return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attributes["reassociation"])]
-
-
-RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
-
-
-def source_load(value: ir.Value) -> ir.Operation | None:
-    """The load that a value is, possibly reshaped; the host transfer does such reshapes, so they bind no roles."""
-    owner = owner_of(value)
-    while owner is not None and owner.name in RESHAPES:
-        owner = owner_of(owner.operands[0])
-    return owner if owner is not None and owner.name == "ktdp.load" else None
-
-
-def owner_of(value: ir.Value) -> ir.Operation | None:
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation if hasattr(owner, "operation") else owner
-
-
+@dataclass
 class StickRoles:
-    """Union-find over the dimensions of all tensors; each class is in the stick (C) or a row (R)."""
+    """The configuration of each node of a flat function; `cost` in bytes, `bound` a cost that no choice undercuts."""
 
-    def __init__(self, function: func.FuncOp) -> None:
-        self.parent: dict[tuple[ir.Value, int], tuple[ir.Value, int]] = {}
-        self.role: dict[tuple[ir.Value, int], str] = {}
-        ops = [o.operation for o in function.regions[0].blocks[0].operations]
-        contractions = []
-        for op in ops:
-            if op.name == "linalg.generic":
-                g = Generic(op)
-                if g.is_contraction:
-                    contractions.append(g)
-                    self._contraction(g)
-                else:
-                    self._loops(g)
-            elif op.name in RESHAPES and source_load(op.results[0]) is None:
-                self._reshape(op)
-        for g in contractions:
-            self._second_operand(g)
-        # tensors of more dimensions first: a vector is a row or a column depending on what it meets
-        results = [(r, op) for op in ops for r in op.results if isinstance(r.type, ir.RankedTensorType)]
-        for result, op in sorted(results, key=lambda r: -len(shape_of(r[0]))):
-            self._default(result, op)
+    function: func.FuncOp
+    nodes: list[Node]
+    buffers: Buffers
+    limit: int = 1 << 20
+    """Entries of the largest table that the choice may make; where it takes more, the choice need not be the best."""
+    chosen: dict[Node, Configuration] = field(default_factory=dict)
 
-    def find(self, key: tuple[ir.Value, int]) -> tuple[ir.Value, int]:
-        root = self.parent.setdefault(key, key)
-        if root != key:
-            root = self.parent[key] = self.find(root)
-        return root
+    def __post_init__(self) -> None:
+        self.makers = {n.result: n for n in self.nodes if n.kind not in ("store", "scatter")}
+        self.users: dict[ir.Value, list[tuple[Node, int]]] = {value: [] for value in self.makers}
+        for node in self.nodes:
+            for i in range(node.reads):
+                self.users[node.tensors[i]].append((node, i))
+        self._domains: list[int] = []
+        self._tables: list[Table] = []
+        self._variables: dict[Node, tuple[int, list[Configuration]]] = {}
+        for node in self.nodes:
+            if not node.is_source:
+                self._add_node(node)
+        for value in self.makers:
+            self._add_value(value)
+        found = choose(self._domains, self._tables, self.limit)
+        self.cost, self.bound = found.cost // _BYTE, found.bound // _BYTE
+        self.chosen = {node: options[found.values[v]] for node, (v, options) in self._variables.items()}
 
-    def union(self, a: tuple[ir.Value, int], b: tuple[ir.Value, int], op: ir.Operation) -> None:
-        a, b = self.find(a), self.find(b)
-        if a == b:
+    # The problem
+
+    def _add_node(self, node: Node) -> None:
+        options = configurations(node)
+        variable = self._variable(len(options))
+        self._variables[node] = variable, options
+        costs = [self._memory_bytes(node, option[0]) * _BYTE for option in options]
+        if node.kind not in ("store", "scatter"):
+            weight = prod(shape_of(node.result)).bit_length()
+            costs = [cost + weight * rank for rank, cost in enumerate(costs)]
+        self._tables.append(Table((variable,), np.array(costs, np.int64)))
+
+    def _add_value(self, value: ir.Value) -> None:
+        """The set of layouts that a tensor exists in is a variable of its own, so that several users share a relayout."""
+        maker, users = self.makers[value], [(self._variables[n], i) for n, i in self.users[value]]
+        made = configurations(maker)
+        wanted = {option[i] for (_, options), i in users for option in options}
+        layouts = sorted(wanted if maker.is_source else wanted | {option[-1] for option in made}, key=str)
+        if len(layouts) < 2:
             return
-        role = self.role.get(a)
-        self.parent[a] = b
-        if role:
-            self.label(b, role, op)
+        most = len(users) + (not maker.is_source)
+        sets = [frozenset(c) for n in range(1, min(most, len(layouts)) + 1) for c in combinations(layouts, n)]
+        variable = self._variable(len(sets))
+        if maker.is_source:
+            costs = [sum(self._memory_bytes(maker, s) for s in layouts_) * _BYTE for layouts_ in sets]
+            self._tables.append(Table((variable,), np.array(costs, np.int64)))
+        else:
+            producer, options = self._variables[maker]
+            table = [[self._relayout_cost(value, option[-1], s) for s in sets] for option in options]
+            self._pair(producer, variable, np.array(table, np.int64))
+        for (user, options), i in users:
+            table = [[0 if option[i] in s else IMPOSSIBLE for s in sets] for option in options]
+            self._pair(user, variable, np.array(table, np.int64))
 
-    def label(self, key: tuple[ir.Value, int], role: str, op: ir.Operation) -> None:
-        root = self.find(key)
-        if self.role.setdefault(root, role) != role:
-            shape = "x".join(map(str, shape_of(key[0])))
-            raise refuse(
-                op,
-                f"needs dimension {key[1]} of tensor<{shape}x{dtype_of(key[0])}> both in the stick and as a row (a relayout), which is not "
-                "supported; the nearest supported form reduces and multiplies along the same dimension everywhere",
-            )
+    def _variable(self, alternatives: int) -> int:
+        self._domains.append(alternatives)
+        return len(self._domains) - 1
 
-    def of(self, value: ir.Value, dim: int) -> str:
-        return self.role[self.find((value, dim))]
+    def _pair(self, a: int, b: int, costs: np.ndarray) -> None:
+        self._tables.append(Table((a, b), costs) if a < b else Table((b, a), costs.T))
 
-    def rows(self, value: ir.Value) -> list[int]:
-        return [d for d in range(len(shape_of(value))) if self.of(value, d) == "R"]
+    def _memory_bytes(self, node: Node, stick: Stick) -> int:
+        """What a load or store costs where it is not packed by the host."""
+        if node.memory is None or self.buffers.is_packed(node.memory):
+            return 0
+        if not node.subscripts:
+            return access_bytes(node.memory, stick)
+        memory = node.memory
+        dim = next((d for d, s in enumerate(node.subscripts) if stick is not None and s == stick), None)
+        bytes_ = access_bytes(memory, dim)
+        return bytes_ * prod(shape_of(node.tensors[0])) // max(1, prod(memory.sizes))
 
-    def stick(self, value: ir.Value) -> int | None:
-        return next((d for d in range(len(shape_of(value))) if self.of(value, d) == "C"), None)
+    def _relayout_cost(self, value: ir.Value, made: Stick, layouts: frozenset[Stick]) -> int:
+        if made not in layouts:
+            return IMPOSSIBLE
+        return self.relayout_bytes(value, made, layouts - {made}) * _BYTE
 
-    def _loops(self, g: Generic) -> None:
-        result = g.op.results[0]
-        of_loop: dict[int, tuple[ir.Value, int]] = {}
-        for operand, value in enumerate([*g.inputs, result]):
-            for d in range(len(g.maps[operand].results)):
-                loop = g.loop_of(operand, d)
-                if loop is None:
-                    raise refuse(g.op, "expects projected permutation maps on the logical level")
-                if loop in of_loop:
-                    self.union((value, d), of_loop[loop], g.op)
-                of_loop[loop] = (value, d)
-        if g.is_pointwise:
-            return
-        if g.combiner is None:
-            raise refuse(g.op, "expects a reduction by addf, maximumf or minimumf")
-        if g.iterators.count("reduction") != 1:
-            raise refuse(g.op, "reduces several dimensions at once, which is not supported; reduce one after the other")
-        for loop, kind in enumerate(g.iterators):
-            self.label(of_loop[loop], "C" if kind == "reduction" else "R", g.op)
+    @staticmethod
+    def relayout_bytes(value: ir.Value, made: Stick, read: Iterable[Stick]) -> int:
+        """Bytes of a store in one layout and loads in others."""
+        read = list(read)
+        if not read:
+            return 0
+        memory = pool_memory(value, made, read)
+        return access_bytes(memory, made) + sum(access_bytes(memory, s) for s in read)
 
-    def _contraction(self, g: Generic) -> None:
-        result = g.op.results[0]
-        k = g.iterators.index("reduction")
-        where = {g.loop_of(2, d): (result, d) for d in range(len(shape_of(result)))}
-        for d in range(len(shape_of(g.inputs[0]))):
-            loop = g.loop_of(0, d)
-            if loop == k:
-                self.label((g.inputs[0], d), "C", g.op)
-            elif loop in where:
-                self.union((g.inputs[0], d), where[loop], g.op)
-                self.label(where[loop], "R", g.op)
-        rows = {g.loop_of(0, d) for d in range(len(shape_of(g.inputs[0])))}
-        for loop, key in where.items():
-            if loop not in rows:
-                self.label(key, "C", g.op)
+    # The answer
 
-    def _second_operand(self, g: Generic) -> None:
-        """The second operand may lie with N or with K in the stick; the machine transposes the second form while loading weights."""
-        b = g.inputs[1]
-        k = g.iterators.index("reduction")
-        dims = range(len(shape_of(b)))
-        of_k = [d for d in dims if g.loop_of(1, d) == k]
-        of_n = [d for d in dims if g.loop_of(1, d) != k]
-        if len(of_n) > 1 or len(of_k) != 1:
-            raise refuse(g.op, "expects a matrix as second operand; batched matmul is not supported")
-        transposed = self.role.get(self.find((b, of_k[0]))) == "C" or any(self.role.get(self.find((b, d))) == "R" for d in of_n)
-        self.label((b, of_k[0]), "C" if transposed else "R", g.op)
-        for d in of_n:
-            self.label((b, d), "R" if transposed else "C", g.op)
+    def made(self, value: ir.Value) -> Stick:
+        """The stick dimension of an op's result."""
+        return self.chosen[self.makers[value]][-1]
 
-    def _reshape(self, op: ir.Operation) -> None:
-        large, small = (op.operands[0], op.results[0])
-        if op.name == "tensor.expand_shape":
-            large, small = small, large
-        for d, group in enumerate(_groups(op)):
-            for i in group:
-                self.union((large, i), (small, d), op)
+    def wanted(self, value: ir.Value) -> list[Stick]:
+        """The stick dimensions in which a tensor is read, in order of use."""
+        return list(dict.fromkeys(self.chosen[node][i] for node, i in self.users[value]))
 
-    def _default(self, value: ir.Value, op: ir.Operation) -> None:
-        roots = [self.find((value, d)) for d in range(len(shape_of(value)))]
-        free = [r for r in roots if r not in self.role]
-        if free and not any(self.role.get(r) == "C" for r in roots):
-            self.role[roots[-1] if roots[-1] in free else free[-1]] = "C"
-        for r in roots:
-            self.role.setdefault(r, "R")
-        if sum(self.role[r] == "C" for r in roots) > 1:
-            shape = "x".join(map(str, shape_of(value)))
-            raise refuse(
-                op, f"puts two dimensions of tensor<{shape}x{dtype_of(value)}> into the stick (a reshape across it), which is not supported"
-            )
+    def relaid(self, value: ir.Value) -> list[Stick]:
+        """Those for which an op's result goes through memory."""
+        return [] if self.makers[value].is_source else [s for s in self.wanted(value) if s != self.made(value)]
+
+    def runner_up(self, node: Node) -> tuple[Configuration, int] | None:
+        """The best other configuration of an op with the bytes of the whole choice that it leads to; None if it has no other."""
+        variable, options = self._variables[node]
+        if len(options) == 1:
+            return None
+        barred = np.zeros(len(options), np.int64)
+        barred[options.index(self.chosen[node])] = IMPOSSIBLE
+        found = choose(self._domains, [*self._tables, Table((variable,), barred)], self.limit)
+        return options[found.values[variable]], found.cost // _BYTE

@@ -1,37 +1,42 @@
 """Logical -> laid-out KTIR: every tensor gets its stick layout, and padding is made harmless.
 
-Each dimension of a tensor is either *in the stick* (C) or a *row* (R). The roles follow from the ops by unification: a reduced loop
-and the K loop of a contraction's first operand lie in the stick, the other loops of such ops are rows, pointwise ops pass roles
-through. What stays free takes the last dimension as the stick. Rows are flattened, so reshapes of rows vanish.
+At most one dimension of a tensor lies *in the stick*, the others are *rows*: tensor<sticks x row0 x row1 x .. x 64>. What lies in the
+stick is chosen for all ops together (`_stick_roles`); where an op makes a tensor in another layout than an op reads, it goes through linear
+memory. Row dimensions that every op walks together are one (`_row_merging`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from ktir.dialects import ktdp
-from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic, number
 from ktir.layout import Digit, Layout
 from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes._buffers import Buffers
+from ktir.passes._device_arguments import DeviceArguments, DeviceView, element_type, encoding, memory_view, strided_view
+from ktir.passes._flat import IndexedBy, Memory, Node, read, refuse, shape_of
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._pads import folded_pad
-from ktir.passes._stick_roles import RESHAPES, StickRoles, dtype_of, owner_of, refuse, shape_of, source_load
-from ktir.passes._unlaid import refuse_unlaid
+from ktir.passes._row_merging import Groups, RowMerging, Use
+from ktir.passes._stick_roles import Stick, StickRoles, pool_memory
 from ktir.pipeline import Pass
 from ktir.target import LANES
+
+__all__ = ["AssignLayoutsPass", "memory_view"]
 
 
 @dataclass(frozen=True)
 class AssignLayoutsPass(Pass):
     """Give every tensor a stick layout and mask padding where it would be read.
 
-    Expects: the logical level. Guarantees: the laid-out level. Refuses programs in which one dimension would have to be both in the stick
-    and a row (a relayout), naming the op.
+    Expects: the logical level without shape ops. Guarantees: the laid-out level. Remarks name what goes through memory to get another
+    layout, with its bytes, and the weights that could be arranged once instead of at each launch.
     """
 
     name: ClassVar[str] = "ktir-assign-layouts"
@@ -41,273 +46,293 @@ class AssignLayoutsPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
         require_level(module, self.name, "logical")
-        refuse_unlaid(module)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp):
-                _Rewriter(op, StickRoles(op)).rewrite()
+                _Rewriter(self, op).rewrite()
         set_level(module, "laid-out")
 
 
 @dataclass
 class _Tensor:
-    """A laid-out value: `rows` x `columns`, the bit value of its pad lanes (None = anything)."""
+    """A laid-out value and what its pad lanes hold (None = anything)."""
 
     value: ir.Value
     layout: Layout
     pad: float | None
 
 
-@dataclass(frozen=True)
-class _DeviceView:
-    """What makes one device argument: a view of a host buffer with rows first and the stick dimension last."""
-
-    host: int
-    offset: int
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    layout: Layout
+_Form = tuple[ir.Value, Stick, Groups]
+"""A tensor of the flat function in a physical form: dimension in the stick, rows."""
 
 
-@dataclass
 class _Rewriter:
     """Rebuilds one function on physical shapes."""
 
-    source: func.FuncOp
-    roles: StickRoles
-    tensors: dict[tuple[ir.Value, tuple[int, ...]], _Tensor] = field(default_factory=dict)
-    arguments: dict[_DeviceView, ir.Value] = field(default_factory=dict)
-    argument_attributes: list[ir.Attribute] = field(default_factory=list)
-
-    def rewrite(self) -> None:
-        source = self.source
-        block = source.regions[0].blocks[0]
+    def __init__(self, options: AssignLayoutsPass, source: func.FuncOp) -> None:
         if "grid" in source.attributes:
             raise refuse(source.operation, "expects a logical function without grid")
-        self.zero_pads = self._needs_zero_pads(block)
-        with ir.InsertionPoint(source), source.location:
-            self.function = func.FuncOp(source.name.value, ([], []))
-        self.function.attributes["sym_visibility"] = ir.StringAttr.get("public")
-        self.block = self.function.add_entry_block()
-        with ir.InsertionPoint(self.block):
-            for op in block.operations:
-                with op.location:
-                    self._op(op.operation)
-        types = [a.type for a in self.block.arguments]
-        self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        self.function.attributes["arg_attrs"] = ir.ArrayAttr.get(self.argument_attributes)
-        source.operation.erase()
-        del self.function.attributes["sym_visibility"]
+        self.options = options
+        self.source = source
+        self.nodes = read(source)
+        self.buffers = Buffers(source, self.nodes)
+        self.roles = StickRoles(source, self.nodes, self.buffers)
+        self.rows = RowMerging(self.roles)
+        self.tensors: dict[_Form, _Tensor] = {}
+        self.pools: dict[ir.Value, tuple[ir.Value, Memory]] = {}
+        self.zero_pads = self._needs_zero_pads()
+        self.in_place = {a for a in range(len(self.buffers.attributes)) if self.buffers.is_in_place(a) and self._has_one_form(a)}
 
-    def _needs_zero_pads(self, block: ir.Block) -> set[ir.Value]:
+    def rewrite(self) -> None:
+        """Build the laid-out function in place of the source."""
+        source = self.source
+        with ir.InsertionPoint(source), source.location:
+            function = func.FuncOp(source.name.value, ([], []))
+        function.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        block = function.add_entry_block()
+        self.arguments = DeviceArguments(self.buffers, block)
+        with ir.InsertionPoint(block):
+            for node in self.nodes:
+                with node.op.location:
+                    self._build(node)
+            with source.regions[0].blocks[0].operations[-1].operation.location:
+                func.ReturnOp([])
+        types = [a.type for a in block.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(self.arguments.attributes)
+        self._remark()
+        source.operation.erase()
+        del function.attributes["sym_visibility"]
+
+    def _needs_zero_pads(self) -> set[ir.Value]:
         """Values whose pad lanes meet the K loop of a contraction: garbage times zero may be NaN, so both sides must be zero."""
         needed = set()
-        for op in block.operations:
-            if op.operation.name == "linalg.generic":
-                g = Generic(op.operation)
-                if g.is_contraction:
-                    needed.add(self._root(g.inputs[0]))
-                    if self._is_transposed(g):
-                        needed.add(self._root(g.inputs[1]))
+        for node in self.nodes:
+            if node.contraction is not None:
+                for i in (0, 1):
+                    stick = self.roles.chosen[node][i]
+                    if stick is not None and node.loops[i][stick] in node.contraction.reduced:
+                        needed.add(node.tensors[i])
         return needed
 
-    def _root(self, value: ir.Value) -> ir.Value:
-        """The value before reshapes: rows are flattened, so a reshape of rows is the same physical tensor.
+    def _has_one_form(self, argument: int) -> bool:
+        """Whether all accesses of a buffer that is read and written see it in one physical form, so that the host can pack it."""
+        forms = set()
+        for node in self.nodes:
+            if node.memory is None or node.memory.argument != argument:
+                continue
+            users = [(node, 0)] if node.kind == "store" else self.roles.users[node.result]
+            forms |= {(use.stick, use.groups) for use in (self.rows.use(*user) for user in users)}
+        rows = [d for group in (next(iter(forms))[1] if len(forms) == 1 else ()) for d in group]
+        return len(forms) == 1 and rows == sorted(rows) and min(rows, default=0) >= 0
 
-        A reshaped input stays what it is: each of its shapes is an own device argument.
-        """
-        if source_load(value) is not None:
-            return value
-        owner = owner_of(value)
-        while owner is not None and owner.name in RESHAPES:
-            value = owner.operands[0]
-            owner = owner_of(value)
-        return value
+    def _build(self, node: Node) -> None:
+        if node.kind == "load":
+            if not self._is_packed(node):
+                for user in self.roles.users[node.result]:
+                    self._operand(*user)  # here, since what lies there may change before it is used
+        elif node.kind in ("store", "scatter"):
+            self._store(node)
+        elif node.kind != "fill":
+            build = {"gather": self._gather, "pointwise": self._pointwise, "reduction": self._reduction, "contraction": self._contraction}
+            made = build[node.kind](node)
+            value = node.result
+            self.tensors[(value, self.roles.made(value), self.rows.made(value))] = made
+            if relaid := self.roles.relaid(value):
+                self._store_relaid(value, made, relaid)
 
-    def _is_transposed(self, g: Generic) -> bool:
-        k = g.iterators.index("reduction")
-        return any(g.loop_of(1, d) == k and self.roles.of(g.inputs[1], d) == "C" for d in range(len(shape_of(g.inputs[1]))))
+    def _is_packed(self, node: Node) -> bool:
+        assert node.memory is not None
+        in_place = self.buffers.is_in_place(node.memory.argument)
+        return self.buffers.is_packed(node.memory) and not in_place
 
-    def _op(self, op: ir.Operation) -> None:
-        if op.name == "linalg.generic":
-            g = Generic(op)
-            build = self._pointwise if g.is_pointwise else self._contraction if g.is_contraction else self._reduction
-            tensor_ = build(g)
-            self.tensors[(op.results[0], self._natural(op.results[0]))] = tensor_
-        elif op.name == "ktdp.store":
-            self._store(op)
-        elif op.name == "func.return":
-            func.ReturnOp([])
-        elif op.name not in _PASSED_OVER:
-            raise refuse(op, "is not supported on the logical level")
+    # Physical forms
 
-    # Operands
+    def _layout(self, shape: Sequence[int], stick: Stick, groups: Groups, dtype: str) -> Layout:
+        """The layout of a tensor whose rows are `groups`; there is one row at least."""
+        rows = [prod(shape[d] if d >= 0 else ~d for d in group) for group in groups]
+        return Layout.rows(rows or [1], 1 if stick is None else shape[stick], dtype)
 
-    def _natural(self, value: ir.Value) -> tuple[int, ...]:
-        return tuple(self.roles.rows(value))
+    def _operand(self, node: Node, i: int) -> tuple[_Tensor, Use]:
+        """Operand `i` of an op as it reads it."""
+        use = self.rows.use(node, i)
+        form = (use.value, use.stick, use.groups)
+        if form not in self.tensors:
+            maker = self.roles.makers[use.value]
+            with maker.op.location:
+                self.tensors[form] = self._filled(maker, use) if maker.kind == "fill" else self._loaded(maker, use)
+        return self.tensors[form], use
 
-    def _operand(self, value: ir.Value, rows: tuple[int, ...] | None = None) -> _Tensor:
-        """The physical tensor of a value.
+    def _filled(self, maker: Node, use: Use) -> _Tensor:
+        scalar = maker.op.operands[0].owner.clone().results[0]
+        layout = self._layout(shape_of(use.value), use.stick, use.groups, str(scalar.type))
+        attribute = scalar.owner.attributes["value"]
+        pad = ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
+        empty = _empty(layout)
+        if use.value in self.zero_pads and layout.size[-1] % LANES and pad != 0.0:
+            rank = len(layout.device_size)
 
-        `rows` asks for its row dimensions in another order, or (as the complement of an extent) for a row dimension that it lacks and is
-        repeated over; only a view of an input can have that.
-        """
-        root = self._root(value)
-        order = self._natural(root) if rows is None else rows
-        found = self.tensors.get((root, order))
-        if found is None:
-            found = self.tensors[(root, order)] = self._load(root, order)
-        return found
+            def body(_: list[ir.Value]) -> ir.Value:
+                return _masked(scalar.owner.clone().results[0], layout.size[-1], 0, rank - 1, 0.0)
 
-    def _load(self, value: ir.Value, rows: tuple[int, ...]) -> _Tensor:
-        op = source_load(value)
-        if op is None:
-            raise refuse(
-                owner_of(value) or value.owner.owner, "is used with its rows in another order (a relayout), which is not supported"
-            )
-        tile = op.operands[0].owner.opview
-        _require_whole(tile)
-        view = self._device_view(value, tile.base.owner.opview, rows)
-        with op.location:
-            base = self._argument(view, tile.base.owner.opview)
-            loaded = ktdp.load(self._tile(base, view.layout), _element(view.layout), _encoding(view.layout, "zero"))
-        return _Tensor(loaded, view.layout, 0.0)
+            value = generic([], empty, [affine_map(rank, list(range(rank)))], ["parallel"] * rank, body, loc=maker.op.location)
+            return _Tensor(value, layout, 0.0)
+        return _Tensor(linalg.fill(scalar, outs=[empty]), layout, pad)
 
-    def _device_view(self, value: ir.Value, view: ktdp.ConstructMemoryViewOp, rows: tuple[int, ...]) -> _DeviceView:
-        """The device argument that a load or store of the whole `view` needs."""
-        op = view.operation
-        if any(not isinstance(x, int) for x in (*view.sizes, *view.strides)) or prod(view.sizes) != prod(shape_of(value)):
-            raise refuse(op, "expects a static view that is read or written as a whole on the logical level")
-        host, offset = self._base(view.offset, op)
-        stick = self.roles.stick(value)
-        dims = [*rows, *([] if stick is None else [stick])]
-        if list(view.sizes) != shape_of(value):  # a reshaped input: the host reshapes its view, so dimensions keep their order
-            if dims != sorted(dims) or min(dims, default=0) < 0:
-                raise refuse(
-                    op, "is reshaped and then used with another dimension in the stick, which is not supported; copy the input first"
-                )
-            dims = list(range(len(view.sizes)))
-        sizes = [view.sizes[d] if d >= 0 else ~d for d in dims]
-        strides = [view.strides[d] if d >= 0 else 0 for d in dims]
-        columns = 1 if stick is None else shape_of(value)[stick]
-        layout = Layout.rows(prod(sizes) // columns, columns, dtype_of(value))
-        return _DeviceView(host, offset, tuple(sizes), tuple(strides), layout)
+    def _loaded(self, maker: Node, use: Use) -> _Tensor:
+        if maker.kind == "load":
+            assert maker.memory is not None
+            view = self._view(maker.memory, use.stick, use.groups, packed=self._is_packed(maker))
+        else:
+            base, memory = self.pools[use.value]
+            view = self._strided(base, memory, use.stick, use.groups)
+        layout = self._layout(shape_of(use.value), use.stick, use.groups, _dtype_of_view(view))
+        loaded = ktdp.load(_whole(view, layout), element_type(layout.dtype), encoding(layout, "zero"))
+        return _Tensor(loaded, layout, 0.0)
 
-    def _layout(self, value: ir.Value) -> Layout:
-        shape = shape_of(value)
-        stick = self.roles.stick(value)
-        rows = prod(shape[d] for d in self.roles.rows(value))
-        return Layout.rows(rows, 1 if stick is None else shape[stick], dtype_of(value))
+    # Memory
 
-    def _base(self, offset: ir.Value, op: ir.Operation) -> tuple[int, int]:
-        constant = 0
-        while not isinstance(offset.owner, ir.Block):
-            add = offset.owner
-            if add.name != "arith.addi" or add.operands[1].owner.name != "arith.constant":
-                raise refuse(op, "expects an argument plus a constant as offset on the logical level")
-            constant += ir.IntegerAttr(add.operands[1].owner.attributes["value"]).value
-            offset = add.operands[0]
-        return ir.BlockArgument(offset).arg_number, constant
+    def _view(self, memory: Memory, stick: Stick, groups: Groups, *, packed: bool) -> ir.Value:
+        """The view of device memory that a load or store of all of `memory` goes through."""
+        if not packed and memory.argument not in self.in_place:
+            base = self.arguments.linear(memory.argument, memory.element, memory.op.location)
+            return self._strided(base, memory, stick, groups)
+        return self.arguments.packed(self._device_view(memory, stick, groups), memory.op.location)
 
-    def _argument(self, view: _DeviceView, op: ktdp.ConstructMemoryViewOp) -> ir.Value:
-        """The view op of a device argument, made at its first use."""
-        found = self.arguments.get(view)
-        if found is not None:
-            return found
-        host_attributes = ir.DictAttr(ir.ArrayAttr(self.source.attributes["arg_attrs"])[view.host])
-        for name in ("ktir.name", "ktir.role"):
-            if name not in host_attributes:
-                raise refuse(self.source.operation, f"expects an attribute '{name}' on argument {view.host}")
-        base = self.block.add_argument(ir.IndexType.get(), op.location)
-        layout = _encoding(view.layout, "zero")
-        attributes = {
-            "ktir.name": host_attributes["ktir.name"],
-            "ktir.role": host_attributes["ktir.role"],
-            "ktir.host": kt.HostViewAttr.build(view.host, view.offset, list(view.size), list(view.strides)),
-            "ktir.layout": layout,
-        }
-        self.argument_attributes.append(ir.DictAttr.get(attributes))
-        with ir.InsertionPoint.at_block_begin(self.block), op.location:
-            found = self.arguments[view] = memory_view(base, view.layout)
-        return found
+    def _device_view(self, memory: Memory, stick: Stick, groups: Groups) -> DeviceView:
+        dims = [d for group in groups for d in group] + ([] if stick is None else [stick])
+        sizes = tuple(memory.sizes[d] if d >= 0 else ~d for d in dims)
+        strides = tuple(memory.strides[d] if d >= 0 else 0 for d in dims)
+        layout = self._layout(memory.sizes, stick, groups, memory.element)
+        return DeviceView(memory.argument, memory.offset, sizes, strides, layout)
 
-    def _tile(self, view: ir.Value, layout: Layout) -> ir.Value:
-        return ktdp.construct_access_tile(view, [0, 0, 0], list(layout.device_size))
+    def _strided(self, base: ir.Value, memory: Memory, stick: Stick, groups: Groups) -> ir.Value:
+        layout = self._layout(memory.sizes, stick, groups, memory.element)
+        rows = [memory.strides[group[-1]] for group in groups] or [LANES]
+        return strided_view(base, memory.offset, layout, rows, 1 if stick is None else memory.strides[stick])
 
-    def _store(self, op: ir.Operation) -> None:
-        value, tile = op.operands
-        _require_whole(tile.owner.opview)
-        view = tile.owner.opview.base.owner.opview
-        order = self._natural(value)
-        source = self._operand(value)
-        device = self._device_view(value, view, order)
-        ktdp.store(source.value, self._tile(self._argument(device, view), device.layout))
+    def _store(self, node: Node) -> None:
+        assert node.memory is not None
+        source, use = self._operand(node, 0)
+        if node.kind == "scatter":
+            ktdp.store(source.value, self._indirect_tile(node, use.stick, source.layout))
+            store = list(ir.InsertionPoint.current.block.operations)[-1].operation
+            if "ktir.ordered" in node.op.attributes:
+                store.attributes["ktir.ordered"] = node.op.attributes["ktir.ordered"]
+            return
+        view = self._view(node.memory, use.stick, use.groups, packed=self._is_packed(node))
+        ktdp.store(source.value, _whole(view, source.layout))
+
+    def _store_relaid(self, value: ir.Value, made: _Tensor, read: Sequence[Stick]) -> None:
+        """Put a tensor into linear memory, from where it is loaded in other layouts."""
+        stick = self.roles.made(value)
+        memory = pool_memory(value, stick, read)
+        base = self.arguments.pool(memory.reach, memory.element, memory.op.location)
+        self.pools[value] = base, memory
+        view = self._strided(base, memory, stick, self.rows.made(value))
+        ktdp.store(made.value, _whole(view, made.layout))
+
+    def _gather(self, node: Node) -> _Tensor:
+        assert node.memory is not None
+        stick = self.roles.made(node.result)
+        layout = self._layout(shape_of(node.result), stick, self.rows.made(node.result), node.memory.element)
+        loaded = ktdp.load(self._indirect_tile(node, stick, layout), element_type(layout.dtype), encoding(layout, "zero"))
+        return _Tensor(loaded, layout, 0.0)
+
+    def _indirect_tile(self, node: Node, stick: Stick, layout: Layout) -> ir.Value:
+        """The indirect tile in sticks: variables (sticks, rows.., lanes); its base has the dimension of variable `stick` in the stick."""
+        memory, rank = node.memory, len(layout.device_size)
+        assert memory is not None
+        rows = [d for d in range(len(shape_of(node.tensors[0]))) if d != stick]
+        variable = {d: ir.AffineExpr.get_dim(1 + i) for i, d in enumerate(rows)}
+        in_stick = next((d for d, s in enumerate(node.subscripts) if stick is not None and s == stick), None)
+        if in_stick is not None:  # the tile may have fewer columns than the base
+            sizes = tuple(layout.size[-1] if d == in_stick else n for d, n in enumerate(memory.sizes))
+            memory = Memory(memory.argument, memory.offset, sizes, memory.strides, memory.element, memory.op)
+        dims = tuple((d,) for d in range(len(memory.sizes)) if d != in_stick)
+        base = self._view(memory, in_stick, dims, packed=self._is_packed(node))
+        subscripts: list[ir.AffineExpr | tuple[ir.Value, Sequence[ir.AffineExpr]]] = [ir.AffineExpr.get_dim(0)]
+        for (d,) in dims:
+            s = node.subscripts[d]
+            if isinstance(s, IndexedBy):
+                subscripts.append((self._index_view(s.memory), [variable[v] for v in s.variables]))
+            else:
+                subscripts.append(variable[s])
+        subscripts.append(ir.AffineExpr.get_dim(rank - 1))
+        return ktdp.construct_indirect_access_tile(base, subscripts, list(layout.device_size))
+
+    def _index_view(self, memory: Memory) -> ir.Value:
+        """The view of linear memory that indices are read from."""
+        if memory.element != "i32":
+            raise refuse(memory.op, f"is read as indices of type {memory.element}, which is not supported; i32 is")
+        strides = list(memory.strides)
+        if self.buffers.is_packed(memory):
+            strides = [prod(memory.sizes[d + 1 :]) for d in range(len(memory.sizes))]
+            layout = Layout.linear(prod(memory.sizes), memory.element)
+            host = DeviceView(memory.argument, memory.offset, memory.sizes, memory.strides, layout)
+            base = self.arguments.indices(host, memory.op.location)
+        else:
+            base = self.arguments.linear(memory.argument, memory.element, memory.op.location)
+            if memory.offset:
+                base = arith.AddIOp(base, arith.ConstantOp(ir.IndexType.get(), memory.offset).result).result
+        return ktdp.construct_memory_view(base, list(memory.sizes), strides, element_type(memory.element))
 
     # Ops
 
-    def _maps(self, g: Generic, rows: list[int], stick: int | None) -> tuple[list[_Tensor], list[list[int | None]]]:
-        """Physical inputs, and per input its map over the loops (s, p, l) = (0, 1, 2)."""
+    def _inputs(self, node: Node) -> tuple[list[_Tensor], list[list[int | None]], int]:
+        """Physical operands, per operand its map over the loops (s, rows.., l), and how many row loops there are."""
+        places = {group[0]: 1 + i for i, group in enumerate(self.rows.of_op(node))}
+        rows = max(1, len(places))
         tensors, maps = [], []
-        extents = {
-            loop: shape_of(value)[d]
-            for i, value in enumerate([*g.inputs, g.op.results[0]])
-            for d in range(len(shape_of(value)))
-            if (loop := g.loop_of(i, d)) is not None
-        }
-        for operand, value in enumerate(g.inputs):
-            loops = [g.loop_of(operand, d) for d in range(len(shape_of(value)))]
-            own = [loop for loop in loops if loop in rows]
-            if not own and rows:
-                tensor_, p = self._operand(value), None
-            elif own == rows:
-                tensor_, p = self._operand(value), 1
-            else:  # another order of rows, or only some of them: a view of an input can have that
-                order = tuple(loops.index(r) if r in own else ~extents[r] for r in rows)
-                tensor_, p = self._operand(value, order), 1
-            in_stick = stick is not None and stick in loops
-            tensors.append(tensor_)
-            maps.append([0 if in_stick else None, p, 2 if in_stick else None])
-        return tensors, maps
+        for i in range(node.reads):
+            operand, use = self._operand(node, i)
+            tensors.append(operand)
+            inside = use.stick is not None
+            own: list[int | None] = [places[loop] for loop in use.loops] or [None if places else 1]
+            maps.append([0 if inside else None, *own, rows + 1 if inside else None])
+        return tensors, maps, rows
 
-    def _pointwise(self, g: Generic) -> _Tensor:
-        result = g.op.results[0]
-        loops = [g.loop_of(len(g.inputs), d) for d in range(len(shape_of(result)))]
-        rows = [loop for d in self.roles.rows(result) if (loop := loops[d]) is not None]
-        stick = self.roles.stick(result)
-        inputs, maps = self._maps(g, rows, None if stick is None else loops[stick])
-        layout = self._layout(result)
+    def _result_layout(self, node: Node) -> Layout:
+        value = node.result
+        dtype = str(ir.RankedTensorType(value.type).element_type)
+        return self._layout(shape_of(value), self.roles.made(value), self.rows.made(value), dtype)
+
+    def _pointwise(self, node: Node) -> _Tensor:
+        g = node.generic
+        assert g is not None
+        inputs, maps, rows = self._inputs(node)
+        layout = self._result_layout(node)
         pad = folded_pad(g, _shown_pads(inputs, maps))
-        mask = result in self.zero_pads and layout.size[1] % LANES != 0 and not _is_zero(pad)
+        mask = node.result in self.zero_pads and layout.size[-1] % LANES != 0 and not _is_zero(pad)
 
         def body(arguments: list[ir.Value]) -> ir.Value:
             mapping = dict(zip(g.body.arguments, arguments, strict=True))
             clone_ops(g.body_ops, mapping)
-            value = mapping.get(g.yielded, g.yielded)
-            return _masked(value, layout.size[1], 0, 2, 0.0) if mask else value
+            value = _yielded(g, mapping)
+            return _masked(value, layout.size[-1], 0, rows + 1, 0.0) if mask else value
 
-        init = tensor.EmptyOp(list(layout.device_size), _element(layout), encoding=_encoding(layout)).result
+        loops = rows + 2
         value = generic(
             [t.value for t in inputs],
-            init,
-            [*(affine_map(3, m) for m in maps), affine_map(3, [0, 1, 2])],
-            ["parallel"] * 3,
+            _empty(layout),
+            [*(affine_map(loops, m) for m in maps), affine_map(loops, list(range(loops)))],
+            ["parallel"] * loops,
             body,
             loc=g.op.location,
         )
         return _Tensor(value, layout, 0.0 if mask else pad)
 
-    def _reduction(self, g: Generic) -> _Tensor:
-        result = g.op.results[0]
-        loops = [g.loop_of(len(g.inputs), d) for d in range(len(shape_of(result)))]
-        stick = g.iterators.index("reduction")
-        inputs, maps = self._maps(g, [loop for loop in loops if loop is not None], stick)
-        columns = next(t.layout.size[1] for t, m in zip(inputs, maps, strict=True) if m[2] == 2)
-        layout = self._layout(result)
+    def _reduction(self, node: Node) -> _Tensor:
+        g = node.generic
+        assert g is not None
+        inputs, maps, rows = self._inputs(node)
+        columns = node.extent(g.iterators.index("reduction"))
+        layout = self._result_layout(node)
         combiner = g.combiner
         assert combiner is not None
         identity = IDENTITY[combiner]
         pad = folded_pad(g, _shown_pads(inputs, maps), g.mapped)
-        mask = columns % LANES != 0 and not (pad is not None and np.float32(pad).tobytes() == np.float32(identity).tobytes())
-        to_physical = {0: 1, 1: 0, 2: 2, None: None}  # (s, p, l) -> (p, s, l): reduced loops last
+        mask = columns % LANES != 0 and (pad is None or np.float64(pad).tobytes() != np.float64(identity).tobytes())
+        physical = {0: rows, **{r: r - 1 for r in range(1, rows + 1)}, rows + 1: rows + 1, None: None}  # reduced loops last: (rows.., s, l)
 
         def body(arguments: list[ir.Value]) -> ir.Value:
             mapping = dict(zip(g.body.arguments, arguments, strict=True))
@@ -315,110 +340,141 @@ class _Rewriter:
             clone_ops(mapped, mapping)
             if mask:
                 value = mapping.get(g.mapped, g.mapped)
-                mapping[g.mapped] = _masked(value, columns, 1, 2, identity)
+                mapping[g.mapped] = _masked(value, columns, rows, rows + 1, identity)
             clone_ops([combine], mapping)
             return mapping[g.yielded]
 
-        scalar = arith.ConstantOp(_element(layout), ir.FloatAttr.get(_element(layout), identity)).result
-        empty = tensor.EmptyOp(list(layout.device_size), _element(layout), encoding=_encoding(layout)).result
-        init = linalg.fill(scalar, outs=[empty])
+        loops = rows + 2
+        element = element_type(layout.dtype)
+        scalar = arith.ConstantOp(element, number(element, identity)).result
+        init = linalg.fill(scalar, outs=[_empty(layout)])
         value = generic(
             [t.value for t in inputs],
             init,
-            [*(affine_map(3, [to_physical[i] for i in m]) for m in maps), affine_map(3, [None, 0, None])],
-            ["parallel", "reduction", "reduction"],
+            [*(affine_map(loops, [physical[i] for i in m]) for m in maps), affine_map(loops, [None, *range(rows), None])],
+            ["parallel"] * rows + ["reduction"] * 2,
             body,
             loc=g.op.location,
         )
         return _Tensor(value, layout, None)
 
-    def _contraction(self, g: Generic) -> _Tensor:
-        result = g.op.results[0]
-        a, b = (self._operand(v) for v in g.inputs)
-        if a.layout.dtype != "f16" or b.layout.dtype != "f16":
-            raise refuse(g.op, "multiplies f32 matrices, which the matrix unit cannot; the nearest supported form has f16 operands")
-        layout = self._layout(result)
-        transposed = self._is_transposed(g)
-        steps = a.layout.device_size[0]
-        n_sticks = layout.device_size[0]
-        b_block = self._blocks(b, n_sticks if transposed else steps)
-        # loops (n, m, j, k, i): output sticks, rows, output lanes; K in sticks and lanes, reduced
+    def _contraction(self, node: Node) -> _Tensor:
+        g, loops_of = node.generic, node.contraction
+        assert g is not None
+        assert loops_of is not None
+        (a, a_use), (b, b_use) = (self._operand(node, i) for i in (0, 1))
+        layout = self._result_layout(node)
+        transposed = b_use.stick is not None and node.loops[1][b_use.stick] in loops_of.reduced
+        groups = self.rows.of_op(node)
+        rows = max(1, len(groups))
+        # loops (n, rows.., j, k, i): output sticks, rows, output lanes; K in sticks and lanes, reduced
+        places = {group[0]: 1 + i for i, group in enumerate(groups)}
+        n, j, k, i = 0, rows + 1, rows + 2, rows + 3
+        inner = (n, j) if transposed else (k, i)
+        split = next(1 + p for p, loop in enumerate(b_use.loops) if loop not in places)
+        b_block = self._blocks(b, split, (layout if transposed else a.layout).device_size[0])
+        b_rows = [at for loop in b_use.loops for at in ((places[loop],) if loop in places else inner)]
         maps = [
-            affine_map(5, [3, 1, 4]),
-            affine_map(5, [3, 0, 2, 4] if transposed else [0, 3, 4, 2]),
-            affine_map(5, [0, 1, 2]),
+            [k, *([places[loop] for loop in a_use.loops] or [1]), i],
+            [k, *b_rows, i] if transposed else [n, *b_rows, j],
+            list(range(rows + 2)),
         ]
         scalar = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), 0.0)).result
-        empty = tensor.EmptyOp(list(layout.device_size), ir.F32Type.get(), encoding=_encoding(layout)).result
+        empty = tensor.EmptyOp(list(layout.device_size), ir.F32Type.get(), encoding=encoding(layout)).result
 
         def body(arguments: list[ir.Value]) -> ir.Value:
             mapping = dict(zip(g.body.arguments, arguments, strict=True))
             clone_ops(g.body_ops, mapping)
             return mapping[g.yielded]
 
-        iterators = ["parallel"] * 3 + ["reduction"] * 2
-        value = generic([a.value, b_block], linalg.fill(scalar, outs=[empty]), maps, iterators, body, loc=g.op.location)
+        iterators = ["parallel"] * (rows + 2) + ["reduction"] * 2
+        affine = [affine_map(rows + 4, m) for m in maps]
+        value = generic([a.value, b_block], linalg.fill(scalar, outs=[empty]), affine, iterators, body, loc=g.op.location)
         return _Tensor(value, layout, None)
 
-    def _blocks(self, b: _Tensor, blocks: int) -> ir.Value:
-        """Pad the rows of a second operand to whole blocks of 64 with zeros and split them: [s, blocks, 64, 64]."""
-        sticks, rows, lanes = b.layout.device_size
-        value = b.value
-        padded = blocks * LANES
-        size = b.layout.size
-        outer, inner = b.layout.digits[0], b.layout.digits[2]
-        if padded != rows:
-            layout = Layout(size, (outer, Digit(0, 1, padded), inner), b.layout.dtype)
-            result = ir.RankedTensorType.get([sticks, padded, lanes], _element(layout), _encoding(layout))
-            pad = tensor.PadOp(result, value, [], [], [0, 0, 0], [0, padded - rows, 0])
-            block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * 3, [ir.Location.current] * 3)
+    def _blocks(self, b: _Tensor, dim: int, blocks: int) -> ir.Value:
+        """Pad rows `dim` of a second operand to whole blocks of 64 with zeros and split them: [s, .., blocks, 64, .., 64]."""
+        shape, value, size = list(b.layout.device_size), b.value, b.layout.size
+        padded, digits, row = blocks * LANES, list(b.layout.digits), b.layout.digits[dim].dim
+        if padded != shape[dim]:
+            layout = Layout(size, (*digits[:dim], Digit(row, 1, padded), *digits[dim + 1 :]), b.layout.dtype)
+            result = ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout))
+            none = [0] * len(shape)
+            high = [padded - shape[dim] if d == dim else 0 for d in range(len(shape))]
+            pad = tensor.PadOp(result, value, [], [], none, high)
+            block = ir.Block.create_at_start(
+                pad.operation.regions[0], [ir.IndexType.get()] * len(shape), [ir.Location.current] * len(shape)
+            )
             with ir.InsertionPoint(block):
-                zero = arith.ConstantOp(_element(layout), ir.FloatAttr.get(_element(layout), 0.0)).result
+                zero = arith.ConstantOp(element_type(layout.dtype), ir.FloatAttr.get(element_type(layout.dtype), 0.0)).result
                 tensor.YieldOp(zero)
             value = pad.result
-        layout = Layout(size, (outer, Digit(0, LANES, blocks), Digit(0, 1, LANES), inner), b.layout.dtype)
-        shape = [sticks, blocks, LANES, lanes]
-        result = ir.RankedTensorType.get(shape, _element(layout), _encoding(layout))
-        return tensor.ExpandShapeOp(result, value, [[0], [1, 2], [3]], [], shape).result
+        layout = Layout(size, (*digits[:dim], Digit(row, LANES, blocks), Digit(row, 1, LANES), *digits[dim + 1 :]), b.layout.dtype)
+        split = [[d] if d < dim else [d, d + 1] if d == dim else [d + 1] for d in range(len(shape))]
+        result = ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout))
+        return tensor.ExpandShapeOp(result, value, split, [], list(layout.device_size)).result
+
+    # Remarks
+
+    def _remark(self) -> None:
+        roles = self.roles
+        for node in self.nodes:
+            if node.kind == "load" and self._is_packed(node):
+                self._remark_packed(node)
+            if node.kind in ("load", "fill", "store", "scatter") or not (relaid := roles.relaid(node.result)):
+                continue
+            moved = roles.relayout_bytes(node.result, roles.made(node.result), relaid)
+            text = f"tensor<{'x'.join(map(str, shape_of(node.result)))}> is made with {_stick_text(roles.made(node.result))} and read with "
+            text += f"{' and '.join(_stick_text(s) for s in relaid)}: {moved} bytes through memory"
+            other = roles.runner_up(node)
+            if other is not None:
+                text += f"; with {_stick_text(other[0][-1])} at this op the program moves {other[1]} bytes, so {roles.cost}"
+            self.options.remark("passed", text, node.op.location)
+        exact = "no choice moves fewer" if roles.cost == roles.bound else f"no choice moves fewer than {roles.bound}"
+        if roles.cost:
+            self.options.remark("analysis", f"relayouts and linear memory: {roles.cost} bytes; {exact}", self.source.location)
+
+    def _remark_packed(self, node: Node) -> None:
+        memory = node.memory
+        assert memory is not None
+        for user in self.roles.users[node.result]:
+            stick = self.roles.chosen[user[0]][user[1]]
+            if stick is not None and memory.strides[stick] != 1 and 1 in memory.strides and memory.sizes[stick] > 1:
+                name = self.buffers.name(memory.argument)
+                self.options.remark(
+                    "missed", f"'{name}' is transposed by the host at each launch; it can be arranged before", node.op.location
+                )
+                return
 
 
-_PASSED_OVER = {
-    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "tensor.empty", "linalg.fill",
-    "tensor.collapse_shape", "tensor.expand_shape",
-}  # fmt: skip
-"""Ops that are rebuilt where their result is used."""
+def _stick_text(stick: Stick) -> str:
+    return "no dimension in the stick" if stick is None else f"dimension {stick} in the stick"
 
 
-def _require_whole(tile: ktdp.ConstructAccessTileOp) -> None:
-    """Refuse a tile that is not its whole view, in the view's order."""
-    anchored = all(isinstance(e, ir.AffineConstantExpr) and e.value == 0 for e in tile.base_map.results)
-    zeros = all(v.owner.name == "arith.constant" and ir.IntegerAttr(v.owner.attributes["value"]).value == 0 for v in tile.index_operands)
-    if (
-        not (anchored or zeros)
-        or list(tile.order) != list(range(len(tile.order)))
-        or list(tile.shape) != list(tile.base.owner.opview.sizes)
-    ):
-        raise refuse(tile.operation, "expects a tile of the whole view in its order on the logical level")
+def _dtype_of_view(view: ir.Value) -> str:
+    return str(ir.MemRefType(view.type).element_type)
 
 
-def memory_view(base: ir.Value, layout: Layout) -> ir.Value:
-    """The view of a whole device tensor in global memory."""
-    sizes = list(layout.device_size)
-    strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    return ktdp.construct_memory_view(base, sizes, strides, _element(layout), attributes={"ktir.layout": _encoding(layout, "zero")})
+def _empty(layout: Layout) -> ir.Value:
+    return tensor.EmptyOp(list(layout.device_size), element_type(layout.dtype), encoding=encoding(layout)).result
 
 
-def _element(layout: Layout) -> ir.Type:
-    return ir.F16Type.get() if layout.dtype == "f16" else ir.F32Type.get()
+def _whole(view: ir.Value, layout: Layout) -> ir.Value:
+    """The tile of a whole view."""
+    return ktdp.construct_access_tile(view, [0] * len(layout.device_size), list(layout.device_size))
 
 
-def _encoding(layout: Layout, pad: str = "uninit") -> ir.Attribute:
-    return kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), _element(layout), pad=pad)
+def _yielded(g: Generic, mapping: dict[ir.Value, ir.Value]) -> ir.Value:
+    """What the body's copy yields; a constant from outside is copied too."""
+    owner = g.yielded.owner
+    if g.yielded not in mapping and not isinstance(owner, ir.Block):
+        mapping[g.yielded] = owner.clone().results[0]
+    return mapping[g.yielded]
 
 
 def _shown_pads(inputs: list[_Tensor], maps: list[list[int | None]]) -> list[float | None]:
     """What operands show in pad lanes; column and scalar operands show data."""
-    return [t.pad if m[2] == 2 else None for t, m in zip(inputs, maps, strict=True)]
+    return [t.pad if m[-1] is not None else None for t, m in zip(inputs, maps, strict=True)]
 
 
 def _is_zero(pad: float | None) -> bool:

@@ -21,6 +21,7 @@ class Stage(NamedTuple):
 STAGES = (
     Stage("cse", "logical"),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
     Stage("ktir-generalize", "logical"),
+    Stage("ktir-break-views", "logical"),
     Stage("ktir-assign-layouts", "laid-out"),
     Stage("ktir-split-bodies", "laid-out"),
     Stage("ktir-form-kernels", "laid-out"),

@@ -61,7 +61,7 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
         "linalg.generic": (rules.wide_sum,),
     },
     "laid-out": {
-        "ktdp.construct_memory_view": (rules.in_global_memory, rules.unmasked, rules.view_of_layout),
+        "ktdp.construct_memory_view": (rules.in_global_memory, rules.view_of_layout),
         "ktdp.construct_access_tile": (rules.whole_tile,),
         "linalg.generic": (rules.projected, rules.wide_sum, rules.pads_kept_out),
     },

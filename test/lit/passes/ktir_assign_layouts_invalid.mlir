@@ -1,44 +1,55 @@
-// A tensor that is reduced along one dimension and then along the other one would have to be laid out again.
-// RUN: ktir-opt %s --ktir-assign-layouts --verify-diagnostics
+// RUN: ktir-opt %s --split-input-file --verify-diagnostics --ktir-assign-layouts
+
 module attributes {ktir.level = "logical"} {
-  func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %s: index {ktir.name = "s", ktir.role = "output"}, %t: index {ktir.name = "t", ktir.role = "output"}) {
-    %vX = ktdp.construct_memory_view %x, sizes: [5, 70], strides: [70, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 4 >= 0, d1 >= 0, -d1 + 69 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<5x70xf16>
-    %tX = ktdp.construct_access_tile %vX[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d1)>, access_tile_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 4 >= 0, d1 >= 0, -d1 + 69 >= 0)>} : memref<5x70xf16> -> !ktdp.access_tile<5x70xindex>
-    %X = ktdp.load %tX : <5x70xindex> -> tensor<5x70xf16>
-    %e = tensor.empty() : tensor<5x70xf16>
-    %h = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
-        ins(%X : tensor<5x70xf16>) outs(%e : tensor<5x70xf16>) {
-    ^bb0(%a: f16, %o: f16):
-      %r = math.exp %a : f16
-      linalg.yield %r : f16
-    } -> tensor<5x70xf16>
-    %s0_i = arith.constant 0.0 : f32
-    %s0_e = tensor.empty() : tensor<5xf32>
-    %s0_f = linalg.fill ins(%s0_i : f32) outs(%s0_e : tensor<5xf32>) -> tensor<5xf32>
-    %s0 = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>], iterator_types = ["parallel", "reduction"]}
-        ins(%h : tensor<5x70xf16>) outs(%s0_f : tensor<5xf32>) {
-    ^bb0(%a: f16, %o: f32):
-      %w = arith.extf %a : f16 to f32
-      %r = arith.addf %o, %w : f32
-      linalg.yield %r : f32
-    } -> tensor<5xf32>
-    %z = arith.constant 0.0 : f32
-    %ce = tensor.empty() : tensor<70xf32>
-    %cf = linalg.fill ins(%z : f32) outs(%ce : tensor<70xf32>) -> tensor<70xf32>
-    // expected-error @+1 {{'linalg.generic' op needs dimension 0 of tensor<70xf32> both in the stick and as a row (a relayout), which is not supported}}
-    %c = linalg.generic {indexing_maps = [affine_map<(n, m) -> (m, n)>, affine_map<(n, m) -> (n)>], iterator_types = ["parallel", "reduction"]}
-        ins(%h : tensor<5x70xf16>) outs(%cf : tensor<70xf32>) {
-    ^bb0(%a: f16, %o: f32):
-      %w = arith.extf %a : f16 to f32
-      %r = arith.addf %o, %w : f32
-      linalg.yield %r : f32
-    } -> tensor<70xf32>
-    %vS = ktdp.construct_memory_view %s, sizes: [5], strides: [1] {coordinate_set = affine_set<(d0) : (d0 >= 0, -d0 + 4 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<5xf32>
-    %tS = ktdp.construct_access_tile %vS[0] {access_tile_order = affine_map<(d0) -> (d0)>, access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 4 >= 0)>} : memref<5xf32> -> !ktdp.access_tile<5xindex>
-    ktdp.store %s0, %tS : tensor<5xf32>, <5xindex>
-    %vT = ktdp.construct_memory_view %t, sizes: [70], strides: [1] {coordinate_set = affine_set<(d0) : (d0 >= 0, -d0 + 69 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<70xf32>
-    %tT = ktdp.construct_access_tile %vT[0] {access_tile_order = affine_map<(d0) -> (d0)>, access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 69 >= 0)>} : memref<70xf32> -> !ktdp.access_tile<70xindex>
-    ktdp.store %c, %tT : tensor<70xf32>, <70xindex>
+  func.func @integers(%a: index {ktir.name = "a", ktir.role = "input"}) {
+    // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, f32 and i32 have}}
+    %v = ktdp.construct_memory_view %a, sizes: [4], strides: [1]
+        {coordinate_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<4xi64>
+    %t = ktdp.construct_access_tile %v[0] {access_tile_order = affine_map<(d0) -> (d0)>, access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>} : memref<4xi64> -> !ktdp.access_tile<4xindex>
+    %x = ktdp.load %t : <4xindex> -> tensor<4xi64>
+    return
+  }
+}
+
+// -----
+
+module attributes {ktir.level = "logical"} {
+  func.func @coordinates(%x: tensor<4xf16>) {
+    %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : tensor<4xf16>) {
+    ^bb0(%o: f16):
+      // expected-error@+1 {{'linalg.index' op computes with coordinates; the nearest supported form reads them from an argument of role 'iota'}}
+      %i = linalg.index 0 : index
+      %j = arith.index_cast %i : index to i16
+      %k = arith.sitofp %j : i16 to f16
+      linalg.yield %k : f16
+    } -> tensor<4xf16>
+    return
+  }
+}
+
+// -----
+
+module attributes {ktir.level = "logical"} {
+  func.func @shapes(%x: tensor<4x5xf16>) {
+    // expected-error@+1 {{'tensor.collapse_shape' op is not supported on the logical level}}
+    %c = tensor.collapse_shape %x [[0, 1]] : tensor<4x5xf16> into tensor<20xf16>
+    return
+  }
+}
+
+// -----
+
+module attributes {ktir.level = "logical"} {
+  func.func @truth(%x: tensor<4xf16>) {
+    %e = tensor.empty() : tensor<4xi1>
+    // expected-error@+1 {{'linalg.generic' op makes a tensor of i1, which has no stick layout; f16, f32 and i32 have}}
+    %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+        ins(%x : tensor<4xf16>) outs(%e : tensor<4xi1>) {
+    ^bb0(%a: f16, %o: i1):
+      %z = arith.constant 0.0 : f16
+      %k = arith.cmpf ogt, %a, %z : f16
+      linalg.yield %k : i1
+    } -> tensor<4xi1>
     return
   }
 }

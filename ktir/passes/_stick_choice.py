@@ -1,0 +1,95 @@
+"""The cheapest choice of one alternative per variable, where costs are sums of tables over few variables each: bucket elimination.
+
+Eliminating a variable adds the tables that name it and keeps, for each choice of its neighbours, the least cost. That is exact; its time
+and memory are those of the largest table. Where a table would have more than `limit` entries the tables of a bucket are minimised in
+groups instead, which bounds the least cost from below: the result says how far from it the choice can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+IMPOSSIBLE = 1 << 60
+"""Cost of what must not be chosen; sums are cut off there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Costs of the variables `scope`: one axis each, in the order of `scope`, which is ascending."""
+
+    scope: tuple[int, ...]
+    costs: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An alternative per variable, what they cost, and a cost that no choice undercuts; equal if the choice is a cheapest one."""
+
+    values: tuple[int, ...]
+    cost: int
+    bound: int
+
+
+def choose(domains: Sequence[int], tables: Sequence[Table], limit: int = 1 << 20) -> Choice:
+    """The cheapest choice, variable v having `domains[v]` alternatives; among equals always the same one."""
+    pending = list(tables)
+    buckets: list[tuple[int, list[Table]]] = []
+    neighbours: list[set[int]] = [{v} for v in range(len(domains))]
+    for table in tables:
+        for v in table.scope:
+            neighbours[v].update(table.scope)
+    left, bound = set(range(len(domains))), 0
+    while left:
+        variable = min(left, key=lambda v: (prod(domains[n] for n in neighbours[v]), v))
+        left.remove(variable)
+        bucket = [t for t in pending if variable in t.scope]
+        pending = [t for t in pending if variable not in t.scope]
+        buckets.append((variable, bucket))
+        for group in _groups(bucket, domains, limit):
+            joined = _joined(group)
+            axis = joined.scope.index(variable)
+            rest = Table(joined.scope[:axis] + joined.scope[axis + 1 :], joined.costs.min(axis=axis))
+            if rest.scope:
+                pending.append(rest)
+            else:
+                bound += int(rest.costs)
+        around = neighbours[variable] - {variable}
+        for v in around:
+            neighbours[v] = (neighbours[v] | around) - {variable}
+    values = [0] * len(domains)
+    for variable, bucket in reversed(buckets):
+        costs = np.zeros(domains[variable], np.int64)
+        for table in bucket:
+            part = table.costs[tuple(slice(None) if v == variable else values[v] for v in table.scope)]
+            costs = np.minimum(costs + part, IMPOSSIBLE)
+        values[variable] = int(costs.argmin())
+    return Choice(tuple(values), sum(int(t.costs[tuple(values[v] for v in t.scope)]) for t in tables), bound)
+
+
+def _groups(bucket: Sequence[Table], domains: Sequence[int], limit: int) -> list[list[Table]]:
+    """The tables of a bucket, together if their sum is small enough, else in as few groups as first fit makes."""
+    groups: list[tuple[set[int], list[Table]]] = []
+    for table in sorted(bucket, key=lambda t: -t.costs.size):
+        for scope, members in groups:
+            if prod(domains[v] for v in scope.union(table.scope)) <= limit:
+                scope.update(table.scope)
+                members.append(table)
+                break
+        else:
+            groups.append((set(table.scope), [table]))
+    return [members for _, members in groups]
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    """The sum of tables over all their variables."""
+    scope = tuple(sorted({v for t in tables for v in t.scope}))
+    total = np.zeros((1,) * len(scope), np.int64)
+    for table in tables:
+        part = table.costs.reshape([table.costs.shape[table.scope.index(v)] if v in table.scope else 1 for v in scope])
+        total = np.minimum(total + part, IMPOSSIBLE)
+    return Table(scope, total)
