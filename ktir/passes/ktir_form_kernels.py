@@ -77,7 +77,7 @@ class _Splitter:
         name = self.source.name.value
         index = ir.IndexType.get()
         names = {ir.StringAttr(ir.DictAttr(a)["ktir.name"]).value for a in self.attributes}
-        free = (name for i in count() if (name := f"pool{i}") not in names)
+        free = (pool for pool in map("pool{}".format, count()) if pool not in names)
         pool_attributes = [
             ir.DictAttr.get(
                 {
