@@ -173,7 +173,7 @@ class TilePlan:
         per_row = need.bytes(1, buffers) - need.fixed
         most = min((budget - need.fixed) // max(per_row, 1) // 2 * 2, 2 * DATASHEET.pt_accumulator_rows)
         if wanted:
-            rows = min(most, even(wanted))
+            rows = min(most, even(wanted), even(self.share))
             self.residents = self._stay(rows, budget - need.bytes(rows, buffers))
             return rows
         if not self.contractions:

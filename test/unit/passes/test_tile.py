@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from divided_kernels import attention, batched, cache_update, embedding, experts, rotation
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ktir
 from ktir.assembly import print_module
@@ -36,11 +39,10 @@ def tiled(make: Callable[[], ir.Module], arrays: list[np.ndarray], options: str 
     """The text after tiling, and what both levels compute, which must be the same bits."""
     with context(), ir.Location.unknown():
         module = make()
-        assert module.operation.verify()
+        run_pipeline(module, "ktir-verify-level")
         before = [a.copy() for a in arrays]
         ktir.execute(module, "kernel", before)
-        run_pipeline(module, f"ktir-tile{options}")
-        assert module.operation.verify()
+        run_pipeline(module, f"ktir-tile{options},ktir-verify-level")
         text = print_module(module)
         after = [a.copy() for a in arrays]
         ktir.execute(module, "kernel", after)
@@ -113,6 +115,40 @@ def test_cache_update(heads: int, s: int, length: int, d: int, splits: tuple[int
         wanted = cache[: heads * length * d].reshape(heads, length, d).copy()
         wanted[:, at[:s]] = -x[: heads * s * d].reshape(heads, s, d)
         assert (after[2][: heads * length * d].reshape(heads, length, d) == wanted).all()
+
+
+SIZES = st.sampled_from((1, 2, 3, 5, 16, 33, 64, 65, 70, 130))
+
+
+@st.composite
+def splits(draw: st.DrawFn, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Parts of each axis: equal ones of batch axes, any of the rows."""
+    batches = [draw(st.sampled_from([n for n in range(1, e + 1) if e % n == 0])) for e in extents[:-1]]
+    parts = draw(st.integers(1, max(1, min(8, 32 // math.prod(batches)))))
+    share = -(-extents[-1] // parts)
+    return (*batches, -(-extents[-1] // share))
+
+
+@settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_sizes(data: st.DataObject) -> None:
+    """Attention, a transposing op or a scatter of any size, tiled to any block: the same bits, within the scratchpad."""
+    draw = data.draw
+    kind = draw(st.sampled_from(("attention", "rotation", "cache")))
+    few, many, s, d = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(SIZES), draw(SIZES)
+    options = draw(st.sampled_from(("", "{rows=2}", "{rows=6}", "{lx-bytes=400000}")))
+    if kind == "attention":
+        t, parts = draw(SIZES), draw(splits((few, many, s)))
+        arrays = [normal(few, many, s, d), normal(few, t, d), normal(few, t, d), normal(s, t), normal(few, many, s, d)]
+        tiled(lambda: attention(few, many, s, t, d, parts), arrays, options)
+        return
+    parts = draw(splits((few, s)))
+    if kind == "rotation":
+        tiled(lambda: rotation(few, s, d, parts), [normal(s, few, d), normal(s, d), normal(s, d), normal(few, s, d)], options)
+    else:
+        length = s + draw(st.integers(0, 9))
+        arrays = [normal(few, s, d), places(s, length), normal(few, length, d)]
+        tiled(lambda: cache_update(few, s, length, d, parts), arrays, options)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
