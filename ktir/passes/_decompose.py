@@ -12,7 +12,7 @@ from math import inf, prod
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes import _windows
-from ktir.passes._stick_roles import refuse
+from ktir.passes._flat import refuse
 from ktir.passes._windows import shape
 
 MOST_PAIRS = 2**24

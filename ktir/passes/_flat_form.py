@@ -5,7 +5,7 @@ from __future__ import annotations
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
-from ktir.passes._stick_roles import refuse
+from ktir.passes._flat import refuse
 
 _OPS = frozenset((
     "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
