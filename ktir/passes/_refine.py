@@ -1,7 +1,9 @@
-"""Loops of grouped heads are split, so that heads which share keys and values share them in memory.
+"""Loops are split where that saves memory.
 
-A load of keys repeats each head for its group, [heads, group (stride 0), ..], and is collapsed to [heads * group, ..]. No window is that.
-Instead the loop over all heads becomes two in every op that it runs through: then the group is a loop that the keys do not have.
+Heads: a load of keys repeats each head for its group, [heads, group (stride 0), ..], and is collapsed to [heads * group, ..]. No window is
+that. Instead the loop over all heads becomes two in every op that it runs through: then the group is a loop that the keys do not have.
+Rows: a tensor that is reshaped between ops that compute would go through a pool. Where the one dim is of row loops alone, these become as
+many as there are dims on the other side.
 """
 
 from __future__ import annotations
@@ -15,20 +17,50 @@ from ktir.passes import _windows
 from ktir.passes._windows import Window, groups_of, moved, shape, source
 
 
-def split_group_loops(function: func.FuncOp) -> None:
-    """Split the loops of the collapsed dims of `function` that repeat elements and batch the second operand of a contraction."""
+def split_loops(function: func.FuncOp) -> None:
+    """Split the loops of `function` over groups of heads and over rows that are reshaped."""
     ops = [o.operation for o in function.regions[0].blocks[0].operations]
-    collapses = [op for op in ops if op.name == _windows.COLLAPSE and _repeating_groups(op)]
-    if not collapses:
+    heads = [op for op in ops if op.name == _windows.COLLAPSE and _repeating_groups(op)]
+    rows = [op for op in ops if _reshapes_computed(op)]
+    if not heads and not rows:
         return
     _own_accumulators(ops)
-    for collapse in collapses:
+    for collapse in heads:
         for d in _repeating_groups(collapse):
             loops = _Loops()
             if loops.reach(collapse.results[0], d) and loops.batch(collapse.results[0], d):
                 sizes = shape(collapse.operands[0])
                 _Split(loops, [sizes[i] for i in groups_of(collapse)[d]]).run()
                 break  # the collapse is another one now
+    for op in rows:
+        _split_rows(op)
+
+
+def _reshapes_computed(op: ir.Operation) -> bool:
+    """Whether an op reshapes what another one computes, for one that computes."""
+    if op.name not in (_windows.EXPAND, _windows.COLLAPSE) or isinstance(op.operands[0].owner, ir.Block):
+        return False
+    users = [use.owner.operation.name for use in op.results[0].uses]
+    return op.operands[0].owner.operation.name == "linalg.generic" and "linalg.generic" in users
+
+
+def _split_rows(op: ir.Operation) -> None:
+    """Split the row loops that run along a dim that `op` expands, or collapses others to."""
+    small, large = (op.operands[0], op.results[0]) if op.name == _windows.EXPAND else (op.results[0], op.operands[0])
+    groups = groups_of(op)
+    if len(groups) != len(shape(small)) or [len(g) for g in groups].count(1) != len(groups) - 1:
+        return  # the loops have been split by now, or no split makes the reshape go
+    d = next(i for i, group in enumerate(groups) if len(group) > 1)
+    factors = [shape(large)[i] for i in groups[d]]
+    loops = _Loops()
+    if loops.reach(small, d) and not any(_is_gathered(v) for v in loops.values):
+        _Split(loops, factors).run()
+
+
+def _is_gathered(value: ir.Value) -> bool:
+    """Whether a tensor is read from an indirect tile, whose variables stay as they are."""
+    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return op is not None and op.name == "ktdp.load" and _windows.direct_view(op.operands[0].owner.operation) is None
 
 
 def _repeating_groups(collapse: ir.Operation) -> list[int]:
@@ -193,6 +225,10 @@ class _Split:
         users = [(use.owner.operation, use.operand_number) for use in value.uses]
         users = [(op, i) for op, i in users if not self._is_split(op) and op.name != "linalg.fill"]
         value.set_type(ir.RankedTensorType.get(sizes, before.element_type))
+        for i, (op, _) in reversed(list(enumerate(users))):
+            if op.name == _windows.EXPAND and list(shape(op.results[0])) == sizes:
+                op.results[0].replace_all_uses_with(value)
+                del users[i]
         if users:
             with ir.InsertionPoint.after(owner), owner.location:
                 whole = _windows.collapse_shape(value, groups)

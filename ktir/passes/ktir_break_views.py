@@ -1,7 +1,7 @@
 """Logical KTIR in its flat form: memory and generics, no op that only moves elements.
 
 The parts, in the order in which they run, each a module beside this one: sorts, scans and foreign reductions become reductions
-(`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops of grouped heads are split (`_refine`), what
+(`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops are split (`_refine`), what
 moves elements becomes memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
 """
 
@@ -17,7 +17,7 @@ from ktir.passes._flat_form import order_contractions, order_variables, refuse_u
 from ktir.passes._integers import integers_as_i32
 from ktir.passes._levels import require_level
 from ktir.passes._new_arguments import NewArguments
-from ktir.passes._refine import split_group_loops
+from ktir.passes._refine import split_loops
 from ktir.passes._shapes_to_memory import ShapesToMemory
 from ktir.pipeline import Pass
 
@@ -44,7 +44,7 @@ class BreakViewsPass(Pass):
                 decompose(function)
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)
-                split_group_loops(function)
+                split_loops(function)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 order_variables(function)
