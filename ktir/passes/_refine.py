@@ -53,7 +53,7 @@ def _split_rows(op: ir.Operation) -> None:
     d = next(i for i, group in enumerate(groups) if len(group) > 1)
     factors = [shape(large)[i] for i in groups[d]]
     loops = _Loops()
-    if loops.reach(small, d) and not any(_is_gathered(v) for v in loops.values):
+    if loops.reach(small, d) and loops.is_of_rows() and not any(_is_gathered(v) for v in loops.values):
         _Split(loops, factors).run()
 
 
@@ -151,6 +151,11 @@ class _Loops:
                 if g.loop_of(i, d) == loop:
                     found += [(op.operands[i], d), *([(op.results[i - cut], d)] if i >= cut else [])]
         return found
+
+    def is_of_rows(self) -> bool:
+        """Whether the loop walks outer dims of tensors only: the last ones lie in sticks, which stay whole."""
+        ranks = {v: len(shape(v)) for v in self.values}
+        return max(ranks.values()) > 1 and not any(ranks[v] > 1 and ranks[v] - 1 in dims for v, dims in self.values.items())
 
     def batch(self, value: ir.Value, dim: int) -> bool:
         """Whether a dim of `value`, perhaps turned and repeated before, is a batch loop of the second operand of a contraction."""

@@ -65,6 +65,10 @@ class ShapesToMemory:
         self.places: dict[ir.Value, Place] = {}
         self.pools: dict[ir.Value, InMemory] = {}
         """Computed tensors that are stored, and where."""
+        self.copies: dict[tuple[ir.Value, Window, str], tuple[InMemory, ir.Operation]] = {}
+        """Copies of constant memory for a collapse, and a store that makes each."""
+        self.stored: set[ir.Value] = set()
+        """Tiles of stores whose values are made where they are to be."""
         self.loads: dict[tuple[ir.Value, Window, ir.Value | None], ir.Value] = {}
 
     def run(self) -> None:
@@ -131,10 +135,14 @@ class ShapesToMemory:
 
     def _copied(self, value: ir.Value, place: InMemory, user: ir.Operation) -> InMemory:
         """The tensor `value` in a pool of its own, copied there before `user`."""
+        key = (place.base, place.window, str(user.attributes["reassociation"]) if user.name == _windows.COLLAPSE else "")
+        pool, made = self.copies.get(key, (None, user))
+        if pool is not None and made.is_before_in_block(user) and self._is_constant(place.base):
+            return pool
         with ir.InsertionPoint(user), user.location:
             copy = self._materialized(value, place)
             pool = self._pool(value)
-            self._put(copy, pool.base, pool.window)
+            self.copies[key] = pool, self._put(copy, pool.base, pool.window)
         return pool
 
     def _pool(self, like: ir.Value, sizes: Sequence[int] | None = None) -> InMemory:
@@ -215,14 +223,17 @@ class ShapesToMemory:
             base = arith.AddIOp(base, arith.ConstantOp(index, ir.IntegerAttr.get(index, window.offset)).result).result
         return ktdp.construct_memory_view(base, window.sizes, window.strides, element)
 
-    def _put(self, value: ir.Value, base: ir.Value, window: Window) -> None:
+    def _put(self, value: ir.Value, base: ir.Value, window: Window) -> ir.Operation:
+        """Store a computed tensor; the view."""
         view = self._view(base, window, element_of(value))
         ktdp.store(value, ktdp.construct_access_tile(view, [0] * len(window.sizes), window.sizes))
+        return view.owner.operation
 
     def _got(self, place: InMemory, user: ir.Operation) -> ir.Value:
         """A load of the window; a load of the program's own stays where it is."""
         key = (place.base, place.window, place.load and place.load.results[0])
-        if key not in self.loads:
+        known = self.loads.get(key)
+        if known is None or not known.owner.operation.is_before_in_block(user):
             with ir.InsertionPoint(place.load or user), (place.load or user).location:
                 view = self._view(place.base, place.window, place.element)
                 tile = ktdp.construct_access_tile(view, [0] * len(place.window.sizes), place.window.sizes)
@@ -296,6 +307,9 @@ class ShapesToMemory:
 
     def _store(self, op: ir.Operation) -> None:
         value, tile = op.operands
+        if tile in self.stored:
+            op.erase()
+            return
         if is_computed_tile(tile.owner.operation):
             raise refuse(op, "stores at computed addresses, which is not supported; the nearest supported form is a strided view")
         view = _windows.direct_view(tile.owner.operation)
@@ -343,7 +357,19 @@ class ShapesToMemory:
         last = op
         while _is_link(last):
             last = next(iter(last.results[0].uses)).owner.operation
-        return self._pool(last.results[0])
+        return self._buffer(last.results[0])
+
+    def _buffer(self, value: ir.Value) -> InMemory:
+        """Memory for a tensor that is made part by part: the output that it is stored to, if nothing else touches that, or a pool."""
+        uses = [use.owner.operation for use in value.uses]
+        if len(uses) == 1 and uses[0].name == "ktdp.store":
+            view = _windows.direct_view(uses[0].operands[1].owner.operation)
+            if view is not None:
+                base, window = _windows.window_of_view(view)
+                if self._role(base) == "output" and len(list(base.uses)) == 1 and len(list(view.results[0].uses)) == 1:
+                    self.stored.add(uses[0].operands[1])
+                    return InMemory(base, window, element_of(value))
+        return self._pool(value)
 
     def _fill(self, whole: ir.Value, buffer: InMemory, user: ir.Operation) -> None:
         """Put what a whole holds before anything is inserted; nothing for a tensor without content."""
@@ -366,7 +392,7 @@ class ShapesToMemory:
         inner = shape(op.operands[0])
         if maker.name != "arith.constant":
             raise refuse(op, "pads with a value that is no constant, which is not supported")
-        buffer = self._pool(result)
+        buffer = self._buffer(result)
         with ir.InsertionPoint(op), op.location:
             scalar = maker.clone().results[0]
             whole = linalg.fill(scalar, outs=[tensor.empty(list(shape(result)), element_of(result))])
@@ -387,9 +413,10 @@ class ShapesToMemory:
 
     def _is_constant(self, base: ir.Value) -> bool:
         """Whether no op of the program writes to a buffer."""
-        number = list(self.block.arguments).index(base)
-        role = ir.StringAttr(ir.DictAttr(self.arguments.attributes[number])["ktir.role"]).value
-        return role in ("input", "iota")
+        return self._role(base) in ("input", "iota")
+
+    def _role(self, base: ir.Value) -> str:
+        return ir.StringAttr(ir.DictAttr(self.arguments.attributes[ir.BlockArgument(base).arg_number])["ktir.role"]).value
 
 
 def element_of(value: ir.Value) -> ir.Type:

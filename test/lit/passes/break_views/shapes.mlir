@@ -82,17 +82,17 @@ module attributes {ktir.level = "logical"} {
 #v10 = affine_set<(d0) : (d0 >= 0, -d0 + 9 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
 
-// Parts of a whole are stored into its buffer, a pad is a fill under its middle.
+// Parts of a whole are stored into its buffer, a pad is a fill under its middle; the pad is made in the output.
 // CHECK-LABEL: func.func @whole(
-// CHECK-SAME: ktir.type = tensor<8xf16>
-// CHECK-SAME: ktir.type = tensor<10xf16>
+// CHECK-SAME: ktir.name = "pool0", ktir.role = "pool", ktir.type = tensor<8xf16>
+// CHECK-NOT: pool1
 // CHECK: %[[A:.*]] = ktdp.construct_memory_view %arg2, sizes: [4], strides: [1]
 // CHECK: ktdp.store
 // CHECK: %[[O:.*]] = arith.addi %arg2, %{{.*}} : index
 // CHECK: ktdp.construct_memory_view %[[O]], sizes: [4], strides: [1]
 // CHECK: ktdp.store
 // CHECK: linalg.fill
-// CHECK: ktdp.construct_memory_view %arg3, sizes: [10], strides: [1]
+// CHECK: ktdp.construct_memory_view %arg1, sizes: [10], strides: [1]
 // CHECK: ktdp.store
 // CHECK: ktdp.construct_memory_view %{{.*}}, sizes: [8], strides: [1]
 // CHECK: ktdp.store
