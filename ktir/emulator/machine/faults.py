@@ -141,6 +141,12 @@ class IndexFault(MachineFinding):
     kind = "index"
 
 
+class DivisionFault(MachineFinding):
+    """Live integers without a quotient: a division by zero, or of the least number by -1; found at a launch."""
+
+    kind = "division"
+
+
 class AccumulatorFault(MachineFinding):
     """PT is used against its protocol: LDW before MM, equal row counts, PTO before the kernel ends."""
 

@@ -17,6 +17,7 @@ from ktir.target import DATASHEET, LANES, Target
 
 from .control import control
 from .grid import check_grid
+from .quotients import check_quotients, divides_by_data
 from .report import MachineReport, report
 from .step import Step
 from .tape import Tape
@@ -47,6 +48,7 @@ class Machine:
         self.trace: Trace = control(program, target)
         check_grid(program, self.trace)
         self.report: MachineReport = report(program.name, self.trace, target)
+        self._divides = divides_by_data(program)
         self._pools: dict[int, Array] = {}
 
     @cached_property
@@ -69,6 +71,8 @@ class Machine:
         if len(arguments) != len(declared):
             raise KtirError(f"program '{self.program.name}' expects {len(declared)} arguments, but got {len(arguments)}")
         given = [self._carrier(i, a) for i, a in enumerate(arguments)]
+        if self._divides:
+            check_quotients(self.program, self.trace, self.target.corelets, given)
         if mode == "step":
             self.step.run(given)
         else:

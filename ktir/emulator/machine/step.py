@@ -7,7 +7,7 @@ are carriers [entries, 64].
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +53,14 @@ class _Queue:
 class Step:
     """Runs a trace on arguments; `run` may be called again and again. `lx` is the scratchpad after the last run."""
 
-    def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
+    def __init__(self, program: Program, trace: Trace, corelets: int, pad: np.float32 | None = None) -> None:
         self.program = program
         self.trace = trace
         self.corelets = corelets
+        self.pad = pad
+        """What reads of dead positions give instead of zero."""
+        self.observe: Callable[[Event, int, str, Sequence[F32]], None] | None = None
+        """Sees every operation on lanes: event, corelet, kind and operands [cores, ..]."""
         self.lx = np.empty((0, 0, LANES), np.float32)
 
     def run(self, arguments: Sequence[F32]) -> None:
@@ -109,7 +113,7 @@ class Step:
                 self._queue("P", k).push(self.sums.pop(k))
             case "rep":
                 assert x.body
-                self._rep(x.body, e.steps, k)
+                self._rep(e, x.body, k)
 
     def _queue(self, fifo: str, k: int) -> _Queue:
         return self.queues.setdefault((fifo, k), _Queue())
@@ -132,7 +136,7 @@ class Step:
 
     def _as_read(self, x: F32, access: Access, live: Ints | None) -> F32:
         if live is not None:
-            x = np.where(live[..., None] > _LANE, x, np.float32(access.pad))
+            x = np.where(live[..., None] > _LANE, x, self._pad(access))
         return np.repeat(x[..., :1], LANES, -1) if access.descriptor.splat else x
 
     def _write_lx(self, access: Access, counters: Counters, k: int, values: F32) -> None:
@@ -164,11 +168,14 @@ class Step:
         live = t.live[..., None] > _LANE
         return np.where(live, at[..., None] + _LANE * t.lane, 0), live
 
+    def _pad(self, access: Access) -> np.float32:
+        return np.float32(access.pad) if self.pad is None or access.pad != 0 else self.pad
+
     def _read_memory(self, e: Event) -> F32:
         t = transfer(e.instruction, e.counters)
         assert e.instruction.ddr
         elements, live = self._elements(e, t)
-        x = np.where(live, self.arguments[t.argument].reshape(-1)[elements], np.float32(e.instruction.ddr.pad))
+        x = np.where(live, self.arguments[t.argument].reshape(-1)[elements], self._pad(e.instruction.ddr))
         return np.repeat(x[..., :1], LANES, -1) if e.instruction.ddr.descriptor.splat else x
 
     def _write_memory(self, e: Event, values: F32) -> None:
@@ -187,10 +194,12 @@ class Step:
 
     # SFP
 
-    def _rep(self, body: Body, steps: tuple[int, int] | None, k: int) -> None:
+    def _rep(self, e: Event, body: Body, k: int) -> None:
+        look, steps = self.observe, e.steps
+        observe = None if look is None else lambda kind, x: look(e, k, kind, x)
         if steps is not None:
             if steps[0] == 0:
-                self.parts[k] = InOrder(body)
+                self.parts[k] = InOrder(body, observe)
             run_steps(
                 self.parts[k],
                 *steps,
@@ -203,7 +212,7 @@ class Step:
             n = body.per_group(body.pops, fifo)
             popped[fifo] = self._queue(fifo, k).pop(n * body.groups).reshape(self.cores, body.groups, n, LANES)
         if body.regular:
-            results = evaluate(body, [popped[p.fifo][:, :, p.span] for p in body.inputs])
+            results = evaluate(body, [popped[p.fifo][:, :, p.span] for p in body.inputs], observe)
             pushed = {}
             for fifo in body.pushes:
                 pushed[fifo] = out = np.empty((self.cores, body.groups, body.per_group(body.pushes, fifo), LANES), np.float32)
@@ -211,7 +220,7 @@ class Step:
                     if port.fifo == fifo:
                         out[:, :, port.span] = x
         else:
-            pushed = run_groups(body, popped)
+            pushed = run_groups(body, popped, observe)
         for fifo, x in pushed.items():
             x = np.broadcast_to(all_lanes(x), (self.cores, body.groups, x.shape[-2], LANES))
             self._queue(fifo, k).push(x.reshape(self.cores, -1, LANES))

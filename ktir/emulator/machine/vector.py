@@ -47,12 +47,18 @@ def live_mask(live: NDArray[np.bool_]) -> F32:
     return live.astype(np.int32).view(np.float32)
 
 
-def evaluate(body: Body, inputs: Sequence[F32]) -> list[F32]:
+Observe = Callable[[str, Sequence[F32]], None]
+"""Sees every operation on lanes before it is computed: its kind and operands."""
+
+
+def evaluate(body: Body, inputs: Sequence[F32], observe: Observe | None = None) -> list[F32]:
     """What each VOUT pushes, given what each VIN pops: [.., groups, sticks or 1, lanes]. For regular bodies."""
     values: list[F32] = []
     with numerics.quiet():
         for node in body.nodes:
             x = [values[k] for k in node.operands]
+            if observe is not None and node.kind == "function":
+                observe(node.data[0], x)
             values.append(_node(body, node.kind, node.data, x, inputs))
     return [values[k] for k in body.results]
 
@@ -82,8 +88,9 @@ def _node(body: Body, kind: str, data: Any, x: list[F32], inputs: Sequence[F32])
 class InOrder:
     """A body run stick by stick: `registers` live as long as this object. Arrays have no axis of sticks."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, observe: Observe | None = None) -> None:
         self.body = body
+        self.observe = observe
         self.registers: dict[int, F32] = {}
 
     def stick(self, stick: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:
@@ -112,7 +119,10 @@ class InOrder:
                 elif w.op == "vacc":
                     r[w["dst"]] = FUNCTIONS[w["kind"]](r[w["dst"]], r[w["src"]])
                 else:
-                    y = FUNCTIONS[w["kind"]](*(r[k] for k in registers_read(w)))
+                    x = [r[k] for k in registers_read(w)]
+                    if self.observe is not None:
+                        self.observe(w["kind"], x)
+                    y = FUNCTIONS[w["kind"]](*x)
                     r[w["dst"]] = numerics.round_f16(y, y) if w["round"] else y
 
     def _begin_group(self) -> None:
@@ -127,9 +137,9 @@ def run_steps(state: InOrder, first: int, last: int, pop: Callable[[str], F32], 
         state.stick(i % state.body.sticks, pop, push)
 
 
-def run_groups(body: Body, popped: dict[str, F32]) -> dict[str, F32]:
+def run_groups(body: Body, popped: dict[str, F32], observe: Observe | None = None) -> dict[str, F32]:
     """Run a whole REP stick by stick, all groups at once. Per FIFO: entries [.., groups, entries of a group, lanes] -> the same."""
-    state = InOrder(body)
+    state = InOrder(body, observe)
     taken = dict.fromkeys(popped, 0)
     pushed: dict[str, list[F32]] = {}
 

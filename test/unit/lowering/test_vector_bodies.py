@@ -15,6 +15,8 @@ from ktir.diagnostics import KtirError
 from ktir.dialects.vector_kinds import SCALAR_OPS
 from ktir.elementary import FLOAT_PREDICATES
 from ktir.emulator.machine import Machine
+from ktir.emulator.machine.faults import DivisionFault
+from ktir.emulator.machine.quotients import divides_by_data
 from ktir.emulator.reference import execute
 from ktir.integers import PREDICATES
 from ktir.isa.kinds import KINDS
@@ -246,7 +248,43 @@ def test_refusals() -> None:
         lowered(elementwise(["f32"], "f32", signed, edge_rows(["f32"]))[0])
 
 
-def test_dead_lanes_do_not_divide() -> None:
-    """Lanes beyond a row are zero on both sides; only live ones count."""
-    x = np.array([EDGES["i32"][3:9]] * 20, np.int32).ravel()
-    agree(*elementwise(["i32"] * 2, "i32", lambda a, b: op("arith.floordivsi", "i32", a, b), [x, x[::-1].copy()]))
+LIVE = np.array([EDGES["i32"][3:9]] * 20, np.int32).ravel()
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_dead_lanes_do_not_divide(name: str) -> None:
+    """Lanes beyond a row are zero on both sides, also after arithmetic; only live ones count."""
+    agree(*elementwise(["i32"] * 2, "i32", lambda a, b: op(name, "i32", a, b), [LIVE, LIVE[::-1].copy()]))
+    agree(*elementwise(["i32"] * 2, "i32", lambda a, b: op(name, "i32", a, op("arith.muli", "i32", b, b)), [LIVE, LIVE]))
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "message"),
+    [
+        ("arith.divsi", 3, 0, "divides by zero"),
+        ("arith.remui", 0, 0, "divides by zero"),
+        ("arith.floordivsi", -(2**31), -1, "divides -2147483648 by -1, which i32 cannot hold"),
+    ],
+)
+def test_live_lanes_divide(name: str, a: int, b: int, message: str) -> None:
+    """A finding in both executors; nothing is written."""
+    x, y = LIVE.copy(), LIVE.copy()
+    x[77], y[77] = a, b
+    kernel, given = elementwise(["i32"] * 2, "i32", lambda p, q: op(name, "i32", p, q), [x, y])
+    with context(), ir.Location.unknown(), pytest.raises(KtirError, match=message):
+        execute(parse_module(kernel.text, "kernel.mlir"), None, kernel.arrays(given))
+    machine = lowered(kernel)
+    for mode in ("step", "tape"):
+        carriers = [v.view(np.float32).copy() for v in kernel.arrays(given)]
+        with pytest.raises(DivisionFault, match=message) as found:
+            machine.launch(carriers, mode=mode)
+        assert found.value.site is not None
+        assert found.value.site.source.op == "linalg.generic"
+        assert (carriers[-1].view(np.int32) == 77).all()
+
+
+def test_constant_divisors_are_not_looked_at() -> None:
+    kernel, _ = elementwise(["i32"], "i32", lambda a: op("arith.floordivsi", "i32", a, number(7, "i32")), [LIVE])
+    assert not divides_by_data(lowered(kernel).program)
+    kernel, _ = elementwise(["i32"], "i32", lambda a: op("arith.floordivsi", "i32", a, number(-1, "i32")), [LIVE])
+    assert divides_by_data(lowered(kernel).program)
