@@ -278,6 +278,6 @@ def _rows_wanted(item: Item) -> Iterator[int | None]:
     if g.is_contraction:
         yield matmul_row_loop(g)
     for i, value in enumerate(item.sources):
-        if _is_load(value):
+        if _is_load(value) and not (g.is_contraction and i == 1):  # which matrix a batch takes may lie in an index
             walked = [g.loop_of(i, d) for d in index_dims(value.owner.operation)]
             yield from (loop for loop in walked[-1:] if loop in item.loops)
