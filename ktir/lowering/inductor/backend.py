@@ -21,7 +21,7 @@ from ktir import config
 from ktir.diagnostics import KtirError
 from ktir.lowering.inductor.fallback import chain, warn_once
 from ktir.lowering.inductor.origins import refusal, source, type_text
-from ktir.lowering.inductor.shapes import DynamicShape, PerShape, dynamic_sizes
+from ktir.lowering.inductor.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
         try:
             return compile_graph(gm, inputs, nonce=nonce)
         except DynamicShape as error:
-            if not again:
-                return for_each(error.message, specialize=True)
+            if not again and (integers := dynamic_integers(gm)):
+                return for_each(f"dynamic shapes: {', '.join(integers)}", specialize=True)
             if config.current().fallback == "error":
                 raise
             warn_once("graph", error, error.message, "the whole graph runs on the CPU")

@@ -34,6 +34,11 @@ def dynamic_sizes(gm: fx.GraphModule) -> list[str]:
     return found
 
 
+def dynamic_integers(gm: fx.GraphModule) -> list[str]:
+    """The integers among the inputs that are symbols, in words: where one is a part of a size, each value needs a compilation."""
+    return [f"the integer '{name}'" for name, value in _inputs(gm).items() if isinstance(value, torch.SymInt)]
+
+
 def _inputs(gm: fx.GraphModule) -> dict[str, Any]:
     return {n.name: n.meta.get("example_value") for n in gm.graph.nodes if n.op == "placeholder" and n.users}
 

@@ -58,7 +58,7 @@ def test_an_integer_that_becomes_a_size(lowered: list[Any], caplog: pytest.LogCa
     for n in (2, 4, 6, 4):
         torch.testing.assert_close(run(x, n), x[:n] * n)
     assert len(lowered) == 3
-    assert "each value is compiled on its own" in caplog.text
+    assert "dynamic shapes: the integer 'l_n_': each value is compiled on its own" in caplog.text
 
 
 def test_floating_point_numbers(lowered: list[Any]) -> None:
