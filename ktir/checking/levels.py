@@ -88,7 +88,7 @@ def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray])
 
 def _host_level(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     arrays = [a.copy() for a in arguments]
-    execute(module, None, arrays)
+    execute(module, None, [np.atleast_1d(a) for a in arrays])
     return arrays
 
 
