@@ -103,10 +103,11 @@ class DescriptorTable:
         if tile.shape[-1] != LANES:
             raise Unsupported(f"'{tile.op.name}' op expects whole sticks of {LANES} lanes", location_text(tile.op.location))
         stick = STICK_BYTES // tile.element_bytes
+        whole = LANES if any(clip.lanes for clip in tile.clips) else stick  # the dead half of an entry may lie beyond the memory
         anchor = tile.anchor
         steps = [*anchor.steps.values(), *(tile.strides[dim] for _, dim in walk if dim is not None)]
         steps += [anchor.rotation.step] if anchor.rotation else []
-        if tile.strides[-1] == 1 and not (anchor.constant % stick).any() and not any(step % stick for step in steps):
+        if tile.strides[-1] == 1 and not (anchor.constant % whole).any() and not any(step % whole for step in steps):
             return stick
         if tile.local:
             raise Unsupported(f"'{tile.op.name}' op starts or steps inside a stick of the scratchpad", location_text(tile.op.location))

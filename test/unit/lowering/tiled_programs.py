@@ -335,6 +335,7 @@ CASES: dict[str, Build] = {
     "filled": lambda cores: filled(cores, 33, 100),
     "rope": lambda cores: rope(cores, 3, 17, 48),
     "rope-even": lambda cores: rope(cores, 2, 16, 128),
+    "rope-half-entries": lambda cores: rope(cores, 2, 16, 64),
     "attention": lambda cores: attention(cores, 3, 17, 70, 20),
     "attention-even": lambda cores: attention(cores, 2, 64, 128, 64),
     "attention-streamed": lambda cores: attention(cores, 2, 33, 130, 70, resident=False),
