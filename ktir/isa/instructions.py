@@ -166,6 +166,16 @@ OPCODES: dict[str, Opcode] = {
             "Fill LX with a constant.",
         ),
         Opcode(
+            "ifill",
+            0x15,
+            (Unit.MNIL,),
+            (
+                _dsc("dsc", "lx", "destination in LX, of 4-byte elements"),
+                Field("value", "i0", "int", "i32 of every lane", low=-(2**31)),
+            ),
+            "Fill LX with an integer.",
+        ),
+        Opcode(
             "xst",
             0x18,
             (Unit.MNIS,),

@@ -147,12 +147,14 @@ class _Kernel:
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
         loads = s.word.op in ("xld", "xldm", "xldg")
-        if s.word.op not in ("push", "pusht") and name == ("lx" if loads or s.word.op in ("fill", "pull") else "ddr"):
+        if s.word.op not in ("push", "pusht") and name == ("lx" if loads or s.word.op in ("fill", "ifill", "pull") else "ddr"):
             walk = replace(d, extent=_without(d.extent, s.word["dim"])) if s.word.op == "xsts" else d
             if not addresses.is_injective(walk, self.kernel, corelets):
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
             if loads and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
+        if s.word.op == "ifill" and d.element_bytes != 4:
+            yield f"has elements of {d.element_bytes} bytes, but an i32 has 4"
         if d.splat and s.word.op != "push":
             yield "repeats lane 0, which only 'push' can do"
         yield from self._range(d, trips, corelets)

@@ -67,7 +67,7 @@ class Builder:
                 self.lx.write(x.lx, e, self._load(e))
             case "xst" | "xsts":
                 self._store(e)
-            case "fill":
+            case "fill" | "ifill":
                 assert x.lx
                 self.lx.write(x.lx, e, self.emitter.constant(x.value, x.lx.entries))
             case "push":

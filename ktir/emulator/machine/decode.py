@@ -161,6 +161,10 @@ class _UnitDecoder:
                 self._transfer(x)
             case "fill":
                 x.lx, x.value = self._descriptor(x, "lx", "lx"), np.float32(w["value"])
+            case "ifill":
+                x.lx, x.value = self._descriptor(x, "lx", "lx"), np.full(1, w["value"], np.int32).view(np.float32)[0]
+                if x.lx.width != 2:
+                    raise self.fail("expects a descriptor of 4-byte elements", i)
             case "push" | "pusht" | "pull":
                 self._stream(x)
             case "par":

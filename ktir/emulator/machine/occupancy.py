@@ -12,7 +12,7 @@ from ktir.isa.program import Program
 from .trace import Event, Trace
 
 _READS = ("xst", "xsts", "push", "pusht")
-_WRITES = ("xld", "xldm", "xldg", "fill", "pull")
+_WRITES = ("xld", "xldm", "xldg", "fill", "ifill", "pull")
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class Step:
             case "xst" | "xsts":
                 assert x.lx
                 self._write_memory(e, self._read_lx(x.lx, e.counters, k))
-            case "fill":
+            case "fill" | "ifill":
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, np.full((1, 1, LANES), x.value))
             case "push" | "pusht":

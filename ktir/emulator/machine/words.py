@@ -44,7 +44,7 @@ class Words:
                 return self._sig(u, x)
             case "xld" | "xldm" | "xldg" | "xst" | "xsts":
                 return self._transfer(u, x)
-            case "fill":
+            case "fill" | "ifill":
                 return self._fill(u, x)
             case "push" | "pusht" | "pull" | "par":
                 return self._move(u, x.streams or [x])

@@ -183,8 +183,9 @@ class KernelLowering:
         }
 
     def _fill(self, op: ir.Operation, target: Tile) -> Action:
-        value = ir.FloatAttr(op.operands[0].owner.attributes["value"]).value
-        instruction = word("fill", self.source_id(op), lx=self.table.describe(target, whole(target)), value=value)
+        constant = op.operands[0].owner.attributes["value"]
+        name = "ifill" if isinstance(constant, ir.IntegerAttr) else "fill"
+        instruction = word(name, self.source_id(op), lx=self.table.describe(target, whole(target)), value=constant.value)
         return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
 
     def _reads(self, tile: Tile, op: ir.Operation) -> None:

@@ -255,6 +255,10 @@ class _UnitRun:
                 to = descriptors[w["lx"]]
                 for b, goal in self._positions(to):
                     self._put(lx, to, b, goal, np.full(64, w["value"], np.float32))
+            case "ifill":
+                to = descriptors[w["lx"]]
+                for b, goal in self._positions(to):
+                    self._put(lx, to, b, goal, np.full(64, w["value"], np.int32).view(np.float32))
             case "push":
                 d = descriptors[w["lx"]]
                 for a, live in self._positions(d):

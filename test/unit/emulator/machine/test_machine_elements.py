@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from element_programs import carrier, indexed, relayout
+from element_programs import carrier, indexed, linear, relayout
 from machine_programs import MNIL, MNIS, Build, Case, program
 from mutations import ELEMENT, SYNC, carriers, mutate, outcome, same
 from naive import Naive
@@ -77,6 +77,20 @@ def test_mutants():
 @pytest.mark.long
 def test_many_mutants():
     mutants(3000, 2)
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 2**31 - 1, -(2**31), 0x7F800001, -0x400001])
+def test_fills_with_integers(value):
+    b = Build("k", 3)
+    b.add(MNIL, "ifill", lx=b.lx((2,), (2,), element_bytes=4), value=value)
+    b.sig(MNIL, MNIS)
+    b.wait(MNIS, MNIL)
+    ddr = b.ddr(0, (2,), (64,), element=True, element_bytes=4, core_table=b.table([0, 100, 200]), bounds=lanes(100, 64))
+    b.add(MNIS, "xst", ddr=ddr, lx=b.lx((2,), (2,), element_bytes=4))
+    y = linear("y", "output", 300, 4)
+    expected = carrier(y, np.full(300, value, np.int32))
+    expected.reshape(-1)[300:] = -77
+    agrees(Case(program("p", [y], b.kernel()), [np.full_like(expected, -77)], [expected]), 0)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
