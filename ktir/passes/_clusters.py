@@ -270,14 +270,15 @@ class Cluster:
 
 
 def _rows_wanted(item: Item) -> Iterator[int | None]:
-    """Loops that must be the row axis: a matmul's rows (None: it has none), and where indices are read."""
+    """Loops that must be the row axis: a matmul's rows (None: it has none); of other ops that along which indices are read."""
     g = item.generic
     assert g is not None
     if not item.loops:
         return
-    if g.is_contraction:
+    if g.is_contraction:  # a batch axis may as well be walked by an index
         yield matmul_row_loop(g)
+        return
     for i, value in enumerate(item.sources):
-        if _is_load(value) and not (g.is_contraction and i == 1):  # which matrix a batch takes may lie in an index
+        if _is_load(value):
             walked = [g.loop_of(i, d) for d in index_dims(value.owner.operation)]
             yield from (loop for loop in walked[-1:] if loop in item.loops)
