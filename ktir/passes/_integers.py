@@ -24,7 +24,7 @@ def integers_as_i32(function: func.FuncOp) -> None:
     everything = operations(function)
     if not any(_is_foreign(v.type) for op in everything for v in op.results):
         return
-    for op in [op for op in everything if op.name in ("linalg.generic", "ktir.scan", "linalg.fill", "tensor.pad")]:
+    for op in [op for op in everything if op.name in ("linalg.generic", "ktir.scan", "linalg.fill", "tensor.pad")]:  # others may go
         if op.name in ("linalg.fill", "tensor.pad"):
             _narrow_given(op)
         else:
@@ -62,14 +62,19 @@ def _number(value: int) -> ir.Value:
     return arith.ConstantOp(i32, ir.IntegerAttr.get(i32, value)).result
 
 
-def _narrow_constant(op: ir.Operation) -> None:
+def _fitting(op: ir.Operation) -> int:
+    """The number that a constant is, in 32 bits; what is above or below all of i64 is that of i32."""
     value = ir.IntegerAttr(op.attributes["value"]).value
-    if value in (2**63 - 1, -(2**63)):  # what is above or below all else
-        value = _LARGEST - 1 if value > 0 else -_LARGEST
+    if value in (2**63 - 1, -(2**63)):
+        return _LARGEST - 1 if value > 0 else -_LARGEST
     if not -_LARGEST <= value < _LARGEST:
         raise refuse(op, f"is {value}, which does not fit into 32 bits, the integers of the device")
+    return value
+
+
+def _narrow_constant(op: ir.Operation) -> None:
     i32 = ir.IntegerType.get_signless(32)
-    op.attributes["value"] = ir.IntegerAttr.get(i32, value)
+    op.attributes["value"] = ir.IntegerAttr.get(i32, _fitting(op))
     op.results[0].set_type(i32)
 
 
@@ -81,9 +86,12 @@ def _narrow_given(op: ir.Operation) -> None:
     value = where.operands[0]
     if _width(value.type) in (None, 32):
         return
-    number = ir.IntegerAttr(value.owner.attributes["value"]).value
+    constant = value.owner.operation
+    number = _fitting(constant)
     with ir.InsertionPoint(where), op.location:
         where.operands[0] = _number(number & 1 if _width(value.type) == 1 else number)
+    if not list(constant.results[0].uses):
+        constant.erase()
     if op.name == "linalg.fill":
         for argument in block.arguments:
             argument.set_type(ir.IntegerType.get_signless(32))

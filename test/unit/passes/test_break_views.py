@@ -246,3 +246,46 @@ def test_integers_must_fit() -> None:
         run_pipeline(module, "ktir-break-views")
         with pytest.raises(KtirError, match="has 4294967296, which does not fit into 32 bits"):
             _run(module, np.array([0, 1 << 32, 0]), [3])
+
+
+def _reduced(shape: list[int], kept: int, element: str, combiner: str, identity: str) -> Chain:
+    """The reduction of all dims but the first `kept`."""
+    chain = Chain(shape, element)
+    dims = ", ".join(f"d{i}" for i in range(len(shape)))
+    rest = ", ".join(f"d{i}" for i in range(kept))
+    kinds = ", ".join('"parallel"' if i < kept else '"reduction"' for i in range(len(shape)))
+    t, r = chain._t(shape), chain._t(shape[:kept])
+    number = chain.line(f"arith.constant {identity}" + ("" if element == "i1" else f" : {element}"))
+    init = chain.line(f"linalg.fill ins({number} : {element}) outs({chain.line(f'tensor.empty() : {r}')} : {r}) -> {r}")
+    maps = f"affine_map<({dims}) -> ({dims})>, affine_map<({dims}) -> ({rest})>"
+    head = f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
+    body = f"%r = arith.{combiner} %o, %i : {element}\n      linalg.yield %r : {element}"
+    text = f"{head} ins({chain.value} : {t}) outs({init} : {r}) {{\n    ^bb0(%i: {element}, %o: {element}):\n      {body}\n    }} -> {r}"
+    chain._now(chain.line(text), shape[:kept])
+    return chain
+
+
+@pytest.mark.parametrize(
+    ("element", "combiner", "identity"),
+    [
+        ("i64", "addi", "0"),
+        ("i64", "maxsi", "-9223372036854775808"),
+        ("i64", "minsi", "9223372036854775807"),
+        ("i1", "ori", "false"),
+        ("i1", "andi", "true"),
+        ("f32", "addf", "0.0"),
+        ("f32", "maximumf", "0xFF800000"),
+    ],
+)
+@pytest.mark.parametrize(("shape", "kept"), [([3, 70], 1), ([4, 3, 5], 1), ([2, 3, 2, 5], 2)])
+def test_reductions(shape: list[int], kept: int, element: str, combiner: str, identity: str) -> None:
+    chain = _reduced(shape, kept, element, combiner, identity)
+    rng = np.random.default_rng(0)
+    kinds = {"i64": np.int64, "i1": np.bool_, "f32": np.float32}
+    array = rng.integers(-(2**24), 2**24, shape) if element != "i1" else rng.integers(0, 2, shape)
+    with context(), ir.Location.unknown():
+        module = parse_module(chain.text(), "reduction.mlir")
+        wanted = _run(module, array.astype(kinds[element]), chain.shape)
+        run_pipeline(module, "ktir-break-views,ktir-verify-level")
+        found = _run(module, array.astype(kinds[element]), chain.shape)
+    assert np.array_equal(wanted, found) if combiner != "addf" else np.allclose(wanted, found, rtol=1e-5)
