@@ -227,6 +227,8 @@ class _Reader:
         host = self.host(a["host"], layout, f"{where}.host") if a.get("host") is not None else None
         if (host is None) != (role in ("pool", "iota")) and "role" in a:
             self.fail(where, f"a {role} argument has no host view" if host is not None else "host is missing")
+        if role == "iota" and dtype != "int32":
+            self.fail(where, f"an iota expects dtype int32, but got {dtype}")
         return LaunchArgument(arg_index, name, role, host, dtype, layout)
 
     def layout(self, value: Any, dtype: str, where: str) -> PublishedLayout | None:

@@ -144,6 +144,8 @@ def change_host(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
         (change_arg("shape", [70, 3]), "args[0]: shape is [70, 3], but the layout's size is [3, 70]"),
         (change_arg("host", None), "args[0]: host is missing"),
         (change_arg("host", {}, 1), "a pool argument has no host view"),
+        (change_arg("role", "iota"), "args[0]: an iota expects dtype int32, but got float16"),
+        (change_host("arg", 2**16), "args[0].host: arg expects an integer of 0 to 65535"),
         (change_arg("layout", []), "args[0].layout: expects an object"),
         (change_layout("size", [3, 0]), "size expects at most 16 integers of 1"),
         (change_layout("device_size", [2, 3, 32]), "expects a last dimension of 64 lanes"),
