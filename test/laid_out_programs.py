@@ -359,6 +359,18 @@ def vectors_times_matrices(batch: int, k: int, n: int, transposed: bool) -> Laid
     return program
 
 
+def experts(tokens: int, s: int, number_: int, k: int, n: int) -> LaidOut:
+    """x [tokens, s, k] times the weights [number, k, n] of the expert that [tokens] tells."""
+    program = LaidOut(
+        ("input", "f16", tokens * s * k), ("input", "f16", number_ * k * n), ("input", "i32", tokens), ("output", "f16", tokens * s * n)
+    )
+    with program as f:
+        weights = f.load_tile(f.indirect(1, n, [(number_, k * n, tokens), (k, n, None)], 2))
+        product = f.contraction(f.load(0, k, packed([tokens, s], k)), weights, [tokens, s], [0])
+        f.store(f.pointwise([product], [[0, 1]], [tokens, s], rounded), 3, n, packed([tokens, s], n))
+    return program
+
+
 def projection(batch: int, s: int, k: int, n: int) -> LaidOut:
     """x [batch, s, k] times w [k, n] plus a bias [n], into [batch, n, s]: a matmul with two row loops, transposed in memory."""
     program = LaidOut(("input", "f16", batch * s * k), ("input", "f16", k * n), ("input", "f16", n), ("output", "f16", batch * s * n))

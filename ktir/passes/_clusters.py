@@ -120,6 +120,8 @@ class Cluster:
     """Per dim of a value that the kernel makes the axis that it runs along."""
     loaded: dict[ir.Value, list[int | None]] = field(default_factory=dict)
     """The same for values that it reads."""
+    indexed: set[int | None] = field(default_factory=set)
+    """Axes along which gathers and scatters read their indices."""
     loops: dict[int, list[int]] = field(default_factory=dict)
     """Per op (its number) the axis of each row loop."""
     bytes: int = 0
@@ -137,11 +139,11 @@ class Cluster:
 
     @property
     def order(self) -> list[int]:
-        """The axes, outer to inner; the row axis is the last one. Without need for another one it is the longest."""
+        """The axes, outer to inner. The row axis is the last one: a matmul's rows, else that of indices, else the longest."""
         axes = list(range(len(self.extents)))
         if self.row == NO_ROW or not axes:
             return axes
-        row = self.row if self.row is not None else max(axes, key=lambda a: (self.extents[a], a))
+        row = self.row if self.row is not None else max(axes, key=lambda a: (a in self.indexed, self.extents[a], a))
         return [*(a for a in axes if a != row), row]
 
     @property
@@ -157,12 +159,15 @@ class Cluster:
         self.row = fit.row
         g = item.generic
         if g is None:
+            self.indexed.update(self.axes.get(item.value, [None])[d] for d in index_dims(item.op) if item.value in self.axes)
             return
         self.loops[item.number] = fit.axes
         self.axes[item.value] = self.operand_axes(item, len(g.inputs))
         for i, value in enumerate(item.sources):
             if value not in self.axes:
-                self.loaded.setdefault(value, self.operand_axes(item, i))
+                walked = self.operand_axes(item, i)
+                self.loaded.setdefault(value, walked)
+                self.indexed.update(walked[d] for d in (index_dims(value.owner.operation) if _is_load(value) else []))
 
     def operand_axes(self, item: Item, operand: int) -> list[int | None]:
         """Per dim of an operand of an op of the kernel the axis that it runs along."""
@@ -183,12 +188,13 @@ class Cluster:
         axes = self._tied(item)
         if axes is None or not self._match_rest(item, axes):
             return None
-        wanted = {NO_ROW if loop is None else axes[loop] for loop in _rows_wanted(item)}
-        return Fit([axes[loop] for loop in item.loops], next(iter(wanted), self.row)) if self._agree(wanted) else None
-
-    def _agree(self, rows: set[int]) -> bool:
-        """Whether these axes can all be the row axis."""
-        return len(rows | ({self.row} - {None})) <= 1
+        wanted = self.row
+        if item.generic.is_contraction and item.loops:
+            loop = matmul_row_loop(item.generic)
+            wanted = NO_ROW if loop is None else axes[loop]
+        if self.row not in (None, wanted):
+            return None
+        return Fit([axes[loop] for loop in item.loops], wanted)
 
     def _fits_columns(self, item: Item) -> bool:
         g = item.generic
@@ -234,8 +240,8 @@ class Cluster:
     def _wishes(self, item: Item) -> Iterator[tuple[int, int]]:
         g, row = item.generic, self.row
         assert g is not None
-        if row is not None and row != NO_ROW:
-            yield from ((loop, row) for loop in _rows_wanted(item) if loop is not None)
+        if g.is_contraction and row is not None and (loop := matmul_row_loop(g)) is not None:
+            yield loop, row
         for i, value in enumerate(item.sources):
             for d, axis in enumerate(self.loaded.get(value, [])):
                 loop = g.loop_of(i, d)
@@ -243,20 +249,14 @@ class Cluster:
                     yield loop, axis
 
     def _fit_store(self, item: Item) -> Fit | None:
-        if item.value not in self.axes:
-            return self._fit_copy(item)
-        wanted = {axis for d in index_dims(item.op)[-1:] if (axis := self.axes[item.value][d]) is not None}
-        return Fit([], next(iter(wanted), self.row)) if self._agree(wanted) else None
+        return Fit([], self.row) if item.value in self.axes else self._fit_copy(item)
 
     def _fit_copy(self, item: Item) -> Fit | None:
         """A tensor that is stored as it is loaded or filled has the axes in order as its rows, so the last one is the row axis."""
-        innermost = len(self.extents) - 1
-        if self.columns or row_extents(item.value) != self.extents or not self._agree({innermost} if self.extents else set()):
+        innermost = len(self.extents) - 1 if self.extents else None
+        if self.columns or row_extents(item.value) != self.extents or self.row not in (None, innermost):
             return None
-        accesses = [item.op, *([item.value.owner.operation] if _is_load(item.value) else [])]
-        if self.extents and any(index_dims(access)[-1:] not in ([], [1 + innermost]) for access in accesses):
-            return None
-        return Fit([], innermost if self.extents else self.row)
+        return Fit([], innermost)
 
     def _new_bytes(self, item: Item) -> Iterator[int]:
         if item.generic is None:
@@ -267,18 +267,3 @@ class Cluster:
                 yield WEIGHT_BUFFERS * LANES * STICK_BYTES
             elif value not in self.axes and value not in self.loaded:
                 yield 4 * tensor_bytes(value) // prod(row_extents(value))
-
-
-def _rows_wanted(item: Item) -> Iterator[int | None]:
-    """Loops that must be the row axis: a matmul's rows (None: it has none); of other ops that along which indices are read."""
-    g = item.generic
-    assert g is not None
-    if not item.loops:
-        return
-    if g.is_contraction:  # a batch axis may as well be walked by an index
-        yield matmul_row_loop(g)
-        return
-    for i, value in enumerate(item.sources):
-        if _is_load(value):
-            walked = [g.loop_of(i, d) for d in index_dims(value.owner.operation)]
-            yield from (loop for loop in walked[-1:] if loop in item.loops)

@@ -23,7 +23,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import func, ir, tensor
 from ktir.passes._axes import SECOND_OPERAND
-from ktir.passes._clusters import Cluster, Fit, Item, index_dims, items_of, row_extents
+from ktir.passes._clusters import Cluster, Fit, Item, items_of, row_extents
 from ktir.passes._columns import column_division, extents, row_division, wishes
 from ktir.passes._levels import require_level, tensor_bytes
 from ktir.passes._memory_order import regions
@@ -122,11 +122,7 @@ class _Splitter:
         """An empty cluster for an item."""
         cluster = _empty(item, columns)
         fit = cluster.fit(item)
-        if fit is None:
-            raise Unsupported(
-                f"'{item.op.name}' op reads indices along a row that is not the innermost one, which is not supported here",
-                location_text(item.op.location),
-            )
+        assert fit is not None
         self.clusters.append(cluster)
         return len(self.clusters) - 1, fit
 
@@ -246,26 +242,20 @@ def _same_rows(cluster: Cluster, earlier: Item, item: Item) -> bool:
 
 
 def _copy_what_cannot_wait(function: func.FuncOp) -> None:
-    """Make a value of what is read from memory that is overwritten before the value is used for the last time, and of what is only moved
-    through indices that do not run along its innermost row."""
+    """Make a value of what is read from memory that is overwritten before the value is used for the last time."""
     ops = [o.operation for o in function.regions[0].blocks[0].operations]
     position = {op: i for i, op in enumerate(ops)}
     stores = [(i, regions(op)[0]) for i, op in enumerate(ops) if op.name == "ktdp.store"]
     written = {r.argument for _, r in stores}
-    wanted: list[tuple[ir.Value, ir.Operation | None]] = []
+    waiting: list[ir.Value] = []
     for i, op in enumerate(ops):
         if op.name == "ktdp.load":
             last = max((position[u] for u in _users(op.results[0])), default=i)
             own = [r for r in regions(op) if r.argument in written]
             if any(i < at < last and r.overlaps(s) for at, s in stores for r in own):
-                wanted.append((op.results[0], None))
-        elif op.name == "ktdp.store" and op.operands[0].owner.name in ("ktdp.load", "linalg.fill"):
-            innermost = len(ir.RankedTensorType(op.operands[0].type).shape) - 2
-            walked = [index_dims(a) for a in (op, op.operands[0].owner.operation) if a.name != "linalg.fill"]
-            if any(dims and dims[-1] != innermost for dims in walked):
-                wanted.append((op.operands[0], op))
-    for value, user in wanted:
-        _copy(value, user)
+                waiting.append(op.results[0])
+    for value in waiting:
+        _copy(value)
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:
@@ -274,12 +264,11 @@ def _users(value: ir.Value) -> list[ir.Operation]:
     return [x for u in users for x in (_users(u.results[0]) if u.name in SECOND_OPERAND else [u])]
 
 
-def _copy(value: ir.Value, user: ir.Operation | None) -> None:
-    """Compute a copy of a loaded value: for one user just before it, for all of them at once."""
-    users = [(u.owner, u.operand_number) for u in value.uses if user is None or u.owner.operation == user]
+def _copy(value: ir.Value) -> None:
+    """Compute a copy of a loaded value for all that use it."""
+    users = [(u.owner, u.operand_number) for u in value.uses]
     type_ = ir.RankedTensorType(value.type)
-    point = ir.InsertionPoint(user) if user is not None else ir.InsertionPoint.after(value.owner.operation)
-    with point, value.owner.location:
+    with ir.InsertionPoint.after(value.owner.operation), value.owner.location:
         init = tensor.EmptyOp(list(type_.shape), type_.element_type, encoding=type_.encoding).result
         identity = affine_map(type_.rank, list(range(type_.rank)))
         copied = generic([value], init, [identity] * 2, ["parallel"] * type_.rank, lambda a: a[0], loc=value.owner.location)

@@ -33,6 +33,7 @@ PROGRAMS: dict[str, tuple[Callable[..., LaidOut], tuple[int | bool, ...]]] = {
     "embedding": (programs.embedding, (17, 50, 100)),
     "vectors times matrices": (programs.vectors_times_matrices, (6, 70, 200, False)),
     "vectors times transposed matrices": (programs.vectors_times_matrices, (5, 70, 200, True)),
+    "experts": (programs.experts, (4, 5, 6, 70, 130)),
     "projection": (programs.projection, (3, 5, 100, 130)),
     "projection with many columns": (programs.projection, (2, 3, 512, 2100)),
     "transposes": (programs.transposes, (3, 5, 70)),
@@ -75,8 +76,7 @@ def stages(name: str, cores: int) -> tuple[LaidOut, dict[str, str]]:
         texts = {"laid-out": print_module(program.module)}
         for stage in (f"ktir-form-kernels{{cores={cores}}}", f"ktir-divide-work{{cores={cores}}}"):
             run_pipeline(program.module, f"builtin.module({stage})")
-            if stage.startswith("ktir-divide"):
-                run_pipeline(program.module, "builtin.module(ktir-verify-level)")
+            run_pipeline(program.module, "builtin.module(ktir-verify-level)")
             texts[stage.partition("{")[0]] = print_module(program.module)
     return program, texts
 
