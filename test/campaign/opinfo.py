@@ -82,7 +82,7 @@ def _known() -> list[Key]:
     """All variants with their dtypes, asked of a worker: this process does without torch."""
     worker = Worker()
     try:
-        answer = worker.ask({"list": True}, 300)
+        answer = worker.ask({"list": True}, 1800)  # importing takes long on a busy machine
         if isinstance(answer, str):
             sys.exit(f"no list of the variants: {answer}")
         return [(name, dtype) for name, dtype in answer["variants"]]
