@@ -57,6 +57,10 @@ class Buffers:
         """`input`, `output`, `input_output`, `pool` or `iota`."""
         return self._text(argument, "ktir.role")
 
+    def is_of_host(self, argument: int) -> bool:
+        """Whether the host has a buffer for an argument."""
+        return self.role(argument) not in ("pool", "iota")
+
     def name(self, argument: int) -> str:
         """Name of the host buffer."""
         return self._text(argument, "ktir.name")
@@ -69,7 +73,7 @@ class Buffers:
     def is_packed(self, memory: Memory) -> bool:
         """Whether the host packs this view; otherwise it is part of the buffer's linear argument."""
         uses = self.uses[memory.argument]
-        if self.role(memory.argument) not in ("input", "output", "input_output") or min(memory.strides, default=0) < 0:
+        if not self.is_of_host(memory.argument) or min(memory.strides, default=0) < 0:
             return False
         if not uses.stores and not uses.scattered:
             return True
@@ -78,10 +82,10 @@ class Buffers:
         return self.is_in_place(memory.argument) if uses.loads else _apart(uses.stores)
 
     def is_in_place(self, argument: int) -> bool:
-        """Whether a buffer is read and written, always as the same view of all its elements in order."""
+        """Whether a buffer of the host is read and written, always as the same view of all its elements in order."""
         uses = self.uses[argument]
         views = {(m.offset, m.sizes, m.strides) for m in (*uses.loads, *uses.stores)}
-        if uses.scattered or uses.indices or not uses.loads or not uses.stores or len(views) != 1:
+        if uses.scattered or uses.indices or not uses.loads or not uses.stores or len(views) != 1 or not self.is_of_host(argument):
             return False
         ((_, sizes, strides),) = views
         return all(n == 1 or s == prod(sizes[d + 1 :]) for d, (n, s) in enumerate(zip(sizes, strides, strict=True)))

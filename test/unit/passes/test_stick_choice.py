@@ -38,7 +38,8 @@ def test_exact(data: st.DataObject) -> None:
     found = choose(domains, tables)
     least = min(_cost(tables, values) for values in product(*map(range, domains)))
     assert found.cost == _cost(tables, found.values)
-    assert _same(found.cost, found.bound) and _same(found.cost, least)
+    assert _same(found.cost, found.bound)
+    assert _same(found.cost, least)
 
 
 @seed(2)
