@@ -129,7 +129,13 @@ def splits(draw: st.DrawFn, extents: tuple[int, ...]) -> tuple[int, ...]:
     return (*batches, -(-extents[-1] // share))
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(st.data())
 def test_any_sizes(data: st.DataObject) -> None:
     """Attention, a transposing op or a scatter of any size, tiled to any block: the same bits, within the scratchpad."""
