@@ -165,7 +165,8 @@ def test_global_tables_are_restored() -> None:
     common.init_backend_registration()
     tables = (common.device_codegens, common.custom_backend_passes, common.custom_backend_codegen_configs)
     before = [list(t.items()) for t in tables], dict(lowering.user_lowerings)
-    with pytest.raises(ZeroDivisionError), adapter.backend_for("cpu", adapter.Scheduling, adapter.MarkRefused()), adapter.user_lowerings():
+    backend = adapter.backend_for("cpu", adapter.Scheduling, adapter.MarkRefused())
+    with pytest.raises(ZeroDivisionError), backend, adapter.user_lowerings({}):
         raise ZeroDivisionError
     assert before == ([list(t.items()) for t in tables], dict(lowering.user_lowerings))
 
