@@ -19,7 +19,7 @@ from .touch import F16, HIGH, LOW, Touch
 def cell_sizes(program: Program) -> list[int]:
     """Per argument the elements of a shadow cell: as many as every descriptor takes or leaves together, 0 = sticks.
 
-    An argument without element descriptors keeps sticks, whose lanes are counted.
+    An argument without element descriptors keeps sticks, whose lanes are counted; one that is read or written by index does not.
     """
     sizes = [STICK_BYTES // a.element_bytes for a in program.arguments]
     elements = [False] * len(sizes)
@@ -28,6 +28,10 @@ def cell_sizes(program: Program) -> list[int]:
             if d.arg is not None:
                 sizes[d.arg] = gcd(sizes[d.arg], *_steps(d, kernel))
                 elements[d.arg] |= d.element
+        for words in kernel.units.values():
+            for w in words:
+                if w.op in ("xldg", "xsts") and (arg := kernel.descriptors[w["ddr"]].arg) is not None:
+                    elements[arg] = True
     return [size if used else 0 for size, used in zip(sizes, elements, strict=True)]
 
 
