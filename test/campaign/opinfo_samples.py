@@ -151,6 +151,7 @@ def _expected(op: OpInfo, sample: SampleInput, dtype: torch.dtype) -> list[Any]:
     results = []
     for kind in (dtype, _WIDER[dtype]):
         arguments = _arguments(sample, lambda x, to=kind: x.to(to) if x.dtype == dtype else x)
+        arguments = pytree.tree_map(lambda x, to=kind: to if x is dtype else x, arguments)  # factories are told their dtype
         torch.manual_seed(0)
         try:
             with torch.no_grad():
@@ -219,7 +220,7 @@ def _difference(op: OpInfo, dtype: torch.dtype, got: Any, expected: Sequence[Any
 
     A chain of float16 is computed in float32 here and rounded once, eager PyTorch rounds after each of its steps; sums of float32 are taken
     in another order. So each element must be that of eager PyTorch, or that of eager PyTorch in the next wider type, rounded, within the
-    tolerance. Where float32 loses digits to cancellation, it may be as far from the wider result as 1.5 times the largest error of eager.
+    tolerance. Where digits are lost to cancellation, it may be as far from the wider result as 1.5 times the largest error of eager.
     """
     got_leaves, got_spec = pytree.tree_flatten(got)
     leaves = [pytree.tree_flatten(e)[0] for e in expected]
@@ -252,7 +253,7 @@ def _elements(mine: torch.Tensor, choices: Sequence[torch.Tensor], tolerance: tu
         good |= torch.isclose(mine, choice.to(mine.dtype), rtol=rtol, atol=atol, equal_nan=True)
     if good.all():
         return ""
-    if mine.dtype == torch.float32 and len(choices) > 1 and choices[1].dtype == torch.float64:
+    if len(choices) > 1 and choices[1].dtype == _WIDER.get(mine.dtype):
         good |= (mine - choices[1]).abs() <= _EAGER_ERRORS * (choices[0] - choices[1]).abs().nan_to_num(0, 0, 0).max()
         if good.all():
             return ""

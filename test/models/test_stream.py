@@ -1,0 +1,63 @@
+"""Language models down to the instruction stream: each level has the values of the one before, the machine those of the allocated level."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from models.families import EVEN, FAMILIES, ODD, Sizes, build
+from models.runs import Prompt, make_cache, step_of
+
+import ktir
+from ktir.assembly import parse_module
+from ktir.checking import check_levels
+from ktir.checking.inputs import generate_all
+from ktir.checking.parameters import parameters, roots
+from ktir.context import context
+from ktir.mlir import ir
+
+TOLERANCE = 2.0**-10
+"""Of reductions whose order a pass changes, as the passes declare it."""
+
+
+def program(family: str, sizes: Sizes, *, decode: bool) -> str:
+    """Logical KTIR of a prefill, or of a step behind one, in float16 with a static cache."""
+    model = build(family, sizes, torch.float16)
+    step = step_of(model)
+    prompt = Prompt(length=16, batch=1) if sizes is EVEN else Prompt(length=13, batch=3)
+    ids = torch.randint(3, 90, (prompt.batch, prompt.length + 1), generator=torch.Generator().manual_seed(0))
+    positions = torch.arange(prompt.length + 1).expand(prompt.batch, -1)
+    cache = make_cache(model, prompt)
+    with torch.no_grad():
+        (first, second), (where, there) = ([t[:, : prompt.length].contiguous(), t[:, prompt.length :].clone()] for t in (ids, positions))
+        if not decode:
+            return ktir.capture(step, first, where, cache)
+        step(first, where, cache)
+        return ktir.capture(step, second, there, cache)
+
+
+def check(family: str, sizes: Sizes, *, decode: bool, cores: int) -> None:
+    """Raises Mismatch where a level changes values, KtirError where one refuses the program."""
+    text = program(family, sizes, decode=decode)
+    with context(), ir.Location.unknown():
+        module = parse_module(text, family)
+        arguments = generate_all(parameters(module, roots(module)[0])[0], 1, {})
+    for array in arguments:
+        if array.dtype.kind == "f":
+            array *= 0.1
+    levels = check_levels(text, arguments, cores=cores, source=family)
+    assert [level.name for level in levels][-2:] == ["tape", "step"]
+    assert all(level.exact or level.difference <= TOLERANCE for level in levels)
+    assert all(level.exact for level in levels[-5:])
+
+
+@pytest.mark.parametrize(("sizes", "decode"), [(EVEN, False), (ODD, True)], ids=["prefill", "odd decode"])
+def test_llama(sizes: Sizes, decode: bool) -> None:
+    check("llama31", sizes, decode=decode, cores=32)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("decode", [False, True], ids=["prefill", "decode"])
+@pytest.mark.parametrize("sizes", [EVEN, ODD], ids=["even", "odd"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(family: str, sizes: Sizes, decode: bool) -> None:
+    check(family, sizes, decode=decode, cores=32 if sizes is EVEN else 3)
