@@ -45,7 +45,7 @@ def _element_width(type_: ir.Type) -> int | None:
 
 def _is_foreign(type_: ir.Type) -> bool:
     """Whether it is of a form that flat logical KTIR has not: memory of other integers than i32, other scalars than i32, i1, index."""
-    return _element_width(type_) not in (None, 32) or _width(type_) not in (None, 1, 32, _INDEX)
+    return _element_width(type_) not in (None, 32) or (isinstance(type_, ir.IntegerType) and type_.width not in (1, 32))
 
 
 def _narrow(type_: ir.Type) -> ir.Type:

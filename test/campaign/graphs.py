@@ -1,4 +1,5 @@
-"""Random logical programs on tensors of any rank: what a front end may write, with awkward sizes.
+"""Random logical programs on tensors of any rank: what a front end may write, with awkward sizes; extents are at least two, as the
+logical level has them.
 
 A `Graph` draws ops one by one: views of inputs (transposed, sliced, repeated), pointwise chains with permuted and broadcast operands in f16
 and f32, reductions over any dim, batched contractions, reshapes, slices, concatenations, gathers of rows, masks by position. What no op
@@ -13,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-SIZES = (1, 2, 3, 4, 5, 7, 16, 17, 33, 63, 64, 65, 66, 96, 128, 130)
+SIZES = (2, 3, 4, 5, 7, 16, 17, 33, 63, 64, 65, 66, 96, 128, 130)
 LARGEST = 30_000
 """Elements of a tensor, at most."""
 
@@ -231,9 +232,11 @@ class Graph:
         loops = tuple(range(len(value.shape)))
         a, b = self.random.sample(loops, 2)
         body = [
-            f"%p = linalg.index {a} : index",
-            f"%q = linalg.index {b} : index",
-            f"%c = arith.cmpi {self.random.choice(('sgt', 'sle', 'eq'))}, %p, %q : index",
+            f"%x = linalg.index {a} : index",
+            f"%y = linalg.index {b} : index",
+            "%p = arith.index_cast %x : index to i64",
+            "%q = arith.index_cast %y : index to i64",
+            f"%c = arith.cmpi {self.random.choice(('sgt', 'sle', 'eq'))}, %p, %q : i64",
             f"%k = arith.constant {self.random.choice(('0.0', '-1.0', '0.5'))} : {value.element}",
             f"%r = arith.select %c, %k, %i0 : {value.element}",
         ]
@@ -277,7 +280,10 @@ class Graph:
         value = self.pick(range(1, 5))
         d = self.random.randrange(len(value.shape))
         if len(value.shape) < 4 and self.random.random() < 0.5:
-            factor = self.random.choice([f for f in range(1, value.shape[d] + 1) if value.shape[d] % f == 0])
+            factors = [f for f in range(2, value.shape[d]) if value.shape[d] % f == 0]
+            if not factors:
+                return
+            factor = self.random.choice(factors)
             shape = (*value.shape[:d], factor, value.shape[d] // factor, *value.shape[d + 1 :])
             groups = [[i + (i > d)] for i in range(len(value.shape))]
             groups[d] = [d, d + 1]
@@ -294,9 +300,9 @@ class Graph:
     def slice(self) -> None:
         """A box of a value."""
         value = self.pick()
-        starts = [self.random.choice([s for s in (0, 0, 1, 2, 64) if s < n]) for n in value.shape]
+        starts = [self.random.choice([s for s in (0, 0, 1, 2, 64) if s + 1 < n]) for n in value.shape]
         shape = tuple(
-            self.random.choice([m for m in (n - s, n - s, (n - s + 1) // 2, 1) if m > 0]) for n, s in zip(value.shape, starts, strict=True)
+            self.random.choice([m for m in (n - s, n - s, (n - s + 1) // 2) if m > 1]) for n, s in zip(value.shape, starts, strict=True)
         )
         text = f"tensor.extract_slice {value.name}{starts} {list(shape)} {[1] * len(shape)}"
         self.define(f"{text} : {value.type} to {Value('', shape, value.element).type}", shape, value.element, value)
