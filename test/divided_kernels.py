@@ -5,8 +5,10 @@ A buffer is linear, as the device has it. `Divided.load` and `store` make the pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
+
+from builders import Body, element_type, f16, f32, index, number
 
 from ktir.dialects import _affine, ktdp
 from ktir.dialects import ktir as kt
@@ -14,35 +16,8 @@ from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
 
 LANES = 64
-Body = Callable[[list[ir.Value]], ir.Value]
 Dim = tuple[int | None, int, int]
 """A row dim of a tensor: the axis that it runs along (None: none, then its extent counts), its extent, its stride in elements."""
-
-
-def element_type(name: str) -> ir.Type:
-    """`f16`, `f32` or `i32`."""
-    return {"f16": ir.F16Type.get, "f32": ir.F32Type.get, "i32": lambda: ir.IntegerType.get_signless(32)}[name]()
-
-
-def index(value: int) -> ir.Value:
-    """An index constant."""
-    return arith.ConstantOp(ir.IndexType.get(), value).result
-
-
-def number(value: float, type_: ir.Type | None = None) -> ir.Value:
-    """A constant, f32 if no type is given."""
-    type_ = type_ or ir.F32Type.get()
-    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, value)).result
-
-
-def f32(value: ir.Value) -> ir.Value:
-    """A scalar as f32."""
-    return arith.ExtFOp(ir.F32Type.get(), value).result
-
-
-def f16(value: ir.Value) -> ir.Value:
-    """A scalar rounded to f16."""
-    return arith.TruncFOp(ir.F16Type.get(), value).result
 
 
 def _argument(number_: int, elements: int) -> ir.Attribute:

@@ -5,10 +5,11 @@ A buffer is linear. `LaidOut.load` and `store` see a tensor in it: columns in st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+from builders import Body, element_type, f16, f32, index, number
 
 from ktir.dialects import _affine, ktdp
 from ktir.dialects import ktir as kt
@@ -16,36 +17,9 @@ from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
 
 LANES = 64
-Body = Callable[[list[ir.Value]], ir.Value]
 Rows = Sequence[tuple[int, int]]
 """Extent and stride (in elements) of the row dims of a tensor."""
 NUMPY = {"f16": np.float16, "f32": np.float32, "i32": np.int32}
-
-
-def element_type(name: str) -> ir.Type:
-    """`f16`, `f32` or `i32`."""
-    return {"f16": ir.F16Type.get, "f32": ir.F32Type.get, "i32": lambda: ir.IntegerType.get_signless(32)}[name]()
-
-
-def index(value: int) -> ir.Value:
-    """An index constant."""
-    return arith.ConstantOp(ir.IndexType.get(), value).result
-
-
-def number(value: float, type_: ir.Type | None = None) -> ir.Value:
-    """A constant, f32 if no type is given."""
-    type_ = type_ or ir.F32Type.get()
-    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, value)).result
-
-
-def f32(value: ir.Value) -> ir.Value:
-    """A scalar as f32."""
-    return value if isinstance(value.type, ir.F32Type) else arith.ExtFOp(ir.F32Type.get(), value).result
-
-
-def f16(value: ir.Value) -> ir.Value:
-    """A scalar rounded to f16."""
-    return arith.TruncFOp(ir.F16Type.get(), value).result
 
 
 def packed(extents: Sequence[int], pitch: int) -> list[tuple[int, int]]:

@@ -79,10 +79,10 @@ def _overlap(offset: int, dims: tuple[Dim, ...], other_offset: int, other_dims: 
     (low, high), (other_low, other_high) = _span(offset, dims), _span(other_offset, other_dims)
     if high < other_low or other_high < low:
         return False
-    both = [_runs(offset, dims), _runs(other_offset, other_dims)]
-    if any(b is None for b in both):
+    mine, theirs = _runs(offset, dims), _runs(other_offset, other_dims)
+    if mine is None or theirs is None:
         return True
-    (starts, length), (others, other_length) = both  # type: ignore[misc]
+    (starts, length), (others, other_length) = mine, theirs
     at = np.searchsorted(others, starts, "right")
     after = np.append(others, np.iinfo(np.int64).max)[at]
     before = np.insert(others, 0, np.iinfo(np.int64).min // 2)[at]

@@ -315,8 +315,8 @@ class _Divider:
                 base_walk.append(None)
                 part, _, _ = self._view(index_view.owner.opview, [_walk_of(e, walk, tile) for e in map_.results])
                 subscripts.append((part, list(map_.results)))
-        uneven = [d for d, what in enumerate(walk) if what is not None and what not in base_walk and self._is_uneven(what)]
-        part, at, _ = self._view(view, base_walk, [self.own[walk[d]] for d in uneven])  # type: ignore[index]
+        uneven = {d: what for d, what in enumerate(walk) if what is not None and what not in base_walk and self._is_uneven(what)}
+        part, at, _ = self._view(view, base_walk, [self.own[what] for what in uneven.values()])
         for d in uneven:
             subscripts.insert(-1, ir.AffineExpr.get_dim(d))
         captured = [value for value in at if isinstance(value, ir.Value)]

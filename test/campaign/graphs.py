@@ -9,6 +9,7 @@ used is stored at the end, so nothing is dead.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 
@@ -395,3 +396,12 @@ class Graph:
 def graph(seed: int, ops: int = 5) -> tuple[str, list[np.ndarray]]:
     """The program of a seed."""
     return Graph(random.Random(seed)).run(ops)
+
+
+def each(seeds: range, check: Callable[[int], None]) -> None:
+    """Check seeds in turn; an error names its seed."""
+    for seed in seeds:
+        try:
+            check(seed)
+        except Exception as error:
+            raise AssertionError(f"graph({seed})") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from campaign.graphs import graph
+from campaign.graphs import each, graph
 
 from ktir import config
 from ktir.checking import check_levels
@@ -28,8 +28,4 @@ def test_graph(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(SOME, ALL, 50))
 def test_more_graphs(first: int) -> None:
-    for seed in range(first, min(first + 50, ALL)):
-        try:
-            check(seed)
-        except Exception as error:
-            raise AssertionError(f"graph({seed})") from error
+    each(range(first, min(first + 50, ALL)), check)

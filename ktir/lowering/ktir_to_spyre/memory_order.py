@@ -66,8 +66,8 @@ class MemoryOrder:
         )
 
     def _overlap(self, a: _Access, b: _Access) -> bool:
-        touched = [self._elements(a), self._elements(b)]
-        return any(t is None for t in touched) or bool(np.intersect1d(*touched).size)  # type: ignore[arg-type]  # None was looked for
+        one, other = self._elements(a), self._elements(b)
+        return one is None or other is None or bool(np.intersect1d(one, other).size)
 
     def _elements(self, access: _Access) -> np.ndarray | None:
         """The elements touched by any core in any trip; None if there are too many to tell."""

@@ -70,7 +70,10 @@ def test_floating_point_numbers(lowered: list[Any]) -> None:
 
 def test_an_integer_beside_a_loop_is_an_argument(lowered: list[Any]) -> None:
     """A slice of constant length that starts anywhere: the index is computed when the program runs."""
-    function = lambda x, i: x[:, i : i + 3].cumsum(1) * i  # noqa: E731
+
+    def function(x: torch.Tensor, i: int) -> torch.Tensor:
+        return x[:, i : i + 3].cumsum(1) * i
+
     run = torch.compile(function, backend="ktir", options={"engine": "ktir", "fallback": "error"})
     x = torch.arange(28.0).reshape(2, 14)
     for i in (0, 1, 4, 9, 11, 4):

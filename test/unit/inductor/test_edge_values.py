@@ -157,8 +157,8 @@ def test_overflow_of_quotients() -> None:
     small = torch.tensor([1.0, 0.5, 0.25, 8.0])
     for value in (1, 0.25, 4.0):
 
-        def model(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            return torch.addcdiv(-a, a, b, value=value)  # noqa: B023  called in this trip only
+        def model(a: torch.Tensor, b: torch.Tensor, value: float = value) -> torch.Tensor:
+            return torch.addcdiv(-a, a, b, value=value)
 
         with torch.no_grad():
             run = ktir.standalone_compile(make_fx(model)(large, small), [large, small], options=OPTIONS)

@@ -1,5 +1,4 @@
 """Small correct programs as assembly text."""
-# ruff: noqa: E501
 
 ROW_SHARE = """\
 .program "share"
@@ -91,10 +90,12 @@ GATHER = """\
 .table t1 = [4, 3]
 .table t2 = [0, 400]
 .channel LXLU -> MNIL, token=0, leftover=1
-.descriptor %table.0 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %table.0 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, \
+bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
 .descriptor %lx.1 = lx, element_bytes=2, extent=[2, 4], stride=[4, 1]
 .descriptor %rows.2 = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
-.descriptor %y.3 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %y.3 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, \
+bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
 .unit MNIL
   xldg ddr=%table.0, lx=%lx.1, idx=%rows.2, dim=1, size=50
   sig token=0, receiver=MNIS, count=1

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from campaign.graphs import graph
+from campaign.graphs import each, graph
 
 from ktir.assembly import parse_module
 from ktir.checking.levels import run_device_level
@@ -48,8 +48,4 @@ def test_graph(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(SOME, ALL, 50))
 def test_more_graphs(first: int) -> None:
-    for seed in range(first, min(first + 50, ALL)):
-        try:
-            check(seed)
-        except Exception as error:
-            raise AssertionError(f"graph({seed})") from error
+    each(range(first, min(first + 50, ALL)), check)

@@ -119,10 +119,12 @@ GATHER = """
 .table t0 = [0, 4]
 .table t1 = [4, 3]
 .table t2 = [0, 400]
-.descriptor %table = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
+.descriptor %table = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, \
+bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
 .descriptor %lx = lx, element_bytes=2, extent=[2, 4], stride=[4, 1]
 .descriptor %ids = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
-.descriptor %y = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
+.descriptor %y = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, \
+bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
 .unit MNIL
   xldg ddr=%table, lx=%lx, idx=%ids, dim=1, size=50 @1
   sig token=0, receiver=MNIS, count=1
@@ -132,7 +134,7 @@ GATHER = """
   xst ddr=%y, lx=%lx
   halt
 .source 1 = "ktdp.load", "model.py:7:3"
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize("mode", ["tape", "step"])
