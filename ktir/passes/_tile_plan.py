@@ -263,6 +263,11 @@ def is_stored_fill(fill: ir.Operation) -> bool:
     return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in fill.results[0].uses)
 
 
+def blocks_of(rows: int) -> int:
+    """Blocks of 64 rows that hold `rows`."""
+    return -(-rows // LANES)
+
+
 def second_operand_bytes(g: Generic) -> int:
     """Bytes of a contraction's second operand at one batch position, in whole blocks."""
     steps = ir.RankedTensorType(g.inputs[0].type).shape[0]
