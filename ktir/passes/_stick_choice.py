@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from math import prod
 
 import numpy as np
@@ -37,30 +39,25 @@ class Choice:
 
 def choose(domains: Sequence[int], tables: Sequence[Table], limit: int = 1 << 20) -> Choice:
     """The cheapest choice, variable v having `domains[v]` alternatives; among equals always the same one."""
-    pending = list(tables)
-    buckets: list[tuple[int, list[Table]]] = []
-    neighbours: list[set[int]] = [{v} for v in range(len(domains))]
+    naming: list[list[Table]] = [[] for _ in domains]
     for table in tables:
         for v in table.scope:
-            neighbours[v].update(table.scope)
-    left, bound = set(range(len(domains))), 0
-    while left:
-        variable = min(left, key=lambda v: (prod(domains[n] for n in neighbours[v]), v))
-        left.remove(variable)
-        bucket = [t for t in pending if variable in t.scope]
-        pending = [t for t in pending if variable not in t.scope]
+            naming[v].append(table)
+    buckets: list[tuple[int, list[Table]]] = []
+    eliminated: set[int] = set()
+    bound = 0
+    for variable in _order(tuple(domains), tuple(t.scope for t in tables)):
+        bucket = [t for t in naming[variable] if eliminated.isdisjoint(t.scope)]
+        eliminated.add(variable)
         buckets.append((variable, bucket))
         for group in _groups(bucket, domains, limit):
             joined = _joined(group)
             axis = joined.scope.index(variable)
             rest = Table(joined.scope[:axis] + joined.scope[axis + 1 :], joined.costs.min(axis=axis))
-            if rest.scope:
-                pending.append(rest)
-            else:
+            if not rest.scope:
                 bound += int(rest.costs)
-        around = neighbours[variable] - {variable}
-        for v in around:
-            neighbours[v] = (neighbours[v] | around) - {variable}
+            for v in rest.scope:
+                naming[v].append(rest)
     values = [0] * len(domains)
     for variable, bucket in reversed(buckets):
         costs = np.zeros(domains[variable], np.int64)
@@ -69,6 +66,34 @@ def choose(domains: Sequence[int], tables: Sequence[Table], limit: int = 1 << 20
             costs = np.minimum(costs + part, IMPOSSIBLE)
         values[variable] = int(costs.argmin())
     return Choice(tuple(values), sum(int(t.costs[tuple(values[v] for v in t.scope)]) for t in tables), bound)
+
+
+@lru_cache(maxsize=16)
+def _order(domains: tuple[int, ...], scopes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """The order of elimination: always the variable whose joint table with its neighbours is the smallest."""
+    neighbours: list[set[int]] = [{v} for v in range(len(domains))]
+    for scope in scopes:
+        for v in scope:
+            neighbours[v].update(scope)
+
+    def size(v: int) -> int:
+        return prod([domains[n] for n in neighbours[v]])
+
+    queue = [(size(v), v) for v in range(len(domains))]
+    heapify(queue)
+    order: list[int] = []
+    left = set(range(len(domains)))
+    while queue:
+        entries, variable = heappop(queue)
+        if variable not in left or entries != size(variable):
+            continue  # eliminated, or in the queue again with what its table has become
+        left.remove(variable)
+        order.append(variable)
+        around = neighbours[variable] - {variable}
+        for v in around:
+            neighbours[v] = (neighbours[v] | around) - {variable}
+            heappush(queue, (size(v), v))
+    return tuple(order)
 
 
 def _groups(bucket: Sequence[Table], domains: Sequence[int], limit: int) -> list[list[Table]]:
