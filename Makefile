@@ -10,7 +10,7 @@ LIT := $(BIN)/lit -sv test/lit
 .PHONY: run test test-long lint bench clean
 
 run: $(STAMP)
-	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/search.py
 
 test: lint
 	$(LIT)
@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) 'torch==2.13.0'
-	$(PIP) --config-settings editable_mode=compat -e '.[test,torch,examples]'
+	$(PIP) --config-settings editable_mode=compat -e '.[test,torch,examples,search]'
 	touch $@
 
 include docs/docs.mk

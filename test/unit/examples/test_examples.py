@@ -1,6 +1,8 @@
 """The examples run as their users run them, and check themselves: the exit status is 1 where a result is off."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,10 +36,19 @@ def test_llama_generates_the_tokens_of_eager(tmp_path: Path) -> None:
     assert "8 of 8 tokens are those of eager PyTorch" in run("llama.py", "--tokens", "8", cache=tmp_path)
 
 
-@pytest.mark.long
 def test_search_ranks_as_eager(tmp_path: Path) -> None:
-    out = run("search.py", "What will the sky look like?", "cooking", cache=tmp_path)
-    assert "2 queries, 24 sentences: ranked as eager PyTorch ranks them" in out
+    out = run("search.py", "What will the sky look like?", "cooking", "--keep", str(tmp_path / "found"), cache=tmp_path)
+    assert "2 queries, 24 sentences: ranked as eager PyTorch in float32 ranks them" in out
+    assert re.search(r"a batch on the chip \(datasheet, .*\): \d+ cycles", out)
+    trace = json.loads((tmp_path / "found/trace.json").read_text())
+    kernels = {event["name"] for event in trace["traceEvents"] if event.get("cat") == "kernel"}
+    assert len(kernels) > 10
+
+
+def test_digits(tmp_path: Path) -> None:
+    found = re.search(r"same class as float32 eager: (\d+) of 360", run("digits.py", cache=tmp_path))
+    assert found is not None
+    assert int(found[1]) >= 359
 
 
 def test_bad_options_are_told(tmp_path: Path) -> None:

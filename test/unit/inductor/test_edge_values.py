@@ -155,11 +155,12 @@ def test_overflow_of_quotients() -> None:
 
     large = torch.full((4,), torch.finfo(torch.float32).max / 2)
     small = torch.tensor([1.0, 0.5, 0.25, 8.0])
+
+    def adding(value: float) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        return lambda a, b: torch.addcdiv(-a, a, b, value=value)
+
     for value in (1, 0.25, 4.0):
-
-        def model(a: torch.Tensor, b: torch.Tensor, value: float = value) -> torch.Tensor:
-            return torch.addcdiv(-a, a, b, value=value)
-
+        model = adding(value)
         with torch.no_grad():
             run = ktir.standalone_compile(make_fx(model)(large, small), [large, small], options=OPTIONS)
             found = run(large, small)
