@@ -41,7 +41,7 @@ class _Clip:
         """Live lanes [cores | 1, entries]."""
         room = self.limit[:, None] - (self.position + origin)
         if self.bound.lanes:
-            return np.clip(room, 0, LANES)
+            return np.minimum(np.maximum(room, 0), LANES)
         return np.where(room > 0, LANES, 0)
 
 

@@ -28,24 +28,31 @@ class ElementPrice:
         first = np.broadcast_to(access.inner, (len(owners), access.entries))
         self._first = first if access.table is None else first + access.table[self.owners][:, None]
         self._known: dict[tuple[int, bytes], tuple[Ints, Ints]] = {}
+        self._live: dict[bytes, Ints] = {}
 
     def walk(self, counters: Counters) -> tuple[Ints, Ints]:
         """Element of lane 0 and live lanes of each entry [owners, entries]."""
-        return self.access.elements(self._first + self.access.origin(counters)), self.live(counters)
+        return self.first(self.access.origin(counters)), self.live(counters)[1]
 
-    def live(self, counters: Counters) -> Ints:
-        """Live lanes of each entry [owners, entries]."""
+    def first(self, origin: int) -> Ints:
+        """Element of lane 0 of each entry [owners, entries] of a walk that starts at `origin`."""
+        return self.access.elements(self._first + origin)
+
+    def live(self, counters: Counters) -> tuple[bytes, Ints]:
+        """Live lanes of each entry [owners, entries], and what tells them from those of other trips; not to be written."""
         lanes = self.access.lanes(counters)
-        if lanes is None:
-            return np.full(self._first.shape, self.lanes)
-        return np.minimum(np.broadcast_to(lanes[self.owners] if len(lanes) > 1 else lanes, self._first.shape), self.lanes)
+        key = b"" if lanes is None else lanes.tobytes()
+        if key not in self._live:
+            every = np.full((1, 1), self.lanes) if lanes is None else lanes[self.owners] if len(lanes) > 1 else lanes
+            self._live[key] = np.minimum(np.broadcast_to(every, self._first.shape), self.lanes)
+        return key, self._live[key]
 
     def of(self, counters: Counters) -> tuple[Ints, Ints]:
         """Granules and fragments per core."""
         d = self.access.descriptor
         per = self.target.dram_granule_bytes // d.element_bytes
-        live = self.live(counters)
-        key = self.access.origin(counters) % per, live.tobytes()
+        pattern, live = self.live(counters)
+        key = self.access.origin(counters) % per, pattern
         if key not in self._known:
             first, pieces = self.walk(counters)[0], fragments(live, d)
             if self.dim is not None:

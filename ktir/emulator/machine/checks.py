@@ -145,9 +145,8 @@ class Checks:
         counted, pieces = toucher.price.of(event.counters)
         touch, index_bytes = None, 0
         if x.idx is None:
-            if self._shadow(x.ddr).constant:  # nobody writes it, so that only the range counts
-                low, high = toucher.reach(event.counters)
-            else:
+            low, high = toucher.reach(event.counters)
+            if x.op == "xst" or not self._complete(x.ddr, low, high):
                 touch, low, high = toucher.touch(event.counters, x.op == "xst")
             self._check_memory(event, x.ddr, low, high)
             if not x.ddr.descriptor.element:
@@ -196,6 +195,11 @@ class Checks:
     def _shadow(self, access: Access) -> ArgumentShadow:
         return self.memories.arguments[access.descriptor.arg or 0]
 
+    def _complete(self, access: Access, low: int, high: int) -> bool:
+        """Whether elements `low` to `high` may be read in any case, so that only the range counts."""
+        shadow, cell = self._shadow(access), self.memories.cells[access.descriptor.arg or 0]
+        return shadow.constant or (0 <= low and shadow.complete(low // cell, high // cell))
+
     def _read_indices(self, event: Event, number: int, idx: Access, clock: Clock) -> None:
         """Check and record the reading of indices; those of a scatter come from memory that the kernel leaves alone."""
         shadow = self._shadow(idx)
@@ -212,7 +216,8 @@ class Checks:
         if self._shadow(x.ddr).protected:
             message = f"{self.state.site(event)} gathers from {self._argument(number)}, which this kernel writes"
             raise self.state.fault(faults.MemoryHazard, message, event)
-        if self.memories.program.arguments[number].given:
+        reach = self._element_toucher(x.ddr, None, dim=x.dim).reach(event.counters, x.size)
+        if self.memories.program.arguments[number].given or self._complete(x.ddr, *reach):
             return None
         every = Access(-1 - x.ddr.index, indexed(x.ddr.descriptor, x.dim, x.size), self.state.decoded.kernel)
         return self._element_toucher(every, None).touch(event.counters)[0]

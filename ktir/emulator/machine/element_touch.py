@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 
-from ktir.isa.access import Access, Counters
+from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.descriptor import Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.program import Kernel, Program
@@ -48,6 +49,15 @@ def _steps(d: Descriptor, kernel: Kernel) -> list[int]:
     return out
 
 
+@dataclass(frozen=True)
+class _Touched:
+    """What a walk touches, with its lowest and highest element."""
+
+    touch: Touch
+    low: int
+    high: int
+
+
 class ElementToucher:
     """Makes the touches of one access by the cores `owners` in a shadow with cells of `cell` elements, and prices them.
 
@@ -65,6 +75,8 @@ class ElementToucher:
         self._unit = LANES // access.width
         """Lanes that a stick descriptor takes together."""
         self._apart = access.descriptor.element and access.lane == 1 and access.entries == 1
+        self._known: dict[tuple[bytes, bool, int], _Touched] = {}
+        self._reaches: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def visits_twice(self, touch: Touch) -> bool:
         """Whether a core visits a cell twice."""
@@ -75,12 +87,29 @@ class ElementToucher:
 
     def sticks(self, counters: Counters) -> int:
         """Sticks of memory that a stick descriptor touches."""
-        live = self.price.live(counters)
+        live = self.price.live(counters)[1]
         return sum(int(np.count_nonzero(live > half * self._unit)) for half in range(self.access.width))
 
     def touch(self, counters: Counters, writes: bool = False) -> tuple[Touch, int, int]:
         """The cells, and the lowest and highest element; empty touches give (0, -1). Writes of stick descriptors take whole sticks."""
-        first, live = self.price.walk(counters)
+        pattern, live = self.price.live(counters)
+        origin, phase = self._origin(counters)
+        key = pattern, writes, phase
+        if key not in self._known:
+            self._known[key] = self._touched(self.price.first(phase), live, writes)
+        known, shift = self._known[key], int(self.access.elements(np.array(origin - phase)))
+        if not known.touch.cells.size:
+            return known.touch, 0, -1
+        return known.touch.moved(shift // self.cell), known.low + shift, known.high + shift
+
+    def _origin(self, counters: Counters) -> tuple[int, int]:
+        """Where the walk starts, and the part of it that matters to more than the addresses: which half of an f32 entry a stick is."""
+        origin = self.access.origin(counters)
+        if self.access.width == 1:
+            return origin, 0
+        return origin, origin % (LANES if self.access.descriptor.element else self.access.width)
+
+    def _touched(self, first: Ints, live: Ints, writes: bool) -> _Touched:
         unit = self._unit if writes and not self.access.descriptor.element else 1
         keep = live[..., None] > self.lane // unit * unit
         at = (first[..., None] + self.lane * self.access.lane)[keep]
@@ -90,21 +119,34 @@ class ElementToucher:
         tag = np.full(at.size, F16, np.int8) if self.access.width == 1 else np.where(at // self._unit % 2, HIGH, LOW).astype(np.int8)
         touch = Touch(at // self.cell, self.price.owners[core], zero, entry, tag, lanes.astype(np.int64))
         if not at.size:
-            return touch, 0, -1
-        return touch, int(at.min()), int(at.max()) + self.cell - 1
+            return _Touched(touch, 0, -1)
+        return _Touched(touch, int(at.min()), int(at.max()) + self.cell - 1)
 
     def reach(self, counters: Counters, size: int = 1) -> tuple[int, int]:
         """The lowest and highest element, with indices below `size`; (0, -1) where nothing is live."""
-        first, live = self.price.walk(counters)
+        pattern, live = self.price.live(counters)
+        origin, phase = self._origin(counters)
+        if (pattern, phase) not in self._reaches:
+            self._reaches[pattern, phase] = self._reach(self.price.first(phase), live)
+        low, high = self._reaches[pattern, phase]
+        if high < low:
+            return 0, -1
         span, dim = 0, self.price.dim
         if dim is not None:
-            step = int(self.access.elements(np.array(self.access.descriptor.stride[dim])))
-            first, span = first - self.access.positions(dim) * step, (size - 1) * step
+            span = (size - 1) * int(self.access.elements(np.array(self.access.descriptor.stride[dim])))
+        shift = int(self.access.elements(np.array(origin - phase)))
+        return low + shift + min(span, 0), high + shift + max(span, 0)
+
+    def _reach(self, first: Ints, live: Ints) -> tuple[int, int]:
+        """The lowest and highest element of a walk, with indices 0."""
+        dim = self.price.dim
+        if dim is not None:
+            first = first - self.access.positions(dim) * int(self.access.elements(np.array(self.access.descriptor.stride[dim])))
         if not (live > 0).any():
             return 0, -1
         last = (live - 1) * self.access.lane
         low, high = (first + np.minimum(last, 0))[live > 0].min(), (first + np.maximum(last, 0))[live > 0].max()
-        return int(low) + min(span, 0), int(high) + max(span, 0)
+        return int(low), int(high)
 
     def misaligned(self, counters: Counters) -> bool:
         """Whether a stick descriptor of f32 begins entries at the second stick of a pair."""

@@ -39,6 +39,9 @@ class ArgumentShadow:
         self.tag = self._pattern(np.arange(self.cells)) if argument.given else np.full(self.cells, NEVER, np.int8)
         self.lanes = np.full(self.cells, full if argument.given else 0, np.int8)
         self.protected = False
+        self._full = full
+        self._holes: Ints | None = None
+        """Per cell how many cells before it do not hold all of their own elements; none yet counted in this kernel."""
 
     def _pattern(self, cells: Ints) -> NDArray[np.int8]:
         """What cells of the argument's own elements hold."""
@@ -58,8 +61,20 @@ class ArgumentShadow:
     def barrier(self, written: bool) -> None:
         """Start a kernel, which writes this argument or not."""
         self.protected = written
+        self._holes = None
         if written:
             self._fresh()
+
+    def complete(self, low: int, high: int) -> bool:
+        """Whether any aligned read of the cells `low` to `high` is in order: the kernel does not write the argument, and they all hold its
+        own elements.
+        """
+        if self.protected or high >= self.cells:
+            return False
+        if self._holes is None:
+            whole = (self.tag == self._pattern(np.arange(self.cells))) & (self.lanes >= self._full)
+            self._holes = np.concatenate(([0], np.cumsum(~whole)))
+        return bool(self._holes[high + 1] == self._holes[low])
 
     def read(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
         """MNIL, which has seen `clock`, reads."""

@@ -38,6 +38,10 @@ class Touch:
     tag: NDArray[np.int8]
     lanes: NDArray[np.int64]
 
+    def moved(self, cells: int) -> Touch:
+        """The same `cells` cells further on."""
+        return Touch(self.cells + cells, self.owner, self.corelet, self.entry, self.tag, self.lanes)
+
     def select(self, keep: NDArray[np.bool_], lanes: NDArray[np.int64]) -> Touch:
         """The part that `keep` marks, with other live lanes."""
         return Touch(self.cells[keep], self.owner[keep], self.corelet[keep], self.entry[keep], self.tag[keep], lanes[keep])
@@ -115,7 +119,7 @@ class Toucher:
         for k, lanes in enumerate(per_corelet):
             table[:, k] = LANES if lanes is None else lanes[self.owners] if len(lanes) > 1 else lanes
         lanes = table[self._owner_at, self._all.corelet, self._all.entry]
-        return lanes if self.access.width == 1 else np.clip(lanes - HALF * self._half, 0, HALF)
+        return lanes if self.access.width == 1 else np.minimum(np.maximum(lanes - HALF * self._half, 0), HALF)
 
 
 def lx_classes(kernels: Sequence[tuple[Kernel, Iterable[Access], Sequence[int]]]) -> list[int]:
