@@ -31,12 +31,6 @@ def row_loops(g: Generic) -> list[int]:
     return list(range(loops - 2))
 
 
-def matmul_row_loop(g: Generic) -> int | None:
-    """Of a laid-out contraction: the innermost row loop that is no batch loop, None if it has no rows."""
-    assert g.contraction is not None
-    return g.contraction.rows[-1] if g.contraction.rows else None
-
-
 def k_in_stick(g: Generic) -> bool:
     """Of a laid-out contraction: whether K lies in the stick of its second operand, whose blocks are then transposed."""
     return g.loop_of(1, 0) == g.iterators.index("reduction")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod
 from typing import TypeVar
 
 from ktir import hints
 from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.diagnostics import KtirError, location_text
-from ktir.dialects.structured import Generic
 from ktir.hints import Hint
 from ktir.mlir import ir
 from ktir.target import DATASHEET, LANES
@@ -63,22 +61,6 @@ def _problem(rows: int, sticks: int, depth: int) -> Problem:
     loops = (Loop("m", rows), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
     operands = (Operand("rows", ("m", "k")), Operand("weights", ("k", "n")), Operand("result", ("m", "n"), output=True, resident=True))
     return Problem(f"matmul of {rows} rows", loops, operands)
-
-
-def extents(g: Generic) -> tuple[int, int, int]:
-    """Rows (those of all row loops), sticks of columns and sticks of the reduced loop of a laid-out contraction."""
-    depth = ir.RankedTensorType(g.inputs[0].type).shape[0]
-    sticks, *rows, _ = ir.RankedTensorType(g.op.results[0].type).shape
-    return prod(rows), sticks, depth
-
-
-def is_local(g: Generic, sticks: int) -> bool:
-    """Whether an op computes each stick of its `sticks` sticks from the same stick of its operands."""
-    if not g.is_pointwise or ir.RankedTensorType(g.op.results[0].type).shape[0] != sticks:
-        return False
-    if any(o.name == "linalg.index" for o in g.body_ops):
-        return False  # a body that knows its position would see that of the core's part
-    return all(g.loop_of(i, 0) in (0, None) for i in range(len(g.maps)))
 
 
 def wishes(work_div: str) -> Hint:

@@ -6,18 +6,18 @@ the cost model (`ktir.cost`) says which of all divisions is the best one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.problem import Loop, Operand, Problem
-from ktir.dialects.structured import Generic
 from ktir.hints import Hint
 from ktir.mlir import func, ir
-from ktir.passes._axes import Axes, second_operand_source
-from ktir.passes._clusters import index_dims
-from ktir.passes._columns import column_division, extents, row_parts
-from ktir.passes._levels import tensor_bytes
+from ktir.passes._axes import Axes
+from ktir.passes._clusters import Cluster
+from ktir.passes._columns import column_division, row_parts
+from ktir.passes._items import Item, Tensor, Walk, items_of
 from ktir.target import DATASHEET, LANES
 
 
@@ -41,16 +41,15 @@ class Work:
         return cores
 
 
-def divide(kernel: func.FuncOp, cores: int, hint: Hint) -> Work:
+def divide(facts: KernelFacts, cores: int, hint: Hint) -> Work:
     """The division of a kernel over at most `cores` cores. Raises Infeasible for a hint that cannot be honoured."""
-    facts = _Kernel(kernel)
-    if facts.axes.batches:
+    if facts.has_batches:
         return _several_axes(facts, cores, hint)
-    rows = facts.axes.extents[0]
+    rows = facts.extents[-1]
     if facts.whole:
         hint = _whole(hint, ["m"])
     if facts.columns:
-        shape = max(extents(g) for g in facts.contractions)
+        shape = max(item.matmul_extents for item in facts.contractions)
         plan = column_division(*shape, cores, hint)
         (row_splits, column_splits, _), (share, sticks, _) = plan.division.splits, plan.division.shares
         return Work((row_splits,), (share,), column_splits, sticks, plan)
@@ -58,7 +57,7 @@ def divide(kernel: func.FuncOp, cores: int, hint: Hint) -> Work:
     return Work((-(-rows // share),), (share,))
 
 
-def _several_axes(kernel: _Kernel, cores: int, hint: Hint) -> Work:
+def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
     for name, what in (("n", "the columns of this kernel are not dealt out"), ("k", "sums of several cores are not supported")):
         if dict(hint.work_div).get(name, 1) > 1 and not (name == "n" and kernel.columns):
             raise Infeasible(f"hint work_div wants {dict(hint.work_div)[name]} parts of '{name}', but {what}")
@@ -96,78 +95,129 @@ def _whole(hint: Hint, names: list[str]) -> Hint:
     return Hint(work_div=(*((n, p) for n, p in hint.work_div if n not in names), *((n, 1) for n in names)))
 
 
-class _Kernel:
-    """What the cost model needs to know of a formed kernel."""
+@dataclass(frozen=True, eq=False)
+class KernelFacts:
+    """What the cost model needs to know of a kernel."""
 
-    def __init__(self, kernel: func.FuncOp) -> None:
-        self.name = kernel.name.value
-        self.axes = Axes.of(kernel.operation)
-        self.columns = ir.IntegerAttr(kernel.attributes["ktir.columns"]).value if "ktir.columns" in kernel.attributes else 0
-        self.names = [*(f"b{i}" for i in self.axes.batches), "m"]
+    name: str
+    extents: tuple[int, ...]
+    """Of the axes; the last one is the row axis."""
+    columns: int
+    """Sticks of every result where columns may be dealt out, else 0."""
+    ops: tuple[Item, ...]
+    stores: tuple[Item, ...]
+    axes: Mapping[int, Mapping[int | None, int]]
+    """Per op (its number) the axis of each row loop."""
+    stored_axes: Mapping[int, Walk]
+    """Per store (its number) the axis along each dim of what it stores."""
+
+    @staticmethod
+    def of_kernel(kernel: func.FuncOp) -> KernelFacts:
+        """The facts of a formed kernel, whose ops have their row loops in the order of the axes."""
+        axes = Axes.of(kernel.operation)
+        columns = ir.IntegerAttr(kernel.attributes["ktir.columns"]).value if "ktir.columns" in kernel.attributes else 0
+        items = items_of([o.operation for o in kernel.regions[0].blocks[0].operations])
+        ops = tuple(i for i in items if not i.is_store)
+        stores = tuple(i for i in items if i.is_store)
+        loops: dict[int, Mapping[int | None, int]] = {i.number: {loop: axis for axis, loop in enumerate(i.row_loops)} for i in ops}
+        made = {item.value: tuple(loops[item.number].get(loop) for loop in item.walks[-1]) for item in ops}
+        stored = {item.number: made.get(item.value) or tuple(_copied(item, axes.extents)) for item in stores}
+        return KernelFacts(kernel.name.value, axes.extents, columns, ops, stores, loops, stored)
+
+    @staticmethod
+    def of_cluster(cluster: Cluster, name: str, crossing: Collection[Tensor]) -> KernelFacts:
+        """The facts of a kernel that is not formed yet; what `crossing` has of its tensors is stored for other kernels."""
+        place = {axis: i for i, axis in enumerate(cluster.order)}
+        extents = tuple(cluster.rows)
+        loops: dict[int, Mapping[int | None, int]] = {}
+        for item in cluster.compute:
+            loops[item.number] = {loop: place[axis] for loop, axis in zip(item.loops, cluster.loops[item.number], strict=True)}
+        made = {i.value: tuple(None if a is None else place[a] for a in cluster.axes[i.value]) for i in cluster.compute}
+        left = (item.value for item in cluster.compute if item.value in crossing)
+        stores = (*cluster.stores, *(Item(~i, "store", [value], value, []) for i, value in enumerate(left)))
+        stored = {item.number: made.get(item.value) or tuple(_copied(item, extents)) for item in stores}
+        return KernelFacts(name, extents, cluster.columns, tuple(cluster.compute), stores, loops, stored)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether there are other axes than the row axis."""
+        return len(self.extents) > 1
+
+    @cached_property
+    def names(self) -> list[str]:
         """Of the axes: `m` is the row axis."""
-        ops = [o.operation for o in kernel.regions[0].blocks[0].operations]
-        self.generics = [Generic(op) for op in ops if op.name == "linalg.generic"]
-        self.contractions = [g for g in self.generics if g.is_contraction]
-        self.stores = [op for op in ops if op.name == "ktdp.store"]
-        self.whole = {axis for op in self.stores if "ktir.ordered" in op.attributes for axis in self._index_axes(op)}
+        return [*(f"b{i}" for i in range(len(self.extents) - 1)), "m"]
+
+    @cached_property
+    def contractions(self) -> list[Item]:
+        """The matmuls."""
+        return [item for item in self.ops if item.is_contraction]
+
+    @cached_property
+    def whole(self) -> list[int]:
         """Axes that must not be cut: where indices name an element several times, the last value stays."""
+        found = {self.stored_axes[s.number][d] for s in self.stores if s.ordered for d in s.index_dims}
+        return sorted(axis for axis in found if axis is not None)
 
-    def _index_axes(self, store: ir.Operation) -> Iterator[int]:
-        value = store.operands[0]
-        axes = self.axes.of_value(value) if value.owner.name == "linalg.generic" else self.axes.of_copied(value)
-        yield from (axis for d in index_dims(store) if (axis := axes[d]) is not None)
+    def walked(self, item: Item, operand: int) -> tuple[str, ...]:
+        """Names of the axes that an operand of an op runs along (the result is operand -1)."""
+        axes = self.axes[item.number]
+        return tuple(dict.fromkeys(self.names[axes[loop]] for loop in item.walks[operand] if loop in axes))
 
-    def _loops(self) -> list[Loop]:
+    def loops(self) -> list[Loop]:
         """The axes; the row axis first: where two divisions cost the same, the one with fewer parts of rows is taken."""
-        rows, *batches = reversed(list(zip(self.names, self.axes.extents, strict=True)))
+        rows, *batches = reversed(list(zip(self.names, self.extents, strict=True)))
         return [Loop(*rows), *(Loop(name, extent, even=True) for name, extent in reversed(batches))]
 
-    def _names_of(self, axes: list[int | None]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.names[a] for a in axes if a is not None))
-
-    def _loads(self) -> dict[tuple[ir.Value, tuple[str, ...]], int]:
+    def loads(self) -> dict[tuple[Tensor, tuple[str, ...]], int]:
         """What is read from memory, once for each way of reading, in bytes."""
-        found: dict[tuple[ir.Value, tuple[str, ...]], int] = {}
-        for g in self.generics:
-            for i, value in enumerate(g.inputs):
-                second = g.is_contraction and i == 1
-                source = second_operand_source(g) if second else value
-                if not isinstance(source.owner, ir.Block) and source.owner.name == "ktdp.load":
-                    axes = self.axes.of_second_operand(g) if second else self.axes.of_operand(g, i)
-                    found[source, self._names_of(axes)] = tensor_bytes(source)
-        for value in (op.operands[0] for op in self.stores):
-            if value.owner.name == "ktdp.load":
-                found[value, self._names_of(self.axes.of_copied(value))] = tensor_bytes(value)
+        made = {item.value for item in self.ops}
+        found: dict[tuple[Tensor, tuple[str, ...]], int] = {}
+        for item in self.ops:
+            for i, value in enumerate(item.sources):
+                if value.loaded or (value.made and value not in made):
+                    found[value, self.walked(item, i)] = value.bytes
+        for item in self.stores:
+            if item.value.loaded:
+                names = (self.names[axis] for axis in self.stored_axes[item.number] if axis is not None)
+                found[item.value, tuple(dict.fromkeys(names))] = item.value.bytes
         return found
 
-    def _vector_work(self) -> int:
+    def vector_work(self) -> int:
         """Sticks of results times ops of their bodies, in one row."""
-        return sum(ir.RankedTensorType(g.op.results[0].type).shape[0] * len(g.body_ops) for g in self.generics if not g.is_contraction)
+        return sum(item.value.shape[0] * item.work for item in self.ops if not item.is_contraction)
 
     def matmul(self) -> Problem:
         """The longest matmul, with all that the kernel reads."""
-        g = max(self.contractions, key=extents)
-        _, sticks, depth = extents(g)
-        first, second = self._names_of(self.axes.of_operand(g, 0)), self._names_of(self.axes.of_second_operand(g))
-        own = {(g.inputs[0], first), (second_operand_source(g), second)}
-        others = [(names, size) for (value, names), size in self._loads().items() if (value, names) not in own]
+        item = max(self.contractions, key=lambda i: i.matmul_extents)
+        _, sticks, depth = item.matmul_extents
+        first, second = self.walked(item, 0), self.walked(item, 1)
+        own = {(item.sources[0], first), (item.sources[1], second)}
+        others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]
         operands = (
             Operand("rows", (*first, "k")),
             Operand("weights", (*second, "k", "n")),
             *(Operand(f"input {i}", names, whole_bytes=size) for i, (names, size) in enumerate(others)),
             Operand("result", (*self.names, "n"), output=True, resident=True),
         )
-        loops = (*self._loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
-        return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self._vector_work() / sticks))
+        loops = (*self.loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
+        return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self.vector_work() / sticks))
 
     def vector(self) -> Problem:
         """All ops as one on the vector unit."""
-        results = [g.op.results[0] for g in self.generics] or [op.operands[0] for op in self.stores]
-        sticks = max(ir.RankedTensorType(v.type).shape[0] for v in results)
-        written = sum(tensor_bytes(op.operands[0]) for op in self.stores)
+        sticks = max(item.value.shape[0] for item in self.ops or self.stores)
+        written = sum(item.value.bytes for item in self.stores)
         operands = (
-            *(Operand(f"input {i}", names, whole_bytes=size) for i, ((_, names), size) in enumerate(self._loads().items())),
+            *(Operand(f"input {i}", names, whole_bytes=size) for i, ((_, names), size) in enumerate(self.loads().items())),
             Operand("result", (*self.names, "d"), output=True, whole_bytes=written),
         )
-        loops = (*self._loops(), Loop("d", sticks * LANES, LANES))
-        return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self._vector_work() / sticks))
+        loops = (*self.loops(), Loop("d", sticks * LANES, LANES))
+        return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self.vector_work() / sticks))
+
+
+def _copied(item: Item, extents: tuple[int, ...]) -> Iterator[int | None]:
+    """Axes of a tensor that is stored as it was loaded or filled: it has the axes in order as its rows."""
+    yield None
+    for axis in range(len(item.value.shape) - 2):
+        yield axis if axis < len(extents) else None
+    yield None

@@ -23,7 +23,7 @@ from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes._axes import Axes, k_in_stick, second_operand_source
 from ktir.passes._columns import hinted, wishes
 from ktir.passes._levels import require_level, set_level
-from ktir.passes._work import Work, divide
+from ktir.passes._work import KernelFacts, Work, divide
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES
 
@@ -50,7 +50,8 @@ class DivideWorkPass(Pass):
         hint = wishes(self.work_div)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
-                work = hinted(lambda h, op=op: divide(op, self.cores, h), hint, op.location)
+                facts = KernelFacts.of_kernel(op)
+                work = hinted(lambda h, facts=facts: divide(facts, self.cores, h), hint, op.location)
                 if work.plan is not None:
                     self.remark("passed", f"kernel '{op.name.value}': {work.plan.explain()}", op.location)
                 _Divider(op, work).divide()

@@ -16,16 +16,16 @@ from itertools import count
 from math import prod
 from typing import ClassVar
 
-from ktir.cost.estimate import kernel_start
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import func, ir, tensor
 from ktir.passes._axes import SECOND_OPERAND
-from ktir.passes._clusters import Cluster, Fit, Item, items_of, row_extents
-from ktir.passes._columns import column_division, extents, row_division, wishes
-from ktir.passes._levels import require_level, tensor_bytes
+from ktir.passes._clustering import Clustering
+from ktir.passes._clusters import Cluster
+from ktir.passes._items import Item, Tensor, items_of
+from ktir.passes._levels import require_level
 from ktir.passes._memory_order import regions
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
@@ -63,17 +63,15 @@ class _Splitter:
         self.arguments = list(source.regions[0].blocks[0].arguments)
         self.attributes = list(ir.ArrayAttr(source.attributes["arg_attrs"])) if self.arguments else []
         self.items = items_of(self.ops)
-        self.clusters: list[Cluster] = []
-        self.home: dict[Item, int] = {}
-        """The cluster of each item, by number."""
 
     def split(self) -> None:
-        for item in self.items:
-            self._place(item)
-        if not self.clusters:
+        found = Clustering(self.items, self.options.cores, self.options.work_div)
+        if not found.clusters:
             raise Unsupported("'func.func' op computes nothing", location_text(self.source.location))
-        cluster_of = {item.value: number for item, number in self.home.items() if item.generic is not None}
-        crossing = self._crossing(cluster_of)
+        for item, text in found.notes:
+            self.options.remark("passed", text, _op(item).location)
+        cluster_of = {_op(item).results[0]: number for item, number in found.home.items() if not item.is_store}
+        crossing = [_value(tensor_) for tensor_ in found.crossing()]
         name = self.source.name.value
         index = ir.IndexType.get()
         names = {ir.StringAttr(ir.DictAttr(a)["ktir.name"]).value for a in self.attributes}
@@ -94,7 +92,7 @@ class _Splitter:
         entry.attributes["arg_attrs"] = ir.ArrayAttr.get(all_attributes)
         block = entry.add_entry_block([self.source.location] * len(all_attributes))
         outer = dict(zip([*self.arguments, *crossing], block.arguments, strict=True))
-        for i, cluster in enumerate(self.clusters):
+        for i, cluster in enumerate(found.clusters):
             kernel = _Kernel(cluster, cluster_of, i, crossing)
             with ir.InsertionPoint(self.source):
                 used = kernel.build(f"{name}_kernel{i}")
@@ -105,137 +103,15 @@ class _Splitter:
         self.source.operation.erase()
         entry.attributes["sym_name"] = ir.StringAttr.get(name)
 
-    def _place(self, item: Item) -> None:
-        """Put an item into a kernel, a new one if none can take it."""
-        first = self._first_legal(item)
-        fits = [(i, fit) for i in range(first, len(self.clusters)) if (fit := self._fit(item, i)) is not None]
-        found = min(fits, key=lambda f: self._distance(item, f[0]), default=None)
-        if item.generic is not None:
-            current = None if found is None else self.clusters[found[0]]
-            if (current is None or not current.columns) and (columns := self._own_columns(item, current)):
-                found = self._new(item, columns)
-        number, fit = found or self._new(item, 0)
-        self.clusters[number].add(item, fit)
-        self.home[item] = number
 
-    def _new(self, item: Item, columns: int) -> tuple[int, Fit]:
-        """An empty cluster for an item."""
-        cluster = _empty(item, columns)
-        fit = cluster.fit(item)
-        assert fit is not None
-        self.clusters.append(cluster)
-        return len(self.clusters) - 1, fit
-
-    def _first_legal(self, item: Item) -> int:
-        """The first cluster that runs late enough: after what the item reads and what must not be touched again after it."""
-        first = max((self.home[p] for p in item.producers), default=0)
-        for earlier in self._conflicting(item):
-            first = max(first, self.home[earlier] + (not _may_share(earlier, item)))
-        return first
-
-    def _conflicting(self, item: Item) -> list[Item]:
-        """Earlier items that touch the same memory, one of the two writing."""
-        own = [r for _, r in item.reads]
-        found = []
-        for earlier in self.items[: item.number]:
-            theirs = [r for _, r in earlier.reads]
-            pairs = [(a, b) for a in item.writes for b in (*theirs, *earlier.writes)] + [(a, b) for a in own for b in earlier.writes]
-            if any(a.overlaps(b) for a, b in pairs):
-                found.append(earlier)
-        return found
-
-    def _fit(self, item: Item, number: int) -> Fit | None:
-        """How an item can join a cluster: values, scratchpad, and memory that an op of the cluster touches as well."""
-        cluster = self.clusters[number]
-        fit = cluster.fit(item)
-        if fit is None or not item.writes:
-            return fit
-        for earlier in self._conflicting(item):
-            if self.home[earlier] == number and not _same_rows(cluster, earlier, item):
-                return None
-        return fit
-
-    def _distance(self, item: Item, number: int) -> tuple[bool, int, int, int]:
-        """Order of preference: where columns are dealt out, for a matmul; little that crosses kernels; much that is read by both; the
-        latest."""
-        cluster = self.clusters[number]
-        whole = item.generic is not None and item.generic.is_contraction and not cluster.columns
-        crosses = sum(tensor_bytes(p.value) for p in item.producers if self.home[p] != number)
-        shared = sum(tensor_bytes(v) for v in item.sources if v in cluster.loaded)
-        return whole, crosses, -shared, -number
-
-    def _own_columns(self, item: Item, current: Cluster | None) -> int:
-        """The sticks of columns of a kernel that starts with an item; 0 if dealing out columns does not pay.
-
-        What such a kernel computes and reads through global memory, instead of in the kernel `current`, is the price of it.
-        """
-        g = item.generic
-        if g is None or g.contraction is None or g.contraction.batch or extents(g)[1] < 2:
-            return 0
-        if (parts := dict(wishes(self.options.work_div).work_div).get("n")) is not None:
-            return extents(g)[1] if parts > 1 else 0
-        cluster = _empty(item, extents(g)[1])
-        saved = 0.0
-        for other in self.items[item.number :]:
-            if other.generic is None:
-                continue
-            fit = cluster.fit(other)
-            if fit is None:
-                break
-            cluster.add(other, fit)
-            if other.generic.is_contraction:
-                shape = extents(other.generic)
-                rows, columns = (price(*shape, self.options.cores) for price in (row_division, column_division))
-                saved += rows.cost.cycles - columns.cost.cycles
-        moved = 0
-        for other in cluster.items:
-            readers = (u.owner for u in other.value.uses if u.owner.name == "linalg.generic")
-            if any(r.results[0] not in cluster.axes for r in readers):
-                moved += tensor_bytes(other.value)
-        if current is not None:
-            moved += sum(tensor_bytes(v) for v in {v for other in cluster.items for v in other.sources if v in current.axes})
-        price = 2 * moved / DATASHEET.dram_bytes_per_cycle + 2 * kernel_start(DATASHEET)
-        if saved <= price:
-            return 0
-        self.options.remark(
-            "passed",
-            f"kernel of its own, so that its {cluster.columns} sticks of columns are dealt out: saves {saved:.0f} cycles for {price:.0f}",
-            g.op.location,
-        )
-        return cluster.columns
-
-    def _crossing(self, cluster_of: dict[ir.Value, int]) -> list[ir.Value]:
-        crossing: list[ir.Value] = []
-        for i, cluster in enumerate(self.clusters):
-            for item in (*cluster.compute, *cluster.stores):
-                crossing += [v for v in item.sources if cluster_of.get(v, i) != i and v not in crossing]
-        return crossing
+def _op(item: Item) -> ir.Operation:
+    assert item.op is not None
+    return item.op
 
 
-def _empty(item: Item, columns: int) -> Cluster:
-    if item.generic is None:
-        return Cluster(row_extents(item.value))
-    return Cluster([item.extent(loop) for loop in item.loops], columns)
-
-
-def _may_share(earlier: Item, item: Item) -> bool:
-    """Whether an item may overwrite in one kernel what an earlier one touched: the same elements, and what was read has been used for what
-    is written, or both write."""
-    if not item.writes or any(not item.writes[0].same_elements(r) for r in earlier.writes):
-        return False
-    reads = [r for _, r in earlier.reads if r.overlaps(item.writes[0])]
-    return all(item.writes[0].same_elements(r) for r in reads) and (not reads or earlier.number in item.ancestors)
-
-
-def _same_rows(cluster: Cluster, earlier: Item, item: Item) -> bool:
-    """Whether both touch an element in the same row of the kernel, so that one core does both."""
-    if item.value not in cluster.axes:
-        return False
-    own = cluster.axes[item.value]
-    if earlier.generic is None:
-        return cluster.axes.get(earlier.value) == own
-    touched = [i for i, r in earlier.reads if r.overlaps(item.writes[0])]
-    return not cluster.columns and all(cluster.operand_axes(earlier, i) == own for i in touched)
+def _value(tensor_: Tensor) -> ir.Value:
+    assert isinstance(tensor_.name, ir.Value)
+    return tensor_.name
 
 
 # Before kernels are formed
@@ -286,7 +162,7 @@ class _Kernel:
         self.cluster, self.cluster_of, self.number, self.crossing = cluster, cluster_of, number, crossing
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.used: list[ir.Value] = []
-        self.location = (cluster.compute or cluster.stores)[0].op.location
+        self.location = _op((cluster.compute or cluster.stores)[0]).location
 
     def build(self, name: str) -> list[ir.Value]:
         """Make the function; returns the outer arguments (or crossing values) that it takes, in order."""
@@ -295,13 +171,14 @@ class _Kernel:
         self.block = function.add_entry_block()
         with ir.InsertionPoint(self.block):
             for item in self.cluster.compute:
-                self._clone(item.op)
+                op, value = _op(item), _value(item.value)
+                self._clone(op)
                 self._order_loops(item)
-                if item.value in self.crossing:
-                    with item.op.location:
-                        ktdp.store(self.mapping[item.value], self._pool_tile(item.value))
+                if value in self.crossing:
+                    with op.location:
+                        ktdp.store(self.mapping[value], self._pool_tile(value))
             for item in self.cluster.stores:
-                self._clone(item.op)
+                self._clone(_op(item))
             with self.location:
                 func.ReturnOp([])
         types = [a.type for a in self.block.arguments]
@@ -320,7 +197,7 @@ class _Kernel:
             return
         loops = item.loops
         moved = {loops[place]: loops[i] for i, place in enumerate(places)}
-        clone = self.mapping[item.value].owner
+        clone = self.mapping[_value(item.value)].owner
         maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(clone.attributes["indexing_maps"])]
         number = maps[0].n_dims
         permuted = ir.AffineMap.get(number, 0, [ir.AffineDimExpr.get(moved.get(i, i)) for i in range(number)])
