@@ -54,9 +54,8 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
     with context(), ir.Location.unknown():
         module = parse_module(text, source)
         files = compile_logical(module, cores=cores, observe=lambda name, m: snapshots.append((name, print_module(m, debuginfo=True))))
-    results: list[LevelResult] = []
-    for name, snapshot in snapshots:
-        with context(), ir.Location.unknown():
+        results: list[LevelResult] = []
+        for name, snapshot in snapshots:
             level = parse_module(snapshot, f"{source}:{name}")
             run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else run_device_level
             _append(results, name, run(level, arguments))

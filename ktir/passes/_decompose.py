@@ -325,22 +325,35 @@ def _fill_of_constant(g: Generic) -> None:
 
 
 def _initial_as_input(op: ir.Operation) -> None:
-    """A pointwise op that reads what its result held before gets that as an input."""
+    """A pointwise op that reads what its result held before gets that as an input, or as a constant of its body."""
     g = Generic(op)
     before = g.body.arguments[-1]
     if not g.is_pointwise or not (list(before.uses) or g.yielded == before):
         return
+    constant = _filled_with(g.init)
 
     def body(scalars: list[ir.Value]) -> ir.Value:
         mapping = dict(zip(g.body.arguments, scalars, strict=False))
+        if constant is not None:
+            mapping[before] = constant.clone().results[0]
         clone_ops(g.body_ops, mapping)
         return mapping.get(g.yielded, g.yielded)
 
     with ir.InsertionPoint(op), op.location:
         init = tensor.empty(list(shape(op.results[0])), _element(op.results[0]))
-        value = generic([*g.inputs, g.init], init, [*g.maps, g.maps[-1]], g.iterators, body, loc=op.location)
+        inputs, maps = (g.inputs, g.maps[:-1]) if constant is not None else ([*g.inputs, g.init], g.maps)
+        value = generic(inputs, init, [*maps, g.maps[-1]], g.iterators, body, loc=op.location)
     op.results[0].replace_all_uses_with(value)
     op.erase()
+
+
+def _filled_with(value: ir.Value) -> ir.Operation | None:
+    """The constant that a tensor is filled with."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "linalg.fill":
+        return None
+    maker = owner.operation.operands[0].owner
+    return maker.operation if not isinstance(maker, ir.Block) and maker.operation.name == "arith.constant" else None
 
 
 def _integer_reduction(g: Generic) -> None:

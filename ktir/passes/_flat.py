@@ -106,6 +106,8 @@ def read(function: func.FuncOp) -> list[Node]:
     """The nodes of a flat function, in program order. Refuses what the level does not have."""
     nodes: list[Node] = []
     for op in (o.operation for o in function.regions[0].blocks[0].operations):
+        if any(isinstance(r.type, ir.RankedTensorType) and 1 in r.type.shape for r in op.results):
+            raise refuse(op, "has dims of extent 1, which 'ktir-break-views' drops")
         if op.name in _READERS:
             nodes.extend(_READERS[op.name](op))
         elif op.name not in _PASSED_OVER:
@@ -197,16 +199,16 @@ def memory_of(view: ir.Value) -> Memory:
 
 def _tile(tile: ir.Operation) -> tuple[Memory, tuple[Subscript, ...]]:
     if tile.name == "ktdp.construct_access_tile":
-        _require_whole(tile.opview)
+        require_whole(tile.opview, tile.opview.base.owner.opview.sizes)
         return memory_of(tile.opview.base), ()
     return memory_of(tile.opview.base), tuple(_subscripts(tile.opview))
 
 
-def _require_whole(tile: ktdp.ConstructAccessTileOp) -> None:
-    """Refuse a tile that is not its whole view, in the view's order."""
+def require_whole(tile: ktdp.ConstructAccessTileOp, sizes: Sequence[int | ir.Value]) -> None:
+    """Refuse a tile that is not its whole view, of these `sizes`, in the view's order."""
     anchored = all(isinstance(e, ir.AffineConstantExpr) and e.value == 0 for e in tile.base_map.results)
     zeros = all(v.owner.name == "arith.constant" and ir.IntegerAttr(v.owner.attributes["value"]).value == 0 for v in tile.index_operands)
-    whole = list(tile.shape) == list(tile.base.owner.opview.sizes)
+    whole = list(tile.shape) == list(sizes)
     if not (anchored or zeros) or list(tile.order) != list(range(len(tile.order))) or not whole:
         raise refuse(tile.operation, "expects a tile of the whole view in its order on the logical level")
 

@@ -162,13 +162,6 @@ def without_layout(op: ir.Operation) -> None:
         _no_attributes(op, ("ktir.layout",), "of the laid-out level")
 
 
-def without_unit_dims(op: ir.Operation) -> None:
-    """Tensors of the logical level have no dims of extent 1."""
-    for t in _tensors(op):
-        if 1 in t.shape:
-            raise Broken(f"expects tensors without dims of extent 1, but got '{t}'")
-
-
 def in_sticks(op: ir.Operation) -> None:
     """Tensors are sticks x rows x lanes."""
     for t in _tensors(op):

@@ -278,24 +278,34 @@ class ShapesToMemory:
         if _windows.moved_dims(op) is not None:
             return
         g = Generic(op)
-        contraction = g.contraction
+        given = [self._given(g, i) for i in range(len(g.inputs))]
+        bare = {i for i, kind in enumerate(g.iterators) if kind == "reduction"}.difference(*(_walked(loops, v) for loops, v in given))
         for i, value in enumerate(g.inputs):
-            if any(not isinstance(e, ir.AffineDimExpr) for e in g.maps[i].results):
-                self._give(op, i, self._by_map(value, g, i), range(len(g.iterators)))
-                continue
-            loops = [ir.AffineDimExpr(e).position for e in g.maps[i].results]
-            given = self._operand(value, op)
-            missing = {loops[d] for d, k in enumerate(given.dims) if k is None}
-            if contraction is not None and missing and not (i == 1 and missing <= set(contraction.batch)):
-                given = self._operand(value, op, repeat=True)  # only a batch loop may become one of rows
-            if given.value != value or not given.is_whole:
-                self._give(op, i, given, loops)
+            loops, found = given[i]
+            if bare & set(loops):  # a reduced loop has its extent from an operand that walks it
+                found = self._given(g, i, repeat=True)[1]
+                bare -= set(loops)
+            if found.value != value or not found.is_whole:
+                self._give(op, i, found, loops)
 
-    def _by_map(self, value: ir.Value, g: Generic, i: int) -> Computed:
+    def _given(self, g: Generic, i: int, *, repeat: bool = False) -> tuple[Sequence[int], Computed]:
+        """Operand i as an SSA value, and the loop of each of its dims."""
+        value = g.inputs[i]
+        if any(not isinstance(e, ir.AffineDimExpr) for e in g.maps[i].results):
+            return range(len(g.iterators)), self._by_map(value, g, i, repeat=repeat)
+        loops = [ir.AffineDimExpr(e).position for e in g.maps[i].results]
+        found = self._operand(value, g.op, repeat=repeat)
+        missing = set(loops) - _walked(loops, found)
+        contraction = g.contraction
+        if contraction is not None and missing and not (i == 1 and missing <= set(contraction.batch)):
+            found = self._operand(value, g.op, repeat=True)  # only a batch loop may become one of rows
+        return loops, found
+
+    def _by_map(self, value: ir.Value, g: Generic, i: int, *, repeat: bool) -> Computed:
         """An operand that is read at sums or divisions of loops, as a tensor over all loops."""
         extents = loop_extents(list(g.op.operands), g.maps)
         place = self._addressed(self._stored(value, self.place(value)), list(g.maps[i].results), extents, g.op, g.op.results[0])
-        return self._without_repeats(place, g.op)
+        return self._without_repeats(place, g.op, repeat=repeat)
 
     def _give(self, op: ir.Operation, i: int, given: Computed, loops: Sequence[int]) -> None:
         """Make `given` operand i, where `loops` walk the dims that it stands for."""
@@ -422,6 +432,11 @@ class ShapesToMemory:
 def element_of(value: ir.Value) -> ir.Type:
     """Element type of a tensor."""
     return ir.RankedTensorType(value.type).element_type
+
+
+def _walked(loops: Sequence[int], given: Computed) -> set[int]:
+    """Which of the `loops` of an operand's dims `given` has."""
+    return {loops[d] for d, k in enumerate(given.dims) if k is not None}
 
 
 def _is_link(op: ir.Operation) -> bool:

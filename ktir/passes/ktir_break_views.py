@@ -1,8 +1,8 @@
 """Logical KTIR in its flat form: memory and generics, no op that only moves elements.
 
-The parts, in the order in which they run, each a module beside this one: sorts, scans and foreign reductions become reductions
-(`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops are split (`_refine`), what
-moves elements becomes memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
+The parts, in the order in which they run, each a module beside this one: dims of extent 1 go (`_unit_dims`), sorts, scans and foreign
+reductions become reductions (`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops are split
+(`_refine`), what moves elements becomes memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ktir.passes._levels import require_level
 from ktir.passes._new_arguments import NewArguments
 from ktir.passes._refine import split_loops
 from ktir.passes._shapes_to_memory import ShapesToMemory
+from ktir.passes._unit_dims import drop_unit_dims
 from ktir.pipeline import Pass
 
 
@@ -41,6 +42,7 @@ class BreakViewsPass(Pass):
         for function in module.body.operations:
             if isinstance(function, func.FuncOp) and function.regions[0].blocks:
                 arguments = NewArguments(function)
+                drop_unit_dims(function)
                 decompose(function)
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)

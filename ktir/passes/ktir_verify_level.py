@@ -45,7 +45,7 @@ _PLAIN: tuple[Rule, ...] = (*_ALL, rules.without_layout)
 _STICKS: tuple[Rule, ...] = (*_PLAIN, rules.in_sticks)
 
 EVERY_OP: dict[str, tuple[Rule, ...]] = {
-    "logical": (*_PLAIN, rules.without_unit_dims),
+    "logical": _PLAIN,
     "laid-out": (*_ALL, rules.laid_out),
     "divided": _STICKS,
     "tiled": (*_STICKS, rules.blocks, rules.even_rows),

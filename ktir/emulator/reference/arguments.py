@@ -85,7 +85,7 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
     signature: list[tuple[Any, ...]] = []
     narrow: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
     for i, (value, parameter) in enumerate(zip(values, parameters, strict=True)):
-        if parameter.narrow and isinstance(value, np.ndarray) and value.dtype != np.int32:
+        if parameter.narrow and isinstance(value, np.ndarray) and value.ndim and value.dtype != np.int32:
             place = (value.__array_interface__["data"][0], value.nbytes)
             narrow.setdefault(place, (value, _narrowed(function, i, value)))
             value = narrow[place][1]

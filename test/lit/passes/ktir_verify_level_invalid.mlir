@@ -79,8 +79,6 @@ module attributes {ktir.level = "logical"} {
     %t = ktdp.get_compute_tile_id : index
     // expected-error@+1 {{expects tensors without an encoding, but got 'tensor<4xf16, 1 : i64>'}}
     %e = tensor.empty() : tensor<4xf16, 1>
-    // expected-error@+1 {{expects tensors without dims of extent 1, but got 'tensor<4x1xf16>'}}
-    %u = tensor.empty() : tensor<4x1xf16>
     // expected-error@+1 {{expects tensors of static shape, but got 'tensor<?xf16>'}}
     %d = tensor.empty(%t) : tensor<?xf16>
     // expected-error@+1 {{expects memory_space 'global' above the allocated level, but got 'ct_local'}}

@@ -28,7 +28,7 @@ def check(seed: int) -> None:
         run_pipeline(module, "cse,ktir-generalize,ktir-break-views")
         flat = [a.copy() for a in arguments]
         own = len(entry_function(module).operation.regions[0].blocks[0].arguments) - len(flat)
-        execute(module, None, [*flat, *[None] * own])
+        execute(module, None, [*map(np.atleast_1d, flat), *[None] * own])
         run_pipeline(module, "ktir-assign-layouts,ktir-verify-level", verify_each=True)
         laid_out = run_device_level(module, arguments)
         run_pipeline(module, "ktir-split-bodies,ktir-verify-level", verify_each=True)
