@@ -9,6 +9,7 @@ import numpy as np
 
 from ktir.assembly import parse_module, print_module
 from ktir.checking.compare import compare
+from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
@@ -47,8 +48,8 @@ class LevelResult:
 def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32, source: str = "-") -> list[LevelResult]:
     """Execute logical KTIR `text` at every level on copies of `arguments` (host arrays, inputs and outputs).
 
-    Returns a result per level, the instruction stream (`tape` and `step`) last. Raises Mismatch naming the pass whose values differ, and
-    KtirError for a program that some level refuses.
+    Returns a result per level, the instruction stream (`tape` and `step`) last. Raises Mismatch naming the pass whose values differ, or
+    where the stream is not what the allocated KTIR says, and KtirError for a program that some level refuses.
     """
     snapshots: list[tuple[str, str]] = []
     with context(), ir.Location.unknown():
@@ -59,7 +60,11 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
             level = parse_module(snapshot, f"{source}:{name}")
             run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else run_device_level
             _append(results, name, run(level, arguments))
-    executable = Executable(read(files))
+    package = read(files)
+    executable = Executable(package)
+    differing = check_package(package, executable.machine.trace)
+    if differing:
+        raise Mismatch(str(differing[0]))
     for mode in ("tape", "step"):
         arrays = [a.copy() for a in arguments]
         executable(*arrays, mode=mode)

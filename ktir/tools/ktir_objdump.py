@@ -1,6 +1,6 @@
 """`ktir-objdump`: shows the program of a package, or of a `program.bin`, as assembly with source locations.
 
-The text goes to stdout, errors to stderr; the status is 1 if the input cannot be read, or has problems with `--verify`.
+The text goes to stdout, errors to stderr; the status is 1 if the input cannot be read, or has problems with `--verify` or `--check`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ktir.diagnostics import KtirError
 from ktir.isa.assembly import print_program
 from ktir.isa.encoding import decode, encode
-from ktir.isa.problem import EncodingError
+from ktir.isa.problem import EncodingError, Problem
 from ktir.isa.program import Kernel, Program
 from ktir.isa.verify import verify
 from ktir.package import read
@@ -31,9 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     form.add_argument("--mlir", action="store_true", help="print the program in the spyre dialect")
     parser.add_argument("--mlir-print-debuginfo", action="store_true", help="with --mlir: print locations")
     parser.add_argument("--verify", action="store_true", help="run the static verifier; problems go to stderr")
+    parser.add_argument(
+        "--check", action="store_true", help="as --verify, then look for hazards and compare the program of a package with its KTIR"
+    )
     options = parser.parse_args(argv)
     try:
         program = load(Path(options.input))
+        if options.check and not Path(options.input).is_dir():
+            raise KtirError("--check expects the folder of a package, which has the KTIR")
         if options.json:
             text = json.dumps(summary(program), indent=1) + "\n"
         else:
@@ -47,10 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    problems = verify(program) if options.verify else []
+    problems: Sequence[Problem | KtirError] = verify(program) if options.verify or options.check else []
+    if options.check and not problems:
+        problems = _checked(Path(options.input))
     for p in problems:
         print(p, file=sys.stderr)
     return int(bool(problems))
+
+
+def _checked(folder: Path) -> Sequence[Problem | KtirError]:
+    """What the emulator finds in the program of a package before any launch, or else where it differs from the package's KTIR."""
+    from ktir.checking.stream import check_package
+    from ktir.emulator.machine import Machine
+
+    try:
+        package = read(folder)
+        return check_package(package, Machine(package.program).trace)
+    except KtirError as e:
+        return [e]
 
 
 def load(place: Path) -> Program:

@@ -53,12 +53,16 @@ class _Queue:
 class Step:
     """Runs a trace on arguments; `run` may be called again and again. `lx` is the scratchpad after the last run."""
 
-    def __init__(self, program: Program, trace: Trace, corelets: int, pad: np.float32 | None = None) -> None:
+    def __init__(
+        self, program: Program, trace: Trace, corelets: int, pad: np.float32 | None = None, poison: np.random.Generator | None = None
+    ) -> None:
         self.program = program
         self.trace = trace
         self.corelets = corelets
         self.pad = pad
         """What reads of dead positions give instead of zero."""
+        self.poison = poison
+        """Draws what LX holds before anything is written, instead of NaN."""
         self.observe: Callable[[Event, int, str, Sequence[F32]], None] | None = None
         """Sees every operation on lanes: event, corelet, kind and operands [cores, ..]."""
         self.lx = np.empty((0, 0, LANES), np.float32)
@@ -66,7 +70,8 @@ class Step:
     def run(self, arguments: Sequence[F32]) -> None:
         """Execute every event in order; `arguments` are written in place."""
         self.arguments = arguments
-        self.lx = np.full((self.trace.cores, self.trace.lx_sticks, LANES), np.nan, np.float32)
+        shape = (self.trace.cores, self.trace.lx_sticks, LANES)
+        self.lx = np.full(shape, np.nan, np.float32) if self.poison is None else self.poison.standard_normal(shape, np.float32)
         kernel = -1
         for event in self.trace.events:
             if event.kernel != kernel:

@@ -55,7 +55,7 @@ def lower_program(module: ir.Module) -> Program:
         for op in module.body.operations
         if isinstance(op, func.FuncOp)
     }
-    program = Program(ir.StringAttr(entry.operation.attributes["sym_name"]).value, _arguments(entry), [])
+    program = Program(ir.StringAttr(entry.operation.attributes["sym_name"]).value, program_arguments(entry), [])
     numbers: dict[Source, int] = {}
 
     def source_id(op: ir.Operation) -> int:
@@ -77,7 +77,8 @@ def lower_program(module: ir.Module) -> Program:
     return program
 
 
-def _arguments(entry: func.FuncOp) -> list[Argument]:
+def program_arguments(entry: func.FuncOp) -> list[Argument]:
+    """The device buffers of a program, from the attributes of its entry function."""
     arguments = []
     attributes = entry.operation.attributes
     for item in ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else []:

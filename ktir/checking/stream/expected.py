@@ -1,0 +1,355 @@
+"""Allocated KTIR as plain data: kernels in the order of their calls, each a tree of loops and actions.
+
+An action is a KTIR op that becomes instructions: a transfer between memory and LX, a fill, a pointwise op or reduction, a block of a
+contraction. Its operands are footprints and its body is an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
+from ktir.dialects.structured import IDENTITY, Generic
+from ktir.isa.program import Argument, Source
+from ktir.lowering.compile import launch_arguments
+from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, program_arguments
+from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
+from ktir.mlir import func, ir
+from ktir.package import LaunchArgument
+from ktir.target import LANES
+
+from .expressions import Expressions, Unreadable, of_generic
+from .footprint import Footprint, Ints, Limit, Trips, difference, of_tile
+
+
+@dataclass(frozen=True)
+class Action:
+    """An op that becomes instructions. `trips` of the loops around it, by level."""
+
+    source: Source
+    trips: Trips
+
+
+@dataclass(frozen=True)
+class Transfer(Action):
+    """A load or store of LX. Through indices, `positions` has those and `size` what they are below."""
+
+    loads: bool
+    memory: Footprint
+    local: Footprint
+    positions: Footprint | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Fill(Action):
+    """A constant, as the 32 bits of each lane, in LX."""
+
+    bits: int
+    local: Footprint
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What the vector unit reads: entry by entry, row by row, and once per row where that is enough. None: the accumulators of PT."""
+
+    each: Footprint | None
+    once: Footprint | None
+    expression: int
+
+
+@dataclass(frozen=True)
+class Vector(Action):
+    """A pointwise op or a reduction on `rows` rows per corelet of `sticks` sticks."""
+
+    operands: tuple[Operand, ...]
+    result: Footprint
+    rows: int
+    sticks: int
+    reduces: bool
+    expression: int
+
+
+@dataclass(frozen=True)
+class Multiply(Action):
+    """One block of a contraction: `rows` rows per corelet against 64 x 64 weights, which lie as PT takes them unless `transposed`."""
+
+    activations: Footprint
+    weights: Footprint
+    transposed: bool
+    rows: int
+
+
+@dataclass
+class Loop:
+    """A loop around `children`."""
+
+    trips: int
+    level: int
+    children: list[Action | Loop] = field(default_factory=list)
+
+    def actions(self) -> Iterator[Action]:
+        """All actions inside, in order."""
+        for child in self.children:
+            if isinstance(child, Loop):
+                yield from child.actions()
+            else:
+                yield child
+
+
+@dataclass
+class Kernel:
+    """A call of a kernel."""
+
+    name: str
+    cores: int
+    body: Loop
+    table: Expressions
+
+
+@dataclass
+class Expected:
+    """What a package's KTIR says. It keeps the module alive."""
+
+    name: str
+    arguments: list[Argument]
+    launch: list[LaunchArgument]
+    kernels: list[Kernel]
+    module: ir.Module
+
+
+def expected(module: ir.Module, corelets: int = 2) -> Expected:
+    """Read a module at the allocated level. Raises Unsupported for what no instruction stream has."""
+    entry = entry_function(module)
+    functions = {
+        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
+        for op in module.body.operations
+        if isinstance(op, func.FuncOp)
+    }
+    parameters = list(entry.regions[0].blocks[0].arguments)
+    kernels = []
+    for op in entry.regions[0].blocks[0].operations:
+        if op.operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
+            arguments = [parameters.index(v) for v in op.operation.operands]
+            kernels.append(_Reader(functions[callee], callee, arguments, corelets).kernel)
+    name = ir.StringAttr(entry.operation.attributes["sym_name"]).value
+    return Expected(name, program_arguments(entry), launch_arguments(module), kernels, module)
+
+
+class _Reader:
+    """Reads one kernel function."""
+
+    def __init__(self, function: ir.Operation, name: str, arguments: list[int], corelets: int) -> None:
+        self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
+        self.arguments, self.corelets = arguments, corelets
+        self.index = IndexEvaluator(function, self.cores)
+        self.tile = TileEvaluator(self.index)
+        self.table = Expressions()
+        self.trips: dict[int, int] = {}
+        self.sums: ir.Operation | None = None
+        """The loop whose sums PT holds."""
+        body = Loop(1, -1)
+        self.kernel = Kernel(name, self.cores, body, self.table)
+        self._block(function.regions[0].blocks[0], body)
+
+    def _block(self, block: ir.Block, loop: Loop) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "scf.for":
+                self._loop(op, loop)
+            elif op.name == "ktdp.store":
+                loop.children.append(self._store(op))
+            elif op.name == "linalg.generic" and Generic(op).is_contraction:
+                loop.children.append(self._multiply(Generic(op)))
+            elif op.regions and op.name not in ("linalg.generic", "linalg.fill", "ktdp.construct_indirect_access_tile"):
+                refuse(op, "has no instructions")
+
+    def _loop(self, op: ir.Operation, parent: Loop) -> None:
+        lower, upper, step = (self.index(v) for v in list(op.operands)[:3])
+        if not all(b.is_constant and b.is_uniform for b in (lower, upper, step)):
+            refuse(op, "expects the same constant bounds on every core")
+        loop = Loop(-(-(upper.scalar - lower.scalar) // step.scalar), parent.level + 1)
+        body = op.regions[0].blocks[0]
+        self.index.enter_loop(body.arguments[0], lower, step.scalar, loop.trips, loop.level)
+        parent.children.append(loop)
+        self.trips[loop.level] = loop.trips
+        self._block(body, loop)
+        del self.trips[loop.level]
+
+    def _source(self, op: ir.Operation) -> Source:
+        return Source(op.name, location_text(op.location))
+
+    def _whole(self, tile: Tile) -> Footprint:
+        """All entries of a tile, in order."""
+        return self._walk(tile, {d: c.ravel() for d, c in enumerate(np.indices(tile.shape[:-1]))}, 1)
+
+    def _walk(
+        self, tile: Tile, coordinates: dict[int, Ints], corelets: int, apart: dict[int, int] | None = None, *, splat: bool = False
+    ) -> Footprint:
+        return of_tile(tile, coordinates, dict(self.trips), self.cores, self.arguments, corelets=corelets, apart=apart, splat=splat)
+
+    # Transfers and fills
+
+    def _store(self, op: ir.Operation) -> Action:
+        producer = op.operands[0].owner
+        target = self._place(op.operands[1])
+        if isinstance(producer, ir.Block):
+            refuse(op, "stores what no op of its block makes")
+        if producer.name == "ktdp.load":
+            source = self._place(producer.operands[0])
+            if isinstance(target, Tile) and target.local:
+                return self._transfer(producer.operation, True, source, target)
+            if isinstance(source, Tile) and source.local:
+                return self._transfer(op, False, target, source)
+        if not (isinstance(target, Tile) and target.local):
+            refuse(op, "stores to memory what does not come from LX")
+        if producer.name == "linalg.generic":
+            return self._vector(Generic(producer.operation), target)
+        if producer.name == "linalg.fill":
+            return Fill(self._source(producer.operation), dict(self.trips), self._bits(producer.operation), self._whole(target))
+        refuse(op, f"stores the result of a '{producer.name}' op")
+
+    def _place(self, tile: ir.Value) -> Tile | IndirectTile:
+        op = tile.owner.opview
+        return self.tile.indirect(op) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
+
+    def _transfer(self, op: ir.Operation, loads: bool, memory: Tile | IndirectTile, local: Tile) -> Transfer:
+        source, trips = self._source(op), dict(self.trips)
+        if isinstance(memory, Tile):
+            if memory.local or not local.local:
+                refuse(op, "copies within one memory")
+            return Transfer(source, trips, loads, self._whole(memory), self._whole(local))
+        tile, dim = memory.tile, memory.dim
+        every = {d: c.ravel() for d, c in enumerate(np.indices(tile.shape[:-1]))}
+        walked = self._walk(tile, every, 1)
+        at = every[dim]
+        stride = tile.strides[dim]
+        looked_up = replace(walked, inner=walked.inner - at * stride, positions=at, stride=stride)
+        numbers = memory.positions
+        lanes = Tile(
+            numbers.op, False, numbers.element_bytes, numbers.anchor, (*numbers.shape, LANES), (*numbers.strides, 0), numbers.clips
+        )
+        return Transfer(source, trips, loads, looked_up, self._whole(local), self._whole(lanes), memory.size)
+
+    def _bits(self, fill: ir.Operation) -> int:
+        attribute = fill.operands[0].owner.attributes["value"]
+        if isinstance(attribute, ir.IntegerAttr):
+            return attribute.value & 0xFFFFFFFF
+        return int(np.float32(ir.FloatAttr(attribute).value).view(np.uint32))
+
+    # Compute
+
+    def _rows(self, tile: Tile, op: ir.Operation) -> tuple[int, dict[int, int]]:
+        """Rows per corelet, and how far apart the corelets are; a single row is worked on by both."""
+        rows = tile.shape[1]
+        if rows > 1 and rows % self.corelets:
+            refuse(op, f"works on {rows} rows, which {self.corelets} corelets do not share evenly")
+        return (1, {}) if rows == 1 else (rows // self.corelets, {1: rows // self.corelets})
+
+    def _vector(self, g: Generic, target: Tile) -> Vector:
+        stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
+        if len(g.iterators) != 3 or len(target.shape) != 3:
+            refuse(g.op, "expects loops over sticks, rows and lanes")
+        outputs = [g.loop_of(len(g.inputs), d) for d in range(3)]
+        if outputs != ([stick_loop, row_loop, lane_loop] if g.is_pointwise else [None, row_loop, None]):
+            refuse(g.op, "writes its result in another order than it computes it")
+        rows, apart = self._rows(target, g.op)
+        tiles = [None if v.owner.name == "scf.for" else self.tile(v.owner.operands[0]) for v in g.inputs]
+        sticks = target.shape[0]
+        if not g.is_pointwise:
+            self._check_identity(g)
+            sticks = max((t.shape[0] for i, t in enumerate(tiles) if t and g.loop_of(i, 0) is not None), default=1)
+        group, stick = (c.ravel() for c in np.indices((rows, sticks)))
+        operands: list[Operand] = []
+        for i, tile in enumerate(tiles):
+            f16 = isinstance(g.body.arguments[i].type, ir.F16Type)
+            if tile is None:
+                self._check_sums(g, g.inputs[i].owner.operation)
+                operands.append(Operand(None, None, self.table.operand(i, f16)))
+                continue
+            loops = [g.loop_of(i, d) for d in range(3)]
+            if not (loops[0] in (stick_loop, None) and loops[1] in (row_loop, None) and loops[2] in (lane_loop, None)):
+                refuse(g.op, "reads an operand in another order than it computes")
+            by_row, by_stick = loops[1] is not None, loops[0] is not None
+            moved = apart if by_row else {}
+            zero = np.zeros_like(group)
+            at = {0: stick if by_stick else zero, 1: group if by_row else zero}
+            each = self._walk(tile, at, self.corelets, moved, splat=loops[2] is None)
+            once = None
+            if not by_stick or sticks == 1:
+                once = each.picked(np.flatnonzero(stick == 0))
+            alike = next((o.expression for o in operands if o.each and difference(o.each, each) is None), None)
+            operands.append(Operand(each, once, self.table.operand(i, f16) if alike is None else alike))
+        try:
+            expression = of_generic(g, self.table, [o.expression for o in operands], sticks)
+        except Unreadable as e:
+            refuse(g.op, str(e))
+        at = {0: stick, 1: group} if g.is_pointwise else {0: np.zeros(rows, np.int64), 1: np.arange(rows)}
+        result = self._walk(target, at, self.corelets, apart)
+        if not apart:
+            result = one_corelet(result)
+        return Vector(self._source(g.op), dict(self.trips), tuple(operands), result, rows, sticks, not g.is_pointwise, expression)
+
+    def _check_identity(self, g: Generic) -> None:
+        """A reduction starts from what changes nothing."""
+        init, kind = g.init.owner, g.combiner
+        if isinstance(init, ir.Block) or init.name != "linalg.fill" or kind is None:
+            refuse(g.op, "expects a fill as accumulator")
+        identity = IDENTITY[kind]
+        bits = identity & 0xFFFFFFFF if isinstance(identity, int) else int(np.float32(identity).view(np.uint32))
+        if self._bits(init.operation) != bits:
+            refuse(g.op, "expects an accumulator filled with what its reduction leaves as it is")
+
+    def _check_sums(self, g: Generic, loop: ir.Operation) -> None:
+        """The sums that an op reads are those that PT holds."""
+        if self.sums is None or self.sums != loop:
+            refuse(g.op, "reads sums that PT does not hold")
+        self.sums = None
+
+    def _add_to_sums(self, g: Generic) -> None:
+        """The sums of a contraction are carried by the loops around it, start from zero, and are the only ones that PT holds."""
+        loop, start = g.op, g.init.owner
+        while isinstance(start, ir.Block):
+            loop = start.owner.operation
+            if loop.name != "scf.for":
+                refuse(g.op, "adds to sums that no loop carries")
+            start = list(loop.operands)[3].owner
+        if loop == g.op or start.name != "linalg.fill" or self._bits(start.operation) & 0x7FFFFFFF:
+            refuse(g.op, "expects sums that start from zero")
+        if self.sums is not None and self.sums != loop:
+            refuse(g.op, "adds to sums while PT holds others")
+        self.sums = loop
+
+    def _multiply(self, g: Generic) -> Multiply:
+        a, b = (self.tile(v.owner.operands[0]) for v in g.inputs)
+        reduced = g.iterators.index("reduction")
+        row, column = g.loop_of(0, 1), g.loop_of(2, 2)
+        if len(g.iterators) != 3 or len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != 1 or b.shape != (1, LANES, LANES):
+            refuse(g.op, "expects one stick of rows and one block of 64 x 64 weights")
+        transposed = g.loop_of(1, 1) == column
+        ends = [g.loop_of(1, 1), g.loop_of(1, 2)]
+        if g.loop_of(0, 2) != reduced or g.loop_of(2, 1) != row or ends != ([column, reduced] if transposed else [reduced, column]):
+            refuse(g.op, "expects rows times weights")
+        self._add_to_sums(g)
+        rows, apart = self._rows(a, g.op)
+        entries = np.arange(LANES)
+        activations = self._walk(a, {1: np.arange(rows)}, self.corelets, apart)
+        return Multiply(self._source(g.op), dict(self.trips), activations, self._walk(b, {1: entries}, self.corelets), transposed, rows)
+
+
+def one_corelet(x: Footprint) -> Footprint:
+    """Where the second corelet's result is dropped."""
+    corelet = np.broadcast_to(np.arange(x.corelets)[:, None], (x.corelets, x.inner.size))
+    return replace(x, limits=(*x.limits, Limit(corelet, {}, np.ones(len(x.base), np.int64), False)))
+
+
+def refuse(op: ir.Operation, text: str) -> NoReturn:
+    """Raise Unsupported for an op that cannot be compared."""
+    raise Unsupported(f"'{op.name}' op {text}", location_text(op.location))

@@ -1,0 +1,208 @@
+"""Bodies as expressions: what a `linalg.generic` yields and what a REP pushes, over the same leaves, with every rounding to f16.
+
+Equal expressions have equal numbers in one table, whatever registers and constants they went through. A rounding is a node of its own;
+that of a value which lies on the f16 grid anyway is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ktir.dialects.structured import Generic
+from ktir.dialects.vector_kinds import keeps_lane, kind_of, type_letter
+from ktir.isa.kinds import KINDS
+from ktir.isa.program import Word
+from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
+from ktir.mlir import ir
+
+_STAYS = ("neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "copysign")
+"""Kinds that give f16 values for f16 values."""
+
+Key = tuple[str, tuple[int, ...], Any]
+
+
+class Unreadable(Exception):
+    """A body that has no expression; the text says why."""
+
+
+@dataclass
+class Expressions:
+    """A table of expressions by number."""
+
+    numbers: dict[Key, int] = field(default_factory=dict)
+    keys: list[Key] = field(default_factory=list)
+    grid: list[bool] = field(default_factory=list)
+    """Whether the value lies on the f16 grid."""
+
+    def _number(self, key: Key, grid: bool) -> int:
+        if key not in self.numbers:
+            self.numbers[key] = len(self.keys)
+            self.keys.append(key)
+            self.grid.append(grid)
+        return self.numbers[key]
+
+    def operand(self, number: int, f16: bool) -> int:
+        """The entry of an operand."""
+        return self._number(("operand", (), (number, f16)), f16)
+
+    def bits(self, value: np.float32 | int) -> int:
+        """A constant: an f32, or an i32 as 32 bits."""
+        bits = value & 0xFFFFFFFF if isinstance(value, int) else int(value.view(np.uint32))
+        if bits & 0x7FFFFFFF > 0x7F800000:
+            bits = 0x7FC00000  # one NaN stands for all
+        number = np.array([bits], np.uint32).view(np.float32)[0]
+        with np.errstate(over="ignore"):
+            grid = bool(np.isnan(number) or np.float32(np.float16(number)) == number)
+        return self._number(("constant", (), bits), grid)
+
+    def live(self, lanes: int, sticks: int) -> int:
+        """The mask of a row's first `lanes` lanes."""
+        return self._number(("live", (), min(max(lanes, 0), sticks * 64)), False)
+
+    def of(self, kind: str, *operands: int) -> int:
+        """A kind of the vector unit on operands."""
+        if kind == "mov":
+            return operands[0]
+        values = operands[1:] if kind == "select" else operands
+        grid = (kind in _STAYS or kind == "select") and all(self.grid[i] for i in values)
+        return self._number((kind, operands, None), grid)
+
+    def rounded(self, value: int) -> int:
+        """A value rounded to f16."""
+        return value if self.grid[value] else self._number(("f16", (value,), None), True)
+
+    def reduced(self, kind: str, value: int) -> int:
+        """The reduction of a row in machine order."""
+        return self.tree(kind, self.accumulated(kind, value))
+
+    def accumulated(self, kind: str, value: int) -> int:
+        """A value combined over the sticks of a row, lane by lane."""
+        return self._number(("accumulate " + kind, (value,), None), kind in ("max", "min") and self.grid[value])
+
+    def tree(self, kind: str, value: int) -> int:
+        """The lanes of a value combined."""
+        return self._number(("tree " + kind, (value,), None), kind in ("max", "min") and self.grid[value])
+
+    def text(self, number: int, depth: int = 4) -> str:
+        """An expression for people, cut off below some depth."""
+        kind, operands, data = self.keys[number]
+        if kind == "operand":
+            return f"in{data[0]}"
+        if kind == "constant":
+            return f"{np.array([data], np.uint32).view(np.float32)[0]:g}"
+        if kind == "live":
+            return f"lane < {data}"
+        return f"{kind}({', '.join(self.text(i, depth - 1) for i in operands) if depth else '..'})"
+
+    def differing(self, a: int, b: int) -> str:
+        """Where two expressions first differ, as `a instead of b`."""
+        while True:
+            (kind, left, data), (other, right, value) = self.keys[a], self.keys[b]
+            unequal = [(x, y) for x, y in zip(left, right, strict=False) if x != y]
+            if (kind, data, len(left)) != (other, value, len(right)) or len(unequal) != 1:
+                return f"{self.text(a)} instead of {self.text(b)}"
+            ((a, b),) = unequal
+
+
+# Of a linalg.generic
+
+
+def of_generic(g: Generic, table: Expressions, operands: Sequence[int], sticks: int) -> int:
+    """What the body yields; of a reduction the reduced value. `operands` are the expressions of the inputs."""
+    stick_loop, lane_loop = (0, 2) if g.is_pointwise else (1, 2)
+    reader = _Generic(table, LaneMasks(stick_loop, lane_loop, sticks), sticks)
+    reader.known = dict(zip(g.body.arguments, operands, strict=False))
+    combine = None if g.is_pointwise else g.yielded.owner
+    for op in g.body_ops:
+        if (combine is None or op != combine) and not isinstance(op.results[0].type, ir.IndexType):
+            reader.known[op.results[0]] = reader.op(op)
+    if combine is None:
+        return reader.value(g.yielded)
+    kind = g.combiner
+    if kind is None:
+        raise Unreadable(f"its body ends in '{combine.name}', which is no reduction of the vector unit")
+    return table.reduced(kind, reader.value(g.mapped))
+
+
+@dataclass
+class _Generic:
+    table: Expressions
+    masks: LaneMasks
+    sticks: int
+    known: dict[ir.Value, int] = field(default_factory=dict)
+
+    def value(self, value: ir.Value) -> int:
+        """The expression of a scalar that is known, or a constant."""
+        if value not in self.known:
+            if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
+                raise Unreadable("its body uses what it shall write")
+            self.known[value] = self._constant(value.owner)
+        return self.known[value]
+
+    def op(self, op: ir.Operation) -> int:
+        """The expression of an op's result."""
+        table = self.table
+        if op.name == "arith.constant":
+            return self._constant(op)
+        if op.name == "arith.cmpi" and is_index_arithmetic(op):
+            lanes = self.masks.limit(op.results[0])
+            if lanes is None:
+                raise Unreadable("its body asks for a position that is not a lane before the end of a row")
+            return table.live(lanes, self.sticks)
+        operands = [self.value(v) for v in op.operands]
+        if keeps_lane(op):
+            return operands[0]
+        kind = kind_of(op)
+        if kind is None:
+            raise Unreadable(f"the vector unit has no '{op.name}' for its types")
+        result = table.of(kind, *operands)
+        return table.rounded(result) if isinstance(op.results[0].type, ir.F16Type) else result
+
+    def _constant(self, op: ir.Operation) -> int:
+        attribute, letter = op.attributes["value"], type_letter(op.results[0].type)
+        if letter == "f":
+            return self.table.bits(np.float32(ir.FloatAttr(attribute).value))
+        value = ir.BoolAttr(attribute).value if isinstance(attribute, ir.BoolAttr) else ir.IntegerAttr(attribute).value
+        return self.table.bits(int(bool(value)) if letter == "m" else int(value))
+
+
+# Of a REP
+
+
+def of_rep(rep: Word, body: Sequence[Word], table: Expressions, entry: Callable[[Word], int]) -> dict[str, tuple[str, int]]:
+    """FIFO -> phase and expression of what the body pushes into it. `entry` gives the expression of what a VIN pops.
+
+    The verifier has seen that registers are defined before their use and outlive it.
+    """
+    holds: dict[int, int] = {}
+    pushed: dict[str, tuple[str, int]] = {}
+    for w in body:
+        match w.op:
+            case "vin":
+                holds[w["dst"]] = entry(w)
+            case "vout":
+                if w["fifo"] in pushed:
+                    raise Unreadable(f"its body pushes into FIFO {w['fifo']} twice")
+                pushed[w["fifo"]] = (w["phase"], holds[w["src"]])
+            case "vconst":
+                holds[w["dst"]] = table.bits(np.float32(w["value"]))
+            case "viconst":
+                holds[w["dst"]] = table.bits(int(w["value"]))
+            case "vlive":
+                holds[w["dst"]] = table.live(w["lanes"], rep["sticks"])
+            case "vmask":
+                live = table.live(w["lanes"], rep["sticks"])
+                holds[w["dst"]] = table.of("select", live, holds[w["src"]], table.bits(np.float32(w["fill"])))
+            case "vacc":
+                holds[w["dst"]] = table.accumulated(w["kind"], holds[w["src"]])
+            case "vred":
+                holds[w["dst"]] = table.tree(w["kind"], holds[w["src"]])
+            case _:
+                operands = [holds[w[name]] for name in ("src", "src2", "src3")[: len(KINDS[w["kind"]].takes)]]
+                result = table.of(w["kind"], *operands)
+                holds[w["dst"]] = table.rounded(result) if w["round"] else result
+    return pushed

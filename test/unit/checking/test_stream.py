@@ -1,0 +1,192 @@
+"""A stream against its KTIR: nothing is found in what the compiler makes, and what differs is named."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ktir.assembly import parse_module
+from ktir.checking.stream.alignment import Alignment
+from ktir.checking.stream.compare import check_launch, check_package, check_stream, read_expected
+from ktir.checking.stream.expected import Expected
+from ktir.checking.stream.order import order_faults
+from ktir.context import context
+from ktir.emulator.machine.control import control
+from ktir.isa.program import Program, Source, Word
+from ktir.isa.units import Unit
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import Package, PackageError, read
+from ktir.target import DATASHEET
+from ktir.tools.ktir_objdump import main
+
+INPUTS = Path(__file__).parents[2] / "lit" / "inductor"
+
+
+@cache
+def package(name: str, cores: int = 32) -> Package:
+    with context(), ir.Location.unknown():
+        return read(compile_logical(parse_module((INPUTS / f"{name}.mlir").read_text(), name), cores=cores))
+
+
+@cache
+def wanted(name: str) -> Expected:
+    with context(), ir.Location.unknown():
+        return read_expected(package(name).files["allocated.ktir.mlir"].decode())
+
+
+@pytest.mark.parametrize("cores", [3, 32])
+@pytest.mark.parametrize("name", [p.stem for p in sorted(INPUTS.glob("*.mlir"))])
+def test_nothing_is_found_in_a_compiled_stream(name: str, cores: int) -> None:
+    made = package(name, cores)
+    assert check_package(made, control(made.program)) == []
+
+
+def messages(name: str, changed: Program) -> str:
+    """All that is found in a changed program, on the trace of the unchanged one: some changes would not pass the other checks."""
+    return "\n".join(map(str, check_stream(changed, control(package(name).program), wanted(name))))
+
+
+def words(program: Program, unit: Unit, op: str) -> list[tuple[list[Word], int]]:
+    return [(k.units[unit], i) for k in program.kernels for i, w in enumerate(k.units[unit]) if w.op == op]
+
+
+def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: object) -> Program:
+    """The program with other operands of one of its words."""
+    p = deepcopy(package(name).program)
+    at, i = words(p, unit, op)[number]
+    at[i] = replace(at[i], operands={**at[i].operands, **operands})
+    return p
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "op", "operands", "message"),
+    [
+        ("softmax", Unit.SFP, "v2", {"kind": "add"}, r"the body computes .*add\(.*instead of .*sub\("),
+        ("softmax", Unit.SFP, "vred", {"kind": "add"}, r"the body computes tree add\(accumulate max.* instead of tree max"),
+        ("softmax", Unit.SFP, "vmask", {"lanes": 9}, r"lane < 9 instead of lane < 10"),
+        ("linear_relu", Unit.SFP, "vconst", {"value": 1.0}, r"the body computes 1 instead of 0"),
+        ("linear_relu", Unit.SFP, "v1", {"round": False}, r"the body computes max\(.* instead of f16\(max"),
+        ("linear_relu", Unit.PT, "mm", {"rows": 2}, r"'mm' multiplies 2 rows, but KTIR 1 per corelet"),
+        ("linear_relu", Unit.PT, "pto", {"rows": 2}, r"KTIR reads the sums of 1 rows here"),
+        ("softmax", Unit.SFP, "rep", {"groups": 3}, r"'rep' computes 3 groups of \d sticks, but KTIR 1"),
+        ("softmax", Unit.MNIL, "loop", {"trips": 7}, r"'loop' has 7 trips of level 0, but KTIR"),
+    ],
+)
+def test_words_that_differ(name: str, unit: Unit, op: str, operands: dict[str, object], message: str) -> None:
+    if not words(package(name).program, unit, op):
+        pytest.fail(f"{name} has no {op}")
+    assert re.search(message, messages(name, with_operand(name, unit, op, **operands)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"base": 1}, r"descriptor \d+ touches element .* at core 0, .*but KTIR"),
+        ({"arg": 0}, r"is on argument 0, but KTIR on argument 1"),
+        ({"bounds": ()}, r"has 64 live lanes at core \d+, .*but KTIR 0"),
+    ],
+)
+def test_addresses_that_differ(change: dict[str, object], message: str) -> None:
+    p = deepcopy(package("softmax").program)
+    (at, i), *_ = words(p, Unit.MNIS, "xst")
+    kernel = p.kernels[0]
+    kernel.descriptors.append(replace(kernel.descriptors[at[i]["ddr"]], **change))
+    at[i] = replace(at[i], operands={**at[i].operands, "ddr": len(kernel.descriptors) - 1})
+    assert re.search(message, messages("softmax", p))
+
+
+def test_loops_and_buffers_that_differ() -> None:
+    p = deepcopy(package("linear_relu").program)
+    kernel = p.kernels[0]
+    (at, i), *_ = [(ws, i) for ws, i in words(p, Unit.MNIL, "xldm") if kernel.descriptors[ws[i]["ddr"]].level_step[1]]
+    number = at[i]["ddr"]
+    before = kernel.descriptors[number]
+    kernel.descriptors[number] = replace(before, level_step=(0, 1, *before.level_step[2:]))
+    assert "steps 64 elements per trip of level 1, but KTIR 4096" in messages("linear_relu", p)
+    kernel.descriptors[number] = before
+    number = at[i]["lx"]
+    kernel.descriptors[number] = replace(kernel.descriptors[number], rotate_step=128)
+    assert "steps 8192 elements per trip of level 1, but KTIR 4096" in messages("linear_relu", p)
+
+
+def test_words_that_are_missing_or_name_another_op() -> None:
+    p = deepcopy(package("linear_relu").program)
+    (at, i), *_ = words(p, Unit.LXSU, "pull")
+    gone = at.pop(i)
+    assert "a loop is missing here, around what 'linalg.generic' at" in messages("linear_relu", p)
+    at[i:i] = [gone, gone]
+    assert "stands where KTIR has no op that needs it" in messages("linear_relu", p)
+    del at[i]
+    at[i] = replace(gone, source=1)
+    assert "'pull' stands where the words for 'linalg.generic' at" in messages("linear_relu", p)
+
+
+def test_equal_bodies_may_be_written_otherwise() -> None:
+    """Registers, the place of constants, and roundings of what is on the f16 grid say nothing."""
+    p = deepcopy(package("softmax").program)
+    (at, i), *_ = words(p, Unit.SFP, "vmask")
+    assert at[i - 1].op == "vin"
+    register = 11
+    at[i - 1] = replace(at[i - 1], operands={**at[i - 1].operands, "dst": register})
+    at[i] = replace(at[i], operands={**at[i].operands, "src": register})
+    assert messages("softmax", p) == ""
+
+
+def test_arguments_kernels_and_launch_spec() -> None:
+    p = deepcopy(package("softmax").program)
+    p.arguments[0] = replace(p.arguments[0], role="input_output")
+    assert "arguments are not those of KTIR's entry function" in messages("softmax", p)
+    p = deepcopy(package("softmax").program)
+    p.kernels *= 2
+    assert "but KTIR calls 'forward_kernel0' on 29 cores" in messages("softmax", p)
+    spec = package("softmax").launch_spec
+    host = spec.args[0].host
+    assert host is not None
+    changed = replace(spec, args=(replace(spec.args[0], host=replace(host, offset=1)), *spec.args[1:]))
+    assert [str(p.message) for p in check_launch(changed, wanted("softmax"))] == ["the launch spec gives another host than KTIR"]
+
+
+def test_lx_in_another_order() -> None:
+    program = package("softmax").program
+    alignment = Alignment(program, 0, wanted("softmax").kernels[0])
+    trace = control(program)
+    assert order_faults([alignment], trace, DATASHEET) == []
+    alignment.found = [replace(one, first=-one.first) for one in alignment.found]
+    (problem,) = order_faults([alignment], trace, DATASHEET)
+    assert "of LX in another order than KTIR" in problem.message
+
+
+def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = deepcopy(package("linear_relu"))
+    made.write(tmp_path)
+    assert main([str(tmp_path), "--check"]) == 0
+    made.program = with_operand("linear_relu", Unit.SFP, "vconst", value=1.0)
+    made.program.sources = package("linear_relu").program.sources
+    made.write(tmp_path)
+    assert main([str(tmp_path), "--verify"]) == 0
+    assert main([str(tmp_path), "--check"]) == 1
+    error = capsys.readouterr().err
+    assert re.search(
+        r"linear_relu:38:11: error: kernel 'forward_kernel0', unit SFP, word \d+ \(rep\): the body computes 1 instead of 0", error
+    )
+    (tmp_path / "program.bin").rename(tmp_path / "alone")
+    assert main([str(tmp_path / "alone"), "--check"]) == 1
+
+
+def test_a_package_without_ktir() -> None:
+    made = deepcopy(package("softmax"))
+    made.files = {}
+    with pytest.raises(PackageError, match="nothing to compare the program with"):
+        check_package(made, control(made.program))
+
+
+def test_debug_data() -> None:
+    p = deepcopy(package("softmax").program)
+    p.sources[1] = Source("ktdp.store", p.sources[1].location)
+    assert "stands where the words for" in messages("softmax", p)
