@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def words(program: Program, unit: Unit, op: str) -> list[tuple[list[Word], int]]
     return [(k.units[unit], i) for k in program.kernels for i, w in enumerate(k.units[unit]) if w.op == op]
 
 
-def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: object) -> Program:
+def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: Any) -> Program:
     """The program with other operands of one of its words."""
     p = deepcopy(package(name).program)
     at, i = words(p, unit, op)[number]
@@ -78,7 +79,7 @@ def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: ob
         ("softmax", Unit.MNIL, "loop", {"trips": 7}, r"'loop' has 7 trips of level 0, but KTIR"),
     ],
 )
-def test_words_that_differ(name: str, unit: Unit, op: str, operands: dict[str, object], message: str) -> None:
+def test_words_that_differ(name: str, unit: Unit, op: str, operands: dict[str, Any], message: str) -> None:
     if not words(package(name).program, unit, op):
         pytest.fail(f"{name} has no {op}")
     assert re.search(message, messages(name, with_operand(name, unit, op, **operands)))
@@ -92,7 +93,7 @@ def test_words_that_differ(name: str, unit: Unit, op: str, operands: dict[str, o
         ({"bounds": ()}, r"has 64 live lanes at core \d+, .*but KTIR 0"),
     ],
 )
-def test_addresses_that_differ(change: dict[str, object], message: str) -> None:
+def test_addresses_that_differ(change: dict[str, Any], message: str) -> None:
     p = deepcopy(package("softmax").program)
     (at, i), *_ = words(p, Unit.MNIS, "xst")
     kernel = p.kernels[0]
