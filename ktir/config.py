@@ -33,6 +33,9 @@ class Config:
     executor. Under `spyre` a program that the chip's compiler does not support runs on the KTIR executor, with a warning."""
     cores: int = CORES
     """Cores that work is divided over, 1 to the chip's number. `SENCORES` sets it too."""
+    buckets: tuple[int, ...] = ()
+    """Sizes for which graphs with dynamic sizes are compiled: inputs are padded to the next one where that cannot change a result. Without
+    them, and above the largest, each size is compiled on its own. In the environment: `16,64,256`."""
     dump_dir: str | None = None
     """Folder to which every stage is written; None = nothing is written."""
     verify_each: bool = False
@@ -45,6 +48,9 @@ class Config:
             raise ValueError(f"engine must be one of {', '.join(_ENGINES)}, but got {self.engine!r}")
         if not isinstance(self.cores, int) or not 1 <= self.cores <= CORES:
             raise ValueError(f"cores must be an integer from 1 to {CORES}, but got {self.cores!r}")
+        if not isinstance(self.buckets, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in self.buckets):
+            raise ValueError(f"buckets must be positive integers, but got {self.buckets!r}")
+        object.__setattr__(self, "buckets", tuple(self.buckets))
 
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The options that change generated code, for cache keys."""
@@ -58,9 +64,9 @@ def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:
         raise ValueError(f"{variable} must be 0 or 1, but got {text!r}")
     if "int" in str(field.type):
         try:
-            return int(text)
+            return tuple(map(int, text.split(","))) if "tuple" in str(field.type) else int(text)
         except ValueError:
-            raise ValueError(f"{variable} must be an integer, but got {text!r}") from None
+            raise ValueError(f"{variable} must be {'integers' if ',' in text else 'an integer'}, but got {text!r}") from None
     return text or None
 
 

@@ -49,7 +49,7 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
 
         for_each = functools.partial(PerShape, gm, with_numbers)
         if not again and (sizes := dynamic_sizes(gm)):
-            return for_each(f"dynamic shapes: {', '.join(sizes)}")
+            return for_each(f"dynamic shapes: {', '.join(sizes)}", rungs=config.current().buckets)
         # who asks for the stages must get them: no cache may answer
         nonce = uuid.uuid4().hex if config.current().dump_dir else ""
         try:

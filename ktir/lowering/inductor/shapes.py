@@ -1,20 +1,22 @@
 """Dynamic shapes: integers may be run-time arguments of one program; sizes are constants, so other sizes give another compilation.
 
 Dynamo turns a size or an integer that changed between calls into a symbol. Where symbols are no sizes (a position, say), the graph is
-compiled once. Else it is compiled anew, with numbers for symbols, for each combination of values that it is called with.
+compiled once. Else it is compiled anew, with numbers for symbols, for each combination of values that it is called with; with
+`config.buckets` for each combination of rungs of that ladder, where padding cannot change a result (`buckets`).
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from ktir.diagnostics import Unsupported
+from ktir.lowering.inductor.buckets import Ladder
 
 log = logging.getLogger("ktir")
 
@@ -51,19 +53,36 @@ def _without_marks(value: Any) -> Any:
 _MARKS = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
 
 
+def _ladder(gm: fx.GraphModule, rungs: Sequence[int], why: str) -> Ladder | None:
+    ladder = Ladder(gm, rungs)
+    for reason in dict.fromkeys(ladder.refused.values()):
+        log.warning("%s: padding to a size of `buckets` could change results: %s", why, reason)
+    return ladder if ladder.symbols else None
+
+
 class PerShape:
     """Calls a graph; the first call with new sizes compiles it for them. Integers stay arguments unless `specialize` says that they are
-    sizes too.
+    sizes too. `rungs`: sizes up to which inputs may be padded.
     """
 
-    def __init__(self, gm: fx.GraphModule, backend: Callable[..., Any], why: str, *, specialize: bool = False) -> None:
-        log.warning("%s: each value is compiled on its own", why)
+    def __init__(
+        self, gm: fx.GraphModule, backend: Callable[..., Any], why: str, *, specialize: bool = False, rungs: Sequence[int] = ()
+    ) -> None:
+        self.ladder = _ladder(gm, rungs, why) if rungs else None
+        if self.ladder is None:
+            log.warning("%s: each value is compiled on its own", why)
         self.gm = gm
         self.backend = backend
         self.specialize = specialize
         self.compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
+        if self.ladder is None:
+            return self._run(inputs)
+        padded, sizes = self.ladder.pad(inputs)
+        return self.ladder.cut(self._run(padded), sizes)
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
         key = tuple(map(self._key, inputs))
         found = self.compiled.get(key)
         # numbers may have become tensors of one element; of the caller's dynamic=True nothing must be left
