@@ -23,8 +23,8 @@ MODULE = "builtin.module"
 class Pass:
     """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options.
 
-    `tolerance` is the relative difference of values that the pass may cause (0: same bits). `run` changes the module in place and
-    raises KtirError for a program that it refuses.
+    `tolerance` is the relative difference of values that the pass may cause (0: same bits), `allowed` what it may have caused in a module.
+    `run` changes the module in place and raises KtirError for a program that it refuses.
     """
 
     name: ClassVar[str] = ""
@@ -36,6 +36,10 @@ class Pass:
     def run(self, module: ir.Module) -> None:
         """Transforms `module`."""
         raise NotImplementedError(f"pass '{self.name}' defines no run")
+
+    def allowed(self, module: ir.Module) -> float:
+        """The relative difference that the pass may have caused in `module`, which it has left like this."""
+        return self.tolerance
 
     def remark(self, kind: str, message: str, location: ir.Location | None = None) -> None:
         """Reports a decision; `kind` is `passed`, `missed` or `analysis`. Read them with `diagnostics.Remarks`."""

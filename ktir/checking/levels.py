@@ -18,7 +18,7 @@ from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.numerics import f32_to_f16
 from ktir.package import LaunchArgument, read
-from ktir.pipeline import parse_pipeline
+from ktir.pipeline import Pass, parse_pipeline
 from ktir.runtime.executable import Executable, layout_of
 from ktir.runtime.transfer import from_device, host_view, to_device
 from ktir.target import LANES
@@ -45,8 +45,11 @@ class LevelResult:
     exact: bool
 
 
-def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32, source: str = "-") -> list[LevelResult]:
-    """Execute logical KTIR `text` at every level on copies of `arguments` (host arrays, inputs and outputs).
+def check_levels(
+    text: str, arguments: Sequence[np.ndarray], *, cores: int = 32, source: str = "-", online_softmax: str = "auto"
+) -> list[LevelResult]:
+    """Execute logical KTIR `text` at every level on copies of `arguments` (host arrays, inputs and outputs). `online_softmax` is the option
+    of `ktir-tile`.
 
     Returns a result per level, the instruction stream (`tape` and `step`) last. Raises Mismatch naming the pass whose values differ, or
     where the stream is not what the allocated KTIR says, and KtirError for a program that some level refuses.
@@ -54,12 +57,16 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
     snapshots: list[tuple[str, str]] = []
     with context(), ir.Location.unknown():
         module = parse_module(text, source)
-        files = compile_logical(module, cores=cores, observe=lambda name, m: snapshots.append((name, print_module(m, debuginfo=True))))
+
+        def observe(name: str, m: ir.Module) -> None:
+            snapshots.append((name, print_module(m, debuginfo=True)))
+
+        files = compile_logical(module, cores=cores, observe=observe, online_softmax=online_softmax)
         results: list[LevelResult] = []
         for name, snapshot in snapshots:
             level = parse_module(snapshot, f"{source}:{name}")
             run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else run_device_level
-            _append(results, name, run(level, arguments))
+            _append(results, name, run(level, arguments), _allowed(name, level))
     package = read(files)
     executable = Executable(package)
     differing = check_package(package, executable.machine.trace)
@@ -68,16 +75,17 @@ def check_levels(text: str, arguments: Sequence[np.ndarray], *, cores: int = 32,
     for mode in ("tape", "step"):
         arrays = [a.copy() for a in arguments]
         executable(*arrays, mode=mode)
-        _append(results, mode, arrays)
+        _append(results, mode, arrays, 0.0)
     return results
 
 
-def _tolerance(name: str) -> float:
-    steps = parse_pipeline(name) if name.startswith("ktir-") else []
-    return max((getattr(type(step.item), "tolerance", 0.0) for step in getattr(steps, "steps", steps)), default=0.0)
+def _allowed(name: str, module: ir.Module) -> float:
+    """The relative difference that the pass `name` may have caused in the module that it left."""
+    steps = parse_pipeline(name) if name.startswith("ktir-") else ()
+    return max((step.item.allowed(module) for step in steps if isinstance(step.item, Pass)), default=0.0)
 
 
-def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray]) -> None:
+def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray], tolerance: float) -> None:
     if not results:
         results.append(LevelResult(name, tuple(arrays), 0.0, True))
         return
@@ -85,7 +93,7 @@ def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray])
     exact = all(a.tobytes() == b.tobytes() for a, b in zip(before.arrays, arrays, strict=True))
     found = [compare(a, b) for a, b in zip(before.arrays, arrays, strict=True)]
     difference = max((d.relative for d in found if d is not None), default=0.0)
-    if difference > _tolerance(name) or (not exact and _tolerance(name) == 0.0):
+    if difference > tolerance or (not exact and tolerance == 0.0):
         raise Mismatch(f"'{name}' changes values: the largest relative difference from '{before.name}' is {difference:.3g}")
     results.append(LevelResult(name, tuple(arrays), difference, exact))
 

@@ -82,7 +82,7 @@ class SemanticsCheck:
         not run any more."""
         if isinstance(step.item, Pass) and step.item.analysis:
             return
-        tolerance = step.item.tolerance if isinstance(step.item, Pass) else 0.0
+        tolerance = step.item.allowed(module) if isinstance(step.item, Pass) else 0.0
         for subject in self.subjects.values():
             try:
                 found, writers = self._run(module, subject)

@@ -18,15 +18,19 @@ from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import Pass, Step, run_pipeline
 
 
-def pipeline(cores: int, *, verify: bool = False) -> str:
+def pipeline(cores: int, *, verify: bool = False, online_softmax: str = "auto") -> str:
     """Pipeline text from the logical to the allocated level; `verify` checks the level after each stage."""
-    return ToAllocated(cores=cores, verify=verify).text()
+    return ToAllocated(cores=cores, verify=verify, online_softmax=online_softmax).text()
 
 
 def compile_logical(
-    module: ir.Module, *, cores: int | None = None, observe: Callable[[str, ir.Module], None] | None = None
+    module: ir.Module,
+    *,
+    cores: int | None = None,
+    observe: Callable[[str, ir.Module], None] | None = None,
+    online_softmax: str = "auto",
 ) -> dict[str, bytes]:
-    """Compile a logical module, in place, to the files of a package.
+    """Compile a logical module, in place, to the files of a package. `online_softmax` is the option of `ktir-tile`.
 
     `observe(name, module)` sees the module before the first pass (as `logical`) and after each one. With `config.dump_dir` every level, the
     assembly and the package are written there. Raises KtirError for what is not supported.
@@ -52,7 +56,7 @@ def compile_logical(
     watch("logical", module)
     run_pipeline(
         module,
-        pipeline(options.cores if cores is None else cores, verify=options.verify_each),
+        pipeline(options.cores if cores is None else cores, verify=options.verify_each, online_softmax=online_softmax),
         verify_each=options.verify_each,
         after_each=after,
     )

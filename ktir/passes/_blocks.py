@@ -5,6 +5,8 @@ A tensor is [sticks, R, lanes] there, or [sticks, 1, lanes] where all rows read 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
@@ -13,6 +15,13 @@ from ktir.passes._axes import row_loops
 from ktir.passes._tile_plan import TilePlan
 from ktir.passes._tile_views import IndirectWindow, Place, Window, window
 from ktir.target import LANES
+
+
+class Part(NamedTuple):
+    """Consecutive sticks of a tensor."""
+
+    first: int | ir.Value
+    count: int
 
 
 class Blocks:
@@ -26,6 +35,9 @@ class Blocks:
         """Batch axis that is a loop -> its counter, where the loop is open."""
         self.row: int | ir.Value = 0
         """First row of the block; 0 outside of the loop over blocks."""
+        self.keyed: set[ir.Value] = set()
+        """Tensors that are seen in parts: of their sticks, `keys`."""
+        self.keys: Part | None = None
 
     # Memory
 
@@ -48,14 +60,21 @@ class Blocks:
         value = op.results[0]
         type_ = ir.RankedTensorType(value.type)
         rows = self.place(value).rows
-        tile = self.window(op, value).tile(0, self.row if rows > 1 else 0, [type_.shape[0], rows, type_.shape[-1]])
+        first, sticks = self._sticks(value)
+        tile = self.window(op, value).tile(first, self.row if rows > 1 else 0, [sticks, rows, type_.shape[-1]])
         self.mapping[value] = ktdp.load(tile, type_.element_type)
+
+    def _sticks(self, value: ir.Value) -> Part:
+        """Which sticks of a tensor a block has."""
+        if self.keys is not None and value in self.keyed:
+            return self.keys
+        return Part(0, ir.RankedTensorType(value.type).shape[0])
 
     def store(self, op: ir.Operation) -> None:
         """Store the block."""
         value = op.operands[0]
         shape = list(ir.RankedTensorType(self.mapping[value].type).shape)
-        tile = self.window(op, value).tile(0, self.row if shape[1] > 1 else 0, shape)
+        tile = self.window(op, value).tile(self._sticks(value).first, self.row if shape[1] > 1 else 0, shape)
         ktdp.store(self.mapping[value], tile)
         if "ktir.ordered" in op.attributes:
             stored = list(ir.InsertionPoint.current.block.operations)[-1].operation

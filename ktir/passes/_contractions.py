@@ -65,7 +65,7 @@ class Contractions:
                     b = part(resident, [first, row], [1, LANES, LANES])
                 else:
                     b = ktdp.load(streamed.tile(first, row, [1, LANES, LANES]), ir.F16Type.get())
-                scf.YieldOp([_multiply(g, a, b, inner.inner_iter_args[0])])
+                scf.YieldOp([multiply(g, a, b, inner.inner_iter_args[0])])
             finished = self._epilogue(consumer, result, inner.results[0], n, element)
             scf.YieldOp([insert_stick(finished, outer.inner_iter_args[0], n)])
         blocks.mapping[target] = outer.results[0]
@@ -100,7 +100,7 @@ class Contractions:
         return self.blocks.rebuilt(g, inputs, init)
 
 
-def _multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.Value:
+def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.Value:
     """One block: accumulator[0, m, j] += sum over i of a[0, m, i] * b[0, i, j] (b[0, j, i] where K lies in b's stick)."""
     transposed = k_in_stick(g)
     maps = [

@@ -410,15 +410,23 @@ def equal_trips(loop: ir.Operation) -> None:
 
 
 def carries_accumulators(loop: ir.Operation) -> None:
-    """A loop carries the sum of a contraction, or a tensor that it fills slice by slice."""
+    """A loop carries the sum of a contraction, a tensor that it fills slice by slice, or a running value of which a pointwise op or an
+    inner loop makes the next one."""
     block = loop.regions[0].blocks[0]
-    for argument, value in zip(list(block.arguments)[1:], list(block.operations)[-1].operands, strict=True):
+    carried = zip(list(block.arguments)[1:], list(loop.operands)[3:], list(block.operations)[-1].operands, strict=True)
+    for argument, start, value in carried:
         made = value.owner
         name = "" if isinstance(made, ir.Block) else made.name
         filled = name == "tensor.insert_slice" and made.operands[1] == argument
         summed = name == "linalg.generic" and Generic(made).is_contraction and Generic(made).init == argument
-        if not (filled or summed):
-            raise Broken(f"carries '{argument.type}', which is neither the accumulator of a contraction nor filled slice by slice")
+        begun = isinstance(start.owner, ir.Block) or start.owner.name != "tensor.empty"
+        running = begun and name == "linalg.generic" and Generic(made).is_pointwise and argument in list(made.operands)
+        inner = name == "scf.for" and argument in list(made.operands)[3:]
+        if not (filled or summed or running or inner):
+            raise Broken(
+                f"carries '{argument.type}', which is neither the accumulator of a contraction nor filled slice by slice, nor a running "
+                "value"
+            )
 
 
 def carries_declared(loop: ir.Operation) -> None:

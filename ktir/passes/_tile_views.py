@@ -31,12 +31,14 @@ class Place:
     """Where a block lies in a tensor of the divided level.
 
     `batches`: dims that run along a batch axis -> the position, None where the core owns only one. `row`: the dim of the block's rows, None
-    where it has none. `rows`: those of the block; what lies beyond the core's own rows is clipped.
+    where it has none. `rows`: those of the block; what lies beyond the core's own rows is clipped. `inside`: no block hangs over the end of
+    the `rows`, or of the `lanes`.
     """
 
     batches: Mapping[int, ir.Value | None]
     row: int | None
     rows: int
+    inside: str = ""
 
     def moved(self, offset: ir.Value, strides: Sequence[int], dims: Mapping[int, int]) -> ir.Value:
         """An offset moved to the batch position; `dims`: dim of the tensor -> dim of the memory that it walks."""
@@ -55,6 +57,8 @@ def is_block(view: ktdp.ConstructMemoryViewOp, place: Place) -> bool:
         return False
     if place.row is None:
         return place.rows == 1
+    if place.inside:
+        return False
     size = sizes[1]
     return not isinstance(size, int) or size % place.rows == 0
 
@@ -96,7 +100,7 @@ def block_view(view: ktdp.ConstructMemoryViewOp, place: Place, mapping: Values) 
     sizes: list[Size] = [_size(old[0], mapping), _rows(old, place, mapping), _size(old[last], mapping)]
     kept = [0, place.row, last]
     step = LANES if place.row is None else strides[place.row]
-    return _view(view, offset, sizes, [strides[0], step, strides[last]], kept)
+    return _view(view, offset, sizes, [strides[0], step, strides[last]], kept, clipped=place.inside != "lanes")
 
 
 def _owned(view: ktdp.ConstructMemoryViewOp, sizes: Sequence[Size], place: Place) -> None:
@@ -127,6 +131,8 @@ def _sum(a: Size, b: Size) -> Size:
 def _rows(sizes: Sequence[Size], place: Place, mapping: Values) -> Size:
     """Rows of a block's view: a static number only where no block hangs over."""
     size = 1 if place.row is None else _size(sizes[place.row], mapping)
+    if place.inside == "rows" and isinstance(size, int):
+        return size // place.rows * place.rows
     return index_constant(size) if isinstance(size, int) and size % place.rows else size
 
 
@@ -134,11 +140,17 @@ _DIM = re.compile(r"\bd(\d+)\b")
 
 
 def _view(
-    old: ktdp.ConstructMemoryViewOp, offset: ir.Value, sizes: Sequence[Size], strides: Sequence[int], kept: Sequence[int | None]
+    old: ktdp.ConstructMemoryViewOp,
+    offset: ir.Value,
+    sizes: Sequence[Size],
+    strides: Sequence[int],
+    kept: Sequence[int | None],
+    *,
+    clipped: bool = True,
 ) -> ir.Value:
-    """A view of some dims of `old` (None: of a new one), clipped as that is."""
+    """A view of some dims of `old` (None: of a new one), `clipped` as that is or for tiles that lie inside."""
     extra: list[str] = []
-    inner = re.sub(r"^.*? : \(|\)>$", "", str(old.operation.attributes["coordinate_set"]))
+    inner = re.sub(r"^.*? : \(|\)>$", "", str(old.operation.attributes["coordinate_set"])) if clipped else ""
     for constraint in inner.split(", "):
         dims = {int(d) for d in _DIM.findall(constraint)}
         if len(dims) > 1:

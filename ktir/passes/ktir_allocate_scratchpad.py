@@ -14,7 +14,7 @@ from math import prod
 from typing import ClassVar
 
 from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, clone_ops, rebuild
@@ -97,6 +97,8 @@ class _Plan:
         self.buffers: dict[ir.Value, _Buffer] = {}
         self.alias: dict[ir.Value, ir.Value] = {}
         """Value -> the value whose buffer it lives in (loop results, carried tensors, slices)."""
+        self.running: set[ir.Value] = set()
+        """Values whose buffers loops update trip by trip."""
         self.span: dict[ir.Operation, tuple[int, int]] = {}
         self._number(function.regions[0].blocks[0], 0)
         self._block(function.regions[0].blocks[0], [])
@@ -121,23 +123,48 @@ class _Plan:
             op = view.operation
             if op.name == "scf.for":
                 body = op.regions[0].blocks[0]
-                carried = list(body.arguments)[1:]
-                if carried and not is_accumulator(op):
-                    # the tensor that the loop fills slice by slice
-                    self._place(op.results[0], op, loops)
-                    for argument in carried:
-                        self.alias[argument] = op.results[0]
+                if not is_accumulator(op):
+                    self._carried(op, loops)
                 self._block(body, [*loops, op])
             elif op.name in ("ktdp.load", "linalg.generic") or (op.name == "linalg.fill" and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
                 if len(uses) == 1 and uses[0].owner.name == "tensor.insert_slice" and uses[0].operand_number == 0:
                     self.alias[op.results[0]] = uses[0].owner.operands[1]
+                elif (running := self._running(op.results[0])) is not None:
+                    self.alias[op.results[0]] = running
                 elif not (uses and uses[0].owner.name == "scf.yield"):
                     self._place(op.results[0], op, loops)
             elif op.name in ("tensor.extract_slice",):
                 self.alias[op.results[0]] = op.operands[0]
             elif op.name == "tensor.insert_slice":
                 self.alias[op.results[0]] = op.operands[1]
+
+    def _carried(self, loop: ir.Operation, loops: list[ir.Operation]) -> None:
+        """What a loop carries stays in one place: a tensor that it fills slice by slice, or a running value that begins before the loop."""
+        arguments = list(loop.regions[0].blocks[0].arguments)[1:]
+        for argument, start, result in zip(arguments, list(loop.operands)[3:], loop.results, strict=True):
+            if not isinstance(start.owner, ir.Block) and start.owner.name == "tensor.empty":
+                self._place(result, loop, loops)
+                self.alias[argument] = result
+            else:
+                self.alias[argument] = self.alias[result] = start
+                self.running.add(self.root(start))
+
+    def _running(self, value: ir.Value) -> ir.Value | None:
+        """The running value of which a value is the next one: it takes its place, so nothing may read the old one from then on."""
+        for use in value.uses:
+            loop = use.owner.operation.parent.operation if use.owner.operation.name == "scf.yield" else None
+            if loop is None or loop.name != "scf.for" or is_accumulator(loop):
+                continue
+            old = loop.regions[0].blocks[0].arguments[1 + use.operand_number]
+            end = self.span[value.owner.operation][0]
+            if any(self.span[u.owner.operation][0] > end for u in old.uses):
+                raise KtirError(
+                    f"'{value.owner.name}' op expects to be the last one that reads the value which it replaces",
+                    location_text(value.owner.location),
+                )
+            return old
+        return None
 
     def _place(self, value: ir.Value, op: ir.Operation, loops: list[ir.Operation]) -> None:
         start, end = self.span[op]
@@ -185,7 +212,7 @@ def is_stored_fill(fill: ir.Operation) -> bool:
 
 def _starts_sum(use: ir.OpOperand) -> bool:
     op = use.owner.operation
-    return op.name == "scf.for" or (op.name == "linalg.generic" and use.operand_number == len(op.operands) - 1)
+    return (op.name == "scf.for" and is_accumulator(op)) or (op.name == "linalg.generic" and use.operand_number == len(op.operands) - 1)
 
 
 _ORDERS: tuple[Callable[[_Buffer], tuple[int, ...]], ...] = (
@@ -277,7 +304,8 @@ class _Allocator:
             for value, buffer in self.plan.buffers.items():
                 if buffer.buffers == 1:
                     with value.owner.location if not isinstance(value.owner, ir.Block) else source.location:
-                        self.views[value] = self._view(value, self._index(self._elements(buffer.address, value)))
+                        running = {"ktir.acc": kt.AccAttr.build("SFP")} if value in self.plan.running else None
+                        self.views[value] = self._view(value, self._index(self._elements(buffer.address, value)), running)
             self._block(old)
         source.operation.erase()
         function.attributes["sym_name"] = ir.StringAttr.get(name)
@@ -409,9 +437,8 @@ class _Allocator:
 
     def _target(self, value: ir.Value) -> ir.Value:
         """Where a new value goes: into a buffer of its own, or into the slice of the tensor that it is inserted in."""
-        if value in self.plan.buffers:
+        insert = next((u.owner.operation for u in value.uses if u.owner.operation.name == "tensor.insert_slice"), None)
+        if insert is None:
             return self._whole(value)
-        (use,) = value.uses
-        insert = use.owner.operation
         view = self.views[self.plan.root(insert.operands[1])]
         return ktdp.construct_access_tile(view, self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))

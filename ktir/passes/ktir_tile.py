@@ -16,7 +16,9 @@ from ktir.passes._axes import SECOND_OPERAND
 from ktir.passes._blocks import Blocks, tile_of
 from ktir.passes._contractions import Contractions
 from ktir.passes._levels import require_level, set_level
-from ktir.passes._tile_plan import TilePlan, is_stored_fill
+from ktir.passes._online_plan import KeyedPlan, plan_of
+from ktir.passes._online_softmax import OnlineSoftmax
+from ktir.passes._tile_plan import is_stored_fill
 from ktir.passes._tile_views import direct, index_constant, is_block
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
@@ -30,9 +32,15 @@ class TilePass(Pass):
     """
 
     name: ClassVar[str] = "ktir-tile"
-    description: ClassVar[str] = "divided -> tiled: row blocks that fit LX, matmul loops"
+    description: ClassVar[str] = "divided -> tiled: row blocks that fit LX, matmul loops, softmax over blocks of keys"
+    tolerance: ClassVar[float] = 2.0**-9  # of kernels with an online softmax: it rounds other weights than the plain one, and sums in parts
     rows: int = 0
     lx_bytes: int = DATASHEET.lx_planned_bytes
+    online_softmax: str = "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
+
+    def __post_init__(self) -> None:
+        if self.online_softmax not in ("auto", "always", "never"):
+            raise ValueError(f"'online-softmax' is auto, always or never, but got '{self.online_softmax}'")
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
@@ -42,6 +50,13 @@ class TilePass(Pass):
                 _Tiler(op, self).tile()
         set_level(module, "tiled")
 
+    def allowed(self, module: ir.Module) -> float:
+        """Nothing, unless a kernel has an online softmax."""
+        return max((ir.FloatAttr(f.attributes[TOLERANCE]).value for f in module.body.operations if TOLERANCE in f.attributes), default=0.0)
+
+
+TOLERANCE = "ktir.tolerance"
+"""On a kernel: the relative difference from its divided form."""
 
 _LAID_ASIDE = (
     *SECOND_OPERAND,
@@ -58,10 +73,11 @@ class _Tiler:
     def __init__(self, source: func.FuncOp, options: TilePass) -> None:
         self.source = source
         self.options = options
-        self.plan = TilePlan(source, options.rows, options.lx_bytes)
+        self.plan = plan_of(source, options.rows, options.lx_bytes, options.online_softmax)
         self.ops = self.plan.ops
         self.blocks = Blocks(self.plan)
         self.contractions = Contractions(self.blocks)
+        self.online = OnlineSoftmax(self.plan, self.blocks) if isinstance(self.plan, KeyedPlan) else None
         self.mapping = self.blocks.mapping
 
     def tile(self) -> None:
@@ -79,6 +95,8 @@ class _Tiler:
         block = function.add_entry_block([source.location] * len(old.arguments))
         for attribute in ("grid", "ktir.work", "ktir.rows"):
             function.attributes[attribute] = source.attributes[attribute]
+        if self.online is not None:
+            function.attributes[TOLERANCE] = ir.FloatAttr.get(ir.F64Type.get(), self.options.tolerance)
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), source.location:
             self._prologue()
@@ -120,7 +138,9 @@ class _Tiler:
         with ir.InsertionPoint(loop.body):
             if axis is None:
                 self.blocks.row = loop.induction_variable
-                for op in self.ops:
+                if self.online is not None:
+                    self.online.build(self._op)
+                for op in self.ops if self.online is None else []:
                     with op.location:
                         self._op(op)
             else:
@@ -134,6 +154,8 @@ class _Tiler:
     def _load_at(self, op: ir.Operation, depth: int) -> None:
         """Load a value if it belongs into the innermost one of `depth` open batch loops."""
         value = op.results[0]
+        if value in self.blocks.keyed:
+            return
         with op.location:
             if value in self.plan.second_operands:
                 self.contractions.load_resident(value, depth)

@@ -37,7 +37,7 @@ class ToAllocated(NamedPipeline):
     """All stages from the logical to the allocated level, each followed by `ktir-verify-level` unless `verify` is false.
 
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
-    `m=4,n=8`, `rows` of a block, `reuse` of addresses even where all tensors fit at once.
+    `m=4,n=8`, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all tensors fit at once.
 
     Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
     """
@@ -48,6 +48,7 @@ class ToAllocated(NamedPipeline):
     lx_bytes: int = DATASHEET.lx_planned_bytes
     work_div: str = ""
     rows: int = 0
+    online_softmax: str = "auto"
     reuse: bool = False
     verify: bool = True
 

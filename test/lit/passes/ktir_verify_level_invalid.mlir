@@ -317,7 +317,7 @@ module attributes {ktir.level = "tiled"} {
     // expected-error@+1 {{expects blocks of an even number of rows, but got 'tensor<1x3x64xf16>'}}
     %0 = tensor.empty() : tensor<1x3x64xf16>
     %1 = tensor.empty() : tensor<1x2x64xf16>
-    // expected-error@+1 {{carries 'tensor<1x2x64xf16>', which is neither the accumulator of a contraction nor filled slice by slice}}
+    // expected-error@+1 {{carries 'tensor<1x2x64xf16>', which is neither the accumulator of a contraction nor filled slice by slice, nor a running value}}
     %2 = scf.for %i = %c0 to %c1 step %c1 iter_args(%s = %1) -> (tensor<1x2x64xf16>) {
       %3 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]} ins(%s : tensor<1x2x64xf16>) outs(%1 : tensor<1x2x64xf16>) {
       ^bb0(%in: f16, %out: f16):

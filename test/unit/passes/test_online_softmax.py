@@ -1,0 +1,86 @@
+"""Softmax over blocks of keys: against float64, level by level, and on the machine bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attention_programs import Form, arrays, attention, expected, softmax
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ktir.checking.levels import LevelResult, check_levels
+
+
+def levels(form: Form, *, cores: int = 32, online: str = "always", seed: int = 0) -> list[LevelResult]:
+    """All levels and both modes of the machine; the last values are held against float64."""
+    program = attention(form)
+    given_ = arrays(form, program, seed)
+    results = check_levels(program.text(), given_, cores=cores, online_softmax=online)
+    wanted = expected(form, given_)
+    found = results[-1].arrays[len(given_) - 1 - form.shows].astype(np.float64).reshape(wanted.shape)
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    assert np.nanmax(np.abs(found - wanted), initial=0.0) <= 2e-3 * max(np.nanmax(np.abs(wanted), initial=0.0), 0.1)
+    return results
+
+
+def is_online(results: list[LevelResult]) -> bool:
+    """Whether the program was reordered: `ktir-tile` has changed values."""
+    (tiled,) = [r for r in results if r.name == "ktir-tile"]
+    return not tiled.exact
+
+
+FORMS = {
+    "plain": Form(heads=2, group=2, rows=16, keys=256),
+    "odd": Form(heads=2, group=2, rows=17, keys=330, inner=80, outer=80),
+    "causal": Form(heads=2, rows=33, keys=400, mask="causal", guard=True),
+    "added": Form(heads=3, rows=7, keys=1000, mask="added", cap=True),
+    "divided after": Form(rows=9, keys=640, inner=128, outer=128, after=True),
+    "sinks": Form(heads=2, group=3, rows=9, keys=300, mask="causal", sink=True),
+    "decode": Form(rows=1, keys=700, inner=128, outer=128),
+    "decode of grouped heads": Form(heads=2, group=4, rows=1, keys=500),
+    "weights too": Form(rows=8, keys=700, shows=True),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(name: str) -> None:
+    assert is_online(levels(FORMS[name]))
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_row_without_a_key(guard: bool) -> None:
+    """Its result is NaN, or zeros where the program says so, as in the plain form."""
+    form = Form(rows=5, keys=200, mask="hidden", guard=guard)
+    results = levels(form)
+    row = results[-1].arrays[-1].reshape(form.rows, -1)[0]
+    assert np.isnan(row).all() if not guard else (row == 0).all()
+
+
+def test_softmax_alone() -> None:
+    program = softmax(5, 700)
+    given_ = program.arrays()
+    results = check_levels(program.text(), given_, cores=3, online_softmax="always")
+    x = given_[0].astype(np.float64)
+    wanted = np.exp(x - x.max(-1, keepdims=True))
+    assert np.abs(results[-1].arrays[1] - wanted / wanted.sum(-1, keepdims=True)).max() < 1e-4
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_shape(data: st.DataObject) -> None:
+    draw = data.draw
+    heads, group = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    form = Form(
+        heads=heads,
+        group=group,
+        rows=draw(st.sampled_from((1, 2, 5, 16, 33))),
+        keys=draw(st.sampled_from((65, 128, 190, 257, 576))),
+        inner=draw(st.sampled_from((16, 64, 80, 128))),
+        outer=draw(st.sampled_from((16, 64, 80, 128))),
+        mask=draw(st.sampled_from(("", "causal", "added", "hidden"))),
+        guard=draw(st.booleans()),
+        cap=draw(st.booleans()),
+        sink=heads * group > 1 and draw(st.booleans()),
+        after=draw(st.booleans()),
+    )
+    levels(form, cores=draw(st.sampled_from((1, 3, 32))), seed=draw(st.integers(0, 9)))
