@@ -6,7 +6,7 @@ fields (`device_size`, `stride_map`) follow from the digits and the logical size
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -15,6 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktir.target import LANES
+
+Copy = Callable[[np.ndarray, np.ndarray], None]
+"""Fills the first array from the second one, of the same shape."""
+
+_PIECE = 1 << 18
+"""Elements that are packed together."""
+
+
+def _cast(target: np.ndarray, values: np.ndarray) -> None:
+    np.copyto(target, values, casting="unsafe")
 
 
 @dataclass(frozen=True)
@@ -92,42 +102,34 @@ class Layout:
         """NumPy type in which `pack` gives values: float32 for f16 too."""
         return np.int32 if self.dtype == "i32" else np.float32
 
-    def _is_rows(self) -> bool:
-        return len(self.size) > 0 and self == Layout.rows(self.size[:-1], self.size[-1], self.dtype)
+    def pack(self, host: np.ndarray, out: np.ndarray | None = None, copy: Copy = _cast) -> np.ndarray:
+        """Host values of shape `size` -> device entries of `value_type` [entries, 64]; padding is zero.
 
-    def pack(self, host: np.ndarray) -> np.ndarray:
-        """Host values of shape `size` -> device entries of `value_type` [entries, 64]; padding is zero."""
+        host: any strides. out: where the entries go; of it padding is left as it is. copy: how a piece of the host's values becomes one of
+        the device's.
+        """
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
-        if self._is_rows():
-            columns, lanes = self.size[-1], LANES
-            sticks, rows, whole = -(-columns // lanes), prod(self.size[:-1]), columns // lanes
-            host = host.reshape(rows, columns)
-            device = np.zeros((sticks, rows, lanes), self.value_type)
-            device[:whole] = host[:, : whole * lanes].reshape(rows, whole, lanes).transpose(1, 0, 2)
-            if whole < sticks:
-                device[whole, :, : columns - whole * lanes] = host[:, whole * lanes :]
-            return device.reshape(-1, lanes)
+        device = np.zeros((self.entries, LANES), self.value_type) if out is None else out
         cut = _cut(self)
-        if cut is not None:
-            if cut.padded != self.size:
-                padded = np.zeros(cut.padded, self.value_type)
-                padded[tuple(map(slice, self.size))] = host
-                host = padded
-            device = np.zeros(self.device_size, self.value_type)
-            device[cut.live] = host.reshape(cut.split).transpose(cut.order)
-            return device.reshape(-1, LANES)
-        source = _host_index(self)
-        values = np.asarray(host, self.value_type).reshape(-1)[np.maximum(source, 0)]
-        return np.where(source >= 0, values, self.value_type(0)).reshape(-1, LANES)
+        if cut is None:
+            source = _host_index(self)
+            values = np.empty(self.size, self.value_type)
+            copy(values, host)
+            live = source >= 0
+            device.reshape(source.shape)[live] = values.reshape(-1)[source[live]]
+            return device
+        if cut.padded != self.size:
+            padded = np.zeros(cut.padded, host.dtype)
+            padded[tuple(map(slice, self.size))] = host
+            host = padded
+        target, values = device.reshape(self.device_size)[cut.live], host.reshape(cut.split).transpose(cut.order)
+        for part in _pieces(target.shape):
+            copy(target[(*part, ...)], values[(*part, ...)])
+        return device
 
     def unpack(self, device: np.ndarray) -> np.ndarray:
         """Device entries of `value_type` [entries, 64] -> host values of shape `size`."""
-        if self._is_rows():
-            columns = self.size[-1]
-            sticks, rows = -(-columns // LANES), prod(self.size[:-1])
-            host = device.reshape(sticks, rows, LANES).transpose(1, 0, 2).reshape(rows, sticks * LANES)
-            return host[:, :columns].reshape(self.size)
         cut = _cut(self)
         if cut is not None:
             digits = device.reshape(self.device_size)[cut.live].transpose(np.argsort(cut.order))
@@ -137,6 +139,15 @@ class Layout:
         live = source >= 0
         host[source[live]] = device.reshape(-1)[live]
         return host.reshape(self.size)
+
+
+def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Indices along the first axes that cut an array into pieces that stay in cache however far apart their elements lie in the source."""
+    axes, size = 0, prod(shape)
+    while size > _PIECE and axes < len(shape) - 1:
+        size //= shape[axes]
+        axes += 1
+    return np.ndindex(*shape[:axes])
 
 
 class _Cut(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any
 
 from ktir.diagnostics import KtirError
 from ktir.package import content_hash, read
+from ktir.runtime import versions
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import PROGRAM, LogicalExecutable
 
@@ -78,6 +79,12 @@ def kernel(key: str) -> Callable[..., Any]:
     """What generated code calls: the package is loaded at the first call."""
 
     def launch(*tensors: Any) -> None:
-        load(key)(*tensors)
+        executable, contents = load(key), versions.installed
+        try:
+            executable(*tensors, versions=[contents.of(t) for t in tensors])
+        finally:
+            for i in executable.written:
+                if i < len(tensors):
+                    contents.changed(tensors[i])
 
     return launch

@@ -19,7 +19,7 @@ from ktir.emulator.machine.machine import Mode
 from ktir.layout import Digit, Layout
 from ktir.package import LaunchArgument, Package
 from ktir.runtime.transfer import as_array, from_device, host_view, to_device
-from ktir.target import DATASHEET, Target
+from ktir.target import DATASHEET, LANES, Target
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,19 @@ def _iota(layout: Layout) -> np.ndarray:
     return to_device(values, layout, "iota").view(np.float32)
 
 
+@dataclass
+class _Held:
+    """The device form of an argument from an earlier launch: its entries, and the version of the host tensor that they hold."""
+
+    entries: np.ndarray
+    version: object | None = None
+
+
 class Executable:
     """A program with the transfers of its launch spec.
 
-    Loading verifies the program and runs its control plane once; a launch moves values only.
+    Loading verifies the program and runs its control plane once; a launch moves values only. The device forms of the arguments are kept:
+    an input whose version is still the same, as weights are, is not arranged again.
     """
 
     def __init__(self, package: Package, target: Target = DATASHEET) -> None:
@@ -75,37 +84,59 @@ class Executable:
         self.layouts = [layout_of(a) for a in self.spec.args]
         self.lock = Lock()
         self.hosts = 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)
+        self.written = sorted({a.host.arg for a in self.spec.args if a.host is not None and a.role != "input"})
+        """Numbers of the host tensors that a launch writes."""
+        self._held: dict[int, _Held] = {}
+        self.arranged = 0
+        """Arguments that the launches so far had to arrange."""
 
-    def __call__(self, *tensors: Any, mode: Mode = "tape") -> None:
+    def __call__(self, *tensors: Any, mode: Mode = "tape", versions: Sequence[object | None] = ()) -> None:
         """Launch on host tensors in the order of the source function's arguments; outputs are written in place.
 
         Takes NumPy arrays or CPU tensors: float16 or float32, or integers and bool where the program has i32, which the machine carries
-        as the bits of float32. Raises KtirError for a wrong number, element type or extent, and for integers beyond 32 bits.
+        as the bits of float32. versions: per tensor what is equal only while the tensor holds the same, or None. Raises KtirError for a
+        wrong number, element type or extent, and for integers beyond 32 bits.
         """
         if len(tensors) != self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
-        views: list[np.ndarray | None] = []
-        device: list[np.ndarray | None] = []
-        for argument, layout in zip(self.spec.args, self.layouts, strict=True):
-            if argument.host is None:
-                views.append(None)
-                device.append(_iota(layout) if argument.role == "iota" else None)  # the pool: the machine's own
-                continue
-            array = as_array(tensors[argument.host.arg], argument.name, layout.dtype)
-            if argument.role != "input" and not array.flags.writeable:
-                raise KtirError(f"argument '{argument.name}' expects an array that can be written")
-            view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
-            views.append(view)
-            if argument.role == "output":
-                device.append(np.full((layout.entries, 64), np.nan, np.float32))
-            else:
-                device.append(to_device(view, layout, argument.name).view(np.float32))
         with self.lock:  # a machine runs one launch at a time
+            views: list[np.ndarray | None] = []
+            device: list[np.ndarray | None] = []
+            for i, (argument, layout) in enumerate(zip(self.spec.args, self.layouts, strict=True)):
+                if argument.host is None:
+                    views.append(None)
+                    device.append(_iota(layout) if argument.role == "iota" else None)  # the pool: the machine's own
+                    continue
+                array = as_array(tensors[argument.host.arg], argument.name, layout.dtype)
+                if argument.role != "input" and not array.flags.writeable:
+                    raise KtirError(f"argument '{argument.name}' expects an array that can be written")
+                view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
+                views.append(view)
+                device.append(self._entries(i, view, versions[argument.host.arg] if versions else None))
             self.machine.launch(device, mode=mode)
-        self._write_back(views, device)
+            self._write_back(views, device)
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
+
+    def _entries(self, i: int, view: np.ndarray, version: object | None) -> np.ndarray:
+        """The device form of argument `i`."""
+        argument, layout = self.spec.args[i], self.layouts[i]
+        held = self._held.get(i)
+        if held is None:
+            held = self._held[i] = _Held(np.zeros((layout.entries, LANES), np.float32))
+        if argument.role == "input" and version is not None and held.version == version:
+            return held.entries
+        held.version = None  # of entries that are half arranged, should an error come
+        if argument.role == "output":
+            held.entries.fill(np.nan)
+            return held.entries
+        if argument.role != "input":
+            held.entries.fill(0)  # the launch before may have written the padding
+        self.arranged += 1
+        to_device(view, layout, argument.name, held.entries.view(layout.value_type))
+        held.version = version
+        return held.entries
 
     def _write_back(self, views: Sequence[np.ndarray | None], device: Sequence[np.ndarray | None]) -> None:
         for argument, layout, view, entries in zip(self.spec.args, self.layouts, views, device, strict=True):

@@ -72,7 +72,12 @@ class LogicalExecutable:
                 f"the package of a logical program expects '{PROGRAM}' and '{ARGUMENTS}', but reading gave: {error!r}"
             ) from None
 
-    def __call__(self, *tensors: Any) -> None:
+    @property
+    def written(self) -> list[int]:
+        """Numbers of the tensors that a launch writes."""
+        return [i for i, a in enumerate(self.arguments) if a.role != "input"]
+
+    def __call__(self, *tensors: Any, versions: Sequence[object | None] = ()) -> None:
         """Launch on CPU tensors, NumPy arrays of the declared strides, or integers for arguments without dims. What is written is written
         in place, without copies.
 

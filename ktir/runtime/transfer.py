@@ -48,19 +48,26 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
     return np.lib.stride_tricks.as_strided(flat[offset:], tuple(size), [s * item for s in strides])
 
 
-def to_device(view: np.ndarray, layout: Layout, name: str = "") -> np.ndarray:
+def to_device(view: np.ndarray, layout: Layout, name: str = "", out: np.ndarray | None = None) -> np.ndarray:
     """Pack host values into device entries of the layout's `value_type` [entries, 64]; f16 layouts carry values of the f16 grid.
 
-    Integers of other widths and truth values become i32. Raises KtirError for one that does not fit.
+    out: where they go, of a layout's earlier result. Integers of other widths and truth values become i32. Raises KtirError for one that
+    does not fit.
     """
-    values = np.ascontiguousarray(view)
     if layout.dtype == "i32":
-        values = _narrowed(values, name)
-    elif view.dtype == np.float16:
-        values = f16_to_f32(values)
-    elif layout.dtype == "f16":
-        values = round_f16(values)
-    return layout.pack(values.reshape(layout.size))
+        return layout.pack(_narrowed(view, name).reshape(layout.size), out)
+    values = view.reshape(layout.size)
+    if view.dtype == np.float16:
+        return layout.pack(values, out, _widen)
+    return layout.pack(values, out, _round if layout.dtype == "f16" else np.copyto)
+
+
+def _widen(target: np.ndarray, values: np.ndarray) -> None:
+    f16_to_f32(np.ascontiguousarray(values), target)
+
+
+def _round(target: np.ndarray, values: np.ndarray) -> None:
+    round_f16(np.ascontiguousarray(values), target)
 
 
 def _narrowed(values: np.ndarray, name: str) -> np.ndarray:
