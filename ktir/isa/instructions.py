@@ -73,7 +73,8 @@ _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
 _SRC3 = Field("src3", "i1", "register", "third source register")
 _ACC = Field("dst", "dst", "accumulator", "accumulator")
-_COUNT = Field("count", "i1", "int", "entries of 64 lanes per corelet; equals the descriptor's entries")
+_COUNT = Field("count", "i1", "int", "entries of 64 lanes, per corelet in a corelet unit; equals the descriptor's entries")
+_SENDERS = Field("group", "i0", "group", "per core: the core whose entries it receives, perhaps its own")
 _TOKEN = Field("token", "i0", "int", "channel id", high=MAX_TOKEN)
 
 
@@ -159,6 +160,13 @@ OPCODES: dict[str, Opcode] = {
             "As XLD, gathering: the address counts `stride[dim]` times the index, where bounds count the position.",
         ),
         Opcode(
+            "rrx",
+            0x13,
+            (Unit.MNIL,),
+            (_dsc("dsc", "lx", "contiguous destination in LX"), _SENDERS, _COUNT),
+            "Ring to LX: take the next entries of the core that `group` names; blocks. Its RTX has the same group and count.",
+        ),
+        Opcode(
             "fill",
             0x14,
             (Unit.MNIL,),
@@ -188,6 +196,13 @@ OPCODES: dict[str, Opcode] = {
             (Unit.MNIS,),
             (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX"), *_INDEX_FIELDS),
             "As XST, scattering, with addresses as of XLDG. Of entries for one place a core's last stays; two cores may not share one.",
+        ),
+        Opcode(
+            "rtx",
+            0x1A,
+            (Unit.MNIS,),
+            (_dsc("dsc", "lx", "source in LX"), _SENDERS, _COUNT),
+            "LX to ring: send entries to the cores for which `group` names this one; blocks while 16 are on the way to one of them.",
         ),
         Opcode(
             "push",

@@ -24,12 +24,14 @@ class Unit(IntEnum):
 
 @dataclass(frozen=True)
 class Fifo:
-    """An ordered blocking queue of entries (64 lanes) between two units of one corelet."""
+    """An ordered blocking queue of entries (64 lanes) between two units of one corelet, or of the core."""
 
     name: str
     code: int
     producer: Unit
     consumer: Unit
+    crosses: bool = False
+    """Whether entries come from other cores, each in a queue of its own: they say nothing of what this core's producer has done."""
 
 
 FIFOS = {
@@ -43,6 +45,7 @@ FIFOS = {
         Fifo("P", 5, Unit.PT, Unit.SFP),  # f32 accumulator rows
         Fifo("O", 6, Unit.SFP, Unit.LXSU),
         Fifo("Q", 7, Unit.SFP, Unit.LXSU),
+        Fifo("R", 8, Unit.MNIS, Unit.MNIL, crosses=True),  # over the ring
     )
 }
 FIFO_BY_CODE = {f.code: f for f in FIFOS.values()}

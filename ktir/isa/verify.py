@@ -146,8 +146,8 @@ class _Kernel:
                 yield f"has buffers of {span} {_units(d)}, but they lie {d.rotate_step} apart"
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
-        loads = s.word.op in ("xld", "xldm", "xldg")
-        if s.word.op not in ("push", "pusht") and name == ("lx" if loads or s.word.op in ("fill", "ifill", "pull") else "ddr"):
+        loads = s.word.op in ("xld", "xldm", "xldg", "rrx")
+        if s.word.op not in ("push", "pusht", "rtx") and name == ("lx" if loads or s.word.op in ("fill", "ifill", "pull") else "ddr"):
             walk = replace(d, extent=_without(d.extent, s.word["dim"])) if s.word.op == "xsts" else d
             if not addresses.is_injective(walk, self.kernel, corelets):
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
@@ -279,6 +279,8 @@ def _traffic(s: Site) -> Iterator[tuple[str, bool, int]]:
     w = s.word
     if w.op in ("push", "pusht", "pull"):
         yield w["fifo"], w.op != "pull", w["count"]
+    elif w.op in ("rtx", "rrx"):
+        yield "R", w.op == "rtx", w["count"]
     elif w.op == "ldw":
         yield "W", False, w["count"]
     elif w.op == "mm":

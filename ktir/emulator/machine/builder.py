@@ -76,9 +76,14 @@ class Builder:
             case "pusht":
                 assert x.lx
                 self._push(x.fifo, self._transposed(self.lx.read(x.lx, e)))
-            case "pull":
+            case "pull" | "rrx":
                 assert x.lx
                 self.lx.write(x.lx, e, self._pop(x.fifo, x.count))
+            case "rtx":
+                assert x.lx
+                value = self.lx.read(x.lx, e)
+                at = value.at[x.leaders] if len(value.at) > 1 else value.at
+                self._push(x.fifo, Value(value.buffer, at, value.lane))
             case "ldw":
                 self.weights = self._pop("W", x.count)
             case "mm":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir.isa.access import Access
 from ktir.isa.program import Argument, Kernel, Program, Word
@@ -41,7 +42,7 @@ class Instruction:
     level: int = 0
     value: np.float32 = field(default_factory=np.float32)
     leaders: Any = None
-    """XLDM: per core the core that reads for it, int array [cores]."""
+    """XLDM: per core the core that reads for it, int array [cores]; RTX, RRX: per core the core that it receives from."""
     idx: Access | None = None
     """XLDG, XSTS: the indices, which replace the position along inner dim `dim` of `ddr`; they are below `size`."""
     dim: int = 0
@@ -167,6 +168,8 @@ class _UnitDecoder:
                     raise self.fail("expects a descriptor of 4-byte elements", i)
             case "push" | "pusht" | "pull":
                 self._stream(x)
+            case "rtx" | "rrx":
+                self._exchange(x)
             case "par":
                 self._par(x)
             case "ldw":
@@ -203,15 +206,25 @@ class _UnitDecoder:
         if x.op in ("xldg", "xsts"):
             self._indices(x, x.ddr)
         if x.op == "xldm":
-            group = x.word["group"]
-            if not 0 <= group < len(self.decoded.kernel.groups):
-                raise self.fail(f"names group {group}, which does not exist", x.index)
-            x.leaders = np.array(self.decoded.kernel.groups[group])
-            cores = self.decoded.kernel.cores
-            if len(x.leaders) != cores or (x.leaders[x.leaders] != x.leaders).any():
-                raise self.fail(
-                    f"expects group {group} to name a leader for each of {cores} cores, and leaders to lead themselves", x.index
-                )
+            x.leaders = self._group(x)
+            if (x.leaders[x.leaders] != x.leaders).any():
+                raise self.fail(f"expects the leaders of group {x.word['group']} to lead themselves", x.index)
+
+    def _group(self, x: Instruction) -> NDArray[np.int64]:
+        """Per core another core."""
+        group, cores = x.word["group"], self.decoded.kernel.cores
+        if not 0 <= group < len(self.decoded.kernel.groups):
+            raise self.fail(f"names group {group}, which does not exist", x.index)
+        named = np.array(self.decoded.kernel.groups[group])
+        if named.shape != (cores,) or named.min() < 0 or named.max() >= cores:
+            raise self.fail(f"expects group {group} to name a core for each of {cores} cores", x.index)
+        return named
+
+    def _exchange(self, x: Instruction) -> None:
+        x.lx, x.count, x.fifo = self._descriptor(x, "lx", "lx"), x.word["count"], "R"
+        if x.count != x.lx.entries:
+            raise self.fail(f"expects a count of {x.lx.entries}, the descriptor's entries, but got {x.count}", x.index)
+        x.leaders = self._group(x)
 
     def _argument(self, x: Instruction, access: Access) -> Argument:
         """The argument of a descriptor, which must have its element size."""

@@ -14,14 +14,15 @@ class FifoQueue:
     """An ordered blocking queue. Entry number i lives in slot i mod depth.
 
     `ready` has the cycle at which an entry can be popped, `freed` that at which its slot can be filled again, `rows` the producer's
-    vector clock. `announced` counts the entries whose producing words the trace already holds.
+    vector clock (nothing where `crosses`: another core's producer is no part of it). `announced` counts the entries whose producing words the trace already holds.
     """
 
-    __slots__ = ("_ring", "announced", "depth", "freed", "name", "popped", "pushed", "ready", "rows")
+    __slots__ = ("_ring", "announced", "crosses", "depth", "freed", "name", "popped", "pushed", "ready", "rows")
 
-    def __init__(self, name: str, depth: int) -> None:
+    def __init__(self, name: str, depth: int, crosses: bool = False) -> None:
         self.name = name
         self.depth = depth
+        self.crosses = crosses
         self.pushed = self.popped = self.announced = 0
         self.ready = np.zeros(depth, np.int64)
         self.freed = np.zeros(depth, np.int64)

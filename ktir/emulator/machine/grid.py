@@ -66,10 +66,10 @@ class _Walk:
     def event(self, e: Event) -> None:
         x = e.instruction
         match e.op:
-            case "push" | "pusht":
+            case "push" | "pusht" | "rtx":
                 assert x.lx
                 self.fifo(x.fifo).push(x.count, x.lx.width == 1)
-            case "pull":
+            case "pull" | "rrx":
                 assert x.lx
                 if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)) and x.lx.width == 1:
                     raise self.fault(e, f"stores f32 values of FIFO {x.fifo} in f16 sticks; no operation has rounded them")

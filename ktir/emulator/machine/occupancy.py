@@ -11,8 +11,8 @@ from ktir.isa.program import Program
 
 from .trace import Event, Trace
 
-_READS = ("xst", "xsts", "push", "pusht")
-_WRITES = ("xld", "xldm", "xldg", "fill", "ifill", "pull")
+_READS = ("xst", "xsts", "rtx", "push", "pusht")
+_WRITES = ("xld", "xldm", "xldg", "rrx", "fill", "ifill", "pull")
 
 
 @dataclass(frozen=True)

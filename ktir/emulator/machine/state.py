@@ -42,7 +42,7 @@ class KernelState:
         self.target = target
         self.trace = trace
         self.units = {u: UnitState(u, clock) for u in UNITS}
-        self.fifos = {name: FifoQueue(name, target.fifo_entries) for name in FIFOS}
+        self.fifos = {name: FifoQueue(name, target.fifo_entries, f.crosses) for name, f in FIFOS.items()}
         self.channels = Channels()
         self.memory = MemoryChannel()
         self.statistics = KernelStatistics(decoded.kernel.name, decoded.kernel.cores)

@@ -109,6 +109,12 @@ class Step:
             case "pull":
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, self._queue(x.fifo, k).pop(x.count))
+            case "rtx":
+                assert x.lx
+                self._queue(x.fifo, k).push(self._read_lx(x.lx, e.counters, k)[x.leaders])
+            case "rrx":
+                assert x.lx
+                self._write_lx(x.lx, e.counters, k, self._queue(x.fifo, k).pop(x.count))
             case "ldw":
                 self.weights[k] = self._queue("W", k).pop(x.count)
             case "mm":

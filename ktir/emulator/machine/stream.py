@@ -46,9 +46,10 @@ class Plan:
     pushes: tuple[Flow, ...] = ()
 
 
-def uniform(steps: int, cycles: int, pops: Sequence[str] = (), pushes: Sequence[str] = ()) -> Plan:
-    """`steps` equal steps that move one entry each."""
-    return Plan(steps, np.arange(steps + 1) * cycles, tuple(map(Flow, pops)), tuple(map(Flow, pushes)))
+def uniform(steps: int, cycles: int, pops: Sequence[str] = (), pushes: Sequence[str] = (), latency: int = 0) -> Plan:
+    """`steps` equal steps that move one entry each; what is pushed is on its way for `latency` cycles."""
+    flows = tuple(Flow(fifo, latency=latency) for fifo in pushes)
+    return Plan(steps, np.arange(steps + 1) * cycles, tuple(map(Flow, pops)), flows)
 
 
 def of_body(body: Body, latency: int) -> Plan:
@@ -201,5 +202,5 @@ def _fill(flow: Flow, queue: FifoQueue, i: int, j: int, done: Ints, rows: Clock)
         done, rows = np.repeat(done, counts), np.repeat(rows, counts, axis=0)
     slots = queue.slots(queue.pushed, n)
     queue.ready[slots] = done + flow.latency
-    queue.rows[slots] = rows
+    queue.rows[slots] = 0 if queue.crosses else rows
     queue.pushed += n

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from .clocks import MNIL, MNIS, component
 from .decode import Instruction
 from .state import KernelState, UnitState
 from .stream import Plan, Stream
-from .timing import multicast_cycles, transfer_cycles
+from .timing import multicast_cycles, ring_route, transfer_cycles
 from .trace import Event
 
 Blocked = Generator[None, None, None]
@@ -34,6 +35,8 @@ class Words:
         self.rep: tuple[UnitState, Instruction, Stream, int] | None = None
         """The REP in progress, and up to which step the trace has it."""
         self._plans: dict[tuple[str, int, int], Plan] = {}
+        self._sent: deque[Instruction] = deque()
+        """RTX words whose entries no RRX has taken."""
 
     def run(self, u: UnitState, x: Instruction) -> Blocked:
         """Execute a word."""
@@ -46,6 +49,10 @@ class Words:
                 return self._transfer(u, x)
             case "fill" | "ifill":
                 return self._fill(u, x)
+            case "rtx":
+                return self._send(u, x)
+            case "rrx":
+                return self._receive(u, x)
             case "push" | "pusht" | "pull" | "par":
                 return self._move(u, x.streams or [x])
             case "rep":
@@ -201,6 +208,36 @@ class Words:
         u.time, u.clock = s.time, s.clock
         u.statistics.busy += s.work
         self._account(u, [s], u.time - start - s.work)
+
+    # Ring
+
+    def _send(self, u: UnitState, x: Instruction) -> Blocked:
+        """RTX. As a PUSH it enters the trace when it starts. Every core sends at once; an entry occupies the busiest link of the ring."""
+        assert x.lx
+        event = self.state.event(u, x)
+        clock = u.clock.copy()
+        clock[MNIS] += 1
+        self.state.fifos[x.fifo].announced += x.count
+        self._sent.append(x)
+        self.checks.read_lx(event, self.state.emit(event), x.lx, clock, int(clock[MNIS]), MNIS)
+        load, hops = ring_route(x.leaders, self.target.cores)
+        plan = stream.uniform(x.count, x.lx.width * load, pushes=[x.fifo], latency=hops)
+        yield from self._stream(u, Stream(plan, u.time, clock))
+        u.clock, event.end = clock, u.time
+
+    def _receive(self, u: UnitState, x: Instruction) -> Blocked:
+        """RRX. As a PULL it enters the trace when it ends."""
+        assert x.lx
+        event = self.state.event(u, x)
+        clock = u.clock.copy()
+        yield from self._stream(u, Stream(self._plan("pop", x.count, x.lx.width, x.fifo), u.time, clock))
+        sent = self._sent.popleft()
+        if sent.count != x.count or (sent.leaders != x.leaders).any():
+            message = f"{self.state.site(event)} takes other entries than MNIS 'rtx' (word {sent.index}) sends"
+            raise self.state.fault(faults.FifoFault, message, event)
+        clock[MNIL] += 1
+        u.clock, event.end = clock, u.time
+        self.checks.write_lx(event, self.state.emit(event), x.lx, clock[None])
 
     # PT
 

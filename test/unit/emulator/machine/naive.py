@@ -275,6 +275,24 @@ class _UnitRun:
                     x = yield from self._pop(w["fifo"])
                     if live:
                         self._put(lx, d, a, live, x)
+            case "rtx":
+                d = descriptors[w["lx"]]
+                to = [c for c, source in enumerate(self.kernel.groups[w["group"]]) if source == self.core]
+                for a, live in self._positions(d):
+                    x = np.broadcast_to(self._get(lx, d, a, live), (64,)).astype(np.float32)
+                    for core in to:
+                        arriving = self.whole.fifos.setdefault((core, self.core, "R"), deque())
+                        while len(arriving) >= DEPTH:
+                            yield
+                        arriving.append(x)
+            case "rrx":
+                d = descriptors[w["lx"]]
+                sender = self.kernel.groups[w["group"]][self.core]
+                arriving = self.whole.fifos.setdefault((self.core, sender, "R"), deque())
+                for a, live in self._positions(d):
+                    while not arriving:
+                        yield
+                    self._put(lx, d, a, live, arriving.popleft())
             case "ldw":
                 self.weights = []
                 for _ in range(64):
