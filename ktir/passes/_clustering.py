@@ -159,10 +159,11 @@ class Clustering:
         What such a kernel computes and reads through global memory, instead of in the kernel `current`, is the price of it.
         """
         sticks = item.value.shape[0]
-        if not item.is_contraction or item.has_batches or sticks < 2:
+        if not item.is_contraction or item.has_batches or max(item.matmul_extents[1:]) < 2:
             return 0
-        if (parts := dict(wishes(self.work_div).work_div).get("n")) is not None:
-            return sticks if parts > 1 else 0
+        asked = dict(wishes(self.work_div).work_div)
+        if "n" in asked or "k" in asked:
+            return sticks if max(asked.get("n", 1), asked.get("k", 1)) > 1 else 0
         cluster = _empty(item, sticks)
         saved = 0.0
         for other in self.items[item.number :]:

@@ -19,20 +19,29 @@ from ktir.mlir import ir
 from ktir.target import DATASHEET, LANES
 
 NO_HINT = Hint()
+WHOLE = {"n": "the columns of this kernel are not dealt out", "k": "the reduced loop of this kernel is not dealt out"}
+"""Why loops are not cut: kernels whose ops do not all work on the same sticks, and those with batch axes."""
 _NO_SPLIT_K = ("k", 1)
 
 
 @lru_cache(maxsize=1024)
-def column_division(rows: int, sticks: int, depth: int, cores: int, hint: Hint = NO_HINT) -> Plan:
-    """The best division of a matmul of `rows` rows, `sticks` sticks of columns and `depth` sticks of the reduced loop, which is not cut.
+def column_division(rows: int, sticks: int, depth: int, cores: int, hint: Hint = NO_HINT, whole: str | None = None) -> Plan:
+    """The best division of a matmul of `rows` rows, `sticks` sticks of columns and `depth` sticks of the reduced loop. `whole`: why that
+    one must not be cut.
 
     Raises Infeasible for a hint that cannot be honoured.
     """
-    asked = dict(hint.work_div)
-    if asked.get("k", 1) > 1:
-        raise Infeasible(f"hint work_div wants {asked['k']} parts of 'k', but sums of several cores are not supported")
-    wanted = Hint(work_div=(*((n, p) for n, p in hint.work_div if n != "k"), _NO_SPLIT_K))
-    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=wanted)
+    if whole is not None:
+        refuse_parts(hint, "k", whole)
+        hint = Hint(work_div=(*((n, p) for n, p in hint.work_div if n != "k"), _NO_SPLIT_K))
+    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=hint)
+
+
+def refuse_parts(hint: Hint, name: str, reason: str) -> None:
+    """Raise Infeasible if a hint wants several parts of a loop."""
+    parts = dict(hint.work_div).get(name, 1)
+    if parts > 1:
+        raise Infeasible(f"hint work_div wants {parts} parts of '{name}', but {reason}")
 
 
 @lru_cache(maxsize=1024)
@@ -46,10 +55,8 @@ def row_parts(rows: int, cores: int, hint: Hint) -> int:
 
     Raises Infeasible for a hint that cannot be honoured.
     """
-    asked = dict(hint.work_div)
-    for name, what in (("n", "the columns of this kernel are not dealt out"), ("k", "sums of several cores are not supported")):
-        if asked.get(name, 1) > 1:
-            raise Infeasible(f"hint work_div wants {asked[name]} parts of '{name}', but {what}")
+    for name, reason in WHOLE.items():
+        refuse_parts(hint, name, reason)
     wanted = Hint(work_div=tuple((name, parts) for name, parts in hint.work_div if name not in ("n", "k")))
     if not wanted.work_div:
         return cores

@@ -17,7 +17,7 @@ from ktir.target import LANES
 HOST_ROLES = ("input", "output", "input_output")
 OWN_ROLES = ("pool", "iota")
 """Of arguments that the host has no buffer for."""
-DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.lx_bytes")
+DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes")
 """Attributes of kernels."""
 
 
@@ -72,7 +72,7 @@ def _kernel(f: ir.Operation, level: str, cores: int) -> None:
         if op.name == "func.call":
             raise Broken("expects a kernel that calls nothing", _at(op))
     if level == "laid-out":
-        _no_attributes(f, ("grid", "ktir.work", "ktir.lx_bytes"), "of a later level")
+        _no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes"), "of a later level")
         return
     for name in ("grid", "ktir.work"):
         if name not in f.attributes:
@@ -80,8 +80,10 @@ def _kernel(f: ir.Operation, level: str, cores: int) -> None:
     grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
     work = kt.WorkAttr(f.attributes["ktir.work"])
     splits, tile, extents = list(work.splits), list(work.tile), kernel_rows(f)
-    if prod(grid) != prod(splits):
-        raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}")
+    sums = ir.IntegerAttr(f.attributes["ktir.sums"]).value if "ktir.sums" in f.attributes else 1
+    if prod(grid) != prod(splits) * sums:
+        each = f" and {sums} partial sums each" if sums != 1 else ""
+        raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")
     if prod(grid) > cores:
         raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
     if len(splits) != len(extents) + 2 or len(tile) != len(splits) or tile[-1] != LANES or splits[-1] != 1:
@@ -460,8 +462,8 @@ def load_moves(load: ir.Operation) -> None:
     for use in load.results[0].uses:
         user = use.owner.operation
         stores = user.name == "ktdp.store" and _space_of(user.operands[1]) == ("ct_local" if space == "global" else "global")
-        if not stores and not (space == "ct_local" and user.name == "linalg.generic"):
-            wanted = "stored to the scratchpad" if space == "global" else "read by a compute op or stored to global memory"
+        if not stores and not (space == "ct_local" and user.name in ("linalg.generic", "ktdp.yield_partial")):
+            wanted = "stored to the scratchpad" if space == "global" else "read by a compute op, sent to a core or stored to global memory"
             raise Broken(f"expects what is loaded from {space} memory to be {wanted} only", _at(user))
 
 
@@ -472,8 +474,23 @@ def store_moves(store: ir.Operation) -> None:
     if _space_of(store.operands[1]) == "global":
         if not _is_load(value, "ct_local"):
             raise Broken("expects a store to global memory of what was loaded from the scratchpad", _source(value))
-    elif made not in ("linalg.generic", "linalg.fill") and not _is_load(value, "global"):
-        raise Broken("expects a store to the scratchpad of a compute op's result, a fill or a load from global memory", _source(value))
+    elif made not in ("linalg.generic", "linalg.fill", "ktdp.inter_tile_consume") and not _is_load(value, "global"):
+        what = "a compute op's result, a fill, a load from global memory or what a core has sent"
+        raise Broken(f"expects a store to the scratchpad of {what}", _source(value))
+
+
+def sends_from_scratchpad(produce: ir.Operation) -> None:
+    """What a core sends to another one lies in its scratchpad."""
+    for value in list(produce.regions[0].blocks[0].operations)[-1].operands:
+        if not _is_load(value, "ct_local"):
+            raise Broken("expects to send what was loaded from the scratchpad", _source(value))
+
+
+def received_once(consume: ir.Operation) -> None:
+    """What a core receives goes to one place of its scratchpad; one core sends it."""
+    uses = [u.owner.operation for u in consume.results[0].uses]
+    if len(consume.results) != 1 or len(uses) != 1 or uses[0].name != "ktdp.store" or _space_of(uses[0].operands[1]) != "ct_local":
+        raise Broken("expects one tensor, which is stored to one place of the scratchpad", *map(_at, uses))
 
 
 def computes_on_scratchpad(op: ir.Operation) -> None:

@@ -18,6 +18,7 @@ from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes._axes import Axes, row_loops, second_operand_source
 from ktir.passes._levels import tensor_bytes
+from ktir.passes._partial_sums import live_at_once
 from ktir.target import DATASHEET, LANES, STICK_BYTES
 
 BLOCK_BYTES = LANES * STICK_BYTES
@@ -65,6 +66,7 @@ class TilePlan:
         self.axes = Axes.of(source.operation)
         shares = list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
         self.share = shares[-1]
+        self.cores = ir.IntegerAttr(ir.ArrayAttr(source.attributes["grid"])[0]).value
         self.loops = {axis: shares[axis] for axis in self.axes.batches if shares[axis] > 1}
         """Batch axes that are loops, outer to inner, and their trips."""
         generics = [Generic(op) for op in self.ops if op.name == "linalg.generic"]
@@ -136,7 +138,7 @@ class TilePlan:
         fixed, streamed = 0, 0
         ranges: list[tuple[int, int, int]] = []
         for op in self.ops:
-            if op.name not in ("ktdp.load", "linalg.generic", "linalg.fill"):
+            if op.name not in ("ktdp.load", "linalg.generic", "linalg.fill", "ktdp.inter_tile_reduce"):
                 continue
             value = op.results[0]
             shape = list(ir.RankedTensorType(value.type).shape)
@@ -155,9 +157,12 @@ class TilePlan:
                 start = position[op]
                 if value in self.fused:
                     continue
-                start = min([start, *(position[v.owner] for v in Generic(op).inputs if v in self.fused)])
-                last = max((position[u.owner.operation] for u in value.uses), default=start)
+                fused = [v for v in op.operands if v in self.fused]
+                start = min([start, *(position[v.owner] for v in fused)])
+                last = max((position[_in_kernel(u.owner.operation)] for u in value.uses), default=start)
                 ranges.append((start, last, bytes_))
+                if op.name == "ktdp.inter_tile_reduce":
+                    ranges.append((start, start, bytes_ * live_at_once(op)))
         live = [(sum(b for s, e, b in ranges if s <= p <= e), -p) for p in range(len(self.ops))]
         most, at = max(live)
         return Need(fixed, streamed, most, self.ops[-at])
@@ -260,7 +265,15 @@ class TilePlan:
 
 def is_stored_fill(fill: ir.Operation) -> bool:
     """Whether a constant tensor is a value of its own, not what an op accumulates into."""
-    return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in fill.results[0].uses)
+    uses = [u for u in fill.results[0].uses if u.owner.name != "ktdp.inter_tile_reduce"]
+    return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in uses)
+
+
+def _in_kernel(op: ir.Operation) -> ir.Operation:
+    """The op of the kernel that has `op` in it."""
+    while op.parent.name != "func.func":
+        op = op.parent.operation
+    return op
 
 
 def blocks_of(rows: int) -> int:

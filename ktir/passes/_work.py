@@ -16,7 +16,7 @@ from ktir.hints import Hint
 from ktir.mlir import func, ir
 from ktir.passes._axes import Axes
 from ktir.passes._clusters import Cluster
-from ktir.passes._columns import column_division, row_parts
+from ktir.passes._columns import WHOLE, column_division, refuse_parts, row_parts
 from ktir.passes._items import Item, Tensor, Walk, items_of
 from ktir.target import DATASHEET, LANES
 
@@ -31,11 +31,14 @@ class Work:
     stick_share: int = 1
     plan: Plan | None = None
     """Why, where there was a choice."""
+    sums: int = 1
+    """Cores that share the reduced loop of matmuls, and hold partial sums; `depth_share`: sticks of it of one core."""
+    depth_share: int = 0
 
     @property
     def cores(self) -> int:
         """Cores that have work."""
-        cores = self.column_parts
+        cores = self.column_parts * self.sums
         for parts in self.parts:
             cores *= parts
         return cores
@@ -50,17 +53,17 @@ def divide(facts: KernelFacts, cores: int, hint: Hint) -> Work:
         hint = _whole(hint, ["m"])
     if facts.columns:
         shape = max(item.matmul_extents for item in facts.contractions)
-        plan = column_division(*shape, cores, hint)
-        (row_splits, column_splits, _), (share, sticks, _) = plan.division.splits, plan.division.shares
-        return Work((row_splits,), (share,), column_splits, sticks, plan)
+        plan = column_division(*shape, cores, hint, facts.whole_depth)
+        (row_splits, column_splits, sums), (share, sticks, depth) = plan.division.splits, plan.division.shares
+        return Work((row_splits,), (share,), column_splits, sticks, plan, sums, depth)
     share = -(-rows // row_parts(rows, cores, hint))
     return Work((-(-rows // share),), (share,))
 
 
 def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
-    for name, what in (("n", "the columns of this kernel are not dealt out"), ("k", "sums of several cores are not supported")):
-        if dict(hint.work_div).get(name, 1) > 1 and not (name == "n" and kernel.columns):
-            raise Infeasible(f"hint work_div wants {dict(hint.work_div)[name]} parts of '{name}', but {what}")
+    for name, reason in WHOLE.items():
+        if not (name == "n" and kernel.columns):
+            refuse_parts(hint, name, reason)
     unknown = ("k",) if kernel.columns else ("n", "k")
     asked = Hint(work_div=tuple((name, parts) for name, parts in hint.work_div if name not in unknown))
     fixed = ["k", "d", *([] if kernel.columns else ["n"]), *(kernel.names[axis] for axis in kernel.whole)]
@@ -158,6 +161,17 @@ class KernelFacts:
         """Axes that must not be cut: where indices name an element several times, the last value stays."""
         found = {self.stored_axes[s.number][d] for s in self.stores if s.ordered for d in s.index_dims}
         return sorted(axis for axis in found if axis is not None)
+
+    @cached_property
+    def whole_depth(self) -> str | None:
+        """Why the reduced loop of the matmuls must not be cut; None if it may."""
+        depths = sorted({item.matmul_extents[2] for item in self.contractions})
+        if len(depths) > 1:
+            return f"the matmuls of this kernel have reduced loops of {', '.join(map(str, depths))} sticks"
+        made = {item.value for item in self.ops}
+        if any(item.sources[0] in made for item in self.contractions):
+            return "a matmul of this kernel reads what the kernel computes"
+        return None
 
     def walked(self, item: Item, operand: int) -> tuple[str, ...]:
         """Names of the axes that an operand of an op runs along (the result is operand -1)."""

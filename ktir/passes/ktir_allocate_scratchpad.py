@@ -20,6 +20,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, clone_ops, rebuild
 from ktir.mlir import arith, func, ir, scf
 from ktir.passes._levels import require_level, set_level, tensor_bytes
+from ktir.passes._partial_sums import contribution, produced_again
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
 
@@ -126,7 +127,7 @@ class _Plan:
                 if not is_accumulator(op):
                     self._carried(op, loops)
                 self._block(body, [*loops, op])
-            elif op.name in ("ktdp.load", "linalg.generic") or (op.name == "linalg.fill" and is_stored_fill(op)):
+            elif op.name in ("ktdp.load", "linalg.generic", "ktdp.inter_tile_consume") or (op.name == "linalg.fill" and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
                 if len(uses) == 1 and uses[0].owner.name == "tensor.insert_slice" and uses[0].operand_number == 0:
                     self.alias[op.results[0]] = uses[0].owner.operands[1]
@@ -183,7 +184,7 @@ class _Plan:
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
         for view in block.operations:
             op = view.operation
-            for operand in op.operands:
+            for operand in (contribution(op),) if op.name == "ktdp.inter_tile_produce" else op.operands:
                 root = self.root(operand)
                 buffer = self.buffers.get(root)
                 if buffer is None:
@@ -295,8 +296,9 @@ class _Allocator:
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(name + "_allocated", ([a.type for a in old.arguments], []))
         block = function.add_entry_block([source.location] * len(old.arguments))
-        for attribute in ("grid", "ktir.work", "ktir.rows"):
-            function.attributes[attribute] = source.attributes[attribute]
+        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums"):
+            if attribute in source.attributes:
+                function.attributes[attribute] = source.attributes[attribute]
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(i64, self.lx_used)
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
@@ -354,6 +356,11 @@ class _Allocator:
             ktdp.store(self._read(op.operands[0]), self.mapping[op.operands[1]])
         elif name == "linalg.generic":
             self._generic(op)
+        elif name == "ktdp.inter_tile_produce":
+            self.mapping[op.results[0]] = produced_again(op, self._read(contribution(op)))
+        elif name == "ktdp.inter_tile_consume":
+            clone_ops([op], self.mapping)
+            ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
         elif name == "tensor.extract_slice":
             self.slices[op.results[0]] = (op.operands[0], self._offsets(op, 1))
         elif name == "tensor.insert_slice":

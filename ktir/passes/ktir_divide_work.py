@@ -10,7 +10,7 @@ parts; t / c counts the parts of the axes, the last axis fastest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes._axes import Axes, k_in_stick, second_operand_source
 from ktir.passes._columns import hinted, wishes
 from ktir.passes._levels import require_level, set_level
+from ktir.passes._partial_sums import reduced
 from ktir.passes._work import KernelFacts, Work, divide
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES
@@ -40,7 +41,8 @@ class DivideWorkPass(Pass):
     """
 
     name: ClassVar[str] = "ktir-divide-work"
-    description: ClassVar[str] = "kernels -> divided: axes and columns over cores, uneven last core"
+    description: ClassVar[str] = "kernels -> divided: axes, columns and reduced loops over cores, uneven last core"
+    tolerance: ClassVar[float] = 2.0**-10  # partial sums of a reduced loop that is dealt out are added up, and rounded to f16
     cores: int = DATASHEET.cores
     work_div: str = ""
 
@@ -62,9 +64,15 @@ COLUMNS = -1
 """Stands for an axis where a dim runs over the sticks of columns that are dealt out."""
 N_ROWS = -2
 """The same where columns are rows: of a second operand with K in its stick."""
+DEPTH = -3
+"""Stands for an axis where a dim runs over the sticks of the reduced loop that are dealt out."""
+K_ROWS = -4
+"""The same where they are rows: of a second operand with columns in its stick."""
+_STICKS_OF_ROWS = {N_ROWS: COLUMNS, K_ROWS: DEPTH}
+_IN_STICKS = (COLUMNS, N_ROWS, DEPTH, K_ROWS)
 
 Walk = Sequence[int | None]
-"""Per dim of a tensor the axis that it runs along, `COLUMNS`, `N_ROWS`, or None: every core has it whole."""
+"""Per dim of a tensor the axis that it runs along, `COLUMNS`, `N_ROWS`, `DEPTH`, `K_ROWS`, or None: every core has it whole."""
 
 _REBUILT = (
     "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
@@ -97,6 +105,8 @@ class _Divider:
         """First position along each axis (or of the columns); none where a core has all of it."""
         self.own: dict[int, int | ir.Value] = {}
         """Positions along each axis that are a core's own."""
+        self.leader: ir.Value | None = None
+        """1 on the core that adds up the partial sums of its group, 0 on the others."""
         self.distances: dict[tuple[int, int], ir.Value] = {}
         """What a core adds to the address of a tensor, by axis and stride."""
 
@@ -118,6 +128,8 @@ class _Divider:
         function.attributes["ktir.rows"] = source.attributes["ktir.rows"]
         tile = [work.stick_share, *work.shares, LANES]
         function.attributes["ktir.work"] = kt.WorkAttr.build([work.column_parts, *work.parts, 1], tile)
+        if work.sums > 1:
+            function.attributes["ktir.sums"] = ir.IntegerAttr.get(i64, work.sums)
         source.operation.erase()
         function.attributes["sym_name"] = ir.StringAttr.get(name)
 
@@ -127,6 +139,8 @@ class _Divider:
         """What the executing core owns."""
         work, extents = self.work, self.axes.extents
         (tile,) = ktdp.get_compute_tile_id()
+        if work.sums > 1:
+            tile = self._deal_depth(tile)
         column_parts = index_constant(work.column_parts) if self.columns else None
         rest = tile if column_parts is None else arith.DivUIOp(tile, column_parts).result
         split = [axis for axis, parts in enumerate(work.parts) if parts > 1] if len(extents) > 1 else [0]
@@ -142,6 +156,20 @@ class _Divider:
             self.own.setdefault(axis, share)
         if len(extents) == 1:
             self._distance(0, LANES)
+
+    def _deal_depth(self, tile: ir.Value) -> ir.Value:
+        """Note the part of the reduced loop that a core has; the number of its group of cores."""
+        sums, one = index_constant(self.work.sums), index_constant(1)
+        part = arith.RemUIOp(tile, sums).result
+        self.leader = arith.SubIOp(one, arith.MinSIOp(part, one).result).result
+        depth = next(ir.RankedTensorType(g.inputs[0].type).shape[0] for g in self._contractions())
+        self._own(DEPTH, part, depth, self.work.depth_share)
+        return arith.DivUIOp(tile, sums).result
+
+    def _contractions(self) -> Iterator[Generic]:
+        for op in self.source.regions[0].blocks[0].operations:
+            if op.operation.name == "linalg.generic" and (g := Generic(op.operation)).is_contraction:
+                yield g
 
     def _own(self, axis: int, part: ir.Value, extent: int, share: int, *, always: bool = False) -> None:
         """Note part number `part` of an axis. `always`: its size is a run-time value even if all parts are equal."""
@@ -161,14 +189,17 @@ class _Divider:
             walk[-2 if k_in_stick(g) else 0] = N_ROWS if k_in_stick(g) else COLUMNS
         elif self.columns and g.loop_of(operand, 0) == 0:
             walk[0] = COLUMNS
+        if self.work.sums > 1 and g.is_contraction and operand < 2:
+            in_rows = second and not k_in_stick(g)
+            walk[-2 if in_rows else 0] = K_ROWS if in_rows else DEPTH
         return walk
 
     def _share(self, what: int | None, extent: int) -> int:
         """A core's part of an extent."""
-        if what == N_ROWS:
-            return self.work.stick_share * LANES
-        if what == COLUMNS:
-            return self.work.stick_share
+        if what in _STICKS_OF_ROWS:
+            return self._share(_STICKS_OF_ROWS[what], 0) * LANES
+        if what in (COLUMNS, DEPTH):
+            return self.work.stick_share if what == COLUMNS else self.work.depth_share
         return extent if what is None else self.work.shares[what]
 
     # Ops
@@ -177,7 +208,10 @@ class _Divider:
         if op.name == "linalg.generic":
             g = Generic(op)
             inputs = [self._blocks(g) if g.is_contraction and i == 1 else self._input(g, i) for i in range(len(g.inputs))]
-            self.mapping[op.results[0]] = rebuild(g, inputs, self._filled(g.init, self._walk(g, len(g.inputs))))
+            result = rebuild(g, inputs, self._filled(g.init, self._walk(g, len(g.inputs))))
+            if g.is_contraction and self.work.sums > 1:
+                result = reduced(result, self.work.cores, self.work.sums)
+            self.mapping[op.results[0]] = result
         elif op.name == "ktdp.store":
             self._store(op)
         elif op.name == "func.return":
@@ -209,7 +243,7 @@ class _Divider:
         else:
             walk = self.axes.of_copied(value)
             part = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
-        ktdp.store(part, self._tile(op.operands[1], walk))
+        ktdp.store(part, self._tile(op.operands[1], walk, by_leader=True))
         if "ktir.ordered" in op.attributes:
             stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
             stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
@@ -233,8 +267,8 @@ class _Divider:
         split = list(ir.RankedTensorType(g.inputs[1].type).shape)
         shape = list(ir.RankedTensorType(value.type).shape)
         split[: len(shape) - 2] = shape[:-2]
-        if walk[-2] == N_ROWS:
-            split[-3] = self.work.stick_share
+        if walk[-2] in _STICKS_OF_ROWS:
+            split[-3] = self._share(_STICKS_OF_ROWS[walk[-2]], 0)
         with source.owner.location:
             if shape[-2] != split[-3] * LANES:
                 value = _padded(value, split[-3] * LANES)
@@ -245,15 +279,15 @@ class _Divider:
 
     # Memory
 
-    def _tile(self, tile: ir.Value, walk: Walk) -> ir.Value:
-        """A core's part of a tile of a whole view."""
+    def _tile(self, tile: ir.Value, walk: Walk, *, by_leader: bool = False) -> ir.Value:
+        """A core's part of a tile of a whole view. `by_leader`: of cores with partial sums only the first one has a part."""
         if tile.owner.name == "ktdp.construct_indirect_access_tile":
-            return self._indirect_tile(tile.owner.opview, walk)
-        view, first, shape = self._view(tile.owner.opview.base.owner.opview, walk)
+            return self._indirect_tile(tile.owner.opview, walk, by_leader=by_leader)
+        view, first, shape = self._view(tile.owner.opview.base.owner.opview, walk, by_leader=by_leader)
         return ktdp.construct_access_tile(view, first, shape)
 
     def _view(
-        self, view: ktdp.ConstructMemoryViewOp, walk: Walk, more: Sequence[int | ir.Value] = ()
+        self, view: ktdp.ConstructMemoryViewOp, walk: Walk, more: Sequence[int | ir.Value] = (), *, by_leader: bool = False
     ) -> tuple[ir.Value, list[int | ir.Value], list[int]]:
         """A core's part of a view; where its tile begins in it, and the tile's shape. `more`: sizes of dims of stride 0 put before the
         lanes.
@@ -263,20 +297,20 @@ class _Divider:
         shape = [self._share(what, extent) for what, extent in zip(walk, view.sizes, strict=True)]
         at: list[int | ir.Value] = [0] * len(shape)
         cut = _affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ()
-        for d, what in sorted(enumerate(walk), key=lambda w: w[1] in (COLUMNS, N_ROWS)):
+        for d, what in sorted(enumerate(walk), key=lambda w: w[1] in _IN_STICKS):
             if what is None:
                 continue
-            if what == N_ROWS:
-                first = arith.MulIOp(self.first[COLUMNS], index_constant(LANES)).result
+            if what in _STICKS_OF_ROWS:
+                first = arith.MulIOp(self.first[_STICKS_OF_ROWS[what]], index_constant(LANES)).result
                 if sizes[d] % shape[d]:
                     own = arith.MinSIOp(arith.SubIOp(index_constant(sizes[d]), first).result, index_constant(shape[d])).result
                 else:
                     own = shape[d]
                 base = arith.AddIOp(base, arith.MulIOp(first, index_constant(strides[d])).result).result
                 sizes[d] = own
-            elif what == COLUMNS and cut:  # the cut says where the last stick ends, which is not the same place in each core's part
-                at[d] = self.first[COLUMNS]
-                sizes[d] = self.work.column_parts * shape[d]
+            elif what in (COLUMNS, DEPTH) and cut:  # the cut says where the last stick ends, not the same place in each core's part
+                at[d] = self.first[what]
+                sizes[d] = (self.work.column_parts if what == COLUMNS else self.work.sums) * shape[d]
             else:
                 if what in self.first:
                     base = arith.AddIOp(base, self._distance(what, strides[d])).result
@@ -284,6 +318,11 @@ class _Divider:
         for size in more:
             sizes.insert(-1, size)
             strides.insert(-1, 0)
+        if by_leader and self.leader is not None:
+            dealt = [d for d, what in enumerate(walk) if what is not None]
+            d = next((d for d in dealt if (walk[d] or 0) >= 0), dealt[0])
+            size = sizes[d]
+            sizes[d] = arith.MulIOp(index_constant(size) if isinstance(size, int) else size, self.leader).result
         attributes: dict[str, ir.Attribute] = {}
         for stick, last in cut:
             extents = [n if isinstance(n, int) else None for n in sizes]
@@ -297,7 +336,7 @@ class _Divider:
         base, distance = offset.owner.operands
         return arith.AddIOp(self.mapping[base], distance.owner.clone().results[0]).result
 
-    def _indirect_tile(self, tile: ktdp.ConstructIndirectAccessTileOp, walk: Walk) -> ir.Value:
+    def _indirect_tile(self, tile: ktdp.ConstructIndirectAccessTileOp, walk: Walk, *, by_leader: bool) -> ir.Value:
         """A core's part of a gather or scatter. Along an uneven axis without a dim of its own in the view, one of stride 0 says which
         positions are there."""
         view = tile.base.owner.opview
@@ -317,7 +356,7 @@ class _Divider:
                 part, _, _ = self._view(index_view.owner.opview, [_walk_of(e, walk, tile) for e in map_.results])
                 subscripts.append((part, list(map_.results)))
         uneven = {d: what for d, what in enumerate(walk) if what is not None and what not in base_walk and self._is_uneven(what)}
-        part, at, _ = self._view(view, base_walk, [self.own[what] for what in uneven.values()])
+        part, at, _ = self._view(view, base_walk, [self.own[what] for what in uneven.values()], by_leader=by_leader)
         for d in uneven:
             subscripts.insert(-1, ir.AffineExpr.get_dim(d))
         captured = [value for value in at if isinstance(value, ir.Value)]

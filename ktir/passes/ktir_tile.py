@@ -18,6 +18,7 @@ from ktir.passes._contractions import Contractions
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._online_plan import KeyedPlan, plan_of
 from ktir.passes._online_softmax import OnlineSoftmax
+from ktir.passes._partial_sums import contribution, parts_of, summed
 from ktir.passes._tile_plan import is_stored_fill
 from ktir.passes._tile_views import direct, index_constant, is_block
 from ktir.pipeline import Pass
@@ -65,6 +66,7 @@ _LAID_ASIDE = (
     "ktdp.construct_indirect_access_tile",
     "tensor.empty",
     "linalg.fill",
+    "ktdp.inter_tile_produce",
 )
 """Ops that are built where what they are for is built."""
 
@@ -93,8 +95,9 @@ class _Tiler:
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(name + "_tiled", ([a.type for a in old.arguments], []))
         block = function.add_entry_block([source.location] * len(old.arguments))
-        for attribute in ("grid", "ktir.work", "ktir.rows"):
-            function.attributes[attribute] = source.attributes[attribute]
+        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums"):
+            if attribute in source.attributes:
+                function.attributes[attribute] = source.attributes[attribute]
         if self.online is not None:
             function.attributes[TOLERANCE] = ir.FloatAttr.get(ir.F64Type.get(), self.options.tolerance)
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
@@ -117,7 +120,7 @@ class _Tiler:
             elif op.name == "linalg.fill" and is_stored_fill(op):
                 with op.location:
                     self.mapping[op.results[0]] = self.blocks.init(op.results[0])
-            elif op.name not in (*_LAID_ASIDE, "ktdp.store", "linalg.generic"):
+            elif op.name not in (*_LAID_ASIDE, "ktdp.store", "linalg.generic", "ktdp.inter_tile_reduce"):
                 clone_ops([op], self.mapping)
 
     def _block_views(self) -> set[ir.Value]:
@@ -168,6 +171,9 @@ class _Tiler:
                 self.blocks.load(op)
         elif op.name == "ktdp.store":
             self.blocks.store(op)
+        elif op.name == "ktdp.inter_tile_reduce":
+            partial = contribution(op.operands[0].owner.operation)
+            self.mapping[op.results[0]] = summed(self.mapping[partial], self.plan.cores, parts_of(op))
         elif op.name == "linalg.generic" and op not in self.plan.fused.values():
             g = Generic(op)
             if g.is_contraction:

@@ -29,14 +29,16 @@ _SLICES = ("tensor.extract_slice", "tensor.insert_slice")
 _INDIRECT = ("ktdp.construct_indirect_access_tile", "ktdp.region_terminator")
 _LOGICAL = ("tensor.collapse_shape", *_INDIRECT, "linalg.matmul", "linalg.batch_matmul", "linalg.transpose", "linalg.broadcast",
             "ktir.materialize", "ktir.scan", "ktir.sort", "ktir.scatter_add", "ktir.yield")  # fmt: skip
+_SUMS = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_reduce", "ktdp.yield_reduced")
+_EXCHANGE = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_consume")
 _PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
 
 OPS: dict[str, frozenset[str]] = {
     "logical": frozenset((*_GENERIC, *_MEMORY, *_PADDED, *_SLICES, *_LOGICAL)),
     "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
-    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, "ktdp.get_compute_tile_id")),
-    "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, "ktdp.get_compute_tile_id")),
-    "allocated": frozenset((*_PROGRAM, *_LOOPS, *_INDIRECT, "ktdp.get_compute_tile_id")),
+    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, "ktdp.get_compute_tile_id")),
+    "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    "allocated": frozenset((*_PROGRAM, *_LOOPS, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
 }
 """Ops of each level besides the scalar ones, `arith` and `math`, which every level has."""
 
@@ -80,6 +82,8 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
         "ktdp.store": (rules.store_moves,),
         "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block, rules.computes_on_scratchpad),
         "scf.for": (rules.equal_trips, rules.carries_declared),
+        "ktdp.inter_tile_produce": (rules.sends_from_scratchpad,),
+        "ktdp.inter_tile_consume": (rules.received_once,),
     },
 }
 """Rules of single kinds of op, per level."""

@@ -14,7 +14,8 @@ class FifoQueue:
     """An ordered blocking queue. Entry number i lives in slot i mod depth.
 
     `ready` has the cycle at which an entry can be popped, `freed` that at which its slot can be filled again, `rows` the producer's
-    vector clock (nothing where `crosses`: another core's producer is no part of it). `announced` counts the entries whose producing words the trace already holds.
+    vector clock (nothing where `crosses`: another core's producer is no part of it). `announced` counts the entries whose producing words
+    the trace already holds.
     """
 
     __slots__ = ("_ring", "announced", "crosses", "depth", "freed", "name", "popped", "pushed", "ready", "rows")

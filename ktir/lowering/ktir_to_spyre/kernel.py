@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ktir.target import LANES
 from .access import IndirectTile, Tile, TileEvaluator
 from .bodies import Stream, VectorBody
 from .descriptors import DescriptorTable, Walk, whole
+from .exchange import contribution, senders
 from .index import IndexEvaluator
 from .lane_masks import LaneMasks
 from .memory_order import MemoryOrder, reach
@@ -33,7 +35,7 @@ from .sync import Access, Action, Loop, Synchroniser
 _IGNORED = {
     "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "ktdp.get_compute_tile_id",
     "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile", "ktdp.load", "tensor.empty",
-    "linalg.fill", "scf.yield", "func.return",
+    "ktdp.inter_tile_produce", "ktdp.inter_tile_consume", "linalg.fill", "scf.yield", "func.return",
 }  # fmt: skip
 """Ops that become part of a descriptor, or that the op which uses them emits."""
 
@@ -121,6 +123,8 @@ class KernelLowering:
                 return self._vector(Generic(producer), target)
             if producer.name == "linalg.fill":
                 return self._fill(producer, target)
+            if producer.name == "ktdp.inter_tile_consume":
+                return self._exchange(producer, target)
         raise Unsupported(f"'ktdp.store' op of a '{producer.name}' result has no instruction", location_text(op.location))
 
     def _place(self, tile: ir.Value) -> Tile | IndirectTile:
@@ -144,9 +148,7 @@ class KernelLowering:
         lx = self.table.describe(target, whole(target))
         leaders = self._leaders(source)
         if leaders != list(range(self.cores)):
-            if leaders not in self.groups:
-                self.groups.append(leaders)
-            instruction = word("xldm", number, ddr=ddr, lx=lx, group=self.groups.index(leaders))
+            instruction = word("xldm", number, ddr=ddr, lx=lx, group=self._group(leaders))
         else:
             instruction = word("xld", number, ddr=ddr, lx=lx)
         return Action({Unit.MNIL: [instruction]}, touched)
@@ -181,6 +183,22 @@ class KernelLowering:
             "dim": sum(extent != 1 for extent in tile.shape[:dim]),
             "size": memory.size,
         }
+
+    def _exchange(self, op: ir.Operation, target: Tile) -> Action:
+        """What other cores have made goes over the ring; a core that receives nothing gets its own."""
+        number, source = self.source_id(op), self._operand(contribution(op))
+        group = self._group(senders(op, self.cores))
+        count = prod(source.shape[:-1])
+        sent = word("rtx", number, lx=self.table.describe(source, whole(source)), group=group, count=count)
+        received = word("rrx", number, lx=self.table.describe(target, whole(target)), group=group, count=count)
+        touched = [self._touch(Unit.MNIS, source, False), self._touch(Unit.MNIL, target, True)]
+        return Action({Unit.MNIS: [sent], Unit.MNIL: [received]}, touched)
+
+    def _group(self, cores: list[int]) -> int:
+        """The number of a group."""
+        if cores not in self.groups:
+            self.groups.append(cores)
+        return self.groups.index(cores)
 
     def _fill(self, op: ir.Operation, target: Tile) -> Action:
         constant = op.operands[0].owner.attributes["value"]

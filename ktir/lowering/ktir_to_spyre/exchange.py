@@ -1,0 +1,44 @@
+"""Exchanges between cores: who receives whose contribution."""
+
+from __future__ import annotations
+
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import _tile_sets, ktdp
+from ktir.mlir import ir
+
+
+def contribution(consume: ir.Operation) -> ir.Value:
+    """What the cores contribute that a consumption takes; raises Unsupported for more than one tensor."""
+    produce = _produce(consume)
+    values = list(list(produce.regions[0].blocks[0].operations)[-1].operands)
+    if len(values) != 1 or len(list(produce.regions[0].blocks[0].operations)) != 1:
+        raise _refuse(produce, "expects to contribute one tensor, which is computed before it")
+    return values[0]
+
+
+def senders(consume: ir.Operation, cores: int) -> list[int]:
+    """Per core the one whose contribution it receives, its own if it receives none."""
+    produce = _produce(consume)
+    groups = _tile_sets.groups(consume.operands[0].type.groups)
+    if groups is None or "producer_dependency_per_consumer" in consume.attributes:
+        raise _refuse(consume, "expects groups with constant bounds and without a dependency of its own")
+    found = list(range(cores))
+    for group in groups:
+        producers = _tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,))
+        consumers = _tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,))
+        if producers is None or consumers is None or len(producers) != 1 or max(producers + consumers, default=0) >= cores:
+            raise _refuse(consume, f"expects one producer of group {group} and consumers among its {cores} cores")
+        for consumer in consumers:
+            found[consumer] = producers[0]
+    return found
+
+
+def _produce(consume: ir.Operation) -> ir.Operation:
+    owner = consume.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != ktdp.InterTileProduceOp.OPERATION_NAME:
+        raise _refuse(consume, "expects a future that is made by 'ktdp.inter_tile_produce' in the same block")
+    return owner.operation if hasattr(owner, "operation") else owner
+
+
+def _refuse(op: ir.Operation, text: str) -> Unsupported:
+    return Unsupported(f"'{op.name}' op {text}", location_text(op.location))
