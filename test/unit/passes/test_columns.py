@@ -131,7 +131,7 @@ def test_hints_are_honoured() -> None:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({"k": 2}, "wants 2 parts of 'k', but sums of several cores are not supported"),
+        ({"k": 5}, "wants 5 parts of 'k', which has 4 units of 64"),
         ({"n": 9}, "wants 9 parts of 'n', which has 8 units of 64"),
         ({"m": 8, "n": 8}, "wants 64 cores, but 32 are available"),
         ({"head": 2}, "names loop 'head'"),

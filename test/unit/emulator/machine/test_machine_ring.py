@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine_programs import LXLU, LXSU, MNIL, MNIS, Build, Case, half, pack, program, v2, vin, vout
+from machine_programs import LXLU, LXSU, MNIL, MNIS, Build, Case, half, program, v2, vin, vout
 from mutations import same
 from naive import Naive
 
@@ -159,7 +159,7 @@ def test_arrival_says_nothing_of_the_own_sender() -> None:
     """That another core's entries are here does not mean that this core's have left."""
     b = alone(MNIS, ("rtx", {"lx": 0, "group": 0, "count": 2}))
     b.add(MNIL, "rrx", lx=0, group=0, count=2)
-    with pytest.raises(WarHazard, match="MNIL 'rrx' .* overwrites LX stick 0 before MNIS 'rtx' .* has surely read it"):
+    with pytest.raises(WarHazard, match=r"MNIL 'rrx' .* overwrites LX stick 0 before MNIS 'rtx' .* has surely read it"):
         control(program("p", [], b.kernel()))
 
 
