@@ -127,6 +127,8 @@ def needs(action: expected.Action) -> dict[Unit, int]:
             return {Unit.MNIL if action.loads else Unit.MNIS: 1}
         case expected.Fill():
             return {Unit.MNIL: 1}
+        case expected.Exchange():
+            return {Unit.MNIS: 1, Unit.MNIL: 1}
         case expected.Multiply():
             return {Unit.LXLU: 2, Unit.PT: 2}
         case expected.Vector():

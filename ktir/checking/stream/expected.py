@@ -19,6 +19,7 @@ from ktir.isa.program import Argument, Source
 from ktir.lowering.compile import launch_arguments
 from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, program_arguments
+from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
 from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
 from ktir.mlir import func, ir
 from ktir.package import LaunchArgument
@@ -56,6 +57,15 @@ class Fill(Action):
 
 
 @dataclass(frozen=True)
+class Exchange(Action):
+    """Entries that go from core to core: per core the one that it receives from."""
+
+    senders: tuple[int, ...]
+    sent: Footprint
+    received: Footprint
+
+
+@dataclass(frozen=True)
 class Operand:
     """What the vector unit reads: entry by entry, row by row, and once per row where that is enough. None: the accumulators of PT."""
 
@@ -84,6 +94,10 @@ class Multiply(Action):
     weights: Footprint
     transposed: bool
     rows: int
+
+
+_PART_OF_ANOTHER = ("linalg.generic", "linalg.fill", "ktdp.construct_indirect_access_tile", "ktdp.inter_tile_produce")
+"""Ops with regions whose instructions are those of an op that uses them."""
 
 
 @dataclass
@@ -168,7 +182,7 @@ class _Reader:
                 loop.children.append(self._store(op))
             elif op.name == "linalg.generic" and Generic(op).is_contraction:
                 loop.children.append(self._multiply(Generic(op)))
-            elif op.regions and op.name not in ("linalg.generic", "linalg.fill", "ktdp.construct_indirect_access_tile"):
+            elif op.regions and op.name not in _PART_OF_ANOTHER:
                 refuse(op, "has no instructions")
 
     def _loop(self, op: ir.Operation, parent: Loop) -> None:
@@ -214,6 +228,11 @@ class _Reader:
             return self._vector(Generic(producer.operation), target)
         if producer.name == "linalg.fill":
             return Fill(self._source(producer.operation), dict(self.trips), self._bits(producer.operation), self._whole(target))
+        if producer.name == "ktdp.inter_tile_consume":
+            consume = producer.operation
+            source = self.tile(contribution(consume).owner.operands[0])
+            names = tuple(senders(consume, self.cores))
+            return Exchange(self._source(consume), dict(self.trips), names, self._whole(source), self._whole(target))
         refuse(op, f"stores the result of a '{producer.name}' op")
 
     def _place(self, tile: ir.Value) -> Tile | IndirectTile:

@@ -18,8 +18,8 @@ from ktir.target import STICK_BYTES, Target
 
 from .alignment import Aligned, Alignment
 
-READS = ("push", "pusht", "xst", "xsts")
-WRITES = ("pull", "xld", "xldm", "xldg", "fill", "ifill")
+READS = ("push", "pusht", "xst", "xsts", "rtx")
+WRITES = ("pull", "xld", "xldm", "xldg", "fill", "ifill", "rrx")
 
 
 def order_faults(kernels: Sequence[Alignment], trace: Trace, target: Target) -> list[Problem]:

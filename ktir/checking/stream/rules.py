@@ -31,6 +31,8 @@ class Rules:
                 return self._transfer(one.action, one.words)
             case expected.Fill():
                 return self._fill(one.action, one.words[Unit.MNIL])
+            case expected.Exchange():
+                return self._exchange(one.action, one.words)
             case expected.Multiply():
                 return self._multiply(one.action, one.words)
             case expected.Vector():
@@ -94,6 +96,18 @@ class Rules:
         text = difference(action.local.picked(order), local)
         if text:
             yield Unit.MNIL, place, f"'{w.op}': descriptor {w['lx']} {text}"
+
+    def _exchange(self, action: expected.Exchange, words: dict[Unit, list[Placed]]) -> Iterator[Fault]:
+        for unit, name, wanted in ((Unit.MNIS, "rtx", action.sent), (Unit.MNIL, "rrx", action.received)):
+            ((place, w),) = words[unit]
+            if w.op != name:
+                yield unit, place, f"'{w.op}' stands for an op that needs '{name}'"
+                continue
+            if self.stream.groups[w["group"]] != list(action.senders):
+                yield unit, place, f"'{name}' names group {w['group']}, but in KTIR cores receive from {list(action.senders)}"
+            text = difference(wanted, self._walk(w["lx"], action, 1))
+            if text:
+                yield unit, place, f"'{name}': descriptor {w['lx']} {text}"
 
     # PT
 

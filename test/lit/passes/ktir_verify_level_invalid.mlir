@@ -433,10 +433,10 @@ module attributes {ktir.level = "allocated"} {
     // expected-error@+2 {{expects a store to global memory of what was loaded from the scratchpad}}
     // expected-note@+1 {{this 'ktdp.store' op}}
     ktdp.store %4, %1 : tensor<1x2x64xf16>, <1x2x64xindex>
-    // expected-error@+2 {{expects what is loaded from ct_local memory to be read by a compute op or stored to global memory only}}
+    // expected-error@+2 {{expects what is loaded from ct_local memory to be read by a compute op, sent to a core or stored to global memory only}}
     // expected-note@+1 {{the operand is defined here}}
     %5 = ktdp.load %3 : <1x2x64xindex> -> tensor<1x2x64xf16>
-    // expected-error@+2 {{expects a store to the scratchpad of a compute op's result, a fill or a load from global memory}}
+    // expected-error@+2 {{expects a store to the scratchpad of a compute op's result, a fill, a load from global memory or what a core has sent}}
     // expected-note@+1 {{this 'ktdp.store' op}}
     ktdp.store %5, %3 : tensor<1x2x64xf16>, <1x2x64xindex>
     %6 = ktdp.load %3 : <1x2x64xindex> -> tensor<1x2x64xf16>
@@ -520,6 +520,57 @@ module attributes {ktir.level = "allocated"} {
       // expected-note@+1 {{by this store}}
       ktdp.store %7, %dt : tensor<1x2x64xf16>, <1x2x64xindex>
     }
+    return
+  }
+}
+
+// -----
+
+// Allocated: what cores send each other.
+
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#set = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + 1 >= 0, d2 >= 0, -d2 + 63 >= 0)>
+#first = affine_set<(i)[g] : (i - g * 2 == 0)>
+#second = affine_set<(i)[g] : (i - g * 2 - 1 == 0)>
+#one = affine_set<(g) : (g >= 0, -g >= 0)>
+#l = #ktir.layout<size = [2, 64], device = [1, 2, 64], strides = [64, 64, 1], dtype = f16>
+module attributes {ktir.level = "allocated"} {
+  func.func @f(%x: index {ktir.name = "pool0", ktir.role = "pool", ktir.layout = #l}) {
+    call @k(%x) : (index) -> ()
+    return
+  }
+  // expected-error@+1 {{expects a grid of as many tiles as 'ktir.work' has parts, but got [2] for splits [1, 1, 1] and 3 partial sums each}}
+  func.func @k(%x: index) attributes {ktir.lx_bytes = 512 : i64, ktir.rows = array<i64: 2>, ktir.sums = 3, grid = [2], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+    return
+  }
+}
+
+// -----
+
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#set = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + 1 >= 0, d2 >= 0, -d2 + 63 >= 0)>
+#first = affine_set<(i)[g] : (i - g * 2 == 0)>
+#second = affine_set<(i)[g] : (i - g * 2 - 1 == 0)>
+#one = affine_set<(g) : (g >= 0, -g >= 0)>
+#l = #ktir.layout<size = [2, 64], device = [1, 2, 64], strides = [64, 64, 1], dtype = f16>
+module attributes {ktir.level = "allocated"} {
+  func.func @f(%x: index {ktir.name = "pool0", ktir.role = "pool", ktir.layout = #l}) {
+    call @k(%x) : (index) -> ()
+    return
+  }
+  func.func @k(%x: index) attributes {ktir.lx_bytes = 512 : i64, ktir.rows = array<i64: 2>, ktir.sums = 2, grid = [2], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
+    %c0 = arith.constant 0 : index
+    %2 = ktdp.construct_memory_view %c0, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<ct_local>} : memref<1x2x64xf16>
+    %3 = ktdp.construct_access_tile %2[0, 0, 0] {access_tile_order = #id, access_tile_set = #set} : memref<1x2x64xf16> -> !ktdp.access_tile<1x2x64xindex>
+    // expected-note@+1 {{the operand is defined here}}
+    %4 = tensor.empty() : tensor<1x2x64xf16>
+    // expected-error@+1 {{expects to send what was loaded from the scratchpad}}
+    %f = ktdp.inter_tile_produce producer_tiles_per_group = #second -> <(tensor<1x2x64xf16>), groups = #one> {
+    ^bb0(%g: index):
+      ktdp.yield_partial %4 : tensor<1x2x64xf16>
+    }
+    // expected-error@+1 {{expects one tensor, which is stored to one place of the scratchpad}}
+    %r = ktdp.inter_tile_consume(%f) consumer_tiles_per_group = #first : <(tensor<1x2x64xf16>), groups = #one> -> tensor<1x2x64xf16>
     return
   }
 }

@@ -12,9 +12,12 @@ from ktir import numerics
 from ktir.assembly import parse_module, print_module
 from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM, LevelResult
+from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.emulator.machine.control import control
 from ktir.hints import hint
+from ktir.isa.units import Unit
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import ir
 from ktir.package import read
@@ -157,8 +160,19 @@ def test_matmuls_of_different_depths_keep_their_loops() -> None:
     p = Logical()
     first, second = p.matmul(p.input(4, 256), p.input(256, 64)), p.matmul(p.input(4, 128), p.input(128, 64))
     p.output(p.combine("arith.addf", first, second, "f16"))
-    with hint(work_div={"k": 2}):
-        try:
-            agree(p, 32)
-        except KtirError as error:
-            assert "the matmuls of this kernel have reduced loops of 2, 4 sticks" in str(error)
+    with hint(work_div={"k": 2}), pytest.raises(KtirError, match="the matmuls of this kernel have reduced loops of 2, 4 sticks"):
+        lowered(p, "ktir-divide-work")
+
+
+def test_other_senders_are_found() -> None:
+    """A stream that adds up another core's sums is not what its KTIR says, though it breaks no rule of the machine."""
+    with context(), ir.Location.unknown(), hint(work_div={"k": 3, "m": 1, "n": 1}):
+        package = read(compile_logical(parse_module(linear(4, 192, 64).text()), cores=4))
+    kernel = package.program.kernels[0]
+    used = {w["group"] for w in kernel.units[Unit.MNIS] if w.op == "rtx"}
+    assert [kernel.groups[g] for g in sorted(used)] == [[1, 1, 2], [2, 1, 2]]
+    assert check_package(package, control(package.program)) == []
+    for g in used:
+        kernel.groups[g][0] = 1
+    found = [str(p) for p in check_package(package, control(package.program))]
+    assert any("'rtx' names group" in f and "cores receive from [2, 1, 2]" in f for f in found), found
