@@ -123,7 +123,7 @@ class Layout:
             padded = np.zeros(cut.padded, host.dtype)
             padded[tuple(map(slice, self.size))] = host
             host = padded
-        target, values = device.reshape(self.device_size)[cut.live], host.reshape(cut.split).transpose(cut.order)
+        target, values = device.reshape(self.device_size)[(*cut.live, ...)], host.reshape(cut.split).transpose(cut.order)
         for part in _pieces(target.shape):
             copy(target[(*part, ...)], values[(*part, ...)])
         return device

@@ -77,3 +77,12 @@ def test_overlapping_digits() -> None:
 def test_wrong_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="expects shape"):
         Layout.rows(3, 5).pack(np.zeros((5, 3), np.float32))
+
+
+@pytest.mark.parametrize("size", [(), (1,), (1, 1)])
+def test_a_scalar_lies_in_the_first_lane(size: tuple[int, ...]) -> None:
+    """Digits that no dimension has leave one place."""
+    layout = Layout(size, (Digit(None, 1, 1), Digit(None, 1, 1), Digit(None, 1, 64)), "f32")
+    device = layout.pack(np.full(size, 5, np.float32))
+    assert device.ravel().tolist() == [5.0] + [0.0] * 63
+    assert layout.unpack(device).tolist() == np.full(size, 5).tolist()
