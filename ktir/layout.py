@@ -141,13 +141,16 @@ class Layout:
         return host.reshape(self.size)
 
 
-def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
     """Indices along the first axes that cut an array into pieces that stay in cache however far apart their elements lie in the source."""
-    axes, size = 0, prod(shape)
-    while size > _PIECE and axes < len(shape) - 1:
-        size //= shape[axes]
-        axes += 1
-    return np.ndindex(*shape[:axes])
+    axis, size = 0, prod(shape[1:])
+    while size > _PIECE and axis < len(shape) - 1:
+        axis += 1
+        size //= shape[axis]
+    step = max(1, _PIECE // size)
+    for lead in np.ndindex(*shape[:axis]):
+        for first in range(0, shape[axis] if shape else 1, step):
+            yield (*lead, slice(first, first + step)) if shape else ()
 
 
 class _Cut(NamedTuple):

@@ -63,11 +63,11 @@ def to_device(view: np.ndarray, layout: Layout, name: str = "", out: np.ndarray 
 
 
 def _widen(target: np.ndarray, values: np.ndarray) -> None:
-    f16_to_f32(np.ascontiguousarray(values), target)
+    f16_to_f32(np.asarray(values, order="C"), target)
 
 
 def _round(target: np.ndarray, values: np.ndarray) -> None:
-    round_f16(np.ascontiguousarray(values), target)
+    round_f16(np.asarray(values, order="C"), target)
 
 
 def _narrowed(values: np.ndarray, name: str) -> np.ndarray:

@@ -86,3 +86,15 @@ def test_a_scalar_lies_in_the_first_lane(size: tuple[int, ...]) -> None:
     device = layout.pack(np.full(size, 5, np.float32))
     assert device.ravel().tolist() == [5.0] + [0.0] * 63
     assert layout.unpack(device).tolist() == np.full(size, 5).tolist()
+
+
+@pytest.mark.parametrize("piece", [1, 64, 200, 5000])
+@pytest.mark.parametrize("outer", [(1, 0), (0, 1)])
+def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, piece: int, outer: tuple[int, int]) -> None:
+    layout = Layout.ordered((37, 130), outer, 1)
+    host = np.arange(37 * 130, dtype=np.float32).reshape(130, 37).T
+    whole = layout.pack(host)
+    monkeypatch.setattr("ktir.layout._PIECE", piece)
+    np.testing.assert_array_equal(layout.pack(host), whole)
+    source = host_index(layout.size, layout.digits).reshape(-1)
+    np.testing.assert_array_equal(whole.reshape(-1), np.where(source >= 0, host.reshape(-1)[source], 0))

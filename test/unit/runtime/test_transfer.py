@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ktir.diagnostics import KtirError
-from ktir.layout import Layout
+from ktir.layout import Digit, Layout
 from ktir.runtime.transfer import as_array, from_device, host_view, to_device
 
 
@@ -88,3 +88,11 @@ def test_integers_are_no_floats() -> None:
         as_array(np.zeros(3, np.float32), "a", "i32")
     with pytest.raises(KtirError, match="expects element type float16 or float32, but got int64"):
         as_array(np.zeros(3, np.int64), "a", "f16")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_scalar_there_and_back(dtype: type) -> None:
+    layout = Layout((), (Digit(None, 1, 1), Digit(None, 1, 1), Digit(None, 1, 64)), "f16")
+    out = np.zeros((), dtype)
+    from_device(to_device(np.array(1.5, dtype), layout), layout, out)
+    assert out == 1.5

@@ -1,0 +1,171 @@
+"""A decoder layer of Llama 3.1 8B on the emulated chip: prefill of 128 tokens, and a decode step at a context of 2048.
+
+The layer (hidden 4096, 32 heads on 8 key heads of 128, inner 14336, rotary embedding, static cache) is captured from PyTorch with random
+float16 weights and goes through the whole pipeline. Columns: seconds to capture and to compile; to load the package, which runs its control
+plane; to build the tape; of the first launch, which arranges 220 million weights for the device; of a launch after it, which does not; and
+the peak memory of the process in GB. CPU time, one thread. Then the bounds of a first launch and of memory; exit 1 where one is exceeded.
+
+    python bench/real_sizes.py [prefill | decode] [--values]
+
+--values compares with the KTIR executor on the allocated level, bit for bit; it takes 4 GB more for the step, and 16 GB for the prefill.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+import transformers
+
+import ktir
+from ktir.assembly import parse_module
+from ktir.checking.inputs import generate_all
+from ktir.checking.levels import run_device_level
+from ktir.checking.parameters import parameters, roots
+from ktir.context import context
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
+from ktir.runtime.executable import Executable
+
+COLUMNS = ("capture", "compile", "load", "tape", "first", "warm", "GB")
+
+
+@dataclass(frozen=True)
+class Case:
+    """`tokens` are fed at once behind `before` others; the cache has `context` places. A first launch takes at most `seconds`."""
+
+    tokens: int
+    before: int
+    context: int
+    seconds: float
+
+
+CASES = {"prefill": Case(128, 0, 128, 60), "decode": Case(1, 2047, 2048, 10)}
+MEMORY = 10.0
+"""Gigabytes that the process may take at most."""
+
+
+class Layer(torch.nn.Module):
+    """One decoder layer with its rotary embedding."""
+
+    def __init__(self, config: transformers.LlamaConfig) -> None:
+        super().__init__()
+        self.model = transformers.LlamaModel(config)
+        self.model.norm = torch.nn.Identity()
+
+    def forward(self, hidden: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
+        """Hidden states [1, tokens, 4096] -> the same."""
+        return self.model(inputs_embeds=hidden, position_ids=positions, past_key_values=cache, use_cache=True).last_hidden_state
+
+
+def capture(case: Case) -> str:
+    """Logical KTIR of the layer."""
+    rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    config = transformers.LlamaConfig(
+        vocab_size=8,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=1,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
+        rms_norm_eps=1e-5,
+        max_position_embeddings=131072,
+        pad_token_id=0,
+        rope_parameters={**rope, "original_max_position_embeddings": 8192},
+    )
+    with torch.device("meta"):
+        layer = Layer(config).half()
+    layer.to_empty(device="cpu")  # a capture does not look at values
+    cache = transformers.StaticCache(config=config, max_cache_len=case.context)
+    cache.early_initialization(1, 8, 128, torch.float16, torch.device("cpu"))
+    positions = torch.arange(case.before, case.before + case.tokens)[None]
+    return ktir.capture(layer, torch.zeros(1, case.tokens, 4096, dtype=torch.float16), positions, cache)
+
+
+def arguments_of(text: str, case: Case) -> list[np.ndarray]:
+    """Random weights and activations; the integers are positions in the cache."""
+    with context(), ir.Location.unknown():
+        module = parse_module(text, "layer")
+        arrays = generate_all(parameters(module, roots(module)[0])[0], 1, {})
+    for a in arrays:
+        if a.dtype.kind == "f":
+            a *= 0.1
+        else:
+            a[...] = case.before + np.arange(a.size).reshape(a.shape)
+    return arrays
+
+
+class Clock:
+    """CPU seconds of one stage after the other."""
+
+    def __init__(self) -> None:
+        self.last = time.process_time()
+
+    def lap(self) -> float:
+        """Seconds since the lap before."""
+        before, self.last = self.last, time.process_time()
+        return self.last - before
+
+
+def measure(case: Case, values: bool) -> list[float]:
+    """A row of the table. Raises AssertionError where the executor has other values."""
+    clock = Clock()
+    text = capture(case)
+    row = [clock.lap()]
+    with context(), ir.Location.unknown():
+        files = compile_logical(parse_module(text, "layer"))
+    row.append(clock.lap())
+    arrays = arguments_of(text, case)
+    mine = [a.copy() for a in arrays]
+    clock.lap()
+    executable = Executable(read(files))
+    row.append(clock.lap())
+    _ = executable.machine.tape
+    row.append(clock.lap())
+    for _ in ("first", "warm"):
+        for a, b in zip(mine, arrays, strict=True):
+            if a.nbytes < 1 << 26:  # not the weights, which no launch writes
+                a[...] = b
+        clock.lap()
+        executable(*mine, versions=range(len(mine)))
+        row.append(clock.lap())
+    row.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+    if values:
+        del executable
+        with context(), ir.Location.unknown():
+            expected = run_device_level(parse_module(files["allocated.ktir.mlir"].decode(), "layer"), arrays)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(mine, expected, strict=True)), "the KTIR executor gives other values"
+    return row
+
+
+def main() -> int:
+    """Print the table, each row by a process of its own; 1 where a bound is exceeded."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("case", nargs="?", choices=CASES)
+    parser.add_argument("--values", action="store_true", help="compare with the KTIR executor")
+    options = parser.parse_args()
+    if options.case is None:
+        print(" " * 10 + "".join(f"{c:>9}" for c in COLUMNS) + "   bounds", flush=True)
+        command = [sys.executable, __file__, *(["--values"] if options.values else [])]
+        return max(subprocess.run([*command, name], check=False).returncode for name in CASES)
+    case = CASES[options.case]
+    torch.set_num_threads(1)
+    row = measure(case, options.values)
+    print(f"{options.case:10}" + "".join(f"{x:9.2f}" for x in row) + f"   first {case.seconds:g}, GB {MEMORY:g}", flush=True)
+    return int(row[4] > case.seconds or row[6] > MEMORY)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
