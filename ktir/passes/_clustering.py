@@ -51,6 +51,11 @@ class Clustering:
             if item.reads or item.writes:
                 self._touching.append(item)
 
+    @property
+    def stated(self) -> dict[int, int]:
+        """The plan's kernel that each cluster is, by their numbers; a cluster that the plan does not have is missing."""
+        return {cluster: kernel for kernel, cluster in self._stated.items()}
+
     @cached_property
     def _readers(self) -> dict[Tensor, list[Item]]:
         """Ops that read a tensor in rows: a contraction's second operand comes from another kernel in any case."""

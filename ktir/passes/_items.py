@@ -17,6 +17,7 @@ from ktir.mlir import ir
 from ktir.passes._axes import row_loops, second_operand_source
 from ktir.passes._levels import tensor_bytes
 from ktir.passes._memory_order import Region, regions
+from ktir.passes._plan_attributes import kernel_of
 
 Kind = Literal["pointwise", "reduction", "contraction", "store"]
 Walk = tuple[int | None, ...]
@@ -154,7 +155,7 @@ class _Reader:
     def items(self) -> Iterator[Item]:
         for number, op in enumerate(self.ops):
             item = self._op(number, op) if op.name == "linalg.generic" else self._store(number, op)
-            item.wish = ir.IntegerAttr(op.attributes["ktir.kernel"]).value if "ktir.kernel" in op.attributes else None
+            item.wish = kernel_of(op)
             yield item
 
     def _tensor(self, value: ir.Value) -> Tensor:

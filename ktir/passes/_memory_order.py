@@ -5,6 +5,7 @@ Arguments do not overlap each other. One that is written may be seen through sev
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,9 +26,12 @@ Dim = tuple[int, int]
 
 @dataclass(frozen=True)
 class Region:
-    """Elements of an argument that a load or store touches: those of a strided box. `indirect`: some of them, data says which."""
+    """Elements of an argument that a load or store touches: those of a strided box. `indirect`: some of them, data says which.
 
-    argument: ir.Value
+    The argument is a value, or whatever stands for one.
+    """
+
+    argument: Hashable
     offset: int
     dims: tuple[Dim, ...]
     indirect: bool = False

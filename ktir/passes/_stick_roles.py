@@ -17,7 +17,8 @@ import numpy as np
 
 from ktir.mlir import func, ir
 from ktir.passes._buffers import Buffers
-from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, shape_of
+from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, refuse, shape_of
+from ktir.passes._plan_attributes import STICK, stick_of
 from ktir.passes._stick_choice import IMPOSSIBLE, Table, choose
 from ktir.target import LANES
 
@@ -80,6 +81,14 @@ def configurations(node: Node) -> list[Configuration]:
     return [tuple(of.index(loop) if loop is not None and loop in of else None for of in node.loops) for loop in loops]
 
 
+def _stated(node: Node) -> Configuration | None:
+    """The configuration that a plan says."""
+    stated = stick_of(node.op)
+    if stated is not None and stated not in configurations(node):
+        raise refuse(node.op, f"has no configuration '{STICK}' = {[-1 if d is None else d for d in stated]}")
+    return stated
+
+
 @dataclass
 class StickRoles:
     """The configuration of each node of a flat function; `cost` in bytes, `bound` a cost that no choice undercuts."""
@@ -112,7 +121,7 @@ class StickRoles:
     # The problem
 
     def _add_node(self, node: Node) -> None:
-        options = configurations(node)
+        options = [stated] if (stated := _stated(node)) is not None else configurations(node)
         variable = self._variable(len(options))
         self._variables[node] = variable, options
         costs = [self._memory_bytes(node, option[0]) * _BYTE for option in options]

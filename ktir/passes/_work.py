@@ -18,6 +18,7 @@ from ktir.passes._axes import Axes
 from ktir.passes._clusters import Cluster
 from ktir.passes._columns import WHOLE, column_division, refuse_parts, row_parts
 from ktir.passes._items import Item, Tensor, Walk, items_of
+from ktir.passes._plan_attributes import PlannedKernel
 from ktir.target import DATASHEET, LANES
 
 
@@ -42,6 +43,37 @@ class Work:
         for parts in self.parts:
             cores *= parts
         return cores
+
+    def planned(self, columns: int) -> PlannedKernel:
+        """As a plan writes it, of a kernel with `columns` sticks of columns."""
+        splits, shares = (self.column_parts, *self.parts), (self.stick_share, *self.shares)
+        return PlannedKernel(columns, splits, shares, self.sums, self.depth_share)
+
+    def divides(self, facts: KernelFacts) -> bool:
+        """Whether it is a division of a kernel: its axes, and its columns if it has any, in shares that leave no core without work."""
+        if len(self.parts) != len(facts.extents) or (self.column_parts > 1 and not facts.columns):
+            return False
+        if self.sums > 1 and (facts.whole_depth or not facts.columns):
+            return False
+        extents, splits, shares = [*facts.extents], [*self.parts], [*self.shares]
+        if facts.columns:
+            extents.append(facts.columns)
+            splits.append(self.column_parts)
+            shares.append(self.stick_share)
+        if self.sums > 1:
+            extents.append(max(item.matmul_extents for item in facts.contractions)[2])
+            splits.append(self.sums)
+            shares.append(self.depth_share)
+        even = all(n % share == 0 for n, share in zip(facts.extents[:-1], self.shares, strict=False))
+        return even and all(-(-n // share) == parts for n, parts, share in zip(extents, splits, shares, strict=True))
+
+
+def work_of(planned: PlannedKernel) -> Work | None:
+    """The division that a plan says; None where it says none."""
+    if not planned.splits:
+        return None
+    parts, shares = planned.splits[1:], planned.tile[1:]
+    return Work(parts, shares, planned.splits[0], planned.tile[0], sums=planned.sums, depth_share=planned.depth_share)
 
 
 def divide(facts: KernelFacts, cores: int, hint: Hint) -> Work:

@@ -23,6 +23,8 @@ from ktir.passes._device_arguments import DeviceArguments, DeviceView, element_t
 from ktir.passes._flat import IndexedBy, Memory, Node, read, refuse, shape_of
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._pads import folded_pad
+from ktir.passes._physical_items import zero_pads
+from ktir.passes._plan_attributes import PLAN, STICK, copy_kernel
 from ktir.passes._row_merging import Groups, RowMerging, Use
 from ktir.passes._stick_roles import Stick, StickRoles, pool_memory
 from ktir.pipeline import Pass
@@ -79,7 +81,7 @@ class _Rewriter:
         self.rows = RowMerging(self.roles)
         self.tensors: dict[_Form, _Tensor] = {}
         self.pools: dict[ir.Value, tuple[ir.Value, Memory]] = {}
-        self.zero_pads = self._needs_zero_pads()
+        self.zero_pads = zero_pads(self.roles)
         self.in_place = {a for a in range(len(self.buffers.attributes)) if self.buffers.is_in_place(a) and self._has_one_form(a)}
 
     def rewrite(self) -> None:
@@ -99,20 +101,11 @@ class _Rewriter:
         types = [a.type for a in block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(self.arguments.attributes)
+        if PLAN in source.attributes:
+            function.attributes[PLAN] = source.attributes[PLAN]
         self._remark()
         source.operation.erase()
         del function.attributes["sym_visibility"]
-
-    def _needs_zero_pads(self) -> set[ir.Value]:
-        """Values whose pad lanes meet the K loop of a contraction: garbage times zero may be NaN, so both sides must be zero."""
-        needed = set()
-        for node in self.nodes:
-            if node.contraction is not None:
-                for i in (0, 1):
-                    stick = self.roles.chosen[node][i]
-                    if stick is not None and node.loops[i][stick] in node.contraction.reduced:
-                        needed.add(node.tensors[i])
-        return needed
 
     def _has_one_form(self, argument: int) -> bool:
         """Whether all accesses of a buffer that is read and written see it in one physical form, so that the host can pack it."""
@@ -132,13 +125,17 @@ class _Rewriter:
                     self._operand(*user)  # here, since what lies there may change before it is used
         elif node.kind in ("store", "scatter"):
             self._store(node)
+            copy_kernel(node.op, _last_op())
         elif node.kind != "fill":
             build = {"gather": self._gather, "pointwise": self._pointwise, "reduction": self._reduction, "contraction": self._contraction}
             made = build[node.kind](node)
             value = node.result
             self.tensors[(value, self.roles.made(value), self.rows.made(value))] = made
+            if node.kind != "gather":
+                copy_kernel(node.op, made.value.owner)
             if relaid := self.roles.relaid(value):
                 self._store_relaid(value, made, relaid)
+                copy_kernel(node.op, _last_op())
 
     def _is_packed(self, node: Node) -> bool:
         assert node.memory is not None
@@ -215,9 +212,8 @@ class _Rewriter:
         source, use = self._operand(node, 0)
         if node.kind == "scatter":
             ktdp.store(source.value, self._indirect_tile(node, use.stick, source.layout))
-            store = list(ir.InsertionPoint.current.block.operations)[-1].operation
             if "ktir.ordered" in node.op.attributes:
-                store.attributes["ktir.ordered"] = node.op.attributes["ktir.ordered"]
+                _last_op().attributes["ktir.ordered"] = node.op.attributes["ktir.ordered"]
             return
         view = self._view(node.memory, use.stick, use.groups, packed=self._is_packed(node))
         ktdp.store(source.value, _whole(view, source.layout))
@@ -426,7 +422,7 @@ class _Rewriter:
             moved = roles.relayout_bytes(node.result, roles.made(node.result), relaid)
             text = f"tensor<{'x'.join(map(str, shape_of(node.result)))}> is made with {_stick_text(roles.made(node.result))} and read with "
             text += f"{' and '.join(_stick_text(s) for s in relaid)}: {moved} bytes through memory"
-            other = roles.runner_up(node)
+            other = None if STICK in node.op.attributes else roles.runner_up(node)  # a plan has compared them
             if other is not None:
                 text += f"; with {_stick_text(other[0][-1])} at this op the program moves {other[1]} bytes, so {roles.cost}"
             self.options.remark("passed", text, node.op.location)
@@ -462,6 +458,11 @@ def _empty(layout: Layout) -> ir.Value:
 def _whole(view: ir.Value, layout: Layout) -> ir.Value:
     """The tile of a whole view."""
     return ktdp.construct_access_tile(view, [0] * len(layout.device_size), list(layout.device_size))
+
+
+def _last_op() -> ir.Operation:
+    """The op made last."""
+    return list(ir.InsertionPoint.current.block.operations)[-1].operation
 
 
 def _yielded(g: Generic, mapping: dict[ir.Value, ir.Value]) -> ir.Value:

@@ -24,7 +24,8 @@ from ktir.passes._axes import Axes, k_in_stick, second_operand_source
 from ktir.passes._columns import hinted, wishes
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._partial_sums import reduced
-from ktir.passes._work import KernelFacts, Work, divide
+from ktir.passes._plan_attributes import PLAN, PlannedKernel
+from ktir.passes._work import KernelFacts, Work, divide, work_of
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES
 
@@ -57,11 +58,23 @@ class DivideWorkPass(Pass):
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
                 facts = KernelFacts.of_kernel(op)
-                work = hinted(lambda h, facts=facts: divide(facts, self.cores, h), hint, op.location)
+                work = self._planned(op, facts) if PLAN in op.attributes and not self.work_div else None
+                if work is None:
+                    work = hinted(lambda h, facts=facts: divide(facts, self.cores, h), hint, op.location)
                 if work.plan is not None:
                     self.remark("passed", f"kernel '{op.name.value}': {work.plan.explain()}", op.location)
                 _Divider(op, work).divide()
         set_level(module, "divided")
+
+    def _planned(self, kernel: func.FuncOp, facts: KernelFacts) -> Work | None:
+        """What the plan says, if it fits what the kernel has become."""
+        planned = PlannedKernel.of(kernel.attributes[PLAN])
+        work = work_of(planned)
+        if work is not None and work.divides(facts) and work.cores <= self.cores:
+            return work
+        if planned.splits:
+            self.remark("missed", f"kernel '{facts.name}' is not divided as planned: it has become another one", kernel.location)
+        return None
 
 
 COLUMNS = -1

@@ -27,6 +27,7 @@ from ktir.passes._clusters import Cluster
 from ktir.passes._items import Item, Tensor, items_of
 from ktir.passes._levels import require_level
 from ktir.passes._memory_order import regions
+from ktir.passes._plan_attributes import KERNEL, PLAN, PlannedKernel, plan_of
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
 
@@ -65,7 +66,11 @@ class _Splitter:
         self.items = items_of(self.ops)
 
     def split(self) -> None:
-        found = Clustering(self.items, self.options.cores, self.options.work_div)
+        planned = plan_of(self.source)
+        columns = {i: kernel.columns for i, kernel in enumerate(planned)}
+        found = Clustering(self.items, self.options.cores, self.options.work_div, columns)
+        for item in found.not_planned:
+            self.options.remark("missed", "is not in the kernel that the plan has for it, which cannot take it", _op(item).location)
         if not found.clusters:
             raise Unsupported("'func.func' op computes nothing", location_text(self.source.location))
         for item, text in found.notes:
@@ -92,10 +97,11 @@ class _Splitter:
         entry.attributes["arg_attrs"] = ir.ArrayAttr.get(all_attributes)
         block = entry.add_entry_block([self.source.location] * len(all_attributes))
         outer = dict(zip([*self.arguments, *crossing], block.arguments, strict=True))
+        stated = found.stated
         for i, cluster in enumerate(found.clusters):
             kernel = _Kernel(cluster, cluster_of, i, crossing)
             with ir.InsertionPoint(self.source):
-                used = kernel.build(f"{name}_kernel{i}")
+                used = kernel.build(f"{name}_kernel{i}", planned[stated[i]] if i in stated else None)
             with ir.InsertionPoint(block), kernel.location:
                 func.CallOp([], f"{name}_kernel{i}", [outer[v] for v in used])
         with ir.InsertionPoint(block), self.source.location:
@@ -164,7 +170,7 @@ class _Kernel:
         self.used: list[ir.Value] = []
         self.location = _op((cluster.compute or cluster.stores)[0]).location
 
-    def build(self, name: str) -> list[ir.Value]:
+    def build(self, name: str, planned: PlannedKernel | None) -> list[ir.Value]:
         """Make the function; returns the outer arguments (or crossing values) that it takes, in order."""
         with self.location:
             function = func.FuncOp(name, ([], []))
@@ -187,6 +193,8 @@ class _Kernel:
         function.attributes["ktir.rows"] = ir.DenseI64ArrayAttr.get(self.cluster.rows)
         if self.cluster.columns:
             function.attributes["ktir.columns"] = ir.IntegerAttr.get(i64, self.cluster.columns)
+        if planned is not None:
+            function.attributes[PLAN] = planned.attribute()
         return self.used
 
     def _order_loops(self, item: Item) -> None:
@@ -215,6 +223,8 @@ class _Kernel:
                 self._value(operand)
             operands = [self.mapping[operand] for operand in op.operands]
         clone = op.clone()
+        if KERNEL in clone.attributes:
+            del clone.attributes[KERNEL]
         for i, operand in enumerate(operands):
             clone.operands[i] = operand
         self.mapping.update(zip(op.results, clone.results, strict=True))

@@ -1,4 +1,4 @@
-"""Laid-out KTIR: no op reads more than three tensors.
+"""No op reads more than three tensors.
 
 The vector unit has three input FIFOs per corelet (the public sample device; `ktir.isa.units`), so a body over more operands becomes two ops
 with a tensor between them, of the type that the body wrote; an i1 is an i32 there. Nothing is rounded that was not rounded before.
@@ -6,6 +6,7 @@ with a tensor between them, of the type that the body wrote; an i1 is an i32 the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from ktir.layout import Layout
 from ktir.mlir import arith, ir, tensor
 from ktir.passes._axes import row_loops
 from ktir.passes._levels import require_level
+from ktir.passes._plan_attributes import copy_kernel
 from ktir.pipeline import Pass
 
 
@@ -23,16 +25,18 @@ from ktir.pipeline import Pass
 class SplitBodiesPass(Pass):
     """Split each body with more than `inputs` tensor operands at the scalar that leaves the fewest.
 
-    Expects and guarantees: the laid-out level; values do not change.
+    Expects and guarantees: the logical level without shape ops, or the laid-out level; values do not change.
     """
 
     name: ClassVar[str] = "ktir-split-bodies"
-    description: ClassVar[str] = "laid-out: at most three tensor operands per op"
+    description: ClassVar[str] = "logical or laid-out: at most three tensor operands per op"
     inputs: int = 3
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every body of the module until none is too wide."""
-        require_level(module, self.name, "laid-out", kernels=False)
+        attributes = module.operation.attributes
+        logical = "ktir.level" in attributes and ir.StringAttr(attributes["ktir.level"]).value == "logical"
+        require_level(module, self.name, "logical" if logical else "laid-out", kernels=False)
         for function in module.body.operations:
             work = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "linalg.generic"]
             while work:
@@ -78,7 +82,8 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
             continue
         rest = _ops_behind(g.yielded, g, stop=value)
         left = {i for o in rest for v in o.operands for i, a in enumerate(g.body.arguments) if v == a and i < inputs}
-        score = (len(left), -len(own))
+        missing = len(set(_parallel_loops(g)) - _loops_of(g, own))  # what lacks rows cannot be in one kernel with what has them
+        score = (len(left), missing, -len(own))
         if best is None or score < best[0]:
             best = (score, value, sorted(own), rest, sorted(left))
     if best is None:
@@ -89,16 +94,56 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
         )
     _, value, own, rest, left = best
     with ir.InsertionPoint(g.op), g.op.location:
-        first = _first_part(g, value, own)
-        second = _second_part(g, value, rest, left, first, affine_map(len(g.iterators), _shape_loops(g, own)))
+        part = _laid_out_part if ir.RankedTensorType(g.op.results[0].type).encoding is not None else _logical_part
+        first, loops = part(g, value, own)
+        second = _second_part(g, value, rest, left, first, affine_map(len(g.iterators), loops))
+    copy_kernel(g.op, first.owner, second.owner)
     g.op.results[0].replace_all_uses_with(second)
     g.op.erase()
     return [first.owner, second.owner]
 
 
+def _parallel_loops(g: Generic) -> list[int]:
+    return [i for i, kind in enumerate(g.iterators) if kind == "parallel"]
+
+
+def _loops_of(g: Generic, operands: Iterable[int]) -> set[int]:
+    """The loops that walk these operands."""
+    return {loop for i in operands for d in range(len(g.maps[i].results)) if (loop := g.loop_of(i, d)) is not None}
+
+
+def _logical_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value, list[int | None]]:
+    """The tensor of the scalars `value`, which depend on the operands `own`, and the loop of the op along each of its dims."""
+    loops = sorted(_loops_of(g, own))
+    number = {loop: d for d, loop in enumerate(loops)}
+    extents = [0] * len(loops)
+    maps = []
+    for i in own:
+        walked = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
+        maps.append(affine_map(len(loops), [None if loop is None else number[loop] for loop in walked]))
+        for extent, loop in zip(ir.RankedTensorType(g.inputs[i].type).shape, walked, strict=True):
+            if loop is not None:
+                extents[number[loop]] = extent
+    stored = ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
+    return _scalars(g, value, own, tensor.EmptyOp(extents, stored).result, maps), list(loops)
+
+
+def _scalars(g: Generic, value: ir.Value, own: list[int], init: ir.Value, maps: list[ir.AffineMap]) -> ir.Value:
+    """The op that computes scalar `value` of the body; `maps` are those of the operands `own`."""
+    type_ = ir.RankedTensorType(init.type)
+
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        mapping = {g.body.arguments[i]: a for i, a in zip(own, arguments, strict=False)}
+        clone_ops(_ops_behind(value, g), mapping)
+        return arith.ExtUIOp(type_.element_type, mapping[value]).result if _is_flag(value) else mapping[value]
+
+    identity = affine_map(type_.rank, list(range(type_.rank)))
+    return generic([g.inputs[i] for i in own], init, [*maps, identity], ["parallel"] * type_.rank, body, loc=value.owner.location)
+
+
 def _shape_loops(g: Generic, operands: list[int]) -> list[int | None]:
     """The loop along each dim of a tensor that varies as these operands do: [sticks, rows.., lanes]; None = the dim has extent 1."""
-    used = {g.loop_of(i, d) for i in operands for d in range(len(g.maps[i].results))}
+    used = _loops_of(g, operands)
     rows = row_loops(g)
     stick, lane = (loop for loop in range(len(g.iterators)) if loop not in rows)
     kept: list[int | None] = [loop for loop in rows if loop in used]
@@ -106,7 +151,8 @@ def _shape_loops(g: Generic, operands: list[int]) -> list[int | None]:
     return [None if column else stick, *(kept or [None]), None if column else lane]
 
 
-def _first_part(g: Generic, value: ir.Value, own: list[int]) -> ir.Value:
+def _laid_out_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value, list[int | None]]:
+    """The same on the laid-out level."""
     loops = _shape_loops(g, own)
     number = {loop: d for d, loop in enumerate(loops) if loop is not None}
     maps, extents, columns = [], [1] * (len(loops) - 2), 1
@@ -123,14 +169,7 @@ def _first_part(g: Generic, value: ir.Value, own: list[int]) -> ir.Value:
     layout = Layout.rows(extents, columns, str(stored))
     encoding = kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), stored)
     init = tensor.EmptyOp(list(layout.device_size), stored, encoding=encoding).result
-
-    def body(arguments: list[ir.Value]) -> ir.Value:
-        mapping = {g.body.arguments[i]: a for i, a in zip(own, arguments, strict=False)}
-        clone_ops(_ops_behind(value, g), mapping)
-        return arith.ExtUIOp(stored, mapping[value]).result if _is_flag(value) else mapping[value]
-
-    identity = affine_map(len(loops), list(range(len(loops))))
-    return generic([g.inputs[i] for i in own], init, [*maps, identity], ["parallel"] * len(loops), body, loc=value.owner.location)
+    return _scalars(g, value, own, init, maps), loops
 
 
 def _is_flag(value: ir.Value) -> bool:

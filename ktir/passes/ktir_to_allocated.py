@@ -22,8 +22,9 @@ STAGES = (
     Stage("cse", "logical"),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
     Stage("ktir-generalize", "logical"),
     Stage("ktir-break-views", "logical"),
+    Stage("ktir-split-bodies", "logical"),
+    Stage("ktir-plan", "logical"),
     Stage("ktir-assign-layouts", "laid-out"),
-    Stage("ktir-split-bodies", "laid-out"),
     Stage("ktir-form-kernels", "laid-out"),
     Stage("ktir-divide-work", "divided"),
     Stage("ktir-tile", "tiled"),

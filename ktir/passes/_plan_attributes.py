@@ -1,0 +1,85 @@
+"""How `ktir-plan` writes decisions down, and how the passes after it read them.
+
+ktir.stick   on an op of the flat logical level: per tensor, the result last, the dimension in the stick, -1 for none
+ktir.kernel  on an op or store, up to the forming of kernels: the number of its kernel in the plan
+ktir.plan    on the function: per kernel `columns`, the sticks that are dealt out (0: none are), and `work`, how it is divided;
+             on a kernel, up to the division: its entry
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ktir.dialects import ktir as kt
+from ktir.mlir import func, ir
+from ktir.target import LANES
+
+STICK = "ktir.stick"
+KERNEL = "ktir.kernel"
+PLAN = "ktir.plan"
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """A kernel of a plan: `splits` = parts of the columns and of each axis, `tile` = shares of them; empty where none was legal."""
+
+    columns: int
+    splits: tuple[int, ...] = ()
+    tile: tuple[int, ...] = ()
+
+    def attribute(self) -> ir.Attribute:
+        """As an attribute."""
+        columns = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.columns)
+        if not self.splits:
+            return ir.DictAttr.get({"columns": columns})
+        return ir.DictAttr.get({"columns": columns, "work": kt.WorkAttr.build([*self.splits, 1], [*self.tile, LANES])})
+
+    @staticmethod
+    def of(attribute: ir.Attribute) -> PlannedKernel:
+        """What an attribute says."""
+        entry = ir.DictAttr(attribute)
+        columns = ir.IntegerAttr(entry["columns"]).value
+        if "work" not in entry:
+            return PlannedKernel(columns)
+        work = kt.WorkAttr(entry["work"])
+        return PlannedKernel(columns, tuple(work.splits)[:-1], tuple(work.tile)[:-1])
+
+
+def write_stick(op: ir.Operation, dims: Sequence[int | None]) -> None:
+    """Note what lies in the stick at an op."""
+    op.attributes[STICK] = ir.DenseI64ArrayAttr.get([-1 if d is None else d for d in dims])
+
+
+def stick_of(op: ir.Operation) -> tuple[int | None, ...] | None:
+    """What a plan has in the stick at an op; None without a plan."""
+    if STICK not in op.attributes:
+        return None
+    return tuple(None if d < 0 else d for d in ir.DenseI64ArrayAttr(op.attributes[STICK]))
+
+
+def copy_kernel(source: ir.Operation, *made: ir.Operation) -> None:
+    """Put ops into the kernel of the op that they are made from."""
+    if KERNEL in source.attributes:
+        for op in made:
+            op.attributes[KERNEL] = source.attributes[KERNEL]
+
+
+def write_kernel(op: ir.Operation, number: int) -> None:
+    """Note the kernel of an op."""
+    op.attributes[KERNEL] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def kernel_of(op: ir.Operation) -> int | None:
+    """The kernel of an op; None without a plan."""
+    return ir.IntegerAttr(op.attributes[KERNEL]).value if KERNEL in op.attributes else None
+
+
+def write_plan(function: func.FuncOp, kernels: Sequence[PlannedKernel]) -> None:
+    """Note the kernels of a function."""
+    function.attributes[PLAN] = ir.ArrayAttr.get([k.attribute() for k in kernels])
+
+
+def plan_of(function: func.FuncOp) -> list[PlannedKernel]:
+    """The kernels of a function; none without a plan."""
+    return [PlannedKernel.of(a) for a in ir.ArrayAttr(function.attributes[PLAN])] if PLAN in function.attributes else []
