@@ -34,6 +34,11 @@ _BYTE = 1 << 17
 """Cost of a byte: more than all preferences together, which only decide between equals."""
 
 
+def stick_text(stick: Stick) -> str:
+    """What lies in the stick, for remarks."""
+    return "no dimension in the stick" if stick is None else f"dimension {stick} in the stick"
+
+
 def access_bytes(memory: Memory, stick: Stick) -> int:
     """Bytes that a load or store of all of `memory` moves where dimension `stick` lies in the stick."""
     size = ELEMENT_BYTES[memory.element]

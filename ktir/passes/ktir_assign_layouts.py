@@ -26,7 +26,7 @@ from ktir.passes._pads import folded_pad
 from ktir.passes._physical_items import zero_pads
 from ktir.passes._plan_attributes import PLAN, STICK, copy_kernel
 from ktir.passes._row_merging import Groups, RowMerging, Use
-from ktir.passes._stick_roles import Stick, StickRoles, pool_memory
+from ktir.passes._stick_roles import Stick, StickRoles, pool_memory, stick_text
 from ktir.pipeline import Pass
 from ktir.target import LANES
 
@@ -420,11 +420,11 @@ class _Rewriter:
             if node.kind in ("load", "fill", "store", "scatter") or not (relaid := roles.relaid(node.result)):
                 continue
             moved = roles.relayout_bytes(node.result, roles.made(node.result), relaid)
-            text = f"tensor<{'x'.join(map(str, shape_of(node.result)))}> is made with {_stick_text(roles.made(node.result))} and read with "
-            text += f"{' and '.join(_stick_text(s) for s in relaid)}: {moved} bytes through memory"
+            text = f"tensor<{'x'.join(map(str, shape_of(node.result)))}> is made with {stick_text(roles.made(node.result))} and read with "
+            text += f"{' and '.join(stick_text(s) for s in relaid)}: {moved} bytes through memory"
             other = None if STICK in node.op.attributes else roles.runner_up(node)  # a plan has compared them
             if other is not None:
-                text += f"; with {_stick_text(other[0][-1])} at this op the program moves {other[1]} bytes, so {roles.cost}"
+                text += f"; with {stick_text(other[0][-1])} at this op the program moves {other[1]} bytes, so {roles.cost}"
             self.options.remark("passed", text, node.op.location)
         exact = "no choice moves fewer" if roles.cost == roles.bound else f"no choice moves fewer than {roles.bound}"
         if roles.cost:
@@ -441,10 +441,6 @@ class _Rewriter:
                     "missed", f"'{name}' is transposed by the host at each launch; it can be arranged before", node.op.location
                 )
                 return
-
-
-def _stick_text(stick: Stick) -> str:
-    return "no dimension in the stick" if stick is None else f"dimension {stick} in the stick"
 
 
 def _dtype_of_view(view: ir.Value) -> str:

@@ -13,6 +13,7 @@ from ktir.passes._columns import wishes
 from ktir.passes._levels import require_level
 from ktir.passes._plan_attributes import write_kernel, write_plan, write_stick
 from ktir.passes._planner import Draft, Wishes
+from ktir.passes._stick_roles import stick_text
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
 
@@ -38,7 +39,26 @@ class PlanPass(Pass):
         wanted = Wishes(self.cores, self.work_div, wishes(self.work_div))
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes:
-                _write(op, Draft.first(op, wanted))
+                draft = Draft.first(op, wanted)
+                self._explain(draft)
+                _write(op, draft)
+
+    def _explain(self, draft: Draft) -> None:
+        """The choices as remarks."""
+        roles = draft.roles
+        for node in roles.nodes:
+            if node.kind in ("load", "fill", "store", "scatter") or not roles.relaid(node.result):
+                continue
+            if (other := roles.runner_up(node)) is not None:
+                text = f"{stick_text(roles.made(node.result))}: the program moves {roles.cost} bytes through memory for layouts; "
+                self.remark("passed", f"{text}with {stick_text(other[0][-1])} at this op {other[1]}", node.op.location)
+        nodes = {item: node for node, item in draft.physical.of_node.items()}
+        for item, text in draft.clustering.notes:
+            self.remark("passed", text, nodes[item].op.location)
+        for facts, work in zip(draft.facts, draft.works, strict=True):
+            if work is not None and work.plan is not None:
+                where = next(nodes[i] for i in (*facts.ops, *facts.stores) if i in nodes)
+                self.remark("passed", f"kernel '{facts.name}': {work.plan.explain()}", where.op.location)
 
 
 def _write(function: func.FuncOp, draft: Draft) -> None:
