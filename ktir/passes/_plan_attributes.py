@@ -2,7 +2,8 @@
 
 ktir.stick   on an op of the flat logical level: per tensor, the result last, the dimension in the stick, -1 for none
 ktir.kernel  on an op or store, up to the forming of kernels: the number of its kernel in the plan
-ktir.plan    on the function: per kernel `columns`, the sticks that are dealt out (0: none are), and `work`, how it is divided;
+ktir.plan    on the function: per kernel `columns`, the sticks that are dealt out (0: none are), and `work`, how it is divided
+                 (with `sums` and `depth_share` where cores share the reduced loop of its matmuls);
              on a kernel, up to the division: its entry
 """
 
@@ -27,23 +28,29 @@ class PlannedKernel:
     columns: int
     splits: tuple[int, ...] = ()
     tile: tuple[int, ...] = ()
+    sums: int = 1
+    """Cores that share the reduced loop of matmuls; `depth_share`: sticks of it of one core."""
+    depth_share: int = 0
 
     def attribute(self) -> ir.Attribute:
         """As an attribute."""
-        columns = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.columns)
-        if not self.splits:
-            return ir.DictAttr.get({"columns": columns})
-        return ir.DictAttr.get({"columns": columns, "work": kt.WorkAttr.build([*self.splits, 1], [*self.tile, LANES])})
+        i64 = ir.IntegerType.get_signless(64)
+        entry: dict[str, ir.Attribute] = {"columns": ir.IntegerAttr.get(i64, self.columns)}
+        if self.splits:
+            entry["work"] = kt.WorkAttr.build([*self.splits, 1], [*self.tile, LANES])
+        if self.sums > 1:
+            entry |= {"sums": ir.IntegerAttr.get(i64, self.sums), "depth_share": ir.IntegerAttr.get(i64, self.depth_share)}
+        return ir.DictAttr.get(entry)
 
     @staticmethod
     def of(attribute: ir.Attribute) -> PlannedKernel:
         """What an attribute says."""
         entry = ir.DictAttr(attribute)
-        columns = ir.IntegerAttr(entry["columns"]).value
+        columns, sums, depth = (ir.IntegerAttr(entry[n]).value if n in entry else 0 for n in ("columns", "sums", "depth_share"))
         if "work" not in entry:
             return PlannedKernel(columns)
         work = kt.WorkAttr(entry["work"])
-        return PlannedKernel(columns, tuple(work.splits)[:-1], tuple(work.tile)[:-1])
+        return PlannedKernel(columns, tuple(work.splits)[:-1], tuple(work.tile)[:-1], max(sums, 1), depth)
 
 
 def write_stick(op: ir.Operation, dims: Sequence[int | None]) -> None:

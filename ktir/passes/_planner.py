@@ -85,4 +85,4 @@ class Draft:
     def kernels(self) -> list[PlannedKernel]:
         """The kernels as they are written down."""
         clusters = self.clustering.clusters
-        return [PlannedKernel(c.columns, *(() if w is None else w.planned)) for c, w in zip(clusters, self.works, strict=True)]
+        return [PlannedKernel(c.columns) if w is None else w.planned(c.columns) for c, w in zip(clusters, self.works, strict=True)]
