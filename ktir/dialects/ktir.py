@@ -103,6 +103,21 @@ class RotateAttr(Attribute, dialect=Ktir, name="rotate"):
         return None if values["nbuf"] > 0 and values["stride"] >= 0 else "rotate needs nbuf > 0 and stride >= 0"
 
 
+class ResidentAttr(Attribute, dialect=Ktir, name="resident"):
+    """A tensor that stays in the scratchpad of every core from one kernel to later ones: its name, and where it lies there, in bytes.
+
+    #ktir.resident<name = pool2, address = 1608960, bytes = 16384>
+    """
+
+    name: str
+    address: int
+    bytes: int
+
+    @staticmethod
+    def check(values: Mapping[str, Any]) -> str | None:
+        return None if values["address"] >= 0 and values["bytes"] > 0 else "resident needs address >= 0 and bytes > 0"
+
+
 class AccumulateEffect(ir.MemoryEffectsOpInterface):
     """The op reads memory and writes it."""
 

@@ -12,12 +12,13 @@ from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import func, ir, operations
 from ktir.passes._levels import Broken, constant_of, kernel_rows
 from ktir.passes._pads import folded_pad
+from ktir.passes._residents import RESIDENTS, resident_of
 from ktir.target import LANES
 
 HOST_ROLES = ("input", "output", "input_output")
 OWN_ROLES = ("pool", "iota")
 """Of arguments that the host has no buffer for."""
-DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes")
+DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS)
 """Attributes of kernels."""
 
 
@@ -72,7 +73,7 @@ def _kernel(f: ir.Operation, level: str, cores: int) -> None:
         if op.name == "func.call":
             raise Broken("expects a kernel that calls nothing", _at(op))
     if level == "laid-out":
-        _no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes"), "of a later level")
+        _no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS), "of a later level")
         return
     for name in ("grid", "ktir.work"):
         if name not in f.attributes:
@@ -204,6 +205,12 @@ def in_global_memory(view: ir.Operation) -> None:
     """The scratchpad has no addresses before the allocated level."""
     if view.opview.memory_space != "global":
         raise Broken(f"expects memory_space 'global' above the allocated level, but got '{view.opview.memory_space}'")
+
+
+def in_memory_of_kernels(view: ir.Operation) -> None:
+    """Before the allocated level the scratchpad has addresses of what stays in it between kernels alone."""
+    if resident_of(view) is None:
+        in_global_memory(view)
 
 
 def unmasked(view: ir.Operation) -> None:

@@ -32,9 +32,9 @@ class KeyedPlan(TilePlan):
         self.sticks = min(4, s.columns // LANES) or 1
         per_row = self._per_row()
         rows = min((budget - self._fixed()) // per_row // 2 * 2, 2 * DATASHEET.pt_accumulator_rows, even(self.share))
-        if wanted:
-            return min(rows, even(wanted))
-        return even(-(-self.share // -(-self.share // rows)))
+        chosen = min(rows, even(wanted)) if wanted else even(-(-self.share // -(-self.share // rows)))
+        self.used = self._fixed() + chosen * per_row
+        return chosen
 
     def _per_row(self) -> int:
         """Bytes of the scratchpad per row of a block."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir, operations
 from ktir.passes._level_rules import callee, is_kernel
 from ktir.passes._levels import Broken, constant_of
+from ktir.passes._residents import resident_of, residents_of, room_of
 from ktir.target import STICK_BYTES
+
+
+_ENTRY_BYTES = 2 * STICK_BYTES
+"""Of f32."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,13 @@ def _element_bytes(type_: ir.Type) -> int:
 
 
 def place_of(view: ir.Operation) -> Place:
-    """Where a view of the scratchpad lies. Raises Broken for an address that is neither constant nor a rotation of constants."""
+    """Where a view of the scratchpad lies, or all of the resident that it shows.
+
+    Raises Broken for an address that is neither constant nor a rotation of constants.
+    """
+    resident = resident_of(view)
+    if resident is not None:
+        return Place(resident.address, resident.bytes)
     opview = view.opview
     width = _element_bytes(opview.element_type)
     sizes, strides = list(opview.sizes), list(opview.strides)
@@ -75,6 +87,19 @@ def _rotated(address: ir.Value) -> tuple[int, int, int] | None:
     return None if None in numbers else tuple(numbers)  # type: ignore[return-value]  # None was looked for
 
 
+def _begin(address: ir.Value) -> int | None:
+    """The constant part of an address that is one plus counters of loops times constants; None for another."""
+    terms = _of(address, "arith.addi")
+    if terms is None:
+        return constant_of(address)
+    steps = [_of(term, "arith.muli") for term in terms]
+    base = next((term for term, step in zip(terms, steps, strict=True) if step is None), None)
+    moves = [step for step in steps if step is not None]
+    if base is None or not all(isinstance(a.owner, ir.Block) and constant_of(b) is not None for a, b in moves):
+        return None
+    return _begin(base)
+
+
 def _of(value: ir.Value, name: str) -> tuple[ir.Value, ir.Value] | None:
     """Operands of the op of that name that defines the value, the one that is no constant first where one is; for a sum, last."""
     if isinstance(value.owner, ir.Block) or value.owner.name != name:
@@ -111,10 +136,42 @@ class Scratchpad:
         used = ir.IntegerAttr(f.attributes["ktir.lx_bytes"]).value
         if used > self.lx_bytes:
             raise Broken(f"uses {used} bytes of the scratchpad, but there are {self.lx_bytes}")
+        if used > room_of(f, self.lx_bytes):
+            raise Broken(f"uses {used} bytes of the scratchpad, but what stays in it begins at {room_of(f, self.lx_bytes)}")
+
+    def check_residents(self, f: ir.Operation) -> None:
+        """What stays in the scratchpad lies inside of it, each at a place of its own, whole entries of f32."""
+        residents = sorted(residents_of(f), key=lambda r: r.address)
+        for r in residents:
+            if r.address % _ENTRY_BYTES or r.bytes % _ENTRY_BYTES:
+                raise Broken(f"expects '{r.name}' to take whole entries of {_ENTRY_BYTES} bytes, but got {r.bytes} at {r.address}")
+            if r.address + r.bytes > self.lx_bytes:
+                raise Broken(f"keeps '{r.name}' at bytes {r.address} to {r.address + r.bytes} of the scratchpad, which has {self.lx_bytes}")
+        for low, high in pairwise(residents):
+            if low.address + low.bytes > high.address:
+                raise Broken(f"keeps '{low.name}' and '{high.name}' at the same bytes of the scratchpad, from {high.address} on")
+
+    def check_resident_view(self, op: ir.Operation) -> None:
+        """A view of what stays begins inside of it, in a kernel that says that it is there."""
+        resident = resident_of(op) if op.name == "ktdp.construct_memory_view" else None
+        if resident is None:
+            return
+        if op.opview.memory_space != "ct_local":
+            raise Broken(f"expects '{resident.name}' in memory_space 'ct_local', but got '{op.opview.memory_space}'")
+        if resident not in residents_of(_function_of(op)):
+            raise Broken(f"shows '{resident.name}', which its kernel does not list in 'ktir.residents'")
+        start = _begin(op.operands[0])
+        if start is None:
+            raise Broken(f"expects an address in '{resident.name}' that is a constant and counters of loops")
+        start *= _element_bytes(op.opview.element_type)
+        if not resident.address <= start < resident.address + resident.bytes:
+            raise Broken(f"begins at byte {start} of the scratchpad, outside of '{resident.name}'")
 
     def check_address(self, op: ir.Operation) -> None:
         """A view begins at a stick and lies inside of what the kernel says that it uses."""
         if not _scratchpad_view(op):
+            return
+        if resident_of(op) is not None:
             return
         place = place_of(op)
         if place.start % STICK_BYTES or place.stride % STICK_BYTES:
@@ -148,6 +205,7 @@ class Lifetimes:
         self.places = places
         self.stored = {op for op in places if _is_stored(op)}
         self.rivals = {a: [b for b in places if b != a and self.places[b].overlaps(place)] for a, place in places.items()}
+        self.resident = {op: resident_of(op) for op in places}
         self.state: dict[ir.Operation, ir.Operation | None] = {}
         """Buffer -> the store that has overwritten it, None while it is whole; a buffer that was never stored to is not in here."""
         self.faults: dict[ir.Operation, Broken] = {}
@@ -173,7 +231,9 @@ class Lifetimes:
     def _store(self, store: ir.Operation, buffer: ir.Operation) -> None:
         self.state[buffer] = None
         for other in self.rivals[buffer]:
-            if other not in self.stored and self.places[other] == self.places[buffer]:
+            if self.resident[buffer] is not None and self.resident[other] == self.resident[buffer]:
+                self.state[other] = None  # another view of the same tensor
+            elif other not in self.stored and self.places[other] == self.places[buffer]:
                 self.state[other] = None
             elif other in self.state:
                 self.state[other] = store

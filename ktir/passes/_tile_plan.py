@@ -19,6 +19,7 @@ from ktir.mlir import func, ir
 from ktir.passes._axes import Axes, row_loops, second_operand_source
 from ktir.passes._levels import tensor_bytes
 from ktir.passes._partial_sums import live_at_once
+from ktir.passes._residents import resident_behind, room_of
 from ktir.target import DATASHEET, LANES, STICK_BYTES
 
 BLOCK_BYTES = LANES * STICK_BYTES
@@ -76,7 +77,9 @@ class TilePlan:
         self.second_operands = {second_operand_source(g): g for g in self.contractions}
         self.fused = self._fused_consumers()
         self.residents: list[Resident] = []
-        self.block_rows = self._decide(rows, lx_bytes)
+        self.used = 0
+        """Bytes of the kernel's own tensors."""
+        self.block_rows = self._decide(rows, room_of(source.operation, lx_bytes))
 
     # Facts
 
@@ -147,6 +150,8 @@ class TilePlan:
                 if is_stored_fill(op):
                     ranges.append((0, len(self.ops), bytes_))
             elif op.name == "ktdp.load":
+                if resident_behind(op) is not None:
+                    continue  # it is read where it lies
                 if value in self.second_operands:
                     fixed += WEIGHT_BUFFERS * BLOCK_BYTES
                 elif self.has_rows(value):
@@ -180,6 +185,7 @@ class TilePlan:
         if wanted:
             rows = min(most, even(wanted), even(self.share))
             self.residents = self._stay(rows, budget - need.bytes(rows, buffers))
+            self.used = self._used(need.bytes(rows, buffers))
             return rows
         if not self.contractions:
             most = min(most, self._overlapping())
@@ -191,7 +197,11 @@ class TilePlan:
                 best = traffic, rows
                 self.residents = residents
         assert best is not None
+        self.used = self._used(need.bytes(best[1], buffers))
         return best[1]
+
+    def _used(self, streaming: int) -> int:
+        return streaming + sum(r.bytes - WEIGHT_BUFFERS * BLOCK_BYTES for r in self.residents)
 
     def _overlapping(self) -> int:
         """Rows of a block with which loads, compute and stores of successive blocks overlap: a few trips of all loops together, of which
@@ -234,7 +244,7 @@ class TilePlan:
         for g in self.contractions if self.loops else []:
             taken, users = self._uses(g, rows)
             bytes_ = second_operand_bytes(g)
-            if users > 1:
+            if users > 1 and resident_behind(second_operand_source(g).owner.operation) is None:
                 found.append(Resident(g.op, bytes_ * (ROW_BUFFERS if taken > 1 else 1), bytes_ * taken * (users - 1)))
         kept: list[Resident] = []
         for resident in sorted(found, key=lambda r: -r.saved):

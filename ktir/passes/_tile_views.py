@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import _affine, ktdp
 from ktir.mlir import arith, ir
+from ktir.passes._residents import RESIDENT
 from ktir.target import LANES
 
 Values = Mapping[ir.Value, ir.Value]
@@ -161,7 +162,9 @@ def _view(
     if extra:
         box = str(_affine.box_set([s if isinstance(s, int) else None for s in sizes])).removesuffix(")>")
         attributes = {"coordinate_set": ir.Attribute.parse(f"{box}, {', '.join(extra)})>"), "masked": ir.UnitAttr.get()}
-    return ktdp.construct_memory_view(offset, sizes, strides, old.element_type, attributes=attributes)
+    if RESIDENT in old.operation.attributes:
+        attributes[RESIDENT] = old.operation.attributes[RESIDENT]
+    return ktdp.construct_memory_view(offset, sizes, strides, old.element_type, old.memory_space, attributes=attributes)
 
 
 @dataclass

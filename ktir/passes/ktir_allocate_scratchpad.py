@@ -17,10 +17,12 @@ from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import Generic, clone_ops, rebuild
-from ktir.mlir import arith, func, ir, scf
+from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
+from ktir.mlir import arith, func, ir, scf, tensor
 from ktir.passes._levels import require_level, set_level, tensor_bytes
 from ktir.passes._partial_sums import contribution, produced_again
+from ktir.passes._resident_values import ResidentValues
+from ktir.passes._residents import RESIDENTS, resident_behind, room_of
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
 
@@ -92,7 +94,9 @@ def _rotation(trips: list[int], most: int) -> tuple[int, list[int]]:
 class _Plan:
     """Lifetimes of all tensors of a kernel, in program order over the nested loops."""
 
-    def __init__(self, function: func.FuncOp, single: Collection[ir.Value] = ()) -> None:
+    def __init__(self, function: func.FuncOp, elsewhere: Collection[ir.Value], single: Collection[ir.Value] = ()) -> None:
+        self.elsewhere = elsewhere
+        """Values that lie in residents."""
         self.single = single
         """Loads that get one buffer although they are streams."""
         self.buffers: dict[ir.Value, _Buffer] = {}
@@ -168,6 +172,8 @@ class _Plan:
         return None
 
     def _place(self, value: ir.Value, op: ir.Operation, loops: list[ir.Operation]) -> None:
+        if value in self.elsewhere:
+            return
         start, end = self.span[op]
         buffer = _Buffer(value, start, end, tensor_bytes(value))
         trips = [_trips(loop) for loop in loops]
@@ -261,8 +267,9 @@ def _placed(buffers: list[_Buffer], reuse: bool) -> int:
 class _Allocator:
     def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass) -> None:
         self.source = source
-        self.plan = _Plan(source)
-        self.lx_used = self._addresses(options)
+        self.residents = ResidentValues(source.operation)
+        self.plan = _Plan(source, self.residents.tiles)
+        self.lx_used = self._addresses(room_of(source.operation, options.lx_bytes), options.reuse)
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.views: dict[ir.Value, ir.Value] = {}
         self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value]]] = {}
@@ -270,23 +277,23 @@ class _Allocator:
         self.counters: list[tuple[ir.Value, int]] = []
         """Per open loop: its counter (0, 1, ...) and trips."""
 
-    def _addresses(self, options: AllocateScratchpadPass) -> int:
+    def _addresses(self, lx_bytes: int, reuse: bool) -> int:
         """Place all buffers; where they do not fit, the largest streams lose their other slots, one after the other."""
         single: list[ir.Value] = []
-        used = -1 if options.reuse else first_fit(list(self.plan.buffers.values()), options.lx_bytes, reuse=False)
+        used = -1 if reuse else first_fit(list(self.plan.buffers.values()), lx_bytes, reuse=False)
         while used < 0:
             buffers = list(self.plan.buffers.values())
-            used = first_fit(buffers, options.lx_bytes, reuse=True)
+            used = first_fit(buffers, lx_bytes, reuse=True)
             streams = [b for b in buffers if b.buffers > 1]
             if used < 0 and not streams:
                 raise Unsupported(
-                    f"kernel '{self.source.name.value}' needs more than the {options.lx_bytes} bytes of scratchpad; "
+                    f"kernel '{self.source.name.value}' needs more than the {lx_bytes} bytes of scratchpad; "
                     "the nearest supported form has narrower rows",
                     location_text(self.source.location),
                 )
             if used < 0:
                 single.append(max(streams, key=lambda b: b.bytes).value)
-                self.plan = _Plan(self.source, single)
+                self.plan = _Plan(self.source, self.residents.tiles, single)
         return used
 
     def allocate(self) -> None:
@@ -296,7 +303,7 @@ class _Allocator:
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(name + "_allocated", ([a.type for a in old.arguments], []))
         block = function.add_entry_block([source.location] * len(old.arguments))
-        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums"):
+        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums", RESIDENTS):
             if attribute in source.attributes:
                 function.attributes[attribute] = source.attributes[attribute]
         i64 = ir.IntegerType.get_signless(64)
@@ -353,7 +360,7 @@ class _Allocator:
         elif name == "ktdp.load":
             self._load(op)
         elif name == "ktdp.store":
-            ktdp.store(self._read(op.operands[0]), self.mapping[op.operands[1]])
+            self._store(op)
         elif name == "linalg.generic":
             self._generic(op)
         elif name == "ktdp.inter_tile_produce":
@@ -405,14 +412,33 @@ class _Allocator:
         value = op.results[0]
         element = ir.RankedTensorType(value.type).element_type
         loaded = ktdp.load(self.mapping[op.operands[0]], element)
+        if value in self.residents.tiles:
+            self.mapping[value] = loaded
+            return
         buffer = self.plan.buffers.get(value)
         if buffer is not None and buffer.buffers > 1:
             self.views[value] = self._rotating_view(value, buffer)
         ktdp.store(loaded, self._target(value))
 
-    def _whole(self, value: ir.Value) -> ir.Value:
+    def _store(self, op: ir.Operation) -> None:
+        if op in self.residents.homes:
+            return  # it was computed there
+        value = self._read(op.operands[0])
+        if resident_behind(op) is not None:  # the scratchpad has no copies but through the vector unit
+            identity = affine_map(3, [0, 1, 2])
+            empty = tensor.EmptyOp(list(value.type.shape), value.type.element_type).result
+            value = generic([value], empty, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=op.location)
+        ktdp.store(value, self.mapping[op.operands[1]])
+
+    def _tile(self, value: ir.Value, first: list[int | ir.Value], shape: list[int]) -> ir.Value:
+        """A part of the memory that a value lies in."""
         root = self.plan.root(value)
-        return ktdp.construct_access_tile(self.views[root], [0, 0, 0], list(ir.RankedTensorType(root.type).shape))
+        if root in self.residents.tiles:
+            return self.residents.tile(root, first, shape, self.mapping)
+        return ktdp.construct_access_tile(self.views[root], first, shape)
+
+    def _whole(self, value: ir.Value) -> ir.Value:
+        return self._tile(value, [0, 0, 0], list(ir.RankedTensorType(self.plan.root(value).type).shape))
 
     def _read(self, value: ir.Value) -> ir.Value:
         """The value as a compute op reads it: from LX, or straight from the PT accumulator."""
@@ -421,9 +447,7 @@ class _Allocator:
         element = ir.RankedTensorType(value.type).element_type
         if value in self.slices:
             whole, first = self.slices[value]
-            view = self.views[self.plan.root(whole)]
-            tile = ktdp.construct_access_tile(view, first, list(ir.RankedTensorType(value.type).shape))
-            return ktdp.load(tile, element)
+            return ktdp.load(self._tile(whole, first, list(ir.RankedTensorType(value.type).shape)), element)
         return ktdp.load(self._whole(value), element)
 
     def _offsets(self, op: ir.Operation, fixed: int) -> list[int | ir.Value]:
@@ -447,5 +471,4 @@ class _Allocator:
         insert = next((u.owner.operation for u in value.uses if u.owner.operation.name == "tensor.insert_slice"), None)
         if insert is None:
             return self._whole(value)
-        view = self.views[self.plan.root(insert.operands[1])]
-        return ktdp.construct_access_tile(view, self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))
+        return self._tile(insert.operands[1], self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))

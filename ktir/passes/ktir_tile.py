@@ -19,6 +19,7 @@ from ktir.passes._levels import require_level, set_level
 from ktir.passes._online_plan import KeyedPlan, plan_of
 from ktir.passes._online_softmax import OnlineSoftmax
 from ktir.passes._partial_sums import contribution, parts_of, summed
+from ktir.passes._residents import RESIDENTS
 from ktir.passes._tile_plan import is_stored_fill
 from ktir.passes._tile_views import direct, index_constant, is_block
 from ktir.pipeline import Pass
@@ -95,7 +96,7 @@ class _Tiler:
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(name + "_tiled", ([a.type for a in old.arguments], []))
         block = function.add_entry_block([source.location] * len(old.arguments))
-        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums"):
+        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums", RESIDENTS):
             if attribute in source.attributes:
                 function.attributes[attribute] = source.attributes[attribute]
         if self.online is not None:

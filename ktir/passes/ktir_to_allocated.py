@@ -27,6 +27,7 @@ STAGES = (
     Stage("ktir-assign-layouts", "laid-out"),
     Stage("ktir-form-kernels", "laid-out"),
     Stage("ktir-divide-work", "divided"),
+    Stage("ktir-keep-resident", "divided"),
     Stage("ktir-tile", "tiled"),
     Stage("ktir-allocate-scratchpad", "allocated"),
 )
@@ -38,7 +39,8 @@ class ToAllocated(NamedPipeline):
     """All stages from the logical to the allocated level, each followed by `ktir-verify-level` unless `verify` is false.
 
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
-    `m=4,n=8`, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all tensors fit at once.
+    `m=4,n=8`, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all tensors fit at once,
+    `resident=false` for no tensor that stays in the scratchpad between kernels.
 
     Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
     """
@@ -51,6 +53,7 @@ class ToAllocated(NamedPipeline):
     rows: int = 0
     online_softmax: str = "auto"
     reuse: bool = False
+    resident: bool = True
     verify: bool = True
 
     def text(self, until: str = STAGES[-1].name) -> str:

@@ -68,11 +68,11 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
         "linalg.generic": (rules.projected, rules.wide_sum, rules.pads_kept_out),
     },
     "divided": {
-        "ktdp.construct_memory_view": (rules.in_global_memory, rules.masked_where_dynamic),
+        "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
         "linalg.generic": (rules.projected, rules.wide_sum),
     },
     "tiled": {
-        "ktdp.construct_memory_view": (rules.in_global_memory, rules.masked_where_dynamic),
+        "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
         "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block),
         "scf.for": (rules.equal_trips, rules.carries_accumulators),
     },
@@ -122,8 +122,11 @@ class VerifyLevelPass(Pass):
             check = partial(rules.function_of, level=level, cores=self.cores, alone=len(functions) == 1)
             refuse_broken([f.operation for f in functions.values()], check)
         refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
-        if level == "allocated":
+        if level in ("divided", "tiled", "allocated"):
             pad = Scratchpad(functions, self.lx_bytes)
+            refuse_broken([f.operation for f in functions.values()], pad.check_residents)
+            refuse_broken(operations(module), pad.check_resident_view)
+        if level == "allocated":
             refuse_broken([f.operation for f in functions.values()], pad.check_size)
             refuse_broken(operations(module), pad.check_address)
             refuse_broken([op for op in operations(module) if op.name == "ktdp.load"], pad.lifetimes().check)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import _affine, ktdp
 from ktir.mlir import ir
+from ktir.passes._residents import resident_of
 from ktir.target import LANES, STICK_BYTES
 
 from .index import Index, IndexEvaluator, constant
@@ -162,7 +163,7 @@ class TileEvaluator:
         clips = [Clip(walked.get(d, 0), index.subtract(sizes[d], first[d], op), step=int(d in walked)) for d in rows]
         clips += self._lanes(op, view, first, walked)
         local = view.memory_space == "ct_local"
-        buffer = _slots(index(view.offset), sizes, steps, ELEMENT_BYTES[element]) if local else (0, 0)
+        buffer = _buffer(view, index(view.offset), sizes, steps, ELEMENT_BYTES[element]) if local else (0, 0)
         return Tile(op, local, ELEMENT_BYTES[element], anchor, shape, tuple(strides), tuple(clips), buffer)
 
     def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
@@ -176,8 +177,11 @@ class TileEvaluator:
         return clips
 
 
-def _slots(start: Index, sizes: list[Index], strides: list[int], element_bytes: int) -> tuple[int, int]:
-    """First stick and end of all slots of a view of LX."""
+def _buffer(view: ktdp.ConstructMemoryViewOp, start: Index, sizes: list[Index], strides: list[int], element_bytes: int) -> tuple[int, int]:
+    """First stick and end of all slots of a view of LX; of a resident, of all of it."""
+    resident = resident_of(view.operation)
+    if resident is not None:
+        return resident.address // STICK_BYTES, (resident.address + resident.bytes) // STICK_BYTES
     length = 1 + sum((s.scalar - 1) * stride for s, stride in zip(sizes, strides, strict=True))
     if start.rotation:
         length += (start.rotation.buffers - 1) * start.rotation.step

@@ -10,11 +10,11 @@
 
 // CHECK: module attributes {ktir.level = "allocated"}
 // CHECK: grid = [8]
-// STAGES: builtin.module(cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4},ktir-assign-layouts,ktir-form-kernels{cores=4},ktir-divide-work{cores=4},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
+// STAGES: builtin.module(cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4},ktir-assign-layouts,ktir-form-kernels{cores=4},ktir-divide-work{cores=4},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
 // TILED: module attributes {ktir.level = "tiled"}
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'
-// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: cores, lx-bytes, work-div, rows, online-softmax, reuse, verify)
+// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: cores, lx-bytes, work-div, rows, online-softmax, reuse, resident, verify)
 // NESTED: error: pass 'ktir-verify-level' runs on 'builtin.module', but is nested under 'func.func'
 // TWICE: error: 'builtin.module' op expects 'ktir.level' to be 'logical', but got 'allocated'
 // TWICE: note: in pass 'ktir-verify-level{level=logical}'

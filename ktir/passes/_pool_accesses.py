@@ -1,0 +1,160 @@
+"""What the kernels of a divided program do to the memory of one argument: which entries each core touches.
+
+An *entry* is 64 lanes in a row. What starts or steps inside of one, or is found by index, is not described, but named as a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.dialects import _affine, ktdp
+from ktir.mlir import func, ir
+from ktir.passes._level_rules import callee
+from ktir.target import LANES
+
+Numbers = NDArray[np.int64]
+
+MOST_ENTRIES = 1 << 22
+"""Entries that one access may touch on all cores together; more are not looked at."""
+
+
+class Footprint(NamedTuple):
+    """The entries of an access: core c touches start[c] + sum of i[d]*strides[d] for 0 <= i[d] < live[c][d]."""
+
+    start: Numbers
+    strides: tuple[int, ...]
+    live: Numbers
+
+    def entries(self, core: int) -> Numbers:
+        """Of one core, with an axis per dim."""
+        found = np.full((1,) * len(self.strides), self.start[core], np.int64)
+        for d, stride in enumerate(self.strides):
+            steps = np.arange(self.live[core, d]) * stride
+            found = found + steps.reshape([-1 if i == d else 1 for i in range(len(self.strides))])
+        return found
+
+
+@dataclass(frozen=True)
+class PoolAccess:
+    """A load or store of an argument in the kernel that is called as number `kernel`."""
+
+    kernel: int
+    op: ir.Operation
+    view: ir.Operation
+    writes: bool
+    footprint: Footprint | None
+    reason: str = ""
+    """Why there is no footprint."""
+
+
+class _Address(NamedTuple):
+    """An index value: a number per core, from the begin of an argument where it is an address."""
+
+    numbers: Numbers
+    argument: int | None = None
+
+
+_RULES: Mapping[str, Callable[[Numbers, Numbers], Numbers]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.minsi": np.minimum,
+    "arith.divui": np.floor_divide,
+    "arith.remui": np.remainder,
+}
+
+
+class _Evaluator:
+    """Index values of one divided kernel, per core."""
+
+    def __init__(self, kernel: func.FuncOp) -> None:
+        self.cores = ir.IntegerAttr(ir.ArrayAttr(kernel.attributes["grid"])[0]).value
+        arguments = kernel.regions[0].blocks[0].arguments
+        self.known = {a: _Address(np.zeros(self.cores, np.int64), i) for i, a in enumerate(arguments)}
+
+    def __call__(self, value: int | ir.Value) -> _Address:
+        if isinstance(value, int):
+            return _Address(np.full(self.cores, value, np.int64))
+        if value not in self.known:
+            op = value.owner.operation
+            if op.name == "arith.constant":
+                self.known[value] = self(ir.IntegerAttr(op.attributes["value"]).value)
+            elif op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
+                self.known[value] = _Address(np.arange(self.cores))
+            else:
+                a, b = (self(v) for v in op.operands)
+                self.known[value] = _Address(_RULES[op.name](a.numbers, b.numbers), a.argument if b.argument is None else b.argument)
+        return self.known[value]
+
+
+def called_kernels(module: ir.Module) -> list[tuple[ir.Operation, func.FuncOp]]:
+    """The calls of the entry function in order, each with its kernel."""
+    functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+    entry = entry_of(module)
+    calls = [op.operation for op in entry.regions[0].blocks[0].operations if op.operation.name == "func.call"]
+    return [(call, functions[callee(call)]) for call in calls]
+
+
+def entry_of(module: ir.Module) -> func.FuncOp:
+    """The function that calls the kernels."""
+    return next(op for op in module.body.operations if isinstance(op, func.FuncOp) and "ktir.rows" not in op.attributes)
+
+
+def accesses_by_argument(module: ir.Module) -> dict[int, list[PoolAccess]]:
+    """Argument of the entry function -> what the kernels do to it, in program order."""
+    parameters = {v: i for i, v in enumerate(entry_of(module).regions[0].blocks[0].arguments)}
+    found: dict[int, list[PoolAccess]] = {}
+    for number, (call, kernel) in enumerate(called_kernels(module)):
+        given = [parameters[v] for v in call.operands]
+        evaluate = _Evaluator(kernel)
+        for op in kernel.regions[0].blocks[0].operations:
+            if op.operation.name in ("ktdp.load", "ktdp.store"):
+                for argument, access in _accesses(op.operation, number, evaluate):
+                    found.setdefault(given[argument], []).append(access)
+    return found
+
+
+def _accesses(op: ir.Operation, kernel: int, evaluate: _Evaluator) -> list[tuple[int, PoolAccess]]:
+    """What a load or store accesses: the memory of its tile, and index views."""
+    writes = op.name == "ktdp.store"
+    tile = op.operands[1 if writes else 0].owner.operation
+    views = [v.owner.operation for v in tile.operands if not isinstance(v.owner, ir.Block) and v.owner.name == _VIEW]
+    arguments = [(view, evaluate(view.operands[0]).argument) for view in views]
+    if tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME:
+        described = _footprint(tile.opview, evaluate)
+        footprint, reason = (None, described) if isinstance(described, str) else (described, "")
+        return [(a, PoolAccess(kernel, op, v, writes, footprint, reason)) for v, a in arguments if a is not None]
+    reason = "it is found by index, or holds indices"
+    return [(a, PoolAccess(kernel, op, v, writes and i == 0, None, reason)) for i, (v, a) in enumerate(arguments) if a is not None]
+
+
+_VIEW = "ktdp.construct_memory_view"
+
+
+def _footprint(tile: ktdp.ConstructAccessTileOp, evaluate: _Evaluator) -> Footprint | str:
+    """The entries of a direct tile, or why it has none."""
+    view = tile.base.owner.opview
+    strides = list(view.strides)
+    static = [s for s in strides if isinstance(s, int)]
+    start = evaluate(view.offset).numbers
+    if any(isinstance(i, tuple) or i != 0 for i in tile.indices):
+        return "its columns are cut at a lane"
+    if list(tile.order) != list(range(len(tile.shape))):
+        return "its dims are read in another order"
+    if len(static) != len(strides) or static[-1] != 1 or min(static) < 0 or (start % LANES).any() or any(s % LANES for s in static[:-1]):
+        return "it is read or written by parts of sticks"
+    shape = list(tile.shape)[:-1]
+    live = np.stack([np.minimum(evaluate(size).numbers, extent) for size, extent in zip(view.sizes, shape, strict=False)], 1)
+    if int(np.prod(live, 1).sum()) > MOST_ENTRIES:
+        return f"it has more than {MOST_ENTRIES} entries"
+    return Footprint(start // LANES, tuple(s // LANES for s in static[:-1]), live)
+
+
+def lane_cut(view: ktdp.ConstructMemoryViewOp) -> bool:
+    """Whether a view ends inside of a stick."""
+    return view.masked and bool(_affine.lane_bounds(view.attributes["coordinate_set"])[0])

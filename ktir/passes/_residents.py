@@ -1,0 +1,37 @@
+"""Tensors that stay in the scratchpad from kernel to kernel: how the IR says so.
+
+A kernel's attribute `ktir.residents` lists what lies in the scratchpad while it runs, its own accesses or not; below the lowest of them is
+room for the kernel's own tensors. A view of a resident has the attribute `ktir.resident`, memory space `ct_local` and a constant address.
+"""
+
+from __future__ import annotations
+
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.mlir import ir
+
+RESIDENTS = "ktir.residents"
+"""Attribute of kernels."""
+RESIDENT = "ktir.resident"
+"""Attribute of views."""
+
+
+def residents_of(kernel: ir.Operation) -> list[kt.ResidentAttr]:
+    """What stays in the scratchpad while a kernel runs."""
+    return [kt.ResidentAttr(a) for a in ir.ArrayAttr(kernel.attributes[RESIDENTS])] if RESIDENTS in kernel.attributes else []
+
+
+def room_of(kernel: ir.Operation, lx_bytes: int) -> int:
+    """Bytes from address 0 that a kernel may use for its own tensors."""
+    return min([lx_bytes, *(r.address for r in residents_of(kernel))])
+
+
+def resident_of(view: ir.Operation) -> kt.ResidentAttr | None:
+    """The resident that a view shows, if it shows one."""
+    return kt.ResidentAttr(view.attributes[RESIDENT]) if RESIDENT in view.attributes else None
+
+
+def resident_behind(access: ir.Operation) -> kt.ResidentAttr | None:
+    """The resident that a load or store accesses, if it accesses one."""
+    tile = access.operands[-1].owner.operation
+    return resident_of(tile.operands[0].owner.operation) if tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME else None
