@@ -1,4 +1,4 @@
-"""Which tensors stay in the scratchpad from kernel to kernel, and where: rectangles of bytes by kernels, below what each kernel leaves free.
+"""Which tensors stay in the scratchpad from kernel to kernel, and where: rectangles of bytes by kernels, in what each kernel leaves free.
 
 First fit over lifetimes, what saves most per byte and kernel first; then a search over other orders with a limit of steps. Everything is
 deterministic: the same program always gets the same places.
@@ -7,7 +7,7 @@ deterministic: the same program always gets the same places.
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _STEPS = (30, 500, 5000)
@@ -19,7 +19,7 @@ _SEED = 1
 class Candidate:
     """A tensor that may stay: `bytes` on each core, live in kernels `first` to `last`; `saved` bytes of global memory traffic."""
 
-    key: Hashable
+    key: int
     bytes: int
     first: int
     last: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 
 from ktir.dialects import ktdp
 from ktir.dialects.structured import clone_ops
@@ -40,7 +40,7 @@ class ResidentValues:
             return False
         return not lane_cut(tile.base.owner.opview) or len(list(value.uses)) == 1
 
-    def tile(self, value: ir.Value, first: Sequence[Position], shape: Sequence[int], known: MutableMapping[ir.Value, ir.Value]) -> ir.Value:
+    def tile(self, value: ir.Value, first: Sequence[Position], shape: Sequence[int], known: dict[ir.Value, ir.Value]) -> ir.Value:
         """The access tile of a part of a value, at the insertion point; `known`: what stands there already for the kernel's values."""
         tile = self.tiles[value]
         local = dict(known)  # what is made here may be inside of a loop, so nobody else can use it
@@ -54,10 +54,10 @@ def _has_own_place(value: ir.Value) -> bool:
     if value.owner.name == "scf.for":
         init = list(value.owner.operands)[3 + list(value.owner.results).index(value)]
         return not isinstance(init.owner, ir.Block) and init.owner.name == "tensor.empty"
-    return value.owner.name == "linalg.generic" and all(u.owner.name not in ("tensor.insert_slice", "scf.yield") for u in value.uses)
+    return value.owner.name == "linalg.generic" and all(u.owner.name not in ("tensor.insert_slice", "scf.yield", "scf.for") for u in value.uses)
 
 
-def _made(value: ir.Value, known: MutableMapping[ir.Value, ir.Value]) -> ir.Value:
+def _made(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
     """A value of index arithmetic, or a view, at the insertion point."""
     if value not in known:
         op = value.owner.operation

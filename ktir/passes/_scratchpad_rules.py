@@ -14,7 +14,6 @@ from ktir.passes._levels import Broken, constant_of
 from ktir.passes._residents import resident_of, residents_of, room_of
 from ktir.target import STICK_BYTES
 
-
 _ENTRY_BYTES = 2 * STICK_BYTES
 """Of f32."""
 

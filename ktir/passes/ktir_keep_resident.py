@@ -14,7 +14,7 @@ from typing import ClassVar
 from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.mlir import func, ir
+from ktir.mlir import ir
 from ktir.passes._levels import require_level
 from ktir.passes._online_plan import plan_of
 from ktir.passes._pool_accesses import PoolAccess, accesses_by_argument, called_kernels, entry_of
