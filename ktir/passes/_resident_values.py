@@ -54,7 +54,9 @@ def _has_own_place(value: ir.Value) -> bool:
     if value.owner.name == "scf.for":
         init = list(value.owner.operands)[3 + list(value.owner.results).index(value)]
         return not isinstance(init.owner, ir.Block) and init.owner.name == "tensor.empty"
-    return value.owner.name == "linalg.generic" and all(u.owner.name not in ("tensor.insert_slice", "scf.yield", "scf.for") for u in value.uses)
+    return value.owner.name == "linalg.generic" and all(
+        u.owner.name not in ("tensor.insert_slice", "scf.yield", "scf.for") for u in value.uses
+    )
 
 
 def _made(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:

@@ -35,7 +35,8 @@ class KeepResidentPass(Pass):
     """Keep tensors between kernels in the scratchpad.
 
     Expects: the divided level. Guarantees: the divided level; the memory of pool arguments that stay is `ct_local`, at constant addresses
-    that no kernel of their lifetime uses otherwise, and the arguments are gone. `rows` and `online_softmax` are what ktir-tile will be told.
+    that no kernel of their lifetime uses otherwise, and the arguments are gone. `rows` and `online_softmax` are what ktir-tile will be
+    told.
     """
 
     name: ClassVar[str] = "ktir-keep-resident"
