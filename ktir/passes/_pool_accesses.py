@@ -69,6 +69,10 @@ _RULES: Mapping[str, Callable[[Numbers, Numbers], Numbers]] = {
 }
 
 
+class _Unknown(Exception):
+    """Why a number is not known."""
+
+
 class _Evaluator:
     """Index values of one divided kernel, per core."""
 
@@ -87,6 +91,8 @@ class _Evaluator:
             elif op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
                 self.known[value] = _Address(np.arange(self.cores))
             else:
+                if op.name not in _RULES:
+                    raise _Unknown(f"its address is computed by '{op.name}'")
                 a, b = (self(v) for v in op.operands)
                 self.known[value] = _Address(_RULES[op.name](a.numbers, b.numbers), a.argument if b.argument is None else b.argument)
         return self.known[value]
@@ -124,13 +130,27 @@ def _accesses(op: ir.Operation, kernel: int, evaluate: _Evaluator) -> list[tuple
     writes = op.name == "ktdp.store"
     tile = op.operands[1 if writes else 0].owner.operation
     views = [v.owner.operation for v in tile.operands if not isinstance(v.owner, ir.Block) and v.owner.name == _VIEW]
-    arguments = [(view, evaluate(view.operands[0]).argument) for view in views]
+    arguments = [(view, _argument_of(view)) for view in views]
     if tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME:
-        described = _footprint(tile.opview, evaluate)
+        try:
+            described = _footprint(tile.opview, evaluate)
+        except _Unknown as unknown:
+            described = str(unknown)
         footprint, reason = (None, described) if isinstance(described, str) else (described, "")
         return [(a, PoolAccess(kernel, op, v, writes, footprint, reason)) for v, a in arguments if a is not None]
     reason = "it is found by index, or holds indices"
     return [(a, PoolAccess(kernel, op, v, writes and i == 0, None, reason)) for i, (v, a) in enumerate(arguments) if a is not None]
+
+
+def _argument_of(view: ir.Operation) -> int | None:
+    """The argument that a view's address begins at."""
+    address = view.operands[0]
+    while not isinstance(address.owner, ir.Block):
+        sums = [v for v in address.owner.operands if isinstance(v.owner, ir.Block) or v.owner.name == "arith.addi"]
+        if address.owner.name != "arith.addi" or not sums:
+            return None
+        address = sums[0]
+    return ir.BlockArgument(address).arg_number
 
 
 _VIEW = "ktdp.construct_memory_view"
