@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
 from ktir.cost.problem import Operand, Problem
-from ktir.cost.tiles import Tiles, matmul_tiles
+from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Tiles, matmul_tiles
 from ktir.target import LANES, STICK_BYTES, Target
 
 
@@ -167,8 +167,10 @@ class Model:
 
     def _vector(self, division: Division) -> Cost:
         problem, target = self.problem, self.target
-        points = prod(share * unit for share, unit in zip(division.shares, self._units, strict=True))
-        groups = half(-(-points // LANES), target.corelets)
+        rows = prod(share for share, unit in zip(division.shares, self._units, strict=True) if unit == 1)
+        sticks = -(-prod(share * unit for share, unit in zip(division.shares, self._units, strict=True) if unit > 1) // LANES)
+        points = rows * sticks * LANES
+        groups = half(rows, target.corelets) * sticks  # a single row is worked on by both
         width = sum(o.element_bytes for o in problem.inputs) * LANES / STICK_BYTES
         terms = [
             Term("SFP", "sticks", groups * problem.vector_cycles, 0.0, groups),
@@ -177,7 +179,7 @@ class Model:
         loads = sum(self._load(o, division, 1, terms) for o in problem.inputs)
         stores = self._store(division, terms)
         held = 2 * points * (sum(o.element_bytes for o in problem.operands))
-        trips = max(1, -(-held // target.lx_planned_bytes))
+        trips = max(-(-held // target.lx_planned_bytes), min(rows * sticks // BLOCK_ENTRIES, half(rows, target.corelets), MOST_BLOCKS), 1)
         terms.append(Term("fill", "the first block comes, the last one leaves", (loads + stores) / trips))
         sums = prod(division.shares[i] * self._units[i] for i in self.dims[problem.output.name])
         self._partial_sums(division, sums, terms)

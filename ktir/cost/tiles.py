@@ -13,6 +13,12 @@ ROW_BUFFERS = 2
 WEIGHT_BUFFERS = 8
 """Blocks of 64x64 weights in flight, at most: a block takes PT fewer cycles than memory takes to answer, so one ahead is not enough."""
 
+MOST_BLOCKS = 8
+"""Blocks after which the first load and the last store, which nothing hides, no longer matter."""
+
+BLOCK_ENTRIES = 32
+"""Entries of a block that take about as long as what a trip costs beside them."""
+
 _BLOCK = LANES * STICK_BYTES
 _CHUNK = 4
 """Sticks of the reduced loop in the smallest chunk: shorter ones would spend their time in adding up."""

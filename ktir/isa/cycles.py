@@ -16,6 +16,9 @@ def op_cycles(word: Word, target: Target) -> int:
         return 0
     if word.op == "vred":
         return target.sfp_lane_reduction_cycles
-    if word.op in ("v1", "v2", "v3"):
-        return {"simple": 1, "transcendental": target.sfp_transcendental_cycles, "long": target.sfp_long_cycles}[KINDS[word["kind"]].cost]
-    return 1
+    return kind_cycles(word["kind"], target) if word.op in ("v1", "v2", "v3") else 1
+
+
+def kind_cycles(kind: str, target: Target) -> int:
+    """Cycles of one stick of an operation."""
+    return {"simple": 1, "transcendental": target.sfp_transcendental_cycles, "long": target.sfp_long_cycles}[KINDS[kind].cost]

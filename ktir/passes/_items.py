@@ -12,6 +12,7 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
+from ktir.cost.bodies import stick_cycles
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir
 from ktir.passes._axes import row_loops, second_operand_source
@@ -72,7 +73,7 @@ class Item:
     has_batches: bool = False
     """Of a contraction."""
     work: int = 0
-    """Ops of the body."""
+    """Cycles of the vector unit per stick."""
     positional: bool = False
     """Whether the body computes with its position."""
     reads: list[tuple[int, Region]] = field(default_factory=list)
@@ -192,7 +193,7 @@ class _Reader:
             [self.made[v] for v in values if v in self.made],
             contraction.rows[-1] if contraction is not None and contraction.rows else None,
             contraction is not None and bool(contraction.batch),
-            len(g.body_ops),
+            stick_cycles(g),
             any(o.name == "linalg.index" for o in g.body_ops),
             [(i, r) for i, source in enumerate(sources) for r in source.regions],
             op=op,

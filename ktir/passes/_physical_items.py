@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ktir.cost.bodies import stick_cycles
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir
 from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, shape_of
@@ -229,7 +230,7 @@ class PhysicalItems:
             walks,
             tuple(row_loops),
             [f.maker for f in forms if f.maker is not None],
-            work=len(node.generic.body_ops),
+            work=stick_cycles(node.generic),
             positional=positional,
             reads=[(i, r) for i, f in enumerate(forms) for r in f.tensor.regions],
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
+from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
@@ -24,11 +24,6 @@ from ktir.target import DATASHEET, LANES, STICK_BYTES
 
 BLOCK_BYTES = LANES * STICK_BYTES
 """A block of a second operand."""
-
-_TRIPS = 8
-"""Blocks after which the first load and the last store, which nothing hides, no longer matter."""
-_ENTRIES = 32
-"""Entries of a block that take about as long as what a trip costs beside them."""
 
 
 def even(n: int) -> int:
@@ -207,11 +202,11 @@ class TilePlan:
         """Rows of a block with which loads, compute and stores of successive blocks overlap: a few trips of all loops together, of which
         each moves enough to pay for itself.
 
-        On the emulated machine two blocks are always better than one, and more than `_TRIPS` gain nothing.
+        On the emulated machine two blocks are always better than one, and more than `MOST_BLOCKS` gain nothing.
         """
         sticks = max((ir.RankedTensorType(op.results[0].type).shape[0] for op in self.ops if op.name == "ktdp.load"), default=1)
         outer = prod(self.loops.values())
-        trips = min(max(outer * self.share * sticks // _ENTRIES, 2), _TRIPS)
+        trips = min(max(outer * self.share * sticks // BLOCK_ENTRIES, 2), MOST_BLOCKS)
         return even(-(-self.share // max(-(-trips // outer), 1)))
 
     def _candidates(self, most: int) -> Iterator[int]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ktir.cost.division import Infeasible, Plan, solve
+from ktir.cost.estimate import Cost
+from ktir.cost.model import Division, Model
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.hints import Hint
 from ktir.mlir import func, ir
@@ -19,7 +21,7 @@ from ktir.passes._clusters import Cluster
 from ktir.passes._columns import WHOLE, column_division, refuse_parts, row_parts
 from ktir.passes._items import Item, Tensor, Walk, items_of
 from ktir.passes._plan_attributes import PlannedKernel
-from ktir.target import DATASHEET, LANES
+from ktir.target import DATASHEET, LANES, Target
 
 
 @dataclass(frozen=True)
@@ -229,9 +231,15 @@ class KernelFacts:
                 found[item.value, tuple(dict.fromkeys(names))] = item.value.bytes
         return found
 
-    def vector_work(self) -> int:
-        """Sticks of results times ops of their bodies, in one row."""
-        return sum(item.value.shape[0] * item.work for item in self.ops if not item.is_contraction)
+    def vector_work(self, target: Target = DATASHEET) -> int:
+        """Cycles of the vector unit in one row."""
+        total = 0
+        for item in self.ops:
+            if item.kind == "pointwise":
+                total += item.value.shape[0] * item.work
+            elif item.kind == "reduction":
+                total += max(source.shape[0] for source in item.sources) * item.work + target.sfp_lane_reduction_cycles
+        return total
 
     def matmul(self) -> Problem:
         """The longest matmul, with all that the kernel reads."""
@@ -244,7 +252,7 @@ class KernelFacts:
             Operand("rows", (*first, "k")),
             Operand("weights", (*second, "k", "n")),
             *(Operand(f"input {i}", names, whole_bytes=size) for i, (names, size) in enumerate(others)),
-            Operand("result", (*self.names, "n"), output=True, resident=True),
+            Operand("result", (*self.names, "n"), output=True, whole_bytes=sum(item.value.bytes for item in self.stores)),
         )
         loops = (*self.loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
         return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self.vector_work() / sticks))
@@ -259,6 +267,19 @@ class KernelFacts:
         )
         loops = (*self.loops(), Loop("d", sticks * LANES, LANES))
         return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self.vector_work() / sticks))
+
+
+def price(facts: KernelFacts, work: Work, target: Target = DATASHEET) -> Cost | None:
+    """What the model says a kernel takes under a division; None where its blocks do not fit the scratchpad."""
+    problem = facts.matmul() if facts.contractions else facts.vector()
+    parts, shares = (dict(zip(facts.names, values, strict=True)) for values in (work.parts, work.shares))
+    if facts.columns:
+        parts["n"], shares["n"] = work.column_parts, work.stick_share
+    if work.sums > 1:
+        parts["k"], shares["k"] = work.sums, work.depth_share
+    splits = tuple(parts.get(loop.name, 1) for loop in problem.loops)
+    own = tuple(shares[loop.name] if loop.name in parts else loop.blocks for loop in problem.loops)
+    return Model(problem, target).cost(Division(splits, own))
 
 
 def _copied(item: Item, extents: tuple[int, ...]) -> Iterator[int | None]:

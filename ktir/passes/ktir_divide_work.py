@@ -54,17 +54,18 @@ class DivideWorkPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
         require_level(module, self.name, "laid-out", kernels=True)
-        hint = wishes(self.work_div)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
-                facts = KernelFacts.of_kernel(op)
-                work = self._planned(op, facts) if PLAN in op.attributes and not self.work_div else None
-                if work is None:
-                    work = hinted(lambda h, facts=facts: divide(facts, self.cores, h), hint, op.location)
+                work = self.division(op, KernelFacts.of_kernel(op))
                 if work.plan is not None:
                     self.remark("passed", f"kernel '{op.name.value}': {work.plan.explain()}", op.location)
                 _Divider(op, work).divide()
         set_level(module, "divided")
+
+    def division(self, kernel: func.FuncOp, facts: KernelFacts) -> Work:
+        """How a kernel is divided: as planned, if its plan fits it, or as the model finds best."""
+        planned = self._planned(kernel, facts) if PLAN in kernel.attributes and not self.work_div else None
+        return planned or hinted(lambda hint: divide(facts, self.cores, hint), wishes(self.work_div), kernel.location)
 
     def _planned(self, kernel: func.FuncOp, facts: KernelFacts) -> Work | None:
         """What the plan says, if it fits what the kernel has become."""

@@ -142,6 +142,8 @@ def launch(p: Package, r: random.Random) -> bool:
         name = r.choice(["arg", "offset", "strides", "size"])
         if name in ("arg", "offset"):
             host = replace(host, **{name: near(r, getattr(host, name))})
+        elif not host.size:
+            return False
         else:
             values = list(getattr(host, name))
             k = r.randrange(len(values))
@@ -151,6 +153,8 @@ def launch(p: Package, r: random.Random) -> bool:
     else:
         name = r.choice(["size", "device_size", "stride_map"])
         values = list(getattr(a.layout, name))
+        if not values:
+            return False
         k, j = r.randrange(len(values)), r.randrange(len(values))
         values[k], values[j] = values[j], values[k]
         if k == j:

@@ -1,0 +1,41 @@
+"""The cost model ranks kernels, and divisions of one kernel, as the emulator does."""
+
+from __future__ import annotations
+
+import pytest
+from cost_correlation import Measured, measure, of_divisions, rank_correlation
+from cost_kernels import cases
+
+from ktir.target import DATASHEET, PRESETS, Target
+
+BOUND = 0.95
+
+
+def measured(step: int, target: Target = DATASHEET) -> list[Measured]:
+    """Every so many of the kernels."""
+    return [m for case in list(cases())[::step] for m in measure(case, target)]
+
+
+def correlation(found: list[Measured]) -> float:
+    return rank_correlation([m.planned for m in found], [m.cycles for m in found])
+
+
+def test_rank_correlation_of_some() -> None:
+    found = measured(5)
+    assert len(found) > 15
+    assert correlation(found) >= BOUND
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", list(PRESETS.values()), ids=list(PRESETS))
+def test_rank_correlation_of_all(target: Target) -> None:
+    found = measured(1, target)
+    assert len(found) > 100
+    assert correlation(found) >= BOUND
+    assert max(of_divisions(found).values()) < 0.15
+
+
+def test_spearman() -> None:
+    assert rank_correlation([1, 2, 3], [10, 20, 90]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 1, 2], [1, 2, 3]) == pytest.approx(0.8660254)
