@@ -11,6 +11,7 @@ from ktir.mlir import arith, ir, linalg, scf, tensor
 from ktir.passes._axes import k_in_stick, second_operand_source
 from ktir.passes._blocks import Blocks, Part, insert_stick, part, stick, tile_of
 from ktir.passes._contractions import multiply
+from ktir.passes._online_plan import KeyedPlan
 from ktir.passes._tile_views import IndirectWindow, Window, index_constant, window
 from ktir.target import LANES
 
@@ -21,13 +22,22 @@ Finish = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
 class KeyProducts:
     """Builds the contractions along keys. Second operands stream by in blocks of 64x64, or are slices of one that is in LX as a whole."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, plan: KeyedPlan, blocks: Blocks) -> None:
+        self.plan = plan
         self.blocks = blocks
         self.resident: dict[ir.Operation, ir.Value] = {}
         """Contraction -> its second operand, where that is in LX."""
 
-    def load_resident(self, g: Generic) -> None:
-        """Load a second operand as a whole."""
+    def takes(self, value: ir.Value) -> bool:
+        """Whether a load is of a second operand of a contraction along the keys."""
+        g = self.plan.second_operands.get(value)
+        return g is not None and (g.op.results[0] in self.plan.softmax.keyed or g.inputs[0] in self.plan.softmax.keyed)
+
+    def load_resident(self, value: ir.Value, depth: int) -> None:
+        """Load a second operand as a whole, if it is kept and belongs into the innermost one of `depth` open batch loops."""
+        g = self.plan.second_operands[value]
+        if g.op not in self.plan.kept or self.plan.resident_depth(g) != depth:
+            return
         shape = list(ir.RankedTensorType(second_operand_source(g).type).shape)
         tile = self._memory(g, "").tile(0, 0, [shape[0], -(-shape[-2] // LANES) * LANES, LANES])
         self.resident[g.op] = ktdp.load(tile, ir.F16Type.get())
@@ -36,7 +46,7 @@ class KeyProducts:
         """`first` times the second operand, of which `columns` are wanted and `steps` are the sticks of the reduced loop, into `whole`."""
         resident = self.resident.get(g.op)
         memory = None if resident is not None else self._memory(g, self._inside(g, columns, steps))
-        rows = self.blocks.plan.block_rows
+        rows = self.plan.block_rows
         zero, one, f32 = index_constant(0), index_constant(1), ir.F32Type.get()
         outer = scf.ForOp(zero, index_constant(columns.count), one, [whole])
         with ir.InsertionPoint(outer.body):

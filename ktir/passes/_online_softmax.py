@@ -54,7 +54,7 @@ class OnlineSoftmax:
         self.softmax = softmax = plan.softmax
         self.blocks = blocks
         self.blocks.keyed = softmax.keyed
-        self.products = KeyProducts(blocks)
+        self.products = KeyProducts(plan, blocks)
         self.parts = KeyParts.of(softmax, plan.sticks)
         self.trees = Trees()
         self.rows = plan.block_rows

@@ -76,7 +76,7 @@ class _Tiler:
     def __init__(self, source: func.FuncOp, options: TilePass) -> None:
         self.source = source
         self.options = options
-        self.plan = plan_of(source, options.rows, options.lx_bytes, options.online_softmax)
+        self.plan = plan_of(source, options.rows, options.lx_bytes, options.online_softmax, options.remark)
         self.ops = self.plan.ops
         self.blocks = Blocks(self.plan)
         self.contractions = Contractions(self.blocks)
@@ -161,7 +161,9 @@ class _Tiler:
         if value in self.blocks.keyed:
             return
         with op.location:
-            if value in self.plan.second_operands:
+            if self.online is not None and self.online.products.takes(value):
+                self.online.products.load_resident(value, depth)
+            elif value in self.plan.second_operands:
                 self.contractions.load_resident(value, depth)
             elif self.plan.depth(value, self.plan.trips(self.plan.block_rows)) == depth:
                 self.blocks.load(op)
