@@ -166,9 +166,9 @@ class Cluster:
     def _new_bytes(self, item: Item) -> Iterator[int]:
         if item.is_store:
             return
-        yield 2 * item.value.bytes // item.value.row_count
+        yield 2 * item.value.row_bytes
         for i, value in enumerate(item.sources):
             if item.is_contraction and i == 1:
                 yield WEIGHT_BUFFERS * LANES * STICK_BYTES
             elif value not in self.axes and value not in self.loaded:
-                yield 4 * value.bytes // value.row_count
+                yield 4 * value.row_bytes

@@ -19,6 +19,12 @@ from ktir.passes._axes import row_loops, second_operand_source
 from ktir.passes._levels import tensor_bytes
 from ktir.passes._memory_order import Region, regions
 from ktir.passes._plan_attributes import kernel_of
+from ktir.passes._softmax import softmaxes
+
+_MANY = 128
+"""Sticks of keys from which on a softmax is looked for: fewer fit the scratchpad as a whole."""
+_PART = 8
+"""Sticks of keys that a block has at most, as far as forming kernels goes."""
 
 Kind = Literal["pointwise", "reduction", "contraction", "store"]
 Walk = tuple[int | None, ...]
@@ -41,6 +47,14 @@ class Tensor:
     """Dims along which a gather reads its indices."""
     regions: tuple[Region, ...] = ()
     """Memory that it is read from and that the program writes."""
+    in_parts: bool = False
+    """Whether a kernel may see its sticks some at a time, as a softmax does with very many keys."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of what a kernel has of a row at once."""
+        sticks = self.shape[0]
+        return self.bytes // self.row_count * (min(_PART, sticks) if self.in_parts else sticks) // sticks
 
     @property
     def rows(self) -> list[int]:
@@ -152,6 +166,7 @@ class _Reader:
         self.results = {op.results[0] for op in self.ops if op.name == "linalg.generic"}
         self.made: dict[ir.Value, Item] = {}
         self.tensors: dict[ir.Value, Tensor] = {}
+        self.in_parts = {v for softmax in softmaxes(ops, _MANY) for v in softmax.keyed}
 
     def items(self) -> Iterator[Item]:
         for number, op in enumerate(self.ops):
@@ -171,6 +186,7 @@ class _Reader:
                 value in self.results,
                 () if load is None else index_dims(load),
                 () if load is None else tuple(r for r in regions(load) if r.argument in self.written),
+                value in self.in_parts,
             )
         return self.tensors[value]
 

@@ -6,7 +6,7 @@ Such a kernel may see its keys (the columns of the scores) block by block: sums 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ktir.dialects.structured import Generic
@@ -77,16 +77,20 @@ class Softmax:
         return next((t.end for t in nodes(self.scores) if isinstance(t, Live)), None)
 
 
-def softmax_of(ops: list[ir.Operation]) -> Softmax | None:
+def softmax_of(ops: Sequence[ir.Operation]) -> Softmax | None:
     """The softmax of a kernel, over more than one stick of keys; None if there is none that can be seen block by block."""
+    return next(softmaxes(ops), None)
+
+
+def softmaxes(ops: Sequence[ir.Operation], least_sticks: int = 2) -> Iterator[Softmax]:
+    """Each softmax of at least so many sticks of keys in a laid-out function or a kernel."""
     generics = [Generic(op) for op in ops if op.name == "linalg.generic"]
     for g in generics:
-        if _is_reduction(g) and g.combiner == "max":
+        if _is_reduction(g) and g.combiner == "max" and max(_sticks(v) for v in g.inputs) >= least_sticks:
             try:
-                return _Finder(ops, generics, g).softmax()
+                yield _Finder(ops, generics, g).softmax()
             except (_NoSoftmax, NoTree):
                 continue
-    return None
 
 
 class _NoSoftmax(Exception):
@@ -99,11 +103,11 @@ def _need(condition: bool) -> None:
 
 
 class _Finder:
-    def __init__(self, ops: list[ir.Operation], generics: list[Generic], most: Generic) -> None:
+    def __init__(self, ops: Sequence[ir.Operation], generics: list[Generic], most: Generic) -> None:
         self.ops, self.generics, self.most = ops, generics, most
         self.largest = most.op.results[0]
         self.sticks = max(_sticks(v) for v in most.inputs)
-        _need(self.sticks > 1 and all(_is_block(v) for v in most.inputs))
+        _need(all(_is_block(v) for v in most.inputs))
         self.keyed = self._along_keys()
         self.dependent = self._dependent()
         self.sums = {g.op.results[0]: g for g in generics if self._reduces_keys(g) and g.op != most.op}
@@ -380,7 +384,7 @@ def second_operand_free(value: ir.Value) -> bool:
     return True
 
 
-def _written_in_place(ops: list[ir.Operation], stores: list[ir.Operation]) -> bool:
+def _written_in_place(ops: Sequence[ir.Operation], stores: list[ir.Operation]) -> bool:
     """Whether a store goes to memory that the kernel reads: the second look at it would come too late."""
     read = {_argument(op.operands[0]) for op in ops if op.name == "ktdp.load"}
     return any(_argument(op.operands[1]) in read for op in stores)

@@ -8,7 +8,16 @@ from attention_programs import Form, arrays, attention, expected, softmax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import ktir
+from ktir.assembly import parse_module
 from ktir.checking.levels import LevelResult, check_levels
+from ktir.context import context
+from ktir.diagnostics import remarks
+from ktir.emulator.machine.control import control
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.pipeline import run_pipeline
 
 
 def levels(form: Form, *, cores: int = 32, online: str = "always", seed: int = 0) -> list[LevelResult]:
@@ -63,6 +72,40 @@ def test_softmax_alone() -> None:
     x = given_[0].astype(np.float64)
     wanted = np.exp(x - x.max(-1, keepdims=True))
     assert np.abs(results[-1].arrays[1] - wanted / wanted.sum(-1, keepdims=True)).max() < 1e-4
+
+
+def test_the_cheaper_form_is_chosen() -> None:
+    """Heads of 2048 queries and keys: each of Q, K, V and O is moved once, and no scores; few keys stay as they are."""
+    with context(), ir.Location.unknown(), remarks() as found:
+        module = parse_module(attention(Form(heads=32, rows=2048, keys=2048, inner=128, outer=128)).text())
+        run_pipeline(module, ToAllocated(verify=False).text())
+        program = lower_program(module)
+    (said,) = [r.message for r in found if r.message.startswith("softmax")]
+    assert said.startswith("softmax over blocks of ") and "67,108,864 bytes moved; the runner-up is a softmax of whole rows" in said
+    (kernel,) = control(program).statistics
+    assert (kernel.dram_read, kernel.dram_written) == (3 * 16_777_216, 16_777_216)
+    few = levels(Form(heads=2, rows=16, keys=128), online="auto")
+    assert not is_online(few)
+
+
+@pytest.mark.long
+def test_very_many_keys_of_one_query() -> None:
+    """A row of scores would take 512 KiB, twice and more."""
+    form = Form(heads=2, group=2, rows=1, keys=131_072)
+    assert is_online(levels(form, online="auto"))
+
+
+@pytest.mark.long
+def test_traffic_of_the_executor() -> None:
+    """67,108,864 bytes at the allocated level: queries, keys, values and results once."""
+    form = Form(heads=32, rows=2048, keys=2048, inner=128, outer=128)
+    with context(), ir.Location.unknown():
+        module = parse_module(attention(form).text())
+        run_pipeline(module, ToAllocated(verify=False).text())
+        sizes = [form.heads * form.rows * form.inner] * 4
+        device = [np.zeros(n, np.float16) for n in sizes]
+        result = ktir.execute(module, None, device)
+    assert result.bytes_read["global"] + result.bytes_written["global"] == 67_108_864
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
