@@ -57,7 +57,7 @@ class KeyedPlan(TilePlan):
                 "the nearest supported form has shorter rows of queries and values",
                 location_text(self.source.location),
             )
-        self.price, rows, self.sticks, kept = min(choices, key=lambda c: (c.price.cycles, c.price.bytes, -c.sticks))
+        self.price, rows, self.sticks, kept = min(choices, key=lambda c: (c.price.cycles, c.price.bytes, len(c.kept), -c.sticks))
         self.kept = {self.contractions[i].op for i in kept}
         self.used = self._fixed(self.sticks, kept) + rows * self._per_row(self.sticks)
         return rows
