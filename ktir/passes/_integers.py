@@ -9,6 +9,7 @@ from __future__ import annotations
 from ktir.mlir import arith, func, ir, operations
 from ktir.passes._flat import refuse
 
+_OF_INDICES = ("arith.index_cast", "arith.index_castui")
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
 _UNSIGNED = ("arith.extui", "arith.index_castui")
 _WRAPS = ("arith.addi", "arith.subi", "arith.muli", "arith.shli")
@@ -22,7 +23,7 @@ _LARGEST = 2**31
 def integers_as_i32(function: func.FuncOp) -> None:
     """Make i32 of every integer type in tensors and views, and in bodies of all but i1. In place."""
     everything = operations(function)
-    if not any(_is_foreign(v.type) for op in everything for v in op.results):
+    if not any(op.name in _OF_INDICES or _is_foreign(v.type) for op in everything for v in op.results):
         return
     for op in [op for op in everything if op.name in ("linalg.generic", "ktir.scan", "linalg.fill", "tensor.pad")]:  # others may go
         if op.name in ("linalg.fill", "tensor.pad"):
