@@ -493,6 +493,12 @@ def sends_from_scratchpad(produce: ir.Operation) -> None:
             raise Broken("expects to send what was loaded from the scratchpad", _source(value))
 
 
+def gives_nothing(branch: ir.Operation) -> None:
+    """A branch stores what it makes."""
+    if len(branch.results):
+        raise Broken("expects no results: what a branch makes is stored in it")
+
+
 def received_once(consume: ir.Operation) -> None:
     """What a core receives goes to one place of its scratchpad; one core sends it."""
     uses = [u.owner.operation for u in consume.results[0].uses]

@@ -222,6 +222,10 @@ class Lifetimes:
                 lower, upper, step = (constant_of(v) or 0 for v in list(op.operands)[:3])
                 for _ in range(min(2, -(-(upper - lower) // max(step, 1)))):
                     self.walk(op.regions[0].blocks[0])
+            elif op.name == "scf.if":
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self.walk(inner)
             elif op.name in ("ktdp.load", "ktdp.store"):
                 buffer = op.operands[-1].owner.operands[0].owner
                 if buffer in self.places:

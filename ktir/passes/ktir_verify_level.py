@@ -38,7 +38,7 @@ OPS: dict[str, frozenset[str]] = {
     "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
     "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, "ktdp.get_compute_tile_id")),
     "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
-    "allocated": frozenset((*_PROGRAM, *_LOOPS, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    "allocated": frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
 }
 """Ops of each level besides the scalar ones, `arith` and `math`, which every level has."""
 
@@ -84,6 +84,7 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
         "scf.for": (rules.equal_trips, rules.carries_declared),
         "ktdp.inter_tile_produce": (rules.sends_from_scratchpad,),
         "ktdp.inter_tile_consume": (rules.received_once,),
+        "scf.if": (rules.gives_nothing,),
     },
 }
 """Rules of single kinds of op, per level."""

@@ -18,6 +18,7 @@ from ktir.dialects.structured import IDENTITY, Generic
 from ktir.isa.program import Argument, Source
 from ktir.lowering.compile import launch_arguments
 from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
+from ktir.lowering.ktir_to_spyre.conditions import Live, branches, on_some_cores, refuse_on_some_cores
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, program_arguments
 from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
 from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
@@ -167,6 +168,8 @@ class _Reader:
         self.tile = TileEvaluator(self.index)
         self.table = Expressions()
         self.trips: dict[int, int] = {}
+        self.live: Live = None
+        """Cores that run the open branch."""
         self.sums: ir.Operation | None = None
         """The loop whose sums PT holds."""
         body = Loop(1, -1)
@@ -177,10 +180,17 @@ class _Reader:
         for view in block.operations:
             op = view.operation
             if op.name == "scf.for":
+                refuse_on_some_cores(op, self.live)
                 self._loop(op, loop)
+            elif op.name == "scf.if":
+                outer = self.live
+                for inside, self.live in branches(op, self.index, outer):
+                    self._block(inside, loop)
+                self.live = outer
             elif op.name == "ktdp.store":
                 loop.children.append(self._store(op))
             elif op.name == "linalg.generic" and Generic(op).is_contraction:
+                refuse_on_some_cores(op, self.live)
                 loop.children.append(self._multiply(Generic(op)))
             elif op.regions and op.name not in _PART_OF_ANOTHER:
                 refuse(op, "has no instructions")
@@ -218,10 +228,14 @@ class _Reader:
             refuse(op, "stores what no op of its block makes")
         if producer.name == "ktdp.load":
             source = self._place(producer.operands[0])
+            if isinstance(source, Tile) and source.local and isinstance(target, Tile) and not target.local:
+                return self._transfer(op, False, on_some_cores(target, self.live), source)
+            refuse_on_some_cores(op, self.live)
             if isinstance(target, Tile) and target.local:
                 return self._transfer(producer.operation, True, source, target)
             if isinstance(source, Tile) and source.local:
                 return self._transfer(op, False, target, source)
+        refuse_on_some_cores(op, self.live)
         if not (isinstance(target, Tile) and target.local):
             refuse(op, "stores to memory what does not come from LX")
         if producer.name == "linalg.generic":

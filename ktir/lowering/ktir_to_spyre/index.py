@@ -11,6 +11,7 @@ import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
+from ktir.integers import PREDICATES, compare
 from ktir.mlir import ir
 
 
@@ -92,7 +93,8 @@ class IndexEvaluator:
             raise self._refuse(value.owner.owner.operation, "carries an index through a loop")
         op = value.owner.operation if hasattr(value.owner, "operation") else value.owner
         if op.name == "arith.constant":
-            return constant(ir.IntegerAttr(op.attributes["value"]).value)
+            number = ir.IntegerAttr(op.attributes["value"]).value
+            return constant(int(bool(number)) if _is_truth(value) else number)
         if op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
             return Index(np.arange(self.cores, dtype=np.int64))
         rule = _RULES.get(op.name)
@@ -153,8 +155,27 @@ class IndexEvaluator:
             raise self._refuse(op, "rotates from a slot other than the first")
         return Index(np.zeros(1, np.int64), rotation=Rotation(levels, b.scalar, 1))
 
+    def _compare(self, a: Index, b: Index, op: ir.Operation) -> Index:
+        """A truth value, 1 or 0."""
+        if not (a.is_constant and b.is_constant):
+            raise self._refuse(op, "compares what is not constant")
+        predicate = PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+        return Index(np.asarray(compare(predicate, "index")(a.constant, b.constant)).astype(np.int64))
 
+    def _logic(self, a: Index, b: Index, op: ir.Operation) -> Index:
+        if not (a.is_constant and b.is_constant):
+            raise self._refuse(op, "combines what is not constant")
+        return Index(_BITS[op.name](a.constant, b.constant))
+
+
+def _is_truth(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.IntegerType) and value.type.width == 1
+
+
+_BITS = {"arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor}
 _RULES = {
+    "arith.cmpi": IndexEvaluator._compare,
+    **dict.fromkeys(_BITS, IndexEvaluator._logic),
     "arith.addi": IndexEvaluator.add,
     "arith.subi": IndexEvaluator.subtract,
     "arith.muli": IndexEvaluator.multiply,

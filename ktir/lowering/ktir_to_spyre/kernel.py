@@ -25,6 +25,7 @@ from ktir.target import LANES
 
 from .access import IndirectTile, Tile, TileEvaluator
 from .bodies import Stream, VectorBody
+from .conditions import Live, branches, on_some_cores, refuse_on_some_cores
 from .descriptors import DescriptorTable, Walk, whole
 from .exchange import contribution, senders
 from .index import IndexEvaluator
@@ -33,7 +34,8 @@ from .memory_order import MemoryOrder, reach
 from .sync import Access, Action, Loop, Synchroniser
 
 _IGNORED = {
-    "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "ktdp.get_compute_tile_id",
+    "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "arith.cmpi", "arith.andi",
+    "arith.ori", "arith.xori", "ktdp.get_compute_tile_id",
     "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile", "ktdp.load", "tensor.empty",
     "ktdp.inter_tile_produce", "ktdp.inter_tile_consume", "linalg.fill", "scf.yield", "func.return",
 }  # fmt: skip
@@ -53,6 +55,8 @@ class KernelLowering:
         self.groups: list[list[int]] = []
         self.regions = 0
         self.order = MemoryOrder(self.cores)
+        self.live: Live = None
+        """Cores that run the open branch."""
         self.trips: dict[int, int] = {}
         """Of the open loops, by level."""
         self.root = Loop(1, -1, 0)
@@ -75,16 +79,26 @@ class KernelLowering:
         for view in block.operations:
             op = view.operation
             if op.name == "scf.for":
+                refuse_on_some_cores(op, self.live)
                 self._loop(op, loop)
+            elif op.name == "scf.if":
+                self._branches(op, loop)
             elif op.name == "ktdp.store":
                 loop.children.append(self._store(op))
             elif op.name == "linalg.generic":
                 g = Generic(op)
                 if g.is_contraction:
+                    refuse_on_some_cores(op, self.live)
                     loop.children.append(self._multiply(g))
                 # other results are emitted by the store that consumes them
             elif op.name not in _IGNORED:
                 raise Unsupported(f"'{op.name}' op has no lowering to the instruction stream", location_text(op.location))
+
+    def _branches(self, op: ir.Operation, loop: Loop) -> None:
+        outer = self.live
+        for block, self.live in branches(op, self.index, outer):
+            self._block(block, loop)
+        self.live = outer
 
     def _loop(self, op: ir.Operation, parent: Loop) -> None:
         lower, upper, step = (self.index(v) for v in list(op.operands)[:3])
@@ -115,9 +129,11 @@ class KernelLowering:
             source = self._place(producer.operands[0])
             if isinstance(source, Tile) and source.local and not (isinstance(target, Tile) and target.local):
                 return self._write(op, source, target)
+            refuse_on_some_cores(op, self.live)
             if isinstance(target, Tile) and target.local and not (isinstance(source, Tile) and source.local):
                 return self._load(producer, source, target)
             raise Unsupported("'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location))
+        refuse_on_some_cores(op, self.live)
         if isinstance(target, Tile) and target.local:
             if producer.name == "linalg.generic":
                 return self._vector(Generic(producer), target)
@@ -163,9 +179,11 @@ class KernelLowering:
         number = self.source_id(op)
         touched = [self._touch(Unit.MNIS, source, False)]
         if isinstance(target, IndirectTile):
+            refuse_on_some_cores(op, self.live)
             self._reads(target.positions, op)
             self._writes(reach(target.tile, target.dim, target.size), op)
             return Action({Unit.MNIS: [word("xsts", number, **self._looked_up(target, source))]}, touched)
+        target = on_some_cores(target, self.live)
         self._writes(target, op)
         live = target.without_dead_rows()
         source = replace(source, shape=(*live.shape[:-1], source.shape[-1]))
