@@ -80,6 +80,22 @@ def touched(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int)
     return Range(minimum + sum(min(0, f) for f in free), maximum + sum(max(0, f) for f in free) + reach)
 
 
+def core_span(d: Descriptor, kernel: Kernel, trips: dict[int, int], enough: int) -> int:
+    """Sticks or elements from the first to the last one that any one core touches in all runs of a word; an upper bound if that is not
+    above `enough`."""
+    table = [0] if d.core_table is None else kernel.tables[d.core_table]
+    whole = touched(replace(d, bounds=()), kernel, trips, 1)
+    most = 0 if whole.empty else whole.high - whole.low + 1 - (max(table) - min(table))
+    if most <= enough:
+        return most
+    spans = []
+    for core in range(kernel.cores):
+        alone = replace(kernel, cores=1, tables=[[row[core]] for row in kernel.tables])
+        found = touched(d, alone, trips, 1)
+        spans.append(0 if found.empty else found.high - found.low + 1)
+    return max(spans)
+
+
 def _grid_size(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int) -> int:
     size = kernel.cores * corelets
     for level in {b.level for b in d.bounds if b.level is not None}:

@@ -165,6 +165,10 @@ class _Kernel:
         if d.arg is not None:
             argument = self.program.arguments[d.arg]
             where, size = f"argument {argument.name!r}", argument.sticks
+            unit = d.element_bytes if d.element else STICK_BYTES
+            span = addresses.core_span(d, self.kernel, trips, self.target.span_bytes // unit) * unit
+            if span > self.target.span_bytes:
+                yield f"spans {span} bytes of {where} on a core, but at most {self.target.span_bytes} can be addressed"
             if argument.element_bytes != d.element_bytes:
                 yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
         if d.element:

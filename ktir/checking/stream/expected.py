@@ -184,7 +184,8 @@ class _Reader:
                 self._loop(op, loop)
             elif op.name == "scf.if":
                 outer = self.live
-                for inside, self.live in branches(op, self.index, outer):
+                for inside, live in branches(op, self.index, outer):
+                    self.live = live
                     self._block(inside, loop)
                 self.live = outer
             elif op.name == "ktdp.store":

@@ -1,7 +1,7 @@
 """Conditionals: units have no branches, so a condition must be known per core before the kernel starts.
 
-Where all cores take the same branch, that one is the program. Where some take it, their stores to memory are clipped on the others; a unit's
-program is the same on all cores, so nothing else can be in it.
+Where all cores take the same branch, that one is the program. Where some take it, its stores to memory are clipped on the others; a
+unit's program is the same on all cores, so nothing else can be in it.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ class KernelLowering:
 
     def _branches(self, op: ir.Operation, loop: Loop) -> None:
         outer = self.live
-        for block, self.live in branches(op, self.index, outer):
+        for block, live in branches(op, self.index, outer):
+            self.live = live
             self._block(block, loop)
         self.live = outer
 

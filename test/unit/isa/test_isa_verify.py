@@ -159,3 +159,33 @@ def test_hostile_nests_cost_little():
     assert len(verify(program)) >= 20_000 - 8
     assert len(print_program(program)) < 10_000_000
     assert time.process_time() - start < 5
+
+
+def spanning(rows: int, extent: str = "extent=[2, 1]") -> Program:
+    """Two cores: each reads a stick at either end of its half of `rows` sticks, the second core one stick less."""
+    text = (
+        f'.program "p"\n.argument a0 = "x", role=input, sticks={2 * rows}, element_bytes=2\n.kernel "k", cores=2\n'
+        f".table t0 = [0, {rows}]\n.table t1 = [2, 1]\n"
+        f".descriptor %x = ddr, element_bytes=2, {extent}, stride=[{rows - 1}, 1], arg=a0, core_table=t0, bound=(limit=t1, dim=0, dim_step=1)\n"
+        ".descriptor %l = lx, element_bytes=2, extent=[2, 1], stride=[1, 1]\n.unit MNIL\nxld ddr=%x, lx=%l\nhalt\n"
+    )
+    return parse_program(text)
+
+
+def test_span_of_a_core() -> None:
+    """What one core addresses of an argument lies strictly within 256 MiB; two cores may be further apart."""
+    most = DATASHEET.span_bytes // 128
+    assert DATASHEET.span_bytes < 256 * 2**20
+    assert verify(spanning(most)) == []
+    found = verify(spanning(most + 1))
+    assert [p.op for p in found] == ["xld"]
+    assert (
+        f"spans {128 * (most + 1)} bytes of argument 'x' on a core, but at most {DATASHEET.span_bytes} can be addressed" in found[0].message
+    )
+
+
+def test_span_counts_what_is_live() -> None:
+    program = spanning(2**22)
+    kernel = program.kernels[0]
+    kernel.tables[1][:] = [1, 1]
+    assert verify(program) == []

@@ -158,5 +158,5 @@ def test_values_of_branches_are_refused() -> None:
     branch += "%q = arith.constant 2 : index\nscf.yield %q : index\n}\n"
     with context(), ir.Location.unknown():
         module = parse_module(text[:place] + branch + text[place:], "allocated.mlir")
-        with pytest.raises(Unsupported, match="'scf.if' op gives values; the nearest supported form stores them in its branches"):
+        with pytest.raises(Unsupported, match=r"'scf.if' op gives values; the nearest supported form stores them in its branches"):
             lower_program(module)
