@@ -1,15 +1,20 @@
 # ruff: noqa: E402
-"""Times of the instruction emulator on the programs of its tests, at sizes of real layers.
+"""Times of the instruction emulator, and its bounds against the KTIR executor.
 
-Columns: words of the program, events of the trace, milliseconds to verify, to run the control plane, to build the tape and for one warm
-launch in each mode, microseconds per event, and what plain float32 NumPy takes for the same mathematics. CPU time, one BLAS thread.
+First the programs of its tests, at sizes of real layers: words of the program, events of the trace, milliseconds to verify, to run the
+control plane, to build the tape and for one warm launch in each mode, microseconds per event, and what plain float32 NumPy takes for the
+same mathematics. Then compiled models (`bench/programs/models.py`), each by a process of its own: a warm launch on the emulator, on one
+whose control run made no checks, and of the KTIR executor on the allocated level, by machine numerics too; the ratio of the first to the
+last, at most 3, and to the second, at most 1.3: the cached control run has made the checks. Launches alternate; CPU time, one BLAS thread;
+exit 1 where a bound is exceeded.
 
-    OPENBLAS_NUM_THREADS=1 python bench/emulator.py [name ...]
+    python bench/emulator.py [name ...]
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "test" / "unit" / "emulator" / "machine")]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "test" / "unit" / "emulator" / "machine")]
 
 from machine_programs import Case, Work, elementwise, matmul, reduction, softmax
 
@@ -29,6 +34,12 @@ from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control import control
 from ktir.emulator.machine.tape import Tape
 from ktir.isa.verify import verify
+
+EXECUTOR = 3.0
+"""How much longer than the executor's a launch may take."""
+CHECKS = 1.3
+"""How much longer a launch may take than one of a program that was not checked."""
+MODEL = "--model"
 
 CASES: dict[str, tuple[Callable[[], Case], Callable[[], object]]] = {}
 
@@ -105,8 +116,34 @@ def measure(case: Case, plain: Callable[[], object]) -> list[float]:
     ]
 
 
-def main(names: list[str]) -> None:
-    """Print the table."""
+def against_executor(name: str) -> int:
+    """A line of the second table; 1 where a bound is exceeded."""
+    from programs.models import compiled
+
+    model = compiled(name)
+    unchecked = Tape(model.machine.program, control(model.machine.program, checks=False), model.machine.target.corelets)
+    functions = (lambda: model.machine.launch(model.carriers), lambda: unchecked.run(model.carriers), model.execute)
+    times: list[list[float]] = [[], [], []]
+    for repeat in range(8):
+        for function, mine in zip(functions, times, strict=True):
+            start = time.process_time()
+            function()
+            if repeat:  # the first one compiles
+                mine.append(time.process_time() - start)
+    launch, plain, executor = (median(t) for t in times)
+    ratio, checks = (median(a / b for a, b in zip(times[0], other, strict=True)) for other in (times[2], times[1]))
+    wrong = [
+        w for w, failed in ((f"executor above {EXECUTOR:g}", ratio > EXECUTOR), (f"checks above {CHECKS:g}", checks > CHECKS)) if failed
+    ]
+    row = "".join(f"{x:9.2f}" for x in (launch * 1e3, plain * 1e3, executor * 1e3, ratio, checks))
+    print(f"{name:46}{row}  {', '.join(wrong)}", flush=True)
+    return bool(wrong)
+
+
+def main(names: list[str]) -> int:
+    """Print the tables."""
+    from programs.models import MODELS
+
     columns = ("words", "events", "verify", "control", "build", "tape", "us/event", "step", "plain")
     print(f"{'program':46}" + "".join(f"{c:>9}" for c in columns))
     for name, (make, plain) in CASES.items():
@@ -114,7 +151,10 @@ def main(names: list[str]) -> None:
             continue
         row = measure(make(), plain())
         print(f"{name:46}" + "".join(f"{x:9}" if isinstance(x, int) else f"{x:9.2f}" for x in row))
+    print(f"\n{'model':46}" + "".join(f"{c:>9}" for c in ("launch", "no check", "executor", "ratio", "checks")), flush=True)
+    chosen = [name for name in MODELS if not names or any(n in name for n in names)]
+    return max((subprocess.run([sys.executable, __file__, MODEL, name], check=False).returncode for name in chosen), default=0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(against_executor(sys.argv[2]) if sys.argv[1:2] == [MODEL] else main(sys.argv[1:]))

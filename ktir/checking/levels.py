@@ -110,7 +110,7 @@ def run_device_level(module: ir.Module, arguments: Sequence[np.ndarray], observe
     launch = launch_arguments(module)
     device: list[np.ndarray] = []
     for argument in launch:
-        device.append(_storage(argument, arrays))
+        device.append(storage(argument, arrays))
     execute(module, None, device, observer=observer)
     for argument, entries in zip(launch, device, strict=True):
         if argument.host is not None and argument.role != "input":
@@ -125,7 +125,7 @@ def _view(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return host_view(arrays[host.arg], host.offset, host.size, host.strides, argument.name)
 
 
-def _storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
+def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Device memory of an argument as the executor takes it: elements of its own type, garbage where nothing was written."""
     layout = layout_of(argument)
     shape = (layout.entries, LANES)
