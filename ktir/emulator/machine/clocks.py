@@ -25,6 +25,9 @@ STREAMS = ("W", "A", "I0", "I1", "I2", "O", "Q")
 SWAP = np.array([MNIL, MNIS, *range(OTHER, WIDTH), *range(OWN, OTHER)])
 """Relative -> absolute order for corelet 1, and back; corelet 0 needs no change."""
 
+ABSOLUTE = np.stack([np.arange(WIDTH), SWAP])
+"""Per corelet the place in a clock of its own of each absolute component, and the other way round."""
+
 _PUSHED = [s for s in STREAMS if FIFOS[s].producer is Unit.LXLU]
 READERS = np.array([MNIS, *(base + STREAMS.index(s) for base in (OWN, OTHER) for s in _PUSHED)])
 """Components (absolute) that read LX; the shadow keeps one row for each."""

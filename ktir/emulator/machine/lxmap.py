@@ -53,6 +53,8 @@ class LxMap:
         self.member = np.searchsorted(self.classes, class_of)
         """Per core the place of its class in `classes`."""
         self.first = [int(np.argmax(class_of == c)) for c in self.classes]
+        self._walks: dict[tuple[int, bool], Ints] = {}
+        """Sticks relative to where a walk begins."""
 
     def write(self, access: Access, e: Event, value: Value) -> None:
         """Put the entries of `value` where `access` says; only sticks with live lanes change."""
@@ -89,8 +91,11 @@ class LxMap:
 
     def _sticks(self, access: Access, e: Event) -> Ints:
         """First sticks per class [classes, corelets or 1, entries]."""
-        corelets = range(self.corelets) if e.unit.per_corelet else (0,)
-        return np.stack([self._per_class(access.addresses(e.counters, k)) for k in corelets], 1)
+        key, origin = (access.index, e.unit.per_corelet), access.origin(e.counters)
+        if key not in self._walks:
+            corelets = range(self.corelets) if e.unit.per_corelet else (0,)
+            self._walks[key] = np.stack([self._per_class(access.addresses(e.counters, k)) for k in corelets], 1) - origin
+        return self._walks[key] + origin
 
     def _lanes(self, access: Access, e: Event) -> Ints | None:
         """Live lanes per class [classes, corelets or 1, entries], or None."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .clocks import OWN, READER_ROW, READERS, SWAP, WIDTH, Clock
+from .clocks import ABSOLUTE, READER_ROW, READERS, Clock
 from .conflicts import Conflict, EarlyRead, Report
 from .touch import NEVER, Touch
 
@@ -45,12 +44,12 @@ class LxShadow:
         if early.any():
             self.early.append(EarlyRead(cells[early], self._conflict("uninit", touch, int(early.argmax()), -1, event)))
         writer = self.writer[cells]
-        seen = _absolute(clock)[touch.corelet, writer]
+        seen = clock[ABSOLUTE][touch.corelet, writer]
         late = self.write_clock[cells] > seen
         if late.any():
             k = int(late.argmax())
             report(self._conflict("RAW", touch, k, int(writer[k]), int(self.write_event[cells[k]])))
-        row = READER_ROW[_absolute_component(component, touch.corelet)]
+        row = READER_ROW[ABSOLUTE[:, component]][touch.corelet]
         self.read_clock[row, cells] = stamp + touch.entry
         self.read_event[row, cells] = event
         self.unread[cells] = False
@@ -59,9 +58,8 @@ class LxShadow:
         """A word of `component` (relative) writes; `rows` [entries | 1, WIDTH] is what it had seen at each entry, with its own stamp."""
         self.early_reads(touch, event, report)
         cells = touch.cells
-        seen = np.stack([rows, rows[:, SWAP]])
         at = touch.entry if len(rows) > 1 else 0
-        mine = seen[touch.corelet, at]
+        mine = rows[:, ABSOLUTE][at, touch.corelet]
         old = self.writer[cells]
         last = self.write_clock[cells]
         late = (last > mine[np.arange(len(cells)), old]) & (old >= 0)
@@ -73,7 +71,7 @@ class LxShadow:
             r, k = np.argwhere(unread)[0]
             report(self._conflict("WAR", touch, int(k), int(READERS[r]), int(self.read_event[r, cells[k]])))
         self.dead_writes += int(np.count_nonzero(self.unread[cells]))
-        own = _absolute_component(component, touch.corelet)
+        own = ABSOLUTE[:, component][touch.corelet]
         same = self.tag[cells] == touch.tag
         self.lanes[cells] = np.maximum(touch.lanes, np.where(same, self.lanes[cells], 0))
         self.writer[cells] = own
@@ -96,15 +94,3 @@ class LxShadow:
 
     def _conflict(self, kind: str, touch: Touch, k: int, other: int, event: int) -> Conflict:
         return Conflict(kind, int(touch.cells[k]) % self.sticks, int(touch.corelet[k]), other, event)
-
-
-def _absolute(clock: Clock) -> Clock:
-    """Per corelet the clock in absolute order [2, WIDTH]."""
-    return np.stack([clock, clock[SWAP]])
-
-
-def _absolute_component(component: int, corelet: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A relative component of each corelet in absolute order."""
-    if component < OWN:
-        return np.full(len(corelet), component)
-    return component + corelet * ((WIDTH - OWN) // 2)

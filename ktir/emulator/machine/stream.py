@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .body import Body
-from .clocks import WIDTH, Clock
+from .clocks import Clock
 from .fifo import FifoQueue
 
 Ints = NDArray[np.int64]
@@ -120,9 +120,8 @@ class Stream:
         for flow in plan.pushes:
             waits.append((f"full {flow.fifo}", _room(flow, fifos[flow.fifo], i, j)))
         done = self._times(i, j, waits)
-        rows = np.maximum(rows, self.clock) if rows is not None else np.broadcast_to(self.clock, (m, WIDTH))
+        rows = np.maximum(rows, self.clock) if rows is not None else self.clock[None].repeat(m, 0)
         if self.component >= 0:
-            rows = rows.copy()
             rows[:, self.component] = self.clock[self.component] + np.arange(1, m + 1)
         self.clock = rows[-1]
         if self.keep:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -114,24 +115,38 @@ class View:
 def affine(at: Ints, lane: int, lanes: int = LANES) -> View | None:
     """The view that visits the elements `at`, with a last axis of lanes (1 if `lane` is 0), or None if no strides give them."""
     first = int(at.flat[0])
-    strides = []
-    line = np.full((1,) * at.ndim, first)
-    for axis, n in enumerate(at.shape):
-        if n == 1:
-            strides.append(0)
-            continue
-        index = [0] * at.ndim
-        index[axis] = 1
-        step = int(at[tuple(index)]) - first
-        strides.append(step)
-        if step:
-            view = [1] * at.ndim
-            view[axis] = n
-            line = line + (np.arange(n) * step).reshape(view)
-    if not np.array_equal(np.broadcast_to(line, at.shape), at):
+    inner = at - first
+    # the trips of a loop differ by where they begin
+    strides = _known_strides(inner.shape, inner.tobytes()) if inner.size <= _KNOWN else _strides(inner)
+    if strides is None:
         return None
     shape = tuple(n if s else 1 for n, s in zip(at.shape, strides, strict=True))
     return View(first, (*shape, lanes if lane else 1), (*strides, lane))
+
+
+_KNOWN = 1 << 13
+"""Largest walk that is remembered, in entries."""
+
+
+@lru_cache(maxsize=256)
+def _known_strides(shape: tuple[int, ...], inner: bytes) -> tuple[int, ...] | None:
+    return _strides(np.frombuffer(inner, np.int64).reshape(shape))
+
+
+def _strides(inner: Ints) -> tuple[int, ...] | None:
+    """The strides that give the elements `inner`, of which the first one is 0, or None."""
+    strides = []
+    line = np.zeros((1,) * inner.ndim, np.int64)
+    for axis, n in enumerate(inner.shape):
+        index = [0] * inner.ndim
+        index[axis] = min(1, n - 1)
+        step = int(inner[tuple(index)])
+        strides.append(step)
+        if step:
+            view = [1] * inner.ndim
+            view[axis] = n
+            line = line + (np.arange(n) * step).reshape(view)
+    return tuple(strides) if np.array_equal(np.broadcast_to(line, inner.shape), inner) else None
 
 
 def entry_view(value: Value, shape: Sequence[int]) -> View | None:
