@@ -204,7 +204,7 @@ class Lifetimes:
         self.places = places
         self.stored = {op for op in places if _is_stored(op)}
         self.rivals = {a: [b for b in places if b != a and self.places[b].overlaps(place)] for a, place in places.items()}
-        self.resident = {op: resident_of(op) for op in places}
+        self.resident = {op: str(r) if (r := resident_of(op)) is not None else None for op in places}
         self.state: dict[ir.Operation, ir.Operation | None] = {}
         """Buffer -> the store that has overwritten it, None while it is whole; a buffer that was never stored to is not in here."""
         self.faults: dict[ir.Operation, Broken] = {}

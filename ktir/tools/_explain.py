@@ -15,6 +15,7 @@ from ktir.isa.program import Kernel, Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
 from ktir.passes._levels import kernel_rows, require_level
+from ktir.passes._residents import resident_of, residents_of
 from ktir.target import LANES, Target
 
 _WIDTH = 48
@@ -72,6 +73,7 @@ def _kernel(
     block = function.regions[0].blocks[0]
     yield from _loops(block, 1)
     yield from _scratchpad(block, target)
+    yield from _residents(block.owner, target)
     yield from _traffic(program, work)
     yield "  predicted: " + work.cost.lines(target)[0]
     yield from (f"  {line}" for line in work.cost.lines(target)[1:])
@@ -120,12 +122,14 @@ def _loops(block: ir.Block, depth: int) -> Iterator[str]:
 
 
 def buffers(block: ir.Block) -> list[Buffer]:
-    """Places in the scratchpad, by address; views of one place are one."""
+    """Places of the kernel's own tensors in the scratchpad, by address; views of one place are one."""
     found: dict[tuple[int, str], Buffer] = {}
     for op in _views(block):
         attributes = op.attributes
         if "ct_local" not in str(attributes["memory_space"]):
             continue
+        if resident_of(op) is not None:
+            continue  # listed by the kernel
         memref = ir.MemRefType(op.results[0].type)
         element = 2 if isinstance(memref.element_type, ir.F16Type) else 4
         size = element
@@ -168,6 +172,17 @@ def _scratchpad(block: ir.Block, target: Target) -> Iterator[str]:
         bar = " " * first + "#" * (last - first) + " " * (_WIDTH - last)
         slots = f"{b.slots} x " if b.slots > 1 else ""
         yield f"    {b.address:>9,} |{bar}| {slots}{b.bytes:,} bytes, {b.type}, {b.name}"
+
+
+def _residents(kernel: ir.Operation, target: Target) -> Iterator[str]:
+    """What stays in the scratchpad while the kernel runs, drawn over all of it: `+` where the kernel itself accesses it."""
+    shown = {str(r) for view in _views(kernel.regions[0].blocks[0]) if (r := resident_of(view)) is not None}
+    budget = target.lx_planned_bytes
+    for r in residents_of(kernel):
+        first = min(r.address * _WIDTH // budget, _WIDTH - 1)
+        last = max(-(-(r.address + r.bytes) * _WIDTH // budget), first + 1)
+        bar = " " * first + ("+" if str(r) in shown else "-") * (last - first) + " " * (_WIDTH - last)
+        yield f"    {r.address:>9,} |{bar}| {r.bytes:,} bytes, {r.name}, stays between kernels"
 
 
 def _traffic(program: Program, work: KernelWork) -> Iterator[str]:
