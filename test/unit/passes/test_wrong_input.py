@@ -15,8 +15,8 @@ from ktir.passes.ktir_to_allocated import STAGES
 from ktir.pipeline import run_pipeline
 
 PROGRAM = (Path(__file__).parents[2] / "lit" / "inductor" / "linear_relu.mlir").read_text()
-LOGICAL = ("ktir-generalize", "ktir-break-views", "ktir-assign-layouts")
-"""Passes that take the logical level."""
+LEVEL = {"logical": "logical", **{stage.name: stage.level for stage in STAGES}}
+"""The level that each pass leaves. All passes of a level take it in any state, but that kernels are formed once."""
 PASSES = [*(stage.name for stage in STAGES if stage.name.startswith("ktir-")), "convert-ktir-to-spyre"]
 
 
@@ -33,14 +33,10 @@ def levels() -> dict[str, str]:
 def test_each_pass_takes_its_own_level_only(levels: dict[str, str], name: str) -> None:
     before = {p: q for p, q in zip(PASSES, ["logical", *PASSES], strict=False)}[name]
     for origin, text in levels.items():
-        if (
-            origin == before
-            or (name in LOGICAL and origin in ("logical", "cse", *LOGICAL[:-1]))
-            or {name, origin} == {"ktir-form-kernels", "ktir-assign-layouts"}
-        ):
+        if origin == before or (LEVEL[origin] == LEVEL[before] and LEVEL[before] != "laid-out"):
             continue
-        if name == "ktir-split-bodies" and origin == name:
-            continue  # it may run twice
+        if name == "ktir-split-bodies" and LEVEL[origin] == "laid-out":
+            continue  # it takes either level
         with context(), ir.Location.unknown():
             module = parse_module(text, "in.mlir")
             with pytest.raises(KtirError, match="expects a module"):
