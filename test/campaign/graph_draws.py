@@ -26,6 +26,8 @@ class Draws(Text):
     random: random.Random = field(default_factory=random.Random)
     below: dict[int, int] = field(default_factory=dict)
     """Argument of indices -> the number that they stay below."""
+    distinct: set[int] = field(default_factory=set)
+    """Arguments of indices that are all different."""
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """Extents of a tensor that is not too large."""
@@ -99,6 +101,8 @@ class Draws(Text):
     def array(self, number: int, buffer: Value) -> np.ndarray:
         """Data of an argument: small numbers, indices in range."""
         rng = np.random.default_rng(self.random.getrandbits(32))
+        if number in self.distinct:
+            return rng.permutation(self.below[number])[: buffer.shape[0]].astype(DTYPES[buffer.element])
         if buffer.element in INTEGERS:
             low, high = (0, self.below[number]) if number in self.below else (-50, 50)
             return rng.integers(low, high, buffer.shape).astype(DTYPES[buffer.element])

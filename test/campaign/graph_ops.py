@@ -177,23 +177,7 @@ def concatenation(g: Draws) -> None:
             whole = g.line(text)
 
 
-def gather(g: Draws) -> None:
-    """Rows of a table by indices from memory."""
-    rows, width, picked = (g.random.choice(SIZES) for _ in range(3))
-    kind = g.random.choice(INTEGERS)
-    table, indices = g.buffer("input", (rows, width), "f16"), g.buffer("input", (picked,), kind)
-    g.below[len(g.arguments) - 1] = rows
-    index, view = g.view(indices, (picked,), (1,), 0), g.view(table, (rows, width), (width, 1), 0)
-    dims, box = g.box((picked, width))
-    tile = g.line(
-        f"ktdp.construct_indirect_access_tile intermediate_variables(%x, %y) {view}[ind({index}[%x]), (%y)] "
-        f"{{variables_space_order = affine_map<({dims}) -> ({dims})>, variables_space_set = affine_set<({dims}) : ({box})>}} : "
-        f"{g.memref(table.shape, 'f16')}, {g.memref(indices.shape, kind)} -> !ktdp.access_tile<{g.extents((picked, width))}>"
-    )
-    g.define(f"ktdp.load {tile} : <{g.extents((picked, width))}> -> tensor<{picked}x{width}xf16>", (picked, width), "f16")
-
-
 OPS = {
-    unary: 4, binary: 8, masked: 2, reduction: 4, contraction: 4, reshape: 4, unit: 3, slice_: 4, pad: 1, concatenation: 2, gather: 2,
+    unary: 4, binary: 8, masked: 2, reduction: 4, contraction: 4, reshape: 4, unit: 3, slice_: 4, pad: 1, concatenation: 2,
 }  # fmt: skip
 """Ops and how often they come."""
