@@ -4,7 +4,8 @@
 * reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`,
   and on i32 `addi`, `maxsi`, `minsi`);
 * contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator. Reduced loops (k) walk both inputs, columns (n)
-  only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Batches without columns are a reduction.
+  only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Without columns it is a reduction where there
+  are batches, or where sticks and lanes are reduced: a contraction on sticks has the lanes of its second operand as columns.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Generic:
         parallel = [i for i, is_reduced in loops if not is_reduced]
         columns = tuple(i for i in parallel if i in b and i not in a)
         batch = tuple(i for i in parallel if i in a and i in b)
-        if (batch and not columns) or not a & b >= set(reduced) or not (a | b) & c >= set(parallel):
+        if (not columns and (batch or len(reduced) > 1)) or not a & b >= set(reduced) or not (a | b) & c >= set(parallel):
             return None
         return Contraction(batch, tuple(i for i in parallel if i in a and i not in b), columns, reduced)
 

@@ -104,10 +104,12 @@ def index_constant(value: int) -> ir.Value:
     return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
-def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, ir.Value]:
+def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, int | ir.Value]:
     """First position and number of positions of part number `part` of `extent` positions in shares of `share`."""
     size = index_constant(share)
     first = arith.MulIOp(part, size).result
+    if extent % share == 0:
+        return first, share
     left = arith.SubIOp(index_constant(extent), first).result
     return first, arith.MinSIOp(left, size).result
 
@@ -167,7 +169,7 @@ class _Divider:
             if axis != split[0]:
                 parts = index_constant(work.parts[axis])
                 part, rest = arith.RemUIOp(rest, parts).result, arith.DivUIOp(rest, parts).result
-            self._own(axis, part, extents[axis], work.shares[axis], always=len(extents) == 1)
+            self._own(axis, part, extents[axis], work.shares[axis])
         if column_parts is not None:
             self._own(COLUMNS, arith.RemUIOp(tile, column_parts).result, self.columns, work.stick_share)
         for axis, share in enumerate(work.shares):
@@ -189,10 +191,9 @@ class _Divider:
             if op.operation.name == "linalg.generic" and (g := Generic(op.operation)).is_contraction:
                 yield g
 
-    def _own(self, axis: int, part: ir.Value, extent: int, share: int, *, always: bool = False) -> None:
-        """Note part number `part` of an axis. `always`: its size is a run-time value even if all parts are equal."""
-        self.first[axis], left = _part(part, extent, share)
-        self.own[axis] = share if extent % share == 0 and not always else left
+    def _own(self, axis: int, part: ir.Value, extent: int, share: int) -> None:
+        """Note part number `part` of an axis; how much it is is a run-time number only where parts differ."""
+        self.first[axis], self.own[axis] = _part(part, extent, share)
 
     def _distance(self, axis: int, stride: int) -> ir.Value:
         if (axis, stride) not in self.distances:
