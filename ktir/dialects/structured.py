@@ -4,8 +4,8 @@
 * reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`,
   and on i32 `addi`, `maxsi`, `minsi`);
 * contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator. Reduced loops (k) walk both inputs, columns (n)
-  only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Without columns it is a reduction where there
-  are batches, or where sticks and lanes are reduced: a contraction on sticks has the lanes of its second operand as columns.
+  only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Without columns it is a reduction if there
+  are batches, or if sticks and lanes are reduced: a contraction on sticks has the lanes of its second operand as columns.
 """
 
 from __future__ import annotations

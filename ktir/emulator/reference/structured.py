@@ -66,7 +66,8 @@ class Structured:
                 self._in_sequence(rec)
                 return
             rec.where = self.where
-            if (roles := self._contraction(k, combiner)) is not None:
+            folded = rec.policy.numerics == "peer" and not self.named  # the public interpreter folds what is no named matmul pairwise
+            if not folded and (roles := self._contraction(k, combiner)) is not None:
                 self._contract(rec, k, roles)
             else:
                 self._reduce(rec, k, combiner)

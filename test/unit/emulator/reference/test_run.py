@@ -321,6 +321,29 @@ def test_peer_sums_fold_pairwise(n):
     assert y[0] == want[0]
 
 
+def test_peer_folds_a_contraction_that_is_no_named_matmul():
+    a, b = (random_f16(*shape, seed=s) for s, shape in enumerate(((9, 37), (37, 33))))
+    text = load("%a", "%arg0", a.shape) + load("%b", "%arg1", b.shape) + "%z = arith.constant dense<0.0> : tensor<9x33xf32>\n"
+    maps = ", ".join(f"affine_map<(m, n, k) -> {m}>" for m in ("(m, k)", "(k, n)", "(m, n)"))
+    text += f"""%c = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel", "reduction"]}}
+        ins(%a, %b : tensor<9x37xf16>, tensor<37x33xf16>) outs(%z : tensor<9x33xf32>) {{
+        ^bb0(%i: f16, %j: f16, %o: f32):
+          %p = arith.extf %i : f16 to f32
+          %q = arith.extf %j : f16 to f32
+          %m = arith.mulf %p, %q : f32
+          %s = arith.addf %o, %m : f32
+          linalg.yield %s : f32
+        }} -> tensor<9x33xf32>\n"""
+    c = np.zeros((9, 33), F32)
+    text = kernel(["%arg0", "%arg1", "%arg2"], text + store("%c", "%arg2", c.shape, element="f32"))
+    ktir.execute(text, args=[a, b, c], policy=Policy(numerics="peer"))
+    want = a.astype(F32)[:, None, :] * b.astype(F32).T
+    while want.shape[-1] > 1:
+        half = want.shape[-1] // 2
+        want = np.concatenate([want[..., :half] + want[..., half : 2 * half], want[..., 2 * half :]], -1)
+    np.testing.assert_array_equal(c, want[..., 0])
+
+
 def test_findings_name_their_op():
     with pytest.raises(Finding) as caught:
         ktir.execute(EMBEDDING, args=[random_f16(50, 64), np.full(16, 77, np.int32), np.zeros((16, 64), F16)])
