@@ -259,7 +259,7 @@ class TilePlan:
         shape = f" of {ir.RankedTensorType(op.results[0].type)}" if len(op.results) else ""
         generics = [Generic(o) for o in self.ops if o.name == "linalg.generic"]
         softmax = any(not g.is_pointwise and not g.is_contraction for g in generics) and len(self.contractions) > 1
-        way_out = "fewer keys: a softmax over blocks of them is not supported" if softmax else "shorter rows"
+        way_out = "fewer keys, or a softmax that can be computed block by block of them" if softmax else "shorter rows"
         return Unsupported(
             f"kernel needs {need.bytes(2, 1)} bytes of scratchpad for two rows ({need.fixed}, and {need.streamed + need.live} per row; "
             f"most at the '{op.name}' op{shape} at {location_text(op.location)}), but {budget} are available; the nearest supported form "

@@ -105,8 +105,8 @@ def test_traffic_of_the_executor() -> None:
         run_pipeline(module, ToAllocated(verify=False).text())
         sizes = [form.heads * form.rows * form.inner] * 4
         device = [np.zeros(n, np.float16) for n in sizes]
-        result = ktir.execute(module, None, device)
-    assert result.bytes_read["global"] + result.bytes_written["global"] == 67_108_864
+        report = ktir.execute(module, None, device).report
+    assert report.bytes_read["global"] + report.bytes_written["global"] == 67_108_864
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
