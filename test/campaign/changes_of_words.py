@@ -14,7 +14,7 @@ from ktir.package import Package
 
 TOKENS, LOOPS = ("wait", "sig"), ("loop", "endl")
 BODY = tuple(name for name, o in OPCODES.items() if o.body_only)
-MOVES = ("xld", "xldm", "xldg", "xst", "xsts", "fill", "ifill", "push", "pusht", "pull", "ldw", "mm", "pto", "rep", "par")
+MOVES = ("xld", "xldm", "xldg", "xst", "xsts", "fill", "ifill", "push", "pusht", "pull", "ldw", "mm", "pto", "rep", "par", "rtx", "rrx")
 TWINS = {"xld": "xldm", "xldm": "xld", "push": "pusht", "pusht": "push", "xldg": "xld", "xsts": "xst"}
 
 

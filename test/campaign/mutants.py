@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from copy import deepcopy
 
+from campaign.changes_of_ktir import other_program
 from campaign.changes_of_tables import argument, bound, debug, descriptor, group, kernel_order, launch, table
 from campaign.changes_of_words import (
     BODY,
@@ -65,6 +66,7 @@ CHANGES: dict[str, Change] = {
     "constant": operand(("f32", "int"), (*VECTOR, "fill", "ifill")),
     "fifo": operand(("fifo",), ("vin", "vout", "push", "pull")),
     "op gone": op_gone,
+    "other program": other_program,
     "kernels": kernel_order,
     "argument": argument,
     "launch spec": launch,

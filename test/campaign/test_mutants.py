@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from campaign.judged import REPORTED, Original, judge, original
 from campaign.mutants import CHANGES, mutant
 from logical_programs import gated, linear
 
+from ktir import hints
+
 INPUTS = Path(__file__).parents[1] / "lit" / "inductor"
 CAPTURED = ("softmax", "layer_norm", "rms_norm", "attention", "linear_relu", "residual", "positions", "transposed")
 GRAPHS = (2, 5, 11, 22, 33, 43, 49, 52)
@@ -21,6 +24,7 @@ PRODUCTS = {
     "linear": linear(5, 130, 70),
     "residual product": linear(70, 100, 100, transposed=True, residual=True),
     "gated": gated(3, 65, 130),
+    "sums of cores": linear(4, 400, 64),
 }
 
 
@@ -31,7 +35,8 @@ def program(name: str) -> Original:
     if stem.startswith("graph"):
         return original(name, *graph_of(int(stem[5:]), int(cores or 32)))
     text = PRODUCTS[stem].text() if stem in PRODUCTS else (INPUTS / f"{stem}.mlir").read_text()
-    return original(name, text, int(cores or 32))
+    with hints.hint(work_div={"m": 1, "n": 1, "k": 3}) if stem == "sums of cores" else nullcontext():
+        return original(name, text, int(cores or 32))
 
 
 def graph_of(seed: int, cores: int) -> tuple[str, int, list]:
