@@ -105,10 +105,14 @@ class Stream:
         plan, i = self.plan, self.done
         m = plan.steps - i
         for flow in plan.pops:
-            m = min(m, _steps(flow, i, fifos[flow.fifo].fill))
+            queue = fifos[flow.fifo]
+            m = min(m, _steps(flow, i, queue.pushed - queue.popped))
+            if not m:
+                return False
         for flow in plan.pushes:
-            m = min(m, _steps(flow, i, fifos[flow.fifo].space))
-        if m <= 0:
+            queue = fifos[flow.fifo]
+            m = min(m, _steps(flow, i, queue.depth - queue.pushed + queue.popped))
+        if not m:
             return False
         j = i + m
         rows: Clock | None = None
