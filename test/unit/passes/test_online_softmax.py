@@ -8,7 +8,6 @@ from attention_programs import Form, arrays, attention, expected, softmax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import ktir
 from ktir.assembly import parse_module
 from ktir.checking.levels import LevelResult, check_levels
 from ktir.context import context
@@ -94,19 +93,6 @@ def test_very_many_keys_of_one_query() -> None:
     """A row of scores would take 512 KiB, twice and more."""
     form = Form(heads=2, group=2, rows=1, keys=131_072)
     assert is_online(levels(form, online="auto"))
-
-
-@pytest.mark.long
-def test_traffic_of_the_executor() -> None:
-    """67,108,864 bytes at the allocated level: queries, keys, values and results once."""
-    form = Form(heads=32, rows=2048, keys=2048, inner=128, outer=128)
-    with context(), ir.Location.unknown():
-        module = parse_module(attention(form).text())
-        run_pipeline(module, ToAllocated(verify=False).text())
-        sizes = [form.heads * form.rows * form.inner] * 4
-        device = [np.zeros(n, np.float16) for n in sizes]
-        report = ktir.execute(module, None, device).report
-    assert report.bytes_read["global"] + report.bytes_written["global"] == 67_108_864
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
