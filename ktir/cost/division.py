@@ -60,7 +60,7 @@ class Plan:
             division, cost = self.runner_up
             more = f"{cost.cycles / self.cost.cycles - 1:+.1%}, bound by {cost.bound}"
             out.append(f"  runner-up: {describe(self.problem, division)}, {self.target.microseconds(cost.cycles):.2f} us ({more})")
-        out.append(f"  {self.considered} candidates priced; this is the best of them")
+        out.append(f"  {self.considered} candidates compared; this is the best of them")
         out += [f"  {count} refused: {reason}" for reason, count in self.refused.items()]
         return "\n".join(out)
 
@@ -145,13 +145,12 @@ class _Solver:
             self._choice[key] = next(legal, None)
         return self._choice[key]
 
-    def price(self, division: Division) -> Cost | str:
-        """The price of a division, or the reason why it is not legal."""
+    def refusal(self, division: Division) -> str | None:
+        """Why a division is not legal."""
         for operand in self.wide:
             if self.layout(operand, division) is None:
                 return f"a core's part of '{operand.name}' spans more than {self.target.span_bytes} bytes of addresses"
-        cost = self.model.cost(division)
-        return "two rows of a core's part do not fit the scratchpad" if cost is None else cost
+        return None
 
 
 def _rank(division: Division, cost: Cost) -> tuple[float, ...]:
@@ -172,16 +171,22 @@ def solve(problem: Problem, target: Target = DATASHEET, *, tails: str = "masked"
         choices = iter(_hinted(problem, target, tails, hint))
     refused: Counter[str] = Counter()
     best: list[tuple[tuple[float, ...], Division, Cost]] = []
-    considered = 0
+    legal: list[tuple[float, Division]] = []
     for division in choices:
-        cost = solver.price(division)
-        if isinstance(cost, str):
-            refused[cost] += 1
-            continue
-        considered += 1
-        if len(best) == 2 and cost.cycles > best[1][0][0] + 0.001:
-            continue
-        best = sorted([*best, (_rank(division, cost), division, cost)], key=lambda b: b[0])[:2]
+        if (reason := solver.refusal(division)) is not None:
+            refused[reason] += 1
+        else:
+            legal.append((solver.model.at_least(division), division))
+    considered = len(legal)
+    for least, division in sorted(legal):
+        if len(best) == 2 and least > best[1][0][0] + 0.001:
+            break  # and so are all that follow
+        cost = solver.model.cost(division)
+        if cost is None:
+            refused["two rows of a core's part do not fit the scratchpad"] += 1
+            considered -= 1
+        elif len(best) < 2 or cost.cycles <= best[1][0][0] + 0.001:
+            best = sorted([*best, (_rank(division, cost), division, cost)], key=lambda b: b[0])[:2]
     if not best:
         raise Infeasible(_why_not(problem, target, refused, hint))
     _, division, cost = best[0]

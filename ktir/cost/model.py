@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
 from ktir.cost.problem import Operand, Problem
-from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Tiles, matmul_tiles
+from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, waits
 from ktir.target import LANES, STICK_BYTES, Target
 
 
@@ -44,6 +44,8 @@ class Model:
         self._reduced = tuple(i for i, loop in enumerate(problem.loops) if loop.reduction)
         if problem.kind == "matmul":
             self._batches, self._rows, self._columns = (problem.roles[role] for role in "bmn")
+        self._once = sum(self.bytes[o.name] for o in problem.operands if not o.resident) / target.dram_bytes_per_cycle
+        """Cycles of memory for every byte once."""
         self._start = Term("start", "latency of memory and units, launch", kernel_start(target))
 
     def _whole(self, operand: Operand) -> int:
@@ -58,14 +60,28 @@ class Model:
         """The price, or None if a core's smallest block does not fit its scratchpad."""
         return self._matmul(division) if self.problem.kind == "matmul" else self._vector(division)
 
+    def at_least(self, division: Division) -> float:
+        """Cycles that a division takes whatever its blocks are: the work of a core, and every byte once."""
+        if self.problem.kind != "matmul":
+            return 0.0
+        batches, m, n, k = self._shares(division)
+        target = self.target
+        parts = prod(division.splits[i] for i in self._reduced)
+        own = half(m, target.corelets if parts == 1 else target.partial_sum_corelets)
+        loads = -(-m // (2 * target.pt_accumulator_rows)) * target.pt_weight_cycles
+        sums = (parts - 1) * batches * m * n * LANES * 4 / target.partial_sum_bytes_per_cycle
+        return max(batches * n * k * (loads + target.pt_row_cycles * own / target.pt_efficiency), self._once) + sums + self._start.cycles
+
     def tiles(self, division: Division) -> Tiles | None:
         """How each core cuts its share of a matmul."""
-        return self._tiles(*self._shares(division)[1:])
+        return self._tiles(division, *self._shares(division)[1:])
 
-    def _tiles(self, m: int, n: int, k: int) -> Tiles | None:
+    def _tiles(self, division: Division, m: int, n: int, k: int) -> Tiles | None:
         first, second = self.problem.inputs[:2]
-        most = 2 * self.target.pt_accumulator_rows
-        return matmul_tiles(m, n, k, self.bytes[first.name], self.bytes[second.name], self.target.lx_planned_bytes, most)
+        passes, rate = prod(division.splits[i] * division.shares[i] for i in self._batches), self.target.dram_bytes_per_cycle
+        own, weights = (self.bytes[o.name] / rate / passes for o in (first, second))
+        result = 0.0 if self.problem.output.resident else self.bytes[self.problem.output.name] / rate / passes
+        return matmul_tiles(Share(m, n, k, own, weights, result), self.target)
 
     def _shares(self, division: Division) -> tuple[int, int, int, int]:
         """A core's batches, rows, sticks of columns, sticks of the reduced loop."""
@@ -135,7 +151,7 @@ class Model:
     def _matmul(self, division: Division) -> Cost | None:
         problem, target = self.problem, self.target
         batches, m, n, k = self._shares(division)
-        tiles = self._tiles(m, n, k)
+        tiles = self._tiles(division, m, n, k)
         if tiles is None:
             return None
         corelets = target.corelets
@@ -145,22 +161,24 @@ class Model:
         rows = half(tiles.rows, corelets)
         passes = batches * tiles.trips
         blocks = passes * n * k
-        drains = passes * n * tiles.chunks
+        drains = passes * n
         feed = blocks * (LANES + rows)
         terms = [
             Term("PT", "blocks of 64x64 weights", multiply_cycles(rows, blocks, target), 0.0, blocks),
             Term("PT", "drains", drains * (target.pt_fill_cycles + rows), 0.0, drains),
-            Term("SFP", "epilogue and sums", drains * rows * (problem.vector_cycles + (tiles.chunks > 1)), 0.0, drains),
+            Term("SFP", "epilogue", drains * rows * problem.vector_cycles, 0.0, drains),
             Term("LX", "weights and rows to PT", feed, feed * STICK_BYTES),
         ]
         first, second, *others = problem.inputs
-        lead = self._load(first, division, tiles.row_reads, terms) / (passes * tiles.chunks * tiles.row_reads)
+        reads = tiles.row_reads(n)
+        own = self._load(first, division, reads, terms) / (batches * reads)
         # weights that stay in the scratchpad must still be read for each batch of their own, which their loops say
-        self._load(second, division, tiles.weight_reads, terms)
+        weights = self._load(second, division, tiles.weight_reads, terms) / (batches * tiles.weight_reads)
         for operand in others:
             self._load(operand, division, 1, terms)
-        tail = self._store(division, terms) / (passes * (n if tiles.chunks == 1 else tiles.row_reads))
-        terms.append(Term("fill", "the first block comes, the last one leaves", lead + tail))
+        share = Share(tiles.rows * tiles.trips, n, k, own, weights, self._store(division, terms) / batches)
+        waiting = waits(share, tiles.trips, tiles.streamed, tiles.kept, block_cycles(tiles.rows, n, k, target))
+        terms.append(Term("fill", "the first block comes, the last one leaves", waiting))
         self._partial_sums(division, batches * tiles.rows * tiles.trips * n * LANES, terms)
         terms.append(self._start)
         return combine(terms)

@@ -177,7 +177,8 @@ class _Counter:
             Term("SFP", "vector ops", self.busy["SFP"]),
             Term("LX", "operands to PT and SFP", self.busy["LX"]),
         ]
-        fill = 0.0
+        first: dict[int, float] = {}
+        last: dict[int, float] = {}
         for x in self.transfers:
             cycles = x.moved / t.dram_bytes_per_cycle
             terms.append(Term("dram", f"{'read' if x.reads else 'write'} argument {x.argument}", cycles, x.moved))
@@ -189,12 +190,15 @@ class _Counter:
             else:
                 cycles = max(cycles, x.fragments)
                 terms.append(Term("stores", f"argument {x.argument}", cycles, x.moved))
-            fill += cycles / max(x.runs, 1)
+            if x.reads:
+                first.setdefault(x.argument, cycles / max(x.runs, 1))
+            else:
+                last[x.argument] = cycles / max(x.runs, 1)
         if t.dram_turnaround:
             read, written = (sum(x.moved for x in self.transfers if x.reads is kind) for kind in (True, False))
             terms.append(Term("dram", "turnaround between reads and writes", turnaround_cycles(read, written, t)))
         terms += [
-            Term("fill", "the first blocks come, the last ones leave", fill),
+            Term("fill", "the first blocks come, the last ones leave", sum(first.values()) + sum(last.values())),
             Term("start", "latency of memory and units, launch", kernel_start(t)),
             Term("start", "an op waits for the op before it", max(self.stages - 1, 0) * stage_latency(t)),
         ]

@@ -1,14 +1,23 @@
-"""How a core's share of a matmul is cut into blocks that fit its scratchpad."""
+"""How a core's share of a matmul is cut into blocks that fit its scratchpad.
+
+A block of rows is multiplied with one stick of columns after the other, along the whole reduced loop. Its rows are loaded as a whole, the
+next block's meanwhile; or stick by stick as they are needed, again for each stick of columns, which takes little scratchpad however long
+rows are. Weights stream by in blocks of 64x64, again for each block of rows; or the first block of rows leaves them in the scratchpad.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
 
-from ktir.target import LANES, STICK_BYTES
+from ktir.cost.estimate import half, kernel_start, multiply_cycles
+from ktir.target import LANES, STICK_BYTES, Target
 
 ROW_BUFFERS = 2
 """Blocks of rows in flight: one is worked on while the next one is loaded."""
+
+ROW_STICKS = 4
+"""Sticks of a block of rows in flight, where they are loaded one by one."""
 
 WEIGHT_BUFFERS = 8
 """Blocks of 64x64 weights in flight, at most: a block takes PT fewer cycles than memory takes to answer, so one ahead is not enough."""
@@ -19,68 +28,97 @@ MOST_BLOCKS = 8
 BLOCK_ENTRIES = 32
 """Entries of a block that take about as long as what a trip costs beside them."""
 
-_BLOCK = LANES * STICK_BYTES
-_CHUNK = 4
-"""Sticks of the reduced loop in the smallest chunk: shorter ones would spend their time in adding up."""
+BLOCK_BYTES = LANES * STICK_BYTES
+"""A block of weights."""
+
+_RESULT_STICKS = 2
+"""Sticks of the result of a block in flight."""
+
+_MORE_TRIPS = (1, 1.25, 1.5, 2, 3, 4, 6)
+"""More and smaller blocks than fit are tried: the first one comes sooner, and the last one is gone sooner."""
+
+
+class Share(NamedTuple):
+    """A core's part of a matmul: rows, sticks of columns and of the reduced loop, and the cycles that memory takes for each operand once,
+    all cores together."""
+
+    rows: int
+    n: int
+    k: int
+    first: float
+    second: float
+    result: float
 
 
 class Tiles(NamedTuple):
-    """`rows` per block (even), `trips` over blocks, `chunks` of the reduced loop; how often each operand is read; bytes of scratchpad."""
+    """Blocks of `rows` rows (an even number), `trips` of them. `streamed`: rows come stick by stick. `kept`: weights are loaded once."""
 
     rows: int
     trips: int
-    chunks: int
-    row_reads: int
-    weight_reads: int
+    streamed: bool
+    kept: bool
     lx_bytes: int
 
+    def row_reads(self, n: int) -> int:
+        """How often a core with `n` sticks of columns reads its rows."""
+        return n if self.streamed else 1
 
-@lru_cache(maxsize=4096)
-def matmul_tiles(rows: int, n: int, k: int, first: int, second: int, lx_bytes: int, most: int) -> Tiles | None:
-    """The blocks with the least traffic for `rows` rows, `n` sticks of columns and `k` sticks of the reduced loop.
-
-    A block has at most `most` rows and takes at most `lx_bytes` of scratchpad; None if not even two rows fit. `first` and `second` weigh
-    the operands: their bytes on the whole chip. Weights stream by once per block of rows. A block holds its rows over the whole reduced
-    loop; or, if that is too much, f32 sums of some columns to which chunks of the reduced loop add, so that the rows are read once per such
-    group of columns.
-    """
-    budget = lx_bytes - WEIGHT_BUFFERS * _BLOCK
-    best: Tiles | None = None
-    trips = -(-rows // most)
-    while True:
-        block = -(-rows // trips)
-        block += block % 2
-        tiles = _whole(block, trips, n, k, budget) or _summed(block, trips, n, k, budget)
-        if tiles is not None and (best is None or _traffic(tiles, first, second) < _traffic(best, first, second)):
-            best = tiles
-        if block == 2 or (tiles is not None and tiles.row_reads == 1):
-            break  # smaller blocks would only read the weights more often
-        trips = max(trips + 1, -(-rows // (block - 2)), trips + trips // 8)
-    return best
+    @property
+    def weight_reads(self) -> int:
+        """How often a core reads its weights."""
+        return 1 if self.kept else self.trips
 
 
-def _traffic(tiles: Tiles, first: int, second: int) -> int:
-    return first * tiles.row_reads + second * tiles.weight_reads
+def block_cycles(rows: int, n: int, k: int, target: Target) -> float:
+    """PT: a block of rows with all weights, and its results drained."""
+    own = half(rows, target.corelets)
+    return multiply_cycles(own, n * k, target) + n * (target.pt_fill_cycles + own)
 
 
-def _whole(block: int, trips: int, n: int, k: int, budget: int) -> Tiles | None:
-    """The block's rows stay, over the whole reduced loop; the result leaves column stick by column stick."""
-    buffers = ROW_BUFFERS if trips > 1 else 1
-    used = block * (buffers * k + 2) * STICK_BYTES
-    if used > budget:
-        return None
-    if used + k * n * _BLOCK <= budget:
-        return Tiles(block, trips, 1, 1, 1, used + k * n * _BLOCK)
-    return Tiles(block, trips, 1, 1, trips, used + WEIGHT_BUFFERS * _BLOCK)
+def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float) -> float:
+    """Cycles in which PT waits for memory although it is the slower one: until the first rows are there, for weights that all come while
+    the first block is worked on (`block` cycles), and until the last results are gone."""
+    own = share.first / trips
+    lead, more = (own / share.k, own * share.n) if streamed else (own, own if trips > 1 else 0.0)
+    late = max(0.0, share.second + more - block) if kept else 0.0
+    return lead + late + share.result / (trips * share.n)
 
 
-def _summed(block: int, trips: int, n: int, k: int, budget: int) -> Tiles | None:
-    """Sums of a group of columns stay."""
-    chunk = min(k, _CHUNK)
-    columns = min(n, (budget // (block * STICK_BYTES) - 2 * chunk) // 2)
-    if columns < 1:
-        return None
-    groups = -(-n // columns)
-    columns = -(-n // groups)
-    chunk = min(k, (budget // (block * STICK_BYTES) - 2 * columns) // 2)
-    return Tiles(block, trips, -(-k // chunk), groups, trips, block * 2 * (columns + chunk) * STICK_BYTES + WEIGHT_BUFFERS * _BLOCK)
+def tile_cycles(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target) -> float:
+    """Cycles of a share that is cut so. A block is charged what the first one waits for answers, though others may hide it."""
+    block = block_cycles(rows, share.n, share.k, target)
+    memory = share.first * (share.n if streamed else 1) + share.second * (1 if kept else trips) + share.result
+    return max(trips * block + waits(share, trips, streamed, kept, block), memory) + trips * kernel_start(target)
+
+
+@lru_cache(maxsize=16384)
+def matmul_tiles(share: Share, target: Target) -> Tiles | None:
+    """The fastest blocks for a share; None if not even two rows fit the scratchpad."""
+    best: tuple[float, Tiles] | None = None
+    n, k = share.n, share.k
+    whole = share.rows + share.rows % 2
+    most = min(2 * target.pt_accumulator_rows, whole)
+    fewest = -(-whole // most)
+    least = max(
+        fewest * block_cycles(-(-whole // fewest), n, k, target), share.first + share.second + share.result
+    ) + fewest * kernel_start(target)
+    for streamed in (False, True):
+        own = ROW_STICKS if streamed else k
+        several = _RESULT_STICKS + (own if streamed else own * ROW_BUFFERS)
+        for kept in (False, True):
+            held = (k * n if kept else WEIGHT_BUFFERS) * BLOCK_BYTES
+            room = (target.lx_planned_bytes - held) // STICK_BYTES
+            rows = whole if whole == most and whole * (_RESULT_STICKS + own) <= room else min(most, room // several // 2 * 2)
+            if rows < 2 or (kept and rows == whole):  # a single block reads weights once anyway
+                continue
+            fewest = -(-share.rows // rows)
+            for trips in sorted({int(fewest * factor) for factor in _MORE_TRIPS}):
+                rows = -(-share.rows // trips)
+                rows += rows % 2
+                cycles = tile_cycles(share, rows, trips, streamed, kept, target)
+                if best is None or cycles < best[0]:
+                    sticks = _RESULT_STICKS + own if trips == 1 else several
+                    best = cycles, Tiles(rows, trips, streamed, kept, held + rows * sticks * STICK_BYTES)
+                if cycles <= 1.002 * least:
+                    return best[1]
+    return None if best is None else best[1]

@@ -10,11 +10,14 @@ from typing import NamedTuple
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
-from ktir.mlir import ir, linalg, tensor
+from ktir.mlir import arith, ir, linalg, scf, tensor
 from ktir.passes._axes import row_loops
 from ktir.passes._tile_plan import TilePlan
-from ktir.passes._tile_views import IndirectWindow, Place, Window, window
+from ktir.passes._tile_views import IndirectWindow, Place, Window, index_constant, window
 from ktir.target import LANES
+
+_STORED_ROWS = range(16, 33)
+"""Rows of a finished stick that are stored at a time."""
 
 
 class Part(NamedTuple):
@@ -70,12 +73,43 @@ class Blocks:
             return self.keys
         return Part(0, ir.RankedTensorType(value.type).shape[0])
 
+    def load_stick(self, op: ir.Operation, number: ir.Value) -> ir.Value:
+        """Load one stick of the block."""
+        value = op.results[0]
+        rows, lanes = self.place(value).rows, ir.RankedTensorType(value.type).shape[-1]
+        with op.location:
+            tile = self.window(op, value).tile(number, self.row if rows > 1 else 0, [1, rows, lanes])
+            return ktdp.load(tile, ir.RankedTensorType(value.type).element_type)
+
     def store(self, op: ir.Operation) -> None:
         """Store the block."""
-        value = op.operands[0]
-        shape = list(ir.RankedTensorType(self.mapping[value].type).shape)
-        tile = self.window(op, value).tile(self._sticks(value).first, self.row if shape[1] > 1 else 0, shape)
-        ktdp.store(self.mapping[value], tile)
+        block = self.mapping[op.operands[0]]
+        rows = ir.RankedTensorType(block.type).shape[1]
+        self._store(op, self.window(op, op.operands[0]), block, self._sticks(op.operands[0]).first, self.row if rows > 1 else 0)
+
+    def store_stick(self, op: ir.Operation, block: ir.Value, number: ir.Value) -> None:
+        """Store the stick `number` of a block, some rows at a time: what is loaded meanwhile does not wait for all of it.
+
+        Where rows are clipped in each trip of the loop over blocks it is stored at once, since a bound follows one loop.
+        """
+        rows = ir.RankedTensorType(block.type).shape[1]
+        some = max((n for n in _STORED_ROWS if rows % n == 0), default=rows)
+        place = self.window(op, op.operands[0])
+        first_block = isinstance(self.row, int)
+        if rows <= 2 * some or (place.clips_rows and not first_block):
+            self._store(op, place, block, number, self.row if rows > 1 else 0)
+            return
+        loop = scf.ForOp(*(index_constant(v) for v in (0, rows, some)))
+        with ir.InsertionPoint(loop.body):
+            first = loop.induction_variable
+            at = first if first_block else arith.AddIOp(self.row, first).result
+            self._store(op, place, part(block, [index_constant(0), first], [1, some, LANES]), number, at)
+            scf.YieldOp([])
+
+    @staticmethod
+    def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, stick: int | ir.Value, row: int | ir.Value) -> None:
+        tile = place.tile(stick, row, list(ir.RankedTensorType(block.type).shape))
+        ktdp.store(block, tile)
         if "ktir.ordered" in op.attributes:
             stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
             stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
@@ -133,11 +167,16 @@ def stick(value: ir.Value, number: ir.Value) -> ir.Value:
     return part(value, [number], [1, *list(ir.RankedTensorType(value.type).shape)[1:]])
 
 
+def insert_part(slice_: ir.Value, whole: ir.Value, first: list[ir.Value]) -> ir.Value:
+    """`whole` with the slice that starts at `first` in the leading dims replaced."""
+    shape = list(ir.RankedTensorType(slice_.type).shape)
+    starts = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(first) + [0] * (len(shape) - len(first))
+    return tensor.InsertSliceOp(slice_, whole, first, [], [], starts, shape, [1] * len(shape)).result
+
+
 def insert_stick(block: ir.Value, whole: ir.Value, number: ir.Value) -> ir.Value:
     """`whole` with one stick replaced."""
-    shape = list(ir.RankedTensorType(block.type).shape)
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return tensor.InsertSliceOp(block, whole, [number], [], [], [dynamic, 0, 0], shape, [1, 1, 1]).result
+    return insert_part(block, whole, [number])
 
 
 def _numbered(number: dict[int, int], loop: int | None) -> int | None:

@@ -6,12 +6,14 @@ result is computed on the finished accumulator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
 from ktir.mlir import arith, ir, linalg, scf, tensor
 from ktir.passes._axes import k_in_stick, second_operand_source
-from ktir.passes._blocks import Blocks, insert_stick, part, stick
-from ktir.passes._tile_plan import blocks_of
+from ktir.passes._blocks import Blocks, insert_part, insert_stick, part, stick
+from ktir.passes._contraction_plan import blocks_of, by_stick
 from ktir.passes._tile_views import IndirectWindow, Window, index_constant
 from ktir.target import LANES
 
@@ -22,53 +24,80 @@ class Contractions:
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
         self.plan = blocks.plan
+        self.residents = {r.contraction: r for r in self.plan.residents}
         self.resident: dict[ir.Operation, ir.Value] = {}
-        """Contraction -> its second operand, where that stays in LX."""
+        """Contraction -> its second operand, where that is in LX as a whole."""
 
     def load_resident(self, value: ir.Value, depth: int) -> None:
         """Load a second operand that stays, if it belongs into the innermost one of `depth` open batch loops."""
         g = self.plan.second_operands[value]
-        if any(r.contraction == g.op for r in self.plan.residents) and self.plan.resident_depth(g) == depth:
-            shape = list(ir.RankedTensorType(value.type).shape)
-            tile = self._second_operand(g).tile(0, 0, [shape[0], blocks_of(shape[-2]) * LANES, LANES])
-            self.resident[g.op] = ktdp.load(tile, ir.F16Type.get())
+        resident = self.residents.get(g.op)
+        if resident is not None and not resident.filled and self.plan.resident_depth(g) == depth:
+            self.resident[g.op] = ktdp.load(self._second_operand(g).tile(0, 0, self._whole_shape(value)), ir.F16Type.get())
+
+    @staticmethod
+    def _whole_shape(value: ir.Value) -> list[int]:
+        shape = list(ir.RankedTensorType(value.type).shape)
+        return [shape[0], blocks_of(shape[-2]) * LANES, LANES]
 
     def build(self, g: Generic) -> None:
         """One contraction, with what is fused into it."""
-        blocks = self.blocks
+        plan = self.plan
         result = g.op.results[0]
-        consumer = self.plan.fused.get(result)
+        consumer = plan.fused.get(result)
         target = result if consumer is None else consumer.results[0]
         if consumer is not None:
             self._load_operands(Generic(consumer))
-        sticks = ir.RankedTensorType(result.type).shape[0]
-        steps = ir.RankedTensorType(g.inputs[0].type).shape[0]
         element = ir.RankedTensorType(target.type).element_type
-        resident = self.resident.get(g.op)
-        streamed = self._second_operand(g) if resident is None else None
-        zero, one = index_constant(0), index_constant(1)
-        whole = tensor.EmptyOp([sticks, self.plan.block_rows, LANES], element).result
-        outer = scf.ForOp(zero, index_constant(sticks), one, [whole])
+        sticks = ir.RankedTensorType(result.type).shape[0]
+        weights = self._weights(g)
+        stores = plan.stored.get(target, [])
+        sliced = bool(stores) and by_stick(stores)
+        carried = [] if sliced else [tensor.EmptyOp([sticks, plan.block_rows, LANES], element).result]
+        outer = scf.ForOp(index_constant(0), index_constant(sticks), index_constant(1), [*carried, *weights.carried])
         with ir.InsertionPoint(outer.body):
             n = outer.induction_variable
-            f32 = ir.F32Type.get()
-            empty = tensor.EmptyOp([1, self.plan.block_rows, LANES], f32).result
-            cleared = linalg.fill(arith.ConstantOp(f32, ir.FloatAttr.get(f32, 0.0)).result, outs=[empty])
-            inner = scf.ForOp(zero, index_constant(steps), one, [cleared])
-            with ir.InsertionPoint(inner.body):
-                k = inner.induction_variable
-                a = stick(blocks.mapping[g.inputs[0]], k)
-                first, block = (k, n) if k_in_stick(g) else (n, k)
-                row = arith.MulIOp(block, index_constant(LANES)).result
-                if streamed is None:
-                    assert resident is not None
-                    b = part(resident, [first, row], [1, LANES, LANES])
-                else:
-                    b = ktdp.load(streamed.tile(first, row, [1, LANES, LANES]), ir.F16Type.get())
-                scf.YieldOp([multiply(g, a, b, inner.inner_iter_args[0])])
-            finished = self._epilogue(consumer, result, inner.results[0], n, element)
-            scf.YieldOp([insert_stick(finished, outer.inner_iter_args[0], n)])
-        blocks.mapping[target] = outer.results[0]
+            weights.carried = list(outer.inner_iter_args)[len(carried) :]
+            accumulator = self._sum(g, weights, n)
+            finished = self._epilogue(consumer, result, accumulator, n, element)
+            for store in stores if sliced else ():
+                with store.location:
+                    self.blocks.store_stick(store, finished, n)
+            scf.YieldOp([*(insert_stick(finished, whole, n) for whole in list(outer.inner_iter_args)[: len(carried)]), *weights.carried])
+        if not sliced:
+            self.blocks.mapping[target] = outer.results[0]
+            for store in stores:
+                with store.location:
+                    self.blocks.store(store)
+        if weights.carried:
+            self.resident[g.op] = outer.results[len(carried)]
+
+    def _sum(self, g: Generic, weights: _Weights, n: ir.Value) -> ir.Value:
+        """The loop over K for one stick of columns; its accumulator. Weights that are kept are carried through."""
+        f32 = ir.F32Type.get()
+        rows = g.inputs[0]
+        steps = ir.RankedTensorType(rows.type).shape[0]
+        empty = tensor.EmptyOp([1, self.plan.block_rows, LANES], f32).result
+        cleared = linalg.fill(arith.ConstantOp(f32, ir.FloatAttr.get(f32, 0.0)).result, outs=[empty])
+        loop = scf.ForOp(index_constant(0), index_constant(steps), index_constant(1), [cleared, *weights.carried])
+        with ir.InsertionPoint(loop.body):
+            k = loop.induction_variable
+            a = self.blocks.load_stick(rows.owner.operation, k) if rows in self.plan.streamed else stick(self.blocks.mapping[rows], k)
+            weights.carried = list(loop.inner_iter_args)[1:]
+            b = weights.block(*((k, n) if k_in_stick(g) else (n, k)))
+            scf.YieldOp([multiply(g, a, b, loop.inner_iter_args[0]), *weights.carried])
+        weights.carried = list(loop.results)[1:]
+        return loop.results[0]
+
+    def _weights(self, g: Generic) -> _Weights:
+        """Where the blocks of a contraction's second operand come from."""
+        resident = self.residents.get(g.op)
+        if g.op in self.resident:
+            return _Weights(self.resident[g.op], None)
+        if resident is None:
+            return _Weights(None, self._second_operand(g))
+        empty = tensor.EmptyOp(self._whole_shape(second_operand_source(g)), ir.F16Type.get()).result
+        return _Weights(None, self._second_operand(g), [empty])
 
     def _load_operands(self, g: Generic) -> None:
         """Load what an op that is computed ahead of its place reads."""
@@ -98,6 +127,28 @@ class Contractions:
             else:
                 inputs.append(stick(self.blocks.mapping[operand], n))
         return self.blocks.rebuilt(g, inputs, init)
+
+
+class _Weights:
+    """The blocks of a second operand: slices of one that stays, or loaded one by one. What is loaded is kept in the tensor that `carried`
+    holds, if any."""
+
+    def __init__(self, resident: ir.Value | None, window: Window | IndirectWindow | None, carried: Sequence[ir.Value] = ()) -> None:
+        self.resident, self.window = resident, window
+        self.carried = list(carried)
+
+    def block(self, first: ir.Value, number: ir.Value) -> ir.Value:
+        """The block of 64 rows `number` in stick `first`."""
+        row = arith.MulIOp(number, index_constant(LANES)).result
+        shape = [1, LANES, LANES]
+        if self.window is None:
+            assert self.resident is not None
+            return part(self.resident, [first, row], shape)
+        block = ktdp.load(self.window.tile(first, row, shape), ir.F16Type.get())
+        if not self.carried:
+            return block
+        self.carried = [insert_part(block, self.carried[0], [first, row])]
+        return part(self.carried[0], [first, row], shape)
 
 
 def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.Value:

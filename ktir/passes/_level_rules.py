@@ -419,8 +419,8 @@ def equal_trips(loop: ir.Operation) -> None:
 
 
 def carries_accumulators(loop: ir.Operation) -> None:
-    """A loop carries the sum of a contraction, a tensor that it fills slice by slice, or a running value of which a pointwise op or an
-    inner loop makes the next one."""
+    """A loop carries the sum of a contraction, a tensor that it, or a loop in it, fills slice by slice, or a running value of which a
+    pointwise op or an inner loop makes the next one."""
     block = loop.regions[0].blocks[0]
     carried = zip(list(block.arguments)[1:], list(loop.operands)[3:], list(block.operations)[-1].operands, strict=True)
     for argument, start, value in carried:

@@ -8,17 +8,18 @@ from math import prod
 from typing import NamedTuple
 
 from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, softmax_price
-from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
+from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import keeps_lane, kind_of
 from ktir.isa.kinds import KINDS
 from ktir.mlir import func, ir
+from ktir.passes._contraction_plan import second_operand_bytes
 from ktir.passes._expressions import Node, Tree, nodes
 from ktir.passes._levels import tensor_bytes
 from ktir.passes._softmax import Softmax, softmax_of
-from ktir.passes._tile_plan import BLOCK_BYTES, TilePlan, even, second_operand_bytes
+from ktir.passes._tile_plan import TilePlan, even
 from ktir.target import DATASHEET, LANES
 
 _ENTRY = {"f16": 2 * LANES, "f32": 4 * LANES}
@@ -50,6 +51,7 @@ class KeyedPlan(TilePlan):
         s = self.softmax
         along = {*s.keyed, *(p.contraction.op.results[0] for p in s.products)}
         self.fused = {v: op for v, op in self.fused.items() if v not in along}
+        self.stored = {}
         choices = list(self._choices(wanted, budget))
         if not choices:
             raise Unsupported(

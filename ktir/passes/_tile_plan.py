@@ -2,41 +2,43 @@
 
 A block's tensors must fit LX: what a loop streams twice (one block is worked on while the next one is loaded), computed tensors as long as
 they live. A second operand streams by in blocks of 64x64, again for each block of rows; or it stays, whole, for all blocks that use it.
+What is decided for matmuls alone is in `_contraction_plan`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
 
-from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, ROW_BUFFERS, WEIGHT_BUFFERS
+from ktir.cost.tiles import BLOCK_BYTES, BLOCK_ENTRIES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes._axes import Axes, row_loops, second_operand_source
+from ktir.passes._contraction_plan import (
+    Resident,
+    by_stick,
+    fused_consumers,
+    second_operand_bytes,
+    share_cycles,
+    shares,
+    stored_at_once,
+    streamable,
+)
 from ktir.passes._levels import tensor_bytes
 from ktir.passes._partial_sums import live_at_once
 from ktir.passes._residents import resident_behind, room_of
-from ktir.target import DATASHEET, LANES, STICK_BYTES
+from ktir.target import DATASHEET, LANES
 
-BLOCK_BYTES = LANES * STICK_BYTES
-"""A block of a second operand."""
+_STREAMED = 1.02
+"""Rows that are loaded again for each stick of columns must save more than this."""
 
 
 def even(n: int) -> int:
     """The next even number: a block of rows is halved over the two corelets."""
     return n + n % 2
-
-
-class Resident(NamedTuple):
-    """A second operand that stays in LX: its bytes, and the bytes that are not loaded again for that."""
-
-    contraction: ir.Operation
-    bytes: int
-    saved: int
 
 
 @dataclass(frozen=True)
@@ -60,20 +62,28 @@ class TilePlan:
         self.source = source
         self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
         self.axes = Axes.of(source.operation)
-        shares = list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
-        self.share = shares[-1]
+        own = list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
+        self.share = own[-1]
         self.cores = ir.IntegerAttr(ir.ArrayAttr(source.attributes["grid"])[0]).value
-        self.loops = {axis: shares[axis] for axis in self.axes.batches if shares[axis] > 1}
+        self.loops = {axis: own[axis] for axis in self.axes.batches if own[axis] > 1}
         """Batch axes that are loops, outer to inner, and their trips."""
         generics = [Generic(op) for op in self.ops if op.name == "linalg.generic"]
         self.without_rows = bool(generics) and all(len(row_loops(g)) < len(self.axes.extents) for g in generics)
         """Whether no tensor has the row axis: blocks then have two rows of which the second one is clipped."""
         self.contractions = [g for g in generics if g.is_contraction]
         self.second_operands = {second_operand_source(g): g for g in self.contractions}
-        self.fused = self._fused_consumers()
+        self.fused = fused_consumers(self.ops, self.contractions)
+        """Contraction result -> the op that is computed on each finished stick of it."""
+        self.stored = stored_at_once(self.ops, self.contractions, self.fused)
+        """Results that are stored as soon as they are there, with their stores."""
+        self.streamed: set[ir.Value] = set()
+        """First operands that are loaded stick by stick in the loops of their contractions."""
         self.residents: list[Resident] = []
         self.used = 0
         """Bytes of the kernel's own tensors."""
+        self.walked_alone = not self.loops and not any(op.name == "ktdp.inter_tile_reduce" for op in self.ops)
+        """Whether the loop over blocks of rows is the only one, and no core waits for another one in it."""
+        self.shares = {} if self.loops else shares(source, self.contractions)
         self.block_rows = self._decide(rows, room_of(source.operation, lx_bytes))
 
     # Facts
@@ -109,31 +119,12 @@ class TilePlan:
         """Blocks of `rows` rows in the core's share."""
         return -(-self.share // rows)
 
-    def _fused_consumers(self) -> dict[ir.Value, ir.Operation]:
-        """Contraction results that a single pointwise op consumes: it becomes the epilogue of the loop over output sticks.
-
-        A body that knows its position (a mask) is left out: inside the loop it would see a block, not the tensor. So is an op with an
-        operand that does not exist yet at the contraction.
-        """
-        fused = {}
-        position = {op: i for i, op in enumerate(self.ops)}
-        for contraction in self.contractions:
-            result = contraction.op.results[0]
-            uses = list(result.uses)
-            if len(uses) != 1 or uses[0].owner.name != "linalg.generic":
-                continue
-            g = Generic(uses[0].owner.operation)
-            ready = all(v == result or v.owner.name == "ktdp.load" or position[v.owner] < position[contraction.op] for v in g.inputs)
-            if ready and g.is_pointwise and not any(o.name == "linalg.index" for o in g.body_ops):
-                fused[result] = g.op
-        return fused
-
     # Decisions
 
-    def _need(self) -> Need:
-        """What a block takes where all second operands stream."""
+    def _need(self, streamed: Collection[ir.Value]) -> Need:
+        """What a block takes where all second operands stream, and first operands as `streamed` says."""
         position = {op: i for i, op in enumerate(self.ops)}
-        fixed, streamed = 0, 0
+        fixed, rows = 0, 0
         ranges: list[tuple[int, int, int]] = []
         for op in self.ops:
             if op.name not in ("ktdp.load", "linalg.generic", "linalg.fill", "ktdp.inter_tile_reduce"):
@@ -149,8 +140,11 @@ class TilePlan:
                     continue  # it is read where it lies
                 if value in self.second_operands:
                     fixed += WEIGHT_BUFFERS * BLOCK_BYTES
+                elif value in streamed:
+                    first = min(position[u.owner.operation] for u in value.uses)
+                    ranges.append((first, first, ROW_STICKS * bytes_ // shape[0]))
                 elif self.has_rows(value):
-                    streamed += bytes_
+                    rows += bytes_
                 else:
                     fixed += bytes_ * (ROW_BUFFERS if self.depth(value, 1) else 1)
             else:
@@ -160,43 +154,64 @@ class TilePlan:
                 fused = [v for v in op.operands if v in self.fused]
                 start = min([start, *(position[v.owner] for v in fused)])
                 last = max((position[_in_kernel(u.owner.operation)] for u in value.uses), default=start)
-                ranges.append((start, last, bytes_))
+                sliced = value in self.stored and by_stick(self.stored[value])
+                ranges.append((start, last, bytes_ // shape[0] if sliced else bytes_))
                 if op.name == "ktdp.inter_tile_reduce":
                     ranges.append((start, start, bytes_ * live_at_once(op)))
         live = [(sum(b for s, e, b in ranges if s <= p <= e), -p) for p in range(len(self.ops))]
         most, at = max(live)
-        return Need(fixed, streamed, most, self.ops[-at])
+        return Need(fixed, rows, most, self.ops[-at])
 
     def _decide(self, wanted: int, budget: int) -> int:
-        """The rows of a block: as many as fit, unless fewer let second operands stay that would else be loaded again and again."""
-        need = self._need()
+        """The rows of a block: as many as fit, unless other blocks are faster or load less."""
+        forms: list[set[ir.Value]] = [set()]
+        if self.walked_alone and self.contractions and (streamed := streamable(self.ops, self.contractions)):
+            forms.append(streamed)
+        best: tuple[float, int] | None = None
+        need = self._need(forms[-1])
+        for form in forms:
+            need = self._need(form)
+            for rows, free in self._blocks(need, wanted, budget):
+                residents = self._stay(rows, free)
+                cost = self._price(rows, form, residents)
+                if best is None or cost < best[0]:
+                    best = cost, rows
+                    self.residents, self.streamed = residents, form
+                    self.used = budget - free + sum(map(_takes, residents))
+        if best is None:
+            raise self._too_large(need, budget)
+        return best[1]
+
+    def _blocks(self, need: Need, wanted: int, budget: int) -> Iterator[tuple[int, int]]:
+        """Rows of the blocks to try, with the bytes that they leave free."""
         buffers = ROW_BUFFERS
         while buffers and need.bytes(2, buffers) > budget:
             buffers -= 1
         if not buffers:
-            raise self._too_large(need, budget)
+            return
         per_row = need.bytes(1, buffers) - need.fixed
         most = min((budget - need.fixed) // max(per_row, 1) // 2 * 2, 2 * DATASHEET.pt_accumulator_rows)
         if wanted:
-            rows = min(most, even(wanted), even(self.share))
-            self.residents = self._stay(rows, budget - need.bytes(rows, buffers))
-            self.used = self._used(need.bytes(rows, buffers))
-            return rows
-        if not self.contractions:
-            most = min(most, self._overlapping())
-        best: tuple[int, int] | None = None
-        for rows in self._candidates(most):
-            residents = self._stay(rows, budget - need.bytes(rows, buffers))
-            traffic = self._traffic(rows) - sum(r.saved for r in residents)
-            if best is None or traffic < best[0]:
-                best = traffic, rows
-                self.residents = residents
-        assert best is not None
-        self.used = self._used(need.bytes(best[1], buffers))
-        return best[1]
+            candidates = iter([min(most, even(wanted), even(self.share))])
+        else:
+            candidates = self._candidates(most if self.contractions else min(most, self._overlapping()))
+        for rows in candidates:
+            yield rows, budget - need.bytes(rows, buffers)
 
-    def _used(self, streaming: int) -> int:
-        return streaming + sum(r.bytes - WEIGHT_BUFFERS * BLOCK_BYTES for r in self.residents)
+    def _price(self, rows: int, streamed: Collection[ir.Value], residents: list[Resident]) -> float:
+        """What the matmuls of a kernel take in blocks of `rows` rows: cycles; in batch loops the bytes of second operands."""
+        if self.loops:
+            return self._traffic(rows) - sum(r.saved for r in residents)
+        kept = {r.contraction for r in residents}
+        cycles, loaded = 0.0, set[ir.Value]()
+        for g in self.contractions:
+            share, first = self.shares[g.op], g.inputs[0]
+            if first in loaded:
+                share = share._replace(first=0.0)
+            if first not in streamed:
+                loaded.add(first)
+            cycles += share_cycles(share, rows, first in streamed, g.op in kept)
+        return cycles * (_STREAMED if streamed else 1.0)
 
     def _overlapping(self) -> int:
         """Rows of a block with which loads, compute and stores of successive blocks overlap: a few trips of all loops together, of which
@@ -210,11 +225,11 @@ class TilePlan:
         return even(-(-self.share // max(-(-trips // outer), 1)))
 
     def _candidates(self, most: int) -> Iterator[int]:
-        """Blocks of at most `most` rows that share the rows equally, the largest first; smaller ones only where that may save traffic."""
+        """Blocks of at most `most` rows that share the rows equally, the largest first; smaller ones only where they may be better."""
         trips = -(-self.share // most)
         rows = even(-(-self.share // trips))
         yield rows
-        while self.loops and self.contractions and rows > LANES:
+        while self.contractions and rows > (LANES if self.loops else 2):
             trips = max(trips + 1, trips * 5 // 4, -(-self.share // (rows - 2)))
             rows = even(-(-self.share // trips))
             yield rows
@@ -233,21 +248,27 @@ class TilePlan:
     def _stay(self, rows: int, free: int) -> list[Resident]:
         """The second operands that stay in LX, the one that saves most first.
 
-        Only in batch loops: without one the first block of rows would wait for all of it, and streaming hides the same loads.
+        In batch loops they are loaded before they are used. Without one the first block of rows would wait for all of it; so it loads what
+        it needs, block by block, and leaves that for the others.
         """
         found: list[Resident] = []
-        for g in self.contractions if self.loops else []:
+        for g in self.contractions if self.loops or self.walked_alone else []:
             taken, users = self._uses(g, rows)
             bytes_ = second_operand_bytes(g)
             if users > 1 and resident_behind(second_operand_source(g).owner.operation) is None:
-                found.append(Resident(g.op, bytes_ * (ROW_BUFFERS if taken > 1 else 1), bytes_ * taken * (users - 1)))
+                held = bytes_ * (ROW_BUFFERS if taken > 1 else 1)
+                found.append(Resident(g.op, held, bytes_ * taken * (users - 1), filled=not self.loops))
         kept: list[Resident] = []
         for resident in sorted(found, key=lambda r: -r.saved):
-            takes = resident.bytes - WEIGHT_BUFFERS * BLOCK_BYTES
-            if takes <= free:
+            if (takes := _takes(resident)) <= free:
                 free -= takes
                 kept.append(resident)
         return kept
+
+    @property
+    def peels(self) -> bool:
+        """Whether the first block of rows stands before the loop over the others, since it leaves second operands for them."""
+        return any(r.filled for r in self.residents)
 
     def resident_depth(self, g: Generic) -> int:
         """In how many of the batch loops a second operand that stays is loaded."""
@@ -274,19 +295,13 @@ def is_stored_fill(fill: ir.Operation) -> bool:
     return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in uses)
 
 
+def _takes(resident: Resident) -> int:
+    """Bytes that a second operand takes because it stays."""
+    return resident.bytes - (0 if resident.filled else WEIGHT_BUFFERS * BLOCK_BYTES)
+
+
 def _in_kernel(op: ir.Operation) -> ir.Operation:
     """The op of the kernel that has `op` in it."""
     while op.parent.name != "func.func":
         op = op.parent.operation
     return op
-
-
-def blocks_of(rows: int) -> int:
-    """Blocks of 64 rows that hold `rows`."""
-    return -(-rows // LANES)
-
-
-def second_operand_bytes(g: Generic) -> int:
-    """Bytes of a contraction's second operand at one batch position, in whole blocks."""
-    steps = ir.RankedTensorType(g.inputs[0].type).shape[0]
-    return steps * ir.RankedTensorType(g.op.results[0].type).shape[0] * BLOCK_BYTES

@@ -87,6 +87,11 @@ class Window:
         """The core's first stick in the view."""
         self.view = mapping[op.base] if is_block(view, place) else block_view(view, place, mapping)
 
+    @property
+    def clips_rows(self) -> bool:
+        """Whether a block may have more rows than there are."""
+        return not isinstance(self.view.owner.opview.sizes[1], int)
+
     def tile(self, stick: Size, row: Size, shape: Sequence[int]) -> ir.Value:
         """The access tile of `shape` at a stick and a row."""
         return ktdp.construct_access_tile(self.view, [_sum(self.stick, stick), row, 0], shape)
@@ -274,6 +279,11 @@ class IndirectWindow:
                 if index is not None and self._role(expression)[0] == "row":
                     return _rows(list(index.owner.opview.sizes), Place({}, d, self.place.rows), self.mapping)
         return index_constant(1)
+
+    @property
+    def clips_rows(self) -> bool:
+        """Whether a block may have more rows than there are."""
+        return True
 
     def tile(self, stick: Size, row: Size, shape: Sequence[int]) -> ir.Value:
         """The indirect tile of `shape` at a stick and a row."""

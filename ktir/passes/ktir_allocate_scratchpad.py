@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
 
-from ktir.cost.tiles import ROW_BUFFERS, WEIGHT_BUFFERS
+from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS
 from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
@@ -128,8 +128,7 @@ class _Plan:
             op = view.operation
             if op.name == "scf.for":
                 body = op.regions[0].blocks[0]
-                if not is_accumulator(op):
-                    self._carried(op, loops)
+                self._carried(op, loops)
                 self._block(body, [*loops, op])
             elif op.name in ("ktdp.load", "linalg.generic", "ktdp.inter_tile_consume") or (op.name == "linalg.fill" and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
@@ -145,10 +144,14 @@ class _Plan:
                 self.alias[op.results[0]] = op.operands[1]
 
     def _carried(self, loop: ir.Operation, loops: list[ir.Operation]) -> None:
-        """What a loop carries stays in one place: a tensor that it fills slice by slice, or a running value that begins before the loop."""
+        """What a loop carries stays in one place: a tensor that it, or a loop in it, fills slice by slice, or a running value that begins
+        before the loop."""
+        accumulates = is_accumulator(loop)
         arguments = list(loop.regions[0].blocks[0].arguments)[1:]
-        for argument, start, result in zip(arguments, list(loop.operands)[3:], loop.results, strict=True):
-            if not isinstance(start.owner, ir.Block) and start.owner.name == "tensor.empty":
+        for argument, start, result in list(zip(arguments, list(loop.operands)[3:], loop.results, strict=True))[accumulates:]:
+            if accumulates:
+                self.alias[argument] = self.alias[result] = start
+            elif not isinstance(start.owner, ir.Block) and start.owner.name == "tensor.empty":
                 self._place(result, loop, loops)
                 self.alias[argument] = result
             else:
@@ -184,7 +187,7 @@ class _Plan:
             while not weights and trips[owner] == 1:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
-            buffer.buffers, buffer.loops = _rotation(trips, WEIGHT_BUFFERS if weights else ROW_BUFFERS)
+            buffer.buffers, buffer.loops = _rotation(trips, _most_buffers(value) if weights else ROW_BUFFERS)
         self.buffers[value] = buffer
 
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
@@ -204,8 +207,14 @@ class _Plan:
                 self._extend(op.regions[0].blocks[0], [*loops, op])
 
 
+def _most_buffers(value: ir.Value) -> int:
+    """Blocks in flight of what a loop over K loads."""
+    first = all(u.owner.name == "linalg.generic" and u.operand_number == 0 for u in value.uses)
+    return ROW_STICKS if first else WEIGHT_BUFFERS
+
+
 def is_accumulator(loop: ir.Operation) -> bool:
-    """Whether a loop carries the f32 block of a contraction."""
+    """Whether a loop carries the f32 block of a contraction, before what else it carries."""
     carried = list(loop.regions[0].blocks[0].arguments)[1:]
     return bool(carried) and any(
         o.operation.name == "linalg.generic" and Generic(o.operation).is_contraction for o in loop.regions[0].blocks[0].operations
@@ -389,12 +398,14 @@ class _Allocator:
         bounds = [self.mapping[v] for v in list(op.operands)[:3]]
         old = op.regions[0].blocks[0]
         accumulates = is_accumulator(op)
-        carried = [self.mapping[v] for v in list(op.operands)[3:]] if accumulates else []
+        carried = [self.mapping[op.operands[3]]] if accumulates else []
         loop = scf.ForOp(*bounds, carried)
         self.mapping[old.arguments[0]] = loop.induction_variable
         with ir.InsertionPoint(loop.body):
-            step = ir.IntegerAttr(op.operands[2].owner.attributes["value"]).value
+            start, step = (ir.IntegerAttr(op.operands[i].owner.attributes["value"]).value for i in (0, 2))
             counter = loop.induction_variable
+            if start:
+                counter = arith.SubIOp(counter, bounds[0]).result
             if step != 1:
                 counter = arith.DivUIOp(counter, bounds[2]).result
             self.counters.append((counter, _trips(op)))

@@ -137,23 +137,41 @@ class _Tiler:
 
     def _nest(self, loops: list[tuple[int, int]], depth: int) -> None:
         """The loops over `loops`, and inside them that over blocks of rows; `depth` loops are open."""
-        axis, trips, step = (*loops[0], 1) if loops else (None, self.plan.share, self.plan.block_rows)
-        loop = scf.ForOp(*(index_constant(v) for v in (0, trips, step)))
+        if not loops:
+            self._rows()
+            return
+        (axis, trips), *others = loops
+        loop = scf.ForOp(*(index_constant(v) for v in (0, trips, 1)))
         with ir.InsertionPoint(loop.body):
-            if axis is None:
-                self.blocks.row = loop.induction_variable
-                if self.online is not None:
-                    self.online.build(self._op)
-                for op in self.ops if self.online is None else []:
-                    with op.location:
-                        self._op(op)
-            else:
-                self.blocks.position[axis] = loop.induction_variable
-                for op in self.ops:
-                    if op.name == "ktdp.load":
-                        self._load_at(op, depth + 1)
-                self._nest(loops[1:], depth + 1)
+            self.blocks.position[axis] = loop.induction_variable
+            for op in self.ops:
+                if op.name == "ktdp.load":
+                    self._load_at(op, depth + 1)
+            self._nest(others, depth + 1)
             scf.YieldOp([])
+
+    def _rows(self) -> None:
+        """The loop over blocks of rows, the first one before it where the others use what that leaves in the scratchpad."""
+        start = 0
+        if self.plan.peels:
+            start = self.plan.block_rows
+            before = dict(self.mapping)
+            self._block()
+            self.mapping.clear()
+            self.mapping.update(before)
+        loop = scf.ForOp(*(index_constant(v) for v in (start, self.plan.share, self.plan.block_rows)))
+        with ir.InsertionPoint(loop.body):
+            self.blocks.row = loop.induction_variable
+            self._block()
+            scf.YieldOp([])
+
+    def _block(self) -> None:
+        """A block of rows."""
+        if self.online is not None:
+            self.online.build(self._op)
+        for op in self.ops if self.online is None else []:
+            with op.location:
+                self._op(op)
 
     def _load_at(self, op: ir.Operation, depth: int) -> None:
         """Load a value if it belongs into the innermost one of `depth` open batch loops."""
@@ -165,19 +183,22 @@ class _Tiler:
                 self.online.products.load_resident(value, depth)
             elif value in self.plan.second_operands:
                 self.contractions.load_resident(value, depth)
-            elif self.plan.depth(value, self.plan.trips(self.plan.block_rows)) == depth:
+            elif value not in self.plan.streamed and self.plan.depth(value, self.plan.trips(self.plan.block_rows)) == depth:
                 self.blocks.load(op)
 
     def _op(self, op: ir.Operation) -> None:
+        plan = self.plan
         if op.name == "ktdp.load":
-            if op.results[0] not in self.plan.second_operands and op.results[0] not in self.mapping:
+            value = op.results[0]
+            if value not in plan.second_operands and value not in plan.streamed and value not in self.mapping:
                 self.blocks.load(op)
         elif op.name == "ktdp.store":
-            self.blocks.store(op)
+            if op.operands[0] not in plan.stored:
+                self.blocks.store(op)
         elif op.name == "ktdp.inter_tile_reduce":
             partial = contribution(op.operands[0].owner.operation)
-            self.mapping[op.results[0]] = summed(self.mapping[partial], self.plan.cores, parts_of(op))
-        elif op.name == "linalg.generic" and op not in self.plan.fused.values():
+            self.mapping[op.results[0]] = summed(self.mapping[partial], plan.cores, parts_of(op))
+        elif op.name == "linalg.generic" and op not in plan.fused.values():
             g = Generic(op)
             if g.is_contraction:
                 self.contractions.build(g)

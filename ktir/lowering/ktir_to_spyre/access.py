@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ktir.diagnostics import Unsupported, location_text
@@ -43,6 +44,26 @@ class Tile:
     def rotation(self) -> int:
         """Slots that the view rotates over."""
         return self.anchor.rotation.buffers if self.anchor.rotation else 1
+
+    def walked_once(self, trips: Mapping[int, int]) -> list[int]:
+        """The loop levels, innermost first, whose trips each find another part of the buffer; `trips` are those of the open loops.
+
+        There are none if parts overlap, or if a loop between them comes back to the same part.
+        """
+        levels: list[int] = []
+        length = 1 + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        for level in sorted(trips, reverse=True):
+            if level in self.anchor.steps:
+                levels.append(level)
+            elif trips[level] > 1:
+                break
+        if set(levels) != set(self.anchor.steps):
+            return []
+        for step, count in sorted((self.anchor.steps[level], trips[level]) for level in levels):
+            if step < length:
+                return []
+            length += step * (count - 1)
+        return levels
 
     def without_dead_rows(self) -> Tile:
         """Leave out what is clipped on every core and in every trip: where a tensor has fewer rows than a block, a dead row's address

@@ -31,7 +31,7 @@ from .exchange import contribution, senders
 from .index import IndexEvaluator
 from .lane_masks import LaneMasks
 from .memory_order import MemoryOrder, reach
-from .sync import Access, Action, Loop, Synchroniser
+from .sync import Access, Action, Loop, Parts, Synchroniser
 
 _IGNORED = {
     "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "arith.cmpi", "arith.andi",
@@ -148,10 +148,13 @@ class KernelLowering:
         op = tile.owner.opview
         return self.tile.indirect(op) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
 
-    @staticmethod
-    def _touch(unit: Unit, tile: Tile, writes: bool, *, halved: bool = True) -> Access:
-        rotation = tile.anchor.rotation
-        return Access(unit, writes, *tile.buffer, tile.rotation, rotation.levels if rotation else 0, tile.element_bytes, halved)
+    def _touch(self, unit: Unit, tile: Tile, writes: bool, *, halved: bool = True) -> Access:
+        rotation, parts = tile.anchor.rotation, None
+        if rotation is None and (levels := tile.walked_once(self.trips)):
+            steps = tuple(tile.anchor.steps[level] for level in levels)
+            parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
+        levels = rotation.levels if rotation else 0
+        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts)
 
     def _load(self, op: ir.Operation, source: Tile | IndirectTile, target: Tile) -> Action:
         number = self.source_id(op)

@@ -16,6 +16,15 @@ from ktir.isa.units import Unit
 
 
 @dataclass(frozen=True)
+class Parts:
+    """How a nest of loops, `levels` as a bit mask, walks a buffer once: each of its `trips` trips touches another part, `steps` apart."""
+
+    trips: int
+    levels: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Access:
     """Sticks [start, end) of LX that a unit reads or writes, in a buffer of `slots` slots that rotate with the counters of `levels`."""
 
@@ -29,16 +38,23 @@ class Access:
     element_bytes: int = 2
     halved: bool = True
     """Each corelet touches its own half of the rows."""
+    parts: Parts | None = None
+    """Of a buffer without slots."""
 
     def same_place(self, other: Access) -> bool:
         """Whether both see one buffer with its rows at the same addresses."""
         mine = (self.start, self.end, self.slots, self.levels, self.element_bytes)
         return mine == (other.start, other.end, other.slots, other.levels, other.element_bytes)
 
-    def turns_with(self, trips: list[int]) -> bool:
-        """Whether each trip of the innermost of nested loops of `trips` trips finds the next slot."""
-        innermost = self.levels.bit_length() - 1
-        return 0 <= innermost < len(trips) and all(n == 1 for n in trips[innermost + 1 :])
+    def returns_after(self, other: Access, trips: list[int]) -> int:
+        """After how many trips of the innermost of nested loops of `trips` trips this access may touch what `other`, which sees the same
+        buffer, touches now."""
+        places, levels = self.slots, self.levels
+        if self.parts is not None and self.parts == other.parts:
+            places, levels = self.parts.trips, self.parts.levels
+        innermost = levels.bit_length() - 1
+        turns = 0 <= innermost < len(trips) and all(n == 1 for n in trips[innermost + 1 :])
+        return places if turns else 1
 
 
 @dataclass
@@ -91,7 +107,7 @@ def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]
     if apart and (a.unit == b.unit or (a.unit == Unit.LXLU and b.unit == Unit.LXSU)):
         # LXSU stores what came through the FIFOs that LXLU fills, op after op: its stores follow all earlier reads of its corelet
         return None
-    distance = 0 if target > source else a.slots if same and a.turns_with(trips) else 1
+    distance = 0 if target > source else a.returns_after(b, trips) if same else 1
     return _Dependence(a.unit, b.unit, source, target, distance, relayed=a.unit.per_corelet and b.unit.per_corelet and not apart)
 
 

@@ -2,7 +2,7 @@
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work --ktir-tile --ktir-allocate-scratchpad | FileCheck %s
 
 // CHECK: ktir.level = "allocated"
-// CHECK: ktir.lx_bytes = 17664
+// CHECK: ktir.lx_bytes = 17152
 // CHECK: ktdp.construct_memory_view %{{.*}}, sizes: [2, 2, 64], strides: [128, 64, 1] {{.*}}#ktdp.memory_space<ct_local>
 // CHECK: scf.for
 // CHECK: %[[X:.*]] = ktdp.load {{.*}} -> tensor<2x2x64xf16>

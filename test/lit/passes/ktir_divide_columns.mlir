@@ -23,7 +23,7 @@
 // CHECK: ktdp.load {{.*}} -> tensor<2x1x64xf16>
 // CHECK: ktdp.store {{.*}} : tensor<2x2x64xf16>
 
-// TILE: scf.for {{.*}} -> (tensor<2x2x64xf16>) {
+// TILE: scf.for {{.*}} step %{{[^ ]*}} {
 // TILE: scf.for {{.*}} -> (tensor<1x2x64xf32>) {
 
 // ONE: ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 5, 64]>

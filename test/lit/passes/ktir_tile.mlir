@@ -2,20 +2,30 @@
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work=cores=3 --ktir-tile=rows=8 | FileCheck %s
 
 // CHECK: ktir.level = "tiled"
-// CHECK: %[[STEP:.*]] = arith.constant 8 : index
-// CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %[[STEP]] {
-// CHECK: ktdp.construct_access_tile %{{.*}}[0, %[[I]], 0]
-// CHECK: ktdp.load {{.*}} -> tensor<2x8x64xf16>
+
+// The first block of rows loads the weights block by block and leaves them in the scratchpad; its results are stored stick by stick.
 // CHECK: %[[K:.*]] = arith.constant 100 : index
 // CHECK: %[[B:.*]] = ktdp.construct_memory_view %{{.*}}, sizes: [3, %[[K]], 64], strides: [6400, 64, 1] {{.*}}masked
-// CHECK: scf.for %[[N:.*]] = %{{.*}} iter_args(%{{.*}}) -> (tensor<3x8x64xf16>) {
-// CHECK: scf.for %[[KK:.*]] = %{{.*}} iter_args(%[[ACC:.*]] = %{{.*}}) -> (tensor<1x8x64xf32>) {
+// CHECK: %[[KEPT:.*]] = scf.for %[[N:.*]] = %{{.*}} iter_args(%[[W:.*]] = %{{.*}}) -> (tensor<3x128x64xf16>) {
+// CHECK: scf.for %[[KK:.*]] = %{{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[WW:.*]] = %[[W]]) -> (tensor<1x8x64xf32>, tensor<3x128x64xf16>) {
 // CHECK: tensor.extract_slice %{{.*}}[%[[KK]], 0, 0] [1, 8, 64]
 // CHECK: %[[R:.*]] = arith.muli %[[KK]], %{{.*}} : index
 // CHECK: ktdp.construct_access_tile %[[B]][%[[N]], %[[R]], 0]
+// CHECK: tensor.insert_slice %{{.*}} into %[[WW]][%[[N]], %[[R]], 0]
 // CHECK: linalg.generic {{.*}} outs(%[[ACC]]
 // CHECK: arith.truncf
-// CHECK: tensor.insert_slice
+// CHECK: ktdp.store
+
+// CHECK: %[[START:.*]] = arith.constant 8 : index
+// CHECK: %[[STEP:.*]] = arith.constant 8 : index
+// CHECK: scf.for %[[I:.*]] = %[[START]] to %{{.*}} step %[[STEP]] {
+// CHECK: ktdp.construct_access_tile %{{.*}}[0, %[[I]], 0]
+// CHECK: ktdp.load {{.*}} -> tensor<2x8x64xf16>
+// CHECK: scf.for %[[N:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK: scf.for %[[KK:.*]] = %{{.*}} iter_args(%[[ACC:.*]] = %{{.*}}) -> (tensor<1x8x64xf32>) {
+// CHECK: tensor.extract_slice %[[KEPT]][%[[N]], %{{.*}}, 0] [1, 64, 64]
+// CHECK: linalg.generic {{.*}} outs(%[[ACC]]
+// CHECK: ktdp.store
 module attributes {ktir.level = "logical"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %w: index {ktir.name = "w", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [57, 100], strides: [100, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 99 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>

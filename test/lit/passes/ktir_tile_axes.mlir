@@ -86,7 +86,7 @@ module attributes {ktir.level = "divided"} {
 // CHECK: %[[AT2:.*]] = arith.addi %{{.*}}, %[[STEP2]] : index
 // CHECK: %[[EXPERT:.*]] = ktdp.construct_memory_view %[[AT2]], sizes: [1], strides: [1] {{.*}} : memref<1xi32>
 // CHECK: %[[W:.*]] = ktdp.construct_memory_view %{{.*}}, sizes: [3, 8, %{{.*}}, 64], strides: [64, 9100, 130, 1] {{.*}}masked
-// CHECK: scf.for %[[N:.*]] = %{{.*}} iter_args(%{{.*}}) -> (tensor<3x6x64xf16>) {
+// CHECK: scf.for %[[N:.*]] = %{{.*}} to %{{.*}} step %{{[^ ]*}} {
 // CHECK: scf.for %[[K:.*]] = %{{.*}} iter_args(%{{.*}}) -> (tensor<1x6x64xf32>) {
 // CHECK: %[[R:.*]] = arith.muli %[[K]], %{{.*}} : index
 // CHECK: intermediate_variables(%[[S:.*]], %[[I:.*]], %[[L:.*]]) %[[W]][(%[[N]] + %[[S]]), ind(%[[EXPERT]][0]), (%[[R]] + %[[I]]), (%[[L]])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from ktir.cost.division import candidates
 from ktir.cost.estimate import Term, combine
 from ktir.cost.model import Model
 from ktir.cost.problem import Loop, Operand, Problem, matmul, pointwise
-from ktir.cost.tiles import matmul_tiles
+from ktir.cost.tiles import ROW_STICKS, Share, matmul_tiles, tile_cycles
 from ktir.target import DATASHEET, FITTED, PRESETS, Target
 
 
@@ -49,21 +50,31 @@ def test_bytes_and_blocks_are_those_of_the_cores(m: int, k: int, n: int, cores: 
     assert blocks == slowest * tiles.trips
 
 
+def held(share: Share, rows: int, streamed: bool, kept: bool) -> int:
+    """Bytes of scratchpad for blocks of `rows` rows: rows in flight, two sticks of results, weights."""
+    sticks = ROW_STICKS if streamed else share.k * (1 if rows >= share.rows else 2)
+    return rows * (sticks + 2) * 128 + (share.k * share.n if kept else 8) * 64 * 128
+
+
 @settings(deadline=None, max_examples=100)
-@given(rows=st.integers(1, 3000), n=st.integers(1, 60), k=st.integers(1, 600))
-def test_tiles_fit_and_cover(rows: int, n: int, k: int) -> None:
-    tiles = matmul_tiles(rows, n, k, rows * k, n * k * 64, DATASHEET.lx_planned_bytes, 512)
+@given(rows=st.integers(1, 3000), n=st.integers(1, 60), k=st.integers(1, 600), cores=st.sampled_from((1, 4, 32)))
+def test_tiles_fit_cover_and_are_nearly_the_fastest(rows: int, n: int, k: int, cores: int) -> None:
+    share = Share(rows, n, k, *(sticks * cores * 128 / 136.5 for sticks in (rows * k, n * k * 64, rows * n)))
+    tiles = matmul_tiles(share, DATASHEET)
     assert tiles is not None
-    assert tiles.lx_bytes <= DATASHEET.lx_planned_bytes
+    assert held(share, tiles.rows, tiles.streamed, tiles.kept) <= tiles.lx_bytes <= DATASHEET.lx_planned_bytes
     assert tiles.rows % 2 == 0
     assert (tiles.trips - 1) * tiles.rows < rows <= tiles.trips * tiles.rows <= 512 * tiles.trips
-    assert 1 <= tiles.weight_reads <= tiles.trips
-    assert 1 <= tiles.row_reads <= n
-    assert 1 <= tiles.chunks <= k
+    others = [
+        tile_cycles(share, r, -(-rows // r), streamed, kept, DATASHEET)
+        for streamed, kept, r in itertools.product((False, True), (False, True), range(2, min(rows + 1, 512) + 1, 2))
+        if held(share, r, streamed, kept) <= DATASHEET.lx_planned_bytes
+    ]
+    assert tile_cycles(share, tiles.rows, tiles.trips, tiles.streamed, tiles.kept, DATASHEET) <= 1.05 * min(others)
 
 
 def test_too_little_scratchpad() -> None:
-    assert matmul_tiles(2, 1, 1, 1, 1, 4096, 512) is None
+    assert matmul_tiles(Share(2, 1, 1, 1, 1, 1), replace(DATASHEET, lx_planned_bytes=4096)) is None
 
 
 def test_the_slowest_stream_bounds() -> None:

@@ -96,7 +96,7 @@ def test_remarks_say_why() -> None:
     texts = [r.message for r in found]
     assert any("kernel of its own, so that its 8 sticks of columns are dealt out: saves" in t for t in texts)
     (plan,) = [t for t in texts if t.startswith("kernel 'f_kernel0'")]
-    for part in ("bound by", "runner-up", "candidates priced"):
+    for part in ("bound by", "runner-up", "candidates compared"):
         assert part in plan
 
 

@@ -137,7 +137,7 @@ def test_remarks_give_choice_and_runner_up() -> None:
     with remarks() as found:
         stages("attention", 32)
     (text,) = [r.message for r in found if "kernel 'f_kernel0'" in r.message]
-    for part in ("m/8 (2), b0/2 (1), b1/2 (1) on 32 cores", "runner-up", "candidates priced"):
+    for part in ("m/8 (2), b0/2 (1), b1/2 (1) on 32 cores", "runner-up", "candidates compared"):
         assert part in text
 
 
