@@ -96,6 +96,15 @@ class Generic:
         return Contraction(batch, tuple(i for i in parallel if i in a and i not in b), columns, reduced)
 
     @property
+    def is_wide_matmul(self) -> bool:
+        """Whether it is a matmul of f32, which the array does not take: a reduction on the vector unit."""
+        names = [o.name for o in self.body_ops]
+        if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.mulf", "arith.addf"]:
+            return False
+        a, b = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in range(2))
+        return bool(a - b) and bool(b - a)
+
+    @property
     def combiner(self) -> str | None:
         """`add`, `max` or `min` of a reduction; None where the body does not end so."""
         owner = self.yielded.owner

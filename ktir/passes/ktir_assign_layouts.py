@@ -104,6 +104,7 @@ class _Rewriter:
         if PLAN in source.attributes:
             function.attributes[PLAN] = source.attributes[PLAN]
         self._remark()
+        self._remark_wide_matmuls()
         source.operation.erase()
         del function.attributes["sym_visibility"]
 
@@ -411,6 +412,13 @@ class _Rewriter:
         return tensor.ExpandShapeOp(result, value, split, [], list(layout.device_size)).result
 
     # Remarks
+
+    def _remark_wide_matmuls(self) -> None:
+        for view in self.source.regions[0].blocks[0].operations:
+            op = view.operation
+            if op.name == "linalg.generic" and Generic(op).is_wide_matmul:
+                text = "matmul of f32 operands runs on the vector unit, a product and a sum per element; the array takes f16"
+                self.options.remark("missed", text, op.location)
 
     def _remark(self) -> None:
         roles = self.roles
