@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from models.families import EVEN, FAMILIES, ODD, Sizes, build
-from models.runs import Prompt, make_cache, step_of
+from models.runs import Prompt, difference, generate, make_cache, step_of
 
 import ktir
 from ktir.assembly import parse_module
@@ -61,3 +61,25 @@ def test_llama(sizes: Sizes, decode: bool) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, sizes: Sizes, decode: bool) -> None:
     check(family, sizes, decode=decode, cores=32 if sizes is EVEN else 3)
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [(family, ODD) for family in ("llama31", "ministral8b", "gpt_oss", "granite4")],
+    ids=lambda value: value if isinstance(value, str) else "odd",
+)
+@pytest.mark.long
+def test_engines_agree(family: str, sizes: Sizes) -> None:
+    """Logits and caches of a prefill and of a step on the emulated chip are those of the KTIR executor on the logical program: a family of
+    dense layers, one of windows, of experts, of states. The order of sums differs, and with it the last places of f16."""
+    model = build(family, sizes, torch.float16)
+    step, prompt = step_of(model), Prompt(length=5, batch=2, steps=1)
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for engine in ("ktir", "spyre"):
+        torch._dynamo.reset()
+        options = {"engine": engine, "fallback": "error"}
+        found[engine] = generate(model, torch.compile(step, backend="spyre", fullgraph=True, dynamic=False, options=options), prompt)
+    assert found["ktir"].keys() == found["spyre"].keys()
+    for name, expected in found["ktir"].items():
+        scale = max(1.0, expected.double().abs().max().item())
+        assert difference(found["spyre"][name], expected)[0] <= 4 * TOLERANCE * scale, name
