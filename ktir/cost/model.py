@@ -78,10 +78,11 @@ class Model:
 
     def _tiles(self, division: Division, m: int, n: int, k: int) -> Tiles | None:
         first, second = self.problem.inputs[:2]
-        passes, rate = prod(division.splits[i] * division.shares[i] for i in self._batches), self.target.dram_bytes_per_cycle
+        passes, rate = prod(division.shares[i] for i in self._batches), self.target.dram_bytes_per_cycle
         own, weights = (self.bytes[o.name] / rate / passes for o in (first, second))
         result = 0.0 if self.problem.output.resident else self.bytes[self.problem.output.name] / rate / passes
-        return matmul_tiles(Share(m, n, k, own, weights, result), self.target)
+        others = sum(self.bytes[o.name] for o in self.problem.inputs[2:] if not o.resident) / rate / passes
+        return matmul_tiles(Share(m, n, k, own, weights, result, others), self.target)
 
     def _shares(self, division: Division) -> tuple[int, int, int, int]:
         """A core's batches, rows, sticks of columns, sticks of the reduced loop."""
@@ -177,7 +178,8 @@ class Model:
         for operand in others:
             self._load(operand, division, 1, terms)
         share = Share(tiles.rows * tiles.trips, n, k, own, weights, self._store(division, terms) / batches)
-        waiting = waits(share, tiles.trips, tiles.streamed, tiles.kept, block_cycles(tiles.rows, n, k, target))
+        filled = tiles.kept and not self._batches  # else they are loaded while the batch before is worked on
+        waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target))
         terms.append(Term("fill", "the first block comes, the last one leaves", waiting))
         self._partial_sums(division, batches * tiles.rows * tiles.trips * n * LANES, terms)
         terms.append(self._start)

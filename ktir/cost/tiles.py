@@ -40,7 +40,7 @@ _MORE_TRIPS = (1, 1.25, 1.5, 2, 3, 4, 6)
 
 class Share(NamedTuple):
     """A core's part of a matmul: rows, sticks of columns and of the reduced loop, and the cycles that memory takes for each operand once,
-    all cores together."""
+    all cores together. `others`: for what else the kernel reads."""
 
     rows: int
     n: int
@@ -48,6 +48,7 @@ class Share(NamedTuple):
     first: float
     second: float
     result: float
+    others: float = 0.0
 
 
 class Tiles(NamedTuple):
@@ -87,7 +88,7 @@ def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float) ->
 def tile_cycles(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target) -> float:
     """Cycles of a share that is cut so. A block is charged what the first one waits for answers, though others may hide it."""
     block = block_cycles(rows, share.n, share.k, target)
-    memory = share.first * (share.n if streamed else 1) + share.second * (1 if kept else trips) + share.result
+    memory = share.first * (share.n if streamed else 1) + share.second * (1 if kept else trips) + share.result + share.others
     return max(trips * block + waits(share, trips, streamed, kept, block), memory) + trips * kernel_start(target)
 
 
@@ -100,7 +101,7 @@ def matmul_tiles(share: Share, target: Target) -> Tiles | None:
     most = min(2 * target.pt_accumulator_rows, whole)
     fewest = -(-whole // most)
     least = max(
-        fewest * block_cycles(-(-whole // fewest), n, k, target), share.first + share.second + share.result
+        fewest * block_cycles(-(-whole // fewest), n, k, target), share.first + share.second + share.result + share.others
     ) + fewest * kernel_start(target)
     for streamed in (False, True):
         own = ROW_STICKS if streamed else k
