@@ -51,7 +51,7 @@ def tiled(make: Callable[[], ir.Module], arrays: list[np.ndarray], options: str 
     return text, after
 
 
-@pytest.mark.parametrize("options", ["", "{rows=4}"])
+@pytest.mark.parametrize("options", ["{online-softmax=never}", "{rows=4 online-softmax=never}"])
 @pytest.mark.parametrize(
     ("kv", "rep", "s", "t", "d", "splits"),
     [(2, 2, 16, 16, 16, (2, 2, 4)), (3, 2, 17, 70, 16, (1, 1, 3)), (2, 1, 5, 130, 80, (2, 1, 1)), (1, 4, 1, 64, 64, (1, 2, 1))],
