@@ -16,7 +16,7 @@ from ktir.passes._tile_plan import TilePlan
 from ktir.passes._tile_views import IndirectWindow, Place, Window, index_constant, window
 from ktir.target import LANES
 
-_STORED_ROWS = range(16, 33)
+_STORED_ROWS = range(16, 33, 2)
 """Rows of a finished stick that are stored at a time."""
 
 
