@@ -16,7 +16,7 @@ from ktir.target import LANES, STICK_BYTES, Target
 ROW_BUFFERS = 2
 """Blocks of rows in flight: one is worked on while the next one is loaded."""
 
-ROW_STICKS = 4
+ROW_STICKS = 8
 """Sticks of a block of rows in flight, where they are loaded one by one."""
 
 WEIGHT_BUFFERS = 8

@@ -46,8 +46,9 @@ def refuse_parts(hint: Hint, name: str, reason: str) -> None:
 
 @lru_cache(maxsize=1024)
 def row_division(rows: int, sticks: int, depth: int, cores: int) -> Plan:
-    """The same with rows alone dealt to the cores."""
-    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=Hint(work_div=(("n", 1), _NO_SPLIT_K)))
+    """The same with rows alone dealt out, to as many cores as there are."""
+    parts = -(-rows // -(-rows // cores))
+    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
 
 
 def row_parts(rows: int, cores: int, hint: Hint) -> int:
