@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from logical_programs import linear
+from logical_programs import Logical
 
 from ktir.assembly import parse_module, print_module
 from ktir.checking.levels import run_device_level
@@ -22,7 +22,16 @@ from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 
 CORES = 4
-PROGRAM = linear(30, 70, 20)
+
+
+def biased() -> Logical:
+    """x [30, 70] plus a bias."""
+    p = Logical()
+    p.output(p.combine("arith.addf", p.input(30, 70), p.input(70), "f16"))
+    return p
+
+
+PROGRAM = biased()
 
 
 def allocated(cores: int = CORES) -> str:

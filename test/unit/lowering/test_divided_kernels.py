@@ -47,7 +47,7 @@ def check(make: Callable[[], ir.Module], arrays: list[np.ndarray], tile: str = "
         compare(mode, lambda found, mode=mode: executable(*found, mode=mode))
 
 
-@pytest.mark.parametrize("tile", ["ktir-tile", "ktir-tile{rows=4}"])
+@pytest.mark.parametrize("tile", ["ktir-tile{online-softmax=never}", "ktir-tile{rows=4 online-softmax=never}"])
 @pytest.mark.parametrize(
     ("kv", "rep", "s", "t", "d", "splits"), [(2, 2, 16, 16, 16, (2, 2, 4)), (3, 2, 17, 70, 16, (1, 1, 3)), (2, 1, 5, 130, 80, (2, 1, 1))]
 )
