@@ -46,6 +46,8 @@ torch._dynamo.backends.registry register_backend _BACKENDS
 torch._logging._internal trace_structured
 torch.compiler._cache CacheArtifact CacheArtifactFactory.register CacheArtifactFactory._artifact_types
 torch.compiler._cache CacheArtifactManager.record_artifact
+torch._decomp core_aten_decompositions
+torch._guards detect_fake_mode
 torch._prims_common ELEMENTWISE_TYPE_PROMOTION_KIND
 torch.utils._ordered_set OrderedSet
 """

@@ -93,7 +93,7 @@ def test_matmul_blocks(monkeypatch, numerics):
     make = lambda: [pack(a, 0), pack(b, 0), np.zeros((5, 33, 64), F16)]  # noqa: E731
     (_, _, c), after, before = both(monkeypatch, matmul_tiled(33, 200, 300, 4), make, Policy(numerics=numerics))
     np.testing.assert_allclose(unpack(c, 300), a.astype(np.float64) @ b.astype(np.float64), atol=0.1)
-    assert after < before
+    assert after < before if numerics == "machine" else after == before  # peer folds contractions that are no named matmuls, one by one
 
 
 def test_in_place(monkeypatch):
