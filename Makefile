@@ -7,23 +7,31 @@ STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest -n auto
 LIT := $(BIN)/lit -sv test/lit
 
-.PHONY: run test test-long lint bench clean
+.PHONY: run test test-long lint style types ir bench clean
 
 run: $(STAMP)
 	$(BIN)/python examples/search.py
 
-test: lint
-	$(LIT)
+# Types take one core for a while: meanwhile the other one goes through the tests of the IR.
+test: $(STAMP)
+	$(MAKE) -j2 lint ir
 	$(PYTEST) -m "not long"
 
-test-long: lint
-	$(LIT)
+test-long: $(STAMP)
+	$(MAKE) -j2 lint ir
 	$(PYTEST)
 
-lint: $(STAMP)
+lint: style types
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(STAMP)
 	$(BIN)/pyright
+
+ir: $(STAMP)
+	$(LIT)
 
 bench: $(STAMP)
 	@failed=; for each in bench/*.py; do echo "== $$each"; $(BIN)/python $$each || failed="$$failed $$each"; done; \

@@ -5,7 +5,7 @@ A tensor is [sticks, R, lanes] there, or [sticks, 1, lanes] where all rows read 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
@@ -20,7 +20,8 @@ _STORED_ROWS = range(16, 33, 2)
 """Rows of a finished stick that are stored at a time."""
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """Consecutive sticks of a tensor."""
 
     first: int | ir.Value
@@ -63,8 +64,8 @@ class Blocks:
         value = op.results[0]
         type_ = ir.RankedTensorType(value.type)
         rows = self.place(value).rows
-        first, sticks = self._sticks(value)
-        tile = self.window(op, value).tile(first, self.row if rows > 1 else 0, [sticks, rows, type_.shape[-1]])
+        part = self._sticks(value)
+        tile = self.window(op, value).tile(part.first, self.row if rows > 1 else 0, [part.count, rows, type_.shape[-1]])
         self.mapping[value] = ktdp.load(tile, type_.element_type)
 
     def _sticks(self, value: ir.Value) -> Part:

@@ -123,8 +123,8 @@ class VerifyLevelPass(Pass):
             check = partial(rules.function_of, level=level, cores=self.cores, alone=len(functions) == 1)
             refuse_broken([f.operation for f in functions.values()], check)
         refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
+        pad = Scratchpad(functions, self.lx_bytes)
         if level in ("divided", "tiled", "allocated"):
-            pad = Scratchpad(functions, self.lx_bytes)
             refuse_broken([f.operation for f in functions.values()], pad.check_residents)
             refuse_broken(operations(module), pad.check_resident_view)
         if level == "allocated":

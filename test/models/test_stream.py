@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from models.families import EVEN, FAMILIES, ODD, Sizes, build
@@ -77,7 +79,7 @@ def test_engines_agree(family: str, sizes: Sizes) -> None:
     found: dict[str, dict[str, torch.Tensor]] = {}
     for engine in ("ktir", "spyre"):
         torch._dynamo.reset()
-        options = {"engine": engine, "fallback": "error"}
+        options: dict[str, Any] = {"engine": engine, "fallback": "error"}
         found[engine] = generate(model, torch.compile(step, backend="spyre", fullgraph=True, dynamic=False, options=options), prompt)
     assert found["ktir"].keys() == found["spyre"].keys()
     for name, expected in found["ktir"].items():
