@@ -40,10 +40,10 @@ class PlanPass(Pass):
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes:
                 draft = Draft.first(op, wanted)
-                self._explain(draft)
+                self._explain(op, draft)
                 _write(op, draft)
 
-    def _explain(self, draft: Draft) -> None:
+    def _explain(self, function: func.FuncOp, draft: Draft) -> None:
         """The choices as remarks."""
         roles = draft.roles
         for node in roles.nodes:
@@ -57,8 +57,9 @@ class PlanPass(Pass):
             self.remark("passed", text, nodes[item].op.location)
         for facts, work in zip(draft.facts, draft.works, strict=True):
             if work is not None and work.plan is not None:
-                where = next(nodes[i] for i in (*facts.ops, *facts.stores) if i in nodes)
-                self.remark("passed", f"kernel '{facts.name}': {work.plan.explain()}", where.op.location)
+                # a kernel may hold nothing but what a relayout adds, which no op of this level stands for
+                where = next((nodes[i].op.location for i in (*facts.ops, *facts.stores) if i in nodes), function.location)
+                self.remark("passed", f"kernel '{facts.name}': {work.plan.explain()}", where)
 
 
 def _write(function: func.FuncOp, draft: Draft) -> None:
