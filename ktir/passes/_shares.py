@@ -36,6 +36,43 @@ class Share:
     walks: tuple[Walk, ...]
 
 
+class Deal(NamedTuple):
+    """How a dim is dealt out: core t has part number (t // below) % parts, `share` positions of it."""
+
+    parts: int = 1
+    share: int = 0
+    below: int = 1
+
+
+def dealt(extents: Sequence[int], deals: Sequence[Deal], cores: int) -> Footprint:
+    """The entries of a tensor that lies densely in memory, its lanes aside, by a division of its dims; a dim in one part is whole.
+
+    With `share_of` this says of two divisions, before anything is built, whether they agree on a tensor.
+    """
+    strides = [int(np.prod(list(extents)[d + 1 :], dtype=np.int64)) for d in range(len(extents))]
+    core, start, live = np.arange(cores), np.zeros(cores, np.int64), []
+    for extent, stride, deal in zip(extents, strides, deals, strict=True):
+        share = deal.share if deal.parts > 1 else extent
+        first = (core // deal.below) % deal.parts * share
+        start = start + first * stride
+        live.append(np.clip(extent - first, 0, share))
+    return Footprint(start, tuple(strides), np.stack(live, 1))
+
+
+def traffic_saved(writes: Sequence[tuple[int, Footprint]], reads: Sequence[tuple[int, Footprint]]) -> int:
+    """Entries that need not go through global memory, once for each time that they would; 0 where divisions do not agree."""
+    try:
+        share_of(writes, reads)
+    except Disagreement:
+        return 0
+    return entries_moved(writes, reads)
+
+
+def entries_moved(writes: Sequence[tuple[int, Footprint]], reads: Sequence[tuple[int, Footprint]]) -> int:
+    """Entries that all accesses together move."""
+    return sum(int(f.live.prod(1).sum()) for _, f in (*writes, *reads))
+
+
 def share_of(writes: Sequence[tuple[int, Footprint]], reads: Sequence[tuple[int, Footprint]]) -> Share:
     """The share of every core; walks in the order of `writes`, then `reads`, each with its kernel's number.
 

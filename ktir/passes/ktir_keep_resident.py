@@ -20,7 +20,7 @@ from ktir.passes._online_plan import plan_of
 from ktir.passes._pool_accesses import PoolAccess, accesses_by_argument, called_kernels, entry_of
 from ktir.passes._resident_choice import Candidate, choose
 from ktir.passes._residents import RESIDENT, RESIDENTS
-from ktir.passes._shares import Disagreement, Share, share_of
+from ktir.passes._shares import Disagreement, Share, entries_moved, share_of
 from ktir.passes._tile_views import index_constant
 from ktir.passes._unused_arguments import drop_arguments
 from ktir.pipeline import Pass
@@ -100,7 +100,7 @@ class _Keeper:
         self.shares[argument] = share
         width = STICK_BYTES * (1 if accesses[0].view.opview.element_type == ir.F16Type.get() else 2)
         bytes_ = -(-share.entries * width // _ENTRY_BYTES) * _ENTRY_BYTES
-        saved = sum(int(f.live.prod(1).sum()) for _, f in (*writes, *reads)) * width
+        saved = entries_moved(writes, reads) * width
         numbers = [a.kernel for a in accesses]
         return Candidate(argument, bytes_, min(numbers), max(numbers), saved)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ktir.passes._pool_accesses import Footprint
 from ktir.passes._resident_choice import Candidate, Choice, choose, first_fit
-from ktir.passes._shares import Disagreement, share_of
+from ktir.passes._shares import Deal, Disagreement, dealt, share_of, traffic_saved
 
 
 def rows_of(sticks: int, rows: int, cores: int) -> Footprint:
@@ -41,6 +41,18 @@ def test_equal_slices_stay(sticks: int, rows: int, cores: int) -> None:
 def test_other_slices_disagree() -> None:
     with pytest.raises(Disagreement, match=r"slices disagree: \d+ of the 32 entries"):
         share_of([(0, rows_of(4, 8, 4))], [(1, columns_of(4, 8, 4))])
+
+
+def test_divisions_are_compared_before_anything_is_built() -> None:
+    """[sticks, heads, rows] on six cores: three parts of rows, the last one smaller, the fastest; two of heads."""
+    rows, heads = Deal(3, 3), Deal(2, 2, below=3)
+    written = dealt((2, 4, 7), (Deal(), heads, rows), 6)
+    assert written.live.tolist() == [[2, 2, 3], [2, 2, 3], [2, 2, 1]] * 2
+    assert written.start.tolist() == [0, 3, 6, 14, 17, 20]
+    assert traffic_saved([(0, written)], [(1, written), (2, written)]) == 3 * 2 * 4 * 7
+    other_way_round = dealt((2, 4, 7), (Deal(), Deal(2, 2), Deal(3, 3, below=2)), 6)
+    assert traffic_saved([(0, written)], [(1, other_way_round)]) == 0
+    assert dealt((3, 8), (Deal(), Deal(4, 2)), 4).start.tolist() == rows_of(3, 8, 4).start.tolist()
 
 
 def test_more_cores_disagree() -> None:
