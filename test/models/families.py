@@ -15,6 +15,8 @@ from torch import nn
 class Sizes:
     """What the families share. `window` is that of sliding attention, `experts` and `chosen` those of a mixture, `state` that of Mamba."""
 
+    layers: int = 2
+    """Of the families whose layers are all of one kind."""
     hidden: int = 64
     intermediate: int = 128
     heads: int = 4
@@ -58,7 +60,7 @@ def _common(sizes: Sizes) -> dict[str, Any]:
         "vocab_size": sizes.vocabulary,
         "hidden_size": sizes.hidden,
         "intermediate_size": sizes.intermediate,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": sizes.layers,
         "num_attention_heads": sizes.heads,
         "num_key_value_heads": sizes.kv_heads,
         "max_position_embeddings": 256,
