@@ -14,7 +14,10 @@ from ktir.cost.estimate import half, kernel_start, multiply_cycles
 from ktir.target import LANES, STICK_BYTES, Target
 
 ROW_BUFFERS = 2
-"""Blocks of rows in flight: one is worked on while the next one is loaded."""
+"""Blocks of rows in flight, at least: one is worked on while the next one is loaded."""
+
+MOST_BUFFERS = 8
+"""Blocks of rows in flight, at most."""
 
 ROW_STICKS = 8
 """Sticks of a block of rows in flight, where they are loaded one by one."""
@@ -36,6 +39,11 @@ _RESULT_STICKS = 2
 
 _MORE_TRIPS = (1, 1.25, 1.5, 2, 3, 4, 6)
 """More and smaller blocks than fit are tried: the first one comes sooner, and the last one is gone sooner."""
+
+
+def stream_buffers(block_bytes: int, answers: int, target: Target) -> int:
+    """Blocks of a stream in flight: as many as the memory channel moves while it answers, `answers` times for one block."""
+    return min(ROW_BUFFERS + int(answers * target.dram_latency * target.dram_bytes_per_cycle // block_bytes), MOST_BUFFERS)
 
 
 class Share(NamedTuple):

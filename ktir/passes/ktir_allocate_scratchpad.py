@@ -2,8 +2,8 @@
 
 First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. What a loop of
 several trips loads is a stream, which rotates over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so
-that consecutive blocks take turns. Rows have two buffers, a matmul's blocks of weights enough to hide the latency of memory. Where the
-scratchpad is too small for that, the largest streams get one buffer and are not loaded ahead.
+that consecutive blocks take turns. There are enough of them to hide the latency of memory; rows have two where there is no room for more.
+Where the scratchpad is too small even for that, the largest streams get one buffer and are not loaded ahead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
 
-from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS
+from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
 from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
@@ -36,7 +36,7 @@ class AllocateScratchpadPass(Pass):
     """
 
     name: ClassVar[str] = "ktir-allocate-scratchpad"
-    description: ClassVar[str] = "tiled -> allocated: first-fit LX addresses, double buffers"
+    description: ClassVar[str] = "tiled -> allocated: first-fit LX addresses, buffers of streams that hide the latency of memory"
     lx_bytes: int = DATASHEET.lx_planned_bytes
     reuse: bool = False  # reuse addresses even where all tensors fit at once
 
@@ -94,9 +94,13 @@ def _rotation(trips: list[int], most: int) -> tuple[int, list[int]]:
 class _Plan:
     """Lifetimes of all tensors of a kernel, in program order over the nested loops."""
 
-    def __init__(self, function: func.FuncOp, elsewhere: Collection[ir.Value], single: Collection[ir.Value] = ()) -> None:
+    def __init__(
+        self, function: func.FuncOp, elsewhere: Collection[ir.Value], single: Collection[ir.Value] = (), *, ahead: bool = False
+    ) -> None:
         self.elsewhere = elsewhere
         """Values that lie in residents."""
+        self.ahead = ahead
+        """Whether rows get as many buffers as hide the latency of memory, and not just two."""
         self.single = single
         """Loads that get one buffer although they are streams."""
         self.buffers: dict[ir.Value, _Buffer] = {}
@@ -187,8 +191,18 @@ class _Plan:
             while not weights and trips[owner] == 1:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
-            buffer.buffers, buffer.loops = _rotation(trips, _most_buffers(value) if weights else ROW_BUFFERS)
+            buffer.buffers, buffer.loops = _rotation(trips, self._most_buffers(buffer, weights))
         self.buffers[value] = buffer
+
+    def _most_buffers(self, buffer: _Buffer, weights: bool) -> int:
+        """Blocks of a stream in flight. `weights`: a loop over K loads them."""
+        if weights:
+            first = all(u.owner.name == "linalg.generic" and u.operand_number == 0 for u in buffer.value.uses)
+            return ROW_STICKS if first else WEIGHT_BUFFERS
+        if not self.ahead:
+            return ROW_BUFFERS
+        indirect = buffer.value.owner.operands[0].owner.name == "ktdp.construct_indirect_access_tile"
+        return stream_buffers(buffer.slot, 1 + indirect, DATASHEET)  # indices come first, and then what they name
 
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
         for view in block.operations:
@@ -205,12 +219,6 @@ class _Plan:
                 buffer.end = max(buffer.end, end)
             if op.name == "scf.for":
                 self._extend(op.regions[0].blocks[0], [*loops, op])
-
-
-def _most_buffers(value: ir.Value) -> int:
-    """Blocks in flight of what a loop over K loads."""
-    first = all(u.owner.name == "linalg.generic" and u.operand_number == 0 for u in value.uses)
-    return ROW_STICKS if first else WEIGHT_BUFFERS
 
 
 def is_accumulator(loop: ir.Operation) -> bool:
@@ -288,8 +296,13 @@ class _Allocator:
 
     def _addresses(self, lx_bytes: int, reuse: bool) -> int:
         """Place all buffers; where they do not fit, the largest streams lose their other slots, one after the other."""
+        for ahead in () if reuse else (True, False):
+            self.plan = _Plan(self.source, self.residents.tiles, ahead=ahead)
+            used = first_fit(list(self.plan.buffers.values()), lx_bytes, reuse=False)
+            if used >= 0:
+                return used
         single: list[ir.Value] = []
-        used = -1 if reuse else first_fit(list(self.plan.buffers.values()), lx_bytes, reuse=False)
+        used = -1
         while used < 0:
             buffers = list(self.plan.buffers.values())
             used = first_fit(buffers, lx_bytes, reuse=True)

@@ -1,18 +1,20 @@
-// Attention of one row per head: keys and values stay in the scratchpad for a head, in two slots that rotate with the batch loop; blocks are
-// slices of them. Where that is too much, they get one slot.
+// Attention of one row per head: keys and values stay in the scratchpad for a head, in slots that rotate with the batch loop, enough to hide the
+// latency of memory; blocks are slices of them. Where that is too much, they get two slots, or one.
 // RUN: ktir-opt %s --ktir-allocate-scratchpad --ktir-verify-level | FileCheck %s
+// RUN: ktir-opt %s --ktir-allocate-scratchpad=lx-bytes=50000 --ktir-verify-level | FileCheck %s --check-prefix=TWO
 // RUN: ktir-opt %s --ktir-allocate-scratchpad=lx-bytes=20480 --ktir-verify-level | FileCheck %s --check-prefix=SMALL
 
 // CHECK: scf.for %[[H:[^ ]*]] =
 // CHECK: arith.remui %[[H]], %{{.*}} : index
-// CHECK: %[[K:.*]] = ktdp.construct_memory_view {{.*}} sizes: [1, 64, 64], {{.*}} ktir.rotate = #ktir.rotate<nbuf = 2, stride = 8192>
+// CHECK: %[[K:.*]] = ktdp.construct_memory_view {{.*}} sizes: [1, 64, 64], {{.*}} ktir.rotate = #ktir.rotate<nbuf = 4, stride = 8192>
 // CHECK: arith.remui %[[H]], %{{.*}} : index
-// CHECK: ktdp.construct_memory_view {{.*}} sizes: [1, 64, 64], {{.*}} ktir.rotate = #ktir.rotate<nbuf = 2, stride = 8192>
+// CHECK: ktdp.construct_memory_view {{.*}} sizes: [1, 64, 64], {{.*}} ktir.rotate = #ktir.rotate<nbuf = 4, stride = 8192>
 // CHECK: scf.for
 // CHECK: scf.for %[[N:[^ ]*]] =
 // CHECK: scf.for %[[KK:[^ ]*]] =
 // CHECK: %[[ROW:.*]] = arith.muli %[[N]], %{{.*}} : index
 // CHECK: ktdp.construct_access_tile %[[K]][%[[KK]], %[[ROW]], 0]
+// TWO-COUNT-2: ktir.rotate = #ktir.rotate<nbuf = 2, stride = 8192>
 // SMALL: ktir.lx_bytes = 18432
 // SMALL-NOT: stride = 8192
 #map = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
