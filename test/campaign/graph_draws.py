@@ -28,6 +28,8 @@ class Draws(Text):
     """Argument of indices -> the number that they stay below."""
     distinct: set[int] = field(default_factory=set)
     """Arguments of indices that are all different."""
+    drawn: list[str] = field(default_factory=list)
+    """The ops so far, and the kinds of views."""
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """Extents of a tensor that is not too large."""
@@ -49,6 +51,7 @@ class Draws(Text):
         way = self.random.choice(("whole", "whole", "permuted", "sliced", "repeated", "spread", "backwards"))
         if way == "permuted":
             self.random.shuffle(order)
+        self.drawn.append(way)
         host = [shape[d] for d in order]
         factors = [1] * len(shape)
         starts = [0] * len(shape)
@@ -86,6 +89,23 @@ class Draws(Text):
             value = self.random.choice(same)
             return value, tuple(shape.index(n) for n in value.shape)
         return self.load(wanted, self.random.choice([e for e in elements if e != "f32"])), tuple(loops)
+
+    def joined(self, pieces: list[Value], d: int) -> Value:
+        """Values that differ in one extent at most, side by side along it."""
+        first = pieces[0]
+        shape = (*first.shape[:d], sum(p.shape[d] for p in pieces), *first.shape[d + 1 :])
+        type_ = tensor(shape, first.element)
+        whole = self.filled(shape, first.element, None)
+        start = [0] * len(shape)
+        for piece in pieces:
+            text = (
+                f"tensor.insert_slice {piece.name} into {whole}{start} {list(piece.shape)} {[1] * len(shape)} : {piece.type} into {type_}"
+            )
+            start[d] += piece.shape[d]
+            if piece is pieces[-1]:
+                return self.define(text, shape, first.element, *pieces)
+            whole = self.line(text)
+        raise AssertionError("no pieces")
 
     def store(self, value: Value) -> None:
         """The value to a new output, its dims in some order in memory."""

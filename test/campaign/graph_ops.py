@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from campaign.graph_draws import ANY, FLOATS, INTEGERS, LARGEST, SIZES, Draws, narrowed, wide
-from campaign.graph_text import tensor
 
-_UNARY = ("math.exp", "math.absf", "arith.negf", "math.tanh", "math.sin", "math.floor")
-_BINARY = ("arith.addf", "arith.subf", "arith.mulf", "arith.maximumf", "arith.minimumf")
+_UNARY = ("math.exp", "math.absf", "arith.negf", "math.tanh", "math.sin", "math.cos", "math.floor", "math.ceil", "math.roundeven")
+_OF_POSITIVE = ("math.sqrt", "math.rsqrt", "math.log", "math.log1p", "math.expm1")
+_BINARY = ("arith.addf", "arith.subf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.divf")
 
 
 def unary(g: Draws) -> None:
@@ -18,7 +18,15 @@ def unary(g: Draws) -> None:
     g.random.shuffle(loops)
     shape = tuple(value.shape[loops.index(i)] for i in range(len(loops)))
     element = g.random.choice(("f16", "f16", "f32"))
-    body = [f"%u = {g.random.choice(_UNARY)} %i0 : {value.element}", *wide("%u", value.element, "%w"), *narrowed("%w", element, "%r")]
+    body = [f"%u = {g.random.choice(_UNARY)} %i0 : {value.element}"]
+    if g.random.random() < 0.3:
+        body = [
+            f"%half = arith.constant 0.5 : {value.element}",
+            f"%size = math.absf %i0 : {value.element}",
+            f"%more = arith.addf %size, %half : {value.element}",
+            f"%u = {g.random.choice(_OF_POSITIVE)} %more : {value.element}",
+        ]
+    body += [*wide("%u", value.element, "%w"), *narrowed("%w", element, "%r")]
     g.generic([(value, tuple(loops))], (shape, element), "p" * len(loops), body)
 
 
@@ -164,17 +172,7 @@ def concatenation(g: Draws) -> None:
     other = g.load((*value.shape[:d], extent, *value.shape[d + 1 :]), "f16" if value.element == "f32" else value.element)
     if value.element == "f32":
         other = g.pointwise(other, "f32", ["%r = arith.extf %i0 : f16 to f32"])
-    shape = (*value.shape[:d], value.shape[d] + extent, *value.shape[d + 1 :])
-    type_ = tensor(shape, value.element)
-    whole = g.filled(shape, value.element, None)
-    start = [0] * len(shape)
-    for piece in (value, other):
-        text = f"tensor.insert_slice {piece.name} into {whole}{start} {list(piece.shape)} {[1] * len(shape)} : {piece.type} into {type_}"
-        start[d] += piece.shape[d]
-        if piece is other:
-            g.define(text, shape, value.element, value, other)
-        else:
-            whole = g.line(text)
+    g.joined([value, other], d)
 
 
 OPS = {

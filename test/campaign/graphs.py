@@ -1,33 +1,67 @@
 """Random logical programs on tensors of any rank: what a front end may write, with awkward sizes, also 1.
 
+    python test/campaign/graphs.py --programs 2000 --seed 0
+
 Ops are drawn one by one: views of inputs (transposed, sliced, spread, backwards, repeated), pointwise chains with permuted and broadcast
 operands, reductions, contractions, reshapes, slices, pads, concatenations, masks by position, in f16 and f32; arithmetic, comparisons,
-conversions and reductions of i32, i64 and i1; gathers and scatters of rows, scans, sorts. What no op used is stored at the end, so nothing
-is dead.
+conversions and reductions of i32, i64 and i1; gathers and scatters of rows, scans, sorts; blocks of models such as norms and attention;
+buffers that are read and written. What no op used is stored at the end, so nothing is dead.
+
+The command checks one program per seed: NumPy's values, then every level and both modes of the emulator. A finding is a line, with the
+program in a file; the status is 1 if there was one.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import random
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-import numpy as np
-from campaign import graph_indices, graph_integers, graph_ops
-from campaign.graph_draws import Draws
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "test"))
 
-_OPS: dict[Callable[[Draws], None], int] = {**graph_ops.OPS, **graph_integers.OPS, **graph_indices.OPS}
+import numpy as np  # noqa: E402
+from campaign import graph_blocks, graph_indices, graph_integers, graph_memory, graph_ops  # noqa: E402
+from campaign.graph_draws import Draws  # noqa: E402
+from campaign.worker import Worker  # noqa: E402
+
+Op = Callable[[Draws], None]
+
+FLOATS: dict[Op, int] = graph_ops.OPS
+MODELS: dict[Op, int] = {**graph_ops.OPS, **graph_blocks.OPS, **graph_memory.OPS}
+ALL: dict[Op, int] = {**MODELS, **graph_integers.OPS, **graph_indices.OPS}
+CORES = (32, 3, 1)
 
 
 def graph(seed: int, ops: int = 5) -> tuple[str, list[np.ndarray]]:
     """The program of a seed, of about so many ops, and its arguments."""
+    g = drawn(seed, ops)
+    return g.module(), [g.array(i, v) for i, (_, v) in enumerate(g.arguments)]
+
+
+def drawn(seed: int, ops: int) -> Draws:
+    """The program of a seed and what was drawn for it."""
     g = Draws(random=random.Random(seed))
-    kinds = _OPS if seed % 2 else graph_ops.OPS  # half of the programs move floats through sticks alone
+    kinds = (FLOATS, MODELS, ALL)[seed // len(CORES) % 3]
     while ops > 0 or not g.unused:
-        g.random.choices(list(kinds), list(kinds.values()))[0](g)
+        op = g.random.choices(list(kinds), list(kinds.values()))[0]
+        written = len(g.lines)
+        op(g)
+        if len(g.lines) > written:
+            g.drawn.append(op.__name__)
         ops -= 1
     for value in list(g.unused.values()):
         g.store(value)
-    return g.module(), [g.array(i, v) for i, (_, v) in enumerate(g.arguments)]
+    return g
+
+
+def program(seed: int) -> tuple[str, list[np.ndarray]]:
+    """The program of a seed, of a size that the seed decides, and its arguments."""
+    return graph(seed, ops=random.Random(seed).choice((2, 5, 9)))
 
 
 def each(seeds: range, check: Callable[[int], None]) -> None:
@@ -37,3 +71,70 @@ def each(seeds: range, check: Callable[[int], None]) -> None:
             check(seed)
         except Exception as error:
             raise AssertionError(f"graph({seed})") from error
+
+
+def check(seed: int) -> None:
+    """Raises Mismatch where a level changes values, KtirError where one refuses the program, AssertionError where NumPy has others."""
+    from campaign import graph_numpy
+
+    from ktir import config
+    from ktir.checking import check_levels
+    from ktir.checking.compare import compare
+
+    text, arguments = program(seed)
+    with config.patch(verify_each=True):
+        levels = check_levels(text, arguments, cores=CORES[seed % len(CORES)], source=f"graph-{seed}.mlir")
+    for number, (wanted, found) in enumerate(zip(graph_numpy.run(text, arguments), levels[0].arrays, strict=True)):
+        difference = compare(wanted, found)
+        assert difference is None, f"not what NumPy computes: {difference.describe(f'b{number}')}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; 1 where a program was refused or had other values."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--programs", type=int, default=2000, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first program; the others follow")
+    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="for one program")
+    parser.add_argument("--reproducers", type=Path, default=ROOT / "build/graphs", metavar="DIR", help="where programs with findings go")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.worker:
+        return _work()
+    from tqdm import tqdm
+
+    findings = 0
+    worker = Worker(__file__)
+    for seed in tqdm(range(options.seed, options.seed + options.programs), unit="program", disable=None):
+        answer = worker.ask(seed, options.timeout)
+        if isinstance(answer, str):
+            answer = {"finding": answer}
+            worker.stop()
+            worker = Worker(__file__)
+        if answer["finding"]:
+            findings += 1
+            options.reproducers.mkdir(parents=True, exist_ok=True)
+            file = options.reproducers / f"graph-{seed}.mlir"
+            file.write_text(program(seed)[0])
+            tqdm.write(f"{seed}: {answer['finding']}; {file}")
+            sys.stdout.flush()
+    worker.stop()
+    print(f"{options.programs} programs, {findings} findings")
+    return 1 if findings else 0
+
+
+def _work() -> int:
+    """Answers requests; what libraries print goes nowhere near the answers."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        finding = ""
+        try:
+            check(json.loads(line))
+        except Exception as error:
+            finding = f"{type(error).__name__}: {error}".partition("\n")[0]
+        print(json.dumps({"finding": finding}), file=answers, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,8 +14,6 @@ import fnmatch
 import json
 import os
 import queue
-import select
-import subprocess
 import sys
 import threading
 from dataclasses import asdict
@@ -26,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "test"))
 
 from campaign.opinfo_page import page, worst  # noqa: E402
+from campaign.worker import Worker  # noqa: E402
 
 Key = tuple[str, str]
 Result = dict[str, Any]
@@ -80,7 +79,7 @@ def _read(path: Path) -> dict[Key, Result]:
 
 def _known() -> list[Key]:
     """All variants with their dtypes, asked of a worker: this process does without torch."""
-    worker = Worker()
+    worker = Worker(__file__)
     try:
         answer = worker.ask({"list": True}, 1800)  # importing takes long on a busy machine
         if isinstance(answer, str):
@@ -99,7 +98,7 @@ def _run(keys: list[Key], options: argparse.Namespace, results: dict[Key, Result
     show = _progress(len(keys))
 
     def serve() -> None:
-        worker = Worker()
+        worker = Worker(__file__)
         while True:
             try:
                 key = pending.get_nowait()
@@ -109,7 +108,7 @@ def _run(keys: list[Key], options: argparse.Namespace, results: dict[Key, Result
             if isinstance(answer, str):
                 answer = {"name": key[0], "dtype": key[1], "counts": {"crashes": 1}, "reasons": {"crashes": answer}}
                 worker.stop()
-                worker = Worker()
+                worker = Worker(__file__)
             with lock, options.results.open("a") as out:
                 results[key] = answer
                 print(json.dumps(answer), file=out)
@@ -135,36 +134,6 @@ def _progress(total: int) -> Any:
         bar.update()
 
     return show
-
-
-class Worker:
-    """A process that runs variants one after another."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, __file__, "--worker"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-        )
-
-    def ask(self, request: Any, timeout: float) -> Any:
-        """The answer, or a text: why there is none."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            print(json.dumps(request), file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            return f"the process ended with status {self._process.wait()}"
-        ready, _, _ = select.select([self._process.stdout], [], [], timeout)
-        if not ready:
-            return f"more than {timeout:.0f} s"
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else f"the process ended with status {self._process.wait()}"
-
-    def stop(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
 
 
 def _work() -> int:

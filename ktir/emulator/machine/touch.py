@@ -62,7 +62,7 @@ class Toucher:
         stick = np.broadcast_to(stick, shape)
         if access.table is not None:
             stick = stick + access.table[self.owners][:, None, None, None]
-        self.low, self.high = int(stick.min(initial=0)), int(stick.max(initial=0))
+        self.low, self.high = (int(stick.min()), int(stick.max())) if stick.size else (0, -1)
         """First and last stick relative to the origin, if every position is live."""
         self._stick = np.ascontiguousarray(stick).ravel()
 

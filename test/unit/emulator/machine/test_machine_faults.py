@@ -267,6 +267,18 @@ def test_addresses():
     clean(b)
 
 
+def test_what_begins_at_a_core_table_may_go_backwards():
+    b = Build("k", 2)
+    b.loop(3, 0)
+    backwards = b.ddr(0, (4,), (1,), steps={0: -2}, core_table=b.table([4, 30]))
+    b.add(MNIL, "xld", ddr=backwards, lx=b.lx((4,), (1,)))
+    b.end(0)
+    clean(b)
+    b = Build("k", 1)
+    b.add(MNIL, "xld", ddr=b.ddr(0, (4,), (-1,), base=70), lx=b.lx((4,), (1,)))
+    assert "sticks 67 to 70 of argument 'x' of 64 sticks" in found(faults.OutOfRange, b).message
+
+
 # Memory
 
 
