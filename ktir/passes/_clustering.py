@@ -6,7 +6,7 @@ have happened that a later kernel does. A matmul starts a kernel whose columns a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -44,12 +44,12 @@ class Clustering:
         self._stated: dict[int, int] = {}
         """The cluster of each of the plan's kernels."""
         self._conflicts: dict[Item, list[Item]] = {}
-        self._touching: list[Item] = []
-        """Items so far that touch memory which the program writes."""
+        self._touching: dict[Hashable, list[Item]] = {}
+        """By what is written: items so far that touch it."""
         for item in self.items:
             self._place(item)
-            if item.reads or item.writes:
-                self._touching.append(item)
+            for argument in _touched(item):
+                self._touching.setdefault(argument, []).append(item)
 
     @property
     def stated(self) -> dict[int, int]:
@@ -130,7 +130,8 @@ class Clustering:
         if item not in self._conflicts:
             own = [r for _, r in item.reads]
             found = []
-            for earlier in self._touching if item.writes or own else ():
+            candidates = {e.number: e for argument in _touched(item) for e in self._touching.get(argument, ())}
+            for _, earlier in sorted(candidates.items()):
                 theirs = [r for _, r in earlier.reads]
                 pairs = [(a, b) for a in item.writes for b in (*theirs, *earlier.writes)] + [(a, b) for a in own for b in earlier.writes]
                 if any(a.overlaps(b) for a, b in pairs):
@@ -194,6 +195,11 @@ class Clustering:
         text = f"kernel of its own, so that its {cluster.columns} sticks of columns are dealt out: saves {saved:.0f} cycles for {price:.0f}"
         self.notes.append((item, text))
         return cluster.columns
+
+
+def _touched(item: Item) -> set[Hashable]:
+    """What an item touches of the memory that the program writes."""
+    return {r.argument for r in (*item.writes, *(r for _, r in item.reads))}
 
 
 def _empty(item: Item, columns: int) -> Cluster:

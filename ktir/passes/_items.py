@@ -45,6 +45,9 @@ class Tensor:
     """Whether an item makes it; a tensor that is neither loaded nor made is a constant."""
     index_dims: tuple[int, ...] = ()
     """Dims along which a gather reads its indices."""
+    moved: int = 0
+    """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: the runs of elements that it then moves one by one."""
+    pieces: int = 0
     regions: tuple[Region, ...] = ()
     """Memory that it is read from and that the program writes."""
     in_parts: bool = False
@@ -93,6 +96,9 @@ class Item:
     reads: list[tuple[int, Region]] = field(default_factory=list)
     """Operands that are read from memory that the program writes; of a store its indices, as operand -1."""
     writes: list[Region] = field(default_factory=list)
+    moved: int = 0
+    """Of a store: as `moved` and `pieces` of a tensor that is loaded."""
+    pieces: int = 0
     index_dims: tuple[int, ...] = ()
     """Of a store: dims along which it reads indices."""
     ordered: bool = False

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ktir.cost.bodies import stick_cycles
-from ktir.dialects.structured import Generic
 from ktir.mlir import ir
 from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, shape_of
 from ktir.passes._items import Item, Tensor, Walk
 from ktir.passes._memory_order import Region
 from ktir.passes._pads import folded_pad
 from ktir.passes._row_merging import Groups, RowMerging, Use
-from ktir.passes._stick_roles import ELEMENT_BYTES, Stick, StickRoles, pool_memory
+from ktir.passes._stick_roles import ELEMENT_BYTES, GRANULE, Stick, StickRoles, access_bytes, pool_memory
 from ktir.target import LANES
 
 
@@ -98,17 +97,22 @@ class PhysicalItems:
         tensor.loaded = True
         if maker.kind == "load":
             assert maker.memory is not None
+            if not self._is_packed(maker.memory):
+                tensor.moved, tensor.pieces = _transfer(maker.memory, use.stick)
             if maker.memory.argument in self._written:
                 tensor.regions = (self._region(maker.memory, use.stick, use.groups),)
         else:
             memory = pool_memory(use.value, self.roles.made(use.value), self.roles.relaid(use.value))
+            tensor.moved, tensor.pieces = _transfer(memory, use.stick)
             tensor.regions = (_strided(("pool", use.value), memory, use.stick, use.groups),)
         return _Form(tensor, 0.0)
 
+    def _is_packed(self, memory: Memory) -> bool:
+        return self.roles.buffers.is_packed(memory)
+
     def _region(self, memory: Memory, stick: Stick, groups: Groups) -> Region:
-        buffers = self.roles.buffers
         argument: Hashable = memory.argument
-        if buffers.is_packed(memory) and not buffers.is_in_place(memory.argument):
+        if self._is_packed(memory) and not self.roles.buffers.is_in_place(memory.argument):
             argument = (memory.argument, memory.offset, memory.sizes, memory.strides, stick, groups)
         return _strided(argument, memory, stick, groups)
 
@@ -116,8 +120,9 @@ class PhysicalItems:
         value = node.result
         if relaid := self.roles.relaid(value):
             stick = self.roles.made(value)
-            region = _strided(("pool", value), pool_memory(value, stick, relaid), stick, self.rows.made(value))
-            self._add_store(form, [region], [])
+            memory = pool_memory(value, stick, relaid)
+            item = self._add_store(form, [_strided(("pool", value), memory, stick, self.rows.made(value))], [])
+            item.moved, item.pieces = _transfer(memory, stick)
 
     # Items
 
@@ -129,7 +134,10 @@ class PhysicalItems:
             written = Region(node.memory.argument, node.memory.offset, _dims(node.memory), indirect=True)
             reads = [(-1, r) for r in indices if r.argument in self._written]
             return self._add_store(form, [written], reads, self._index_dims(node, use.stick), ordered="ktir.ordered" in node.op.attributes)
-        return self._add_store(form, [self._region(node.memory, use.stick, use.groups)], [])
+        item = self._add_store(form, [self._region(node.memory, use.stick, use.groups)], [])
+        if not self._is_packed(node.memory):
+            item.moved, item.pieces = _transfer(node.memory, use.stick)
+        return item
 
     def _add_store(
         self,
@@ -186,11 +194,19 @@ class PhysicalItems:
     def _pointwise(self, node: Node) -> _Form:
         assert node.generic is not None
         forms, walks, rows = self._inputs(node)
-        pad = _folded(node.generic, forms, walks)
+        pad = self._folded(node, [f.pad if walk[-1] is not None else None for f, walk in zip(forms, walks, strict=True)])
         columns = self._columns(node.result)
         masked = node.result in self._zero_pads and columns % LANES != 0 and pad != 0.0
         made = self._item(node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=masked)
         return _Form(made.value, 0.0 if masked else pad, made)
+
+    def _folded(self, node: Node, shown: list[float | None]) -> float | None:
+        """What the result's pad lanes hold; column and scalar operands show data there. The same for all choices of layouts."""
+        key = node, tuple(shown)
+        if key not in self.roles.pads:
+            assert node.generic is not None
+            self.roles.pads[key] = folded_pad(node.generic, shown)
+        return self.roles.pads[key]
 
     def _reduction(self, node: Node) -> _Form:
         forms, walks, rows = self._inputs(node)
@@ -238,6 +254,13 @@ class PhysicalItems:
         return item
 
 
+def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
+    """Bytes that an access to linear memory moves, and the runs of elements that it is made of; none where they are whole sticks."""
+    bytes_ = access_bytes(memory, stick)
+    whole = stick is not None and memory.strides[stick] == 1 and bytes_ == prod(memory.sizes) * ELEMENT_BYTES[memory.element]
+    return bytes_, 0 if whole else bytes_ // GRANULE
+
+
 def _dims(memory: Memory) -> tuple[tuple[int, int], ...]:
     return tuple(zip(memory.strides, memory.sizes, strict=True))
 
@@ -250,8 +273,3 @@ def _strided(argument: Hashable, memory: Memory, stick: Stick, groups: Groups) -
     if stick is not None:
         dims.append((memory.strides[stick], memory.sizes[stick]))
     return Region(argument, memory.offset, tuple(dims))
-
-
-def _folded(g: Generic, forms: list[_Form], walks: list[Walk]) -> float | None:
-    """What the result's pad lanes hold; column and scalar operands show data there."""
-    return folded_pad(g, [f.pad if walk[-1] is not None else None for f, walk in zip(forms, walks, strict=True)])

@@ -50,6 +50,12 @@ class Draft:
         """The ops and stores on physical shapes."""
         return PhysicalItems(self.roles)
 
+    def with_moves(self, moves: Mapping[int, Move]) -> Draft:
+        """The same layouts, so the same items, with other kernels."""
+        changed = Draft(self.roles, self.wishes, moves)
+        changed.physical = self.physical
+        return changed
+
     @cached_property
     def clustering(self) -> Clustering:
         """The kernels."""

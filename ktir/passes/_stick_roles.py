@@ -9,6 +9,7 @@ host packs costs nothing, in any layout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -104,6 +105,8 @@ class StickRoles:
     limit: int = 1 << 20
     """Entries of the largest table that the choice may make; where it takes more, the choice need not be the best."""
     chosen: dict[Node, Configuration] = field(default_factory=dict)
+    pads: dict[tuple[Node, tuple[float | None, ...]], float | None] = field(default_factory=dict)
+    """What pad lanes of an op's result hold, by what its operands show in theirs; choices of one function share it."""
 
     def __post_init__(self) -> None:
         self.makers = {n.result: n for n in self.nodes if n.kind not in ("store", "scatter")}
@@ -119,6 +122,9 @@ class StickRoles:
                 self._add_node(node)
         for value in self.makers:
             self._add_value(value)
+        self._choose()
+
+    def _choose(self) -> None:
         found = choose(self._domains, self._tables, self.limit)
         self.cost, self.bound = found.cost // _BYTE, found.bound // _BYTE
         self.chosen = {node: options[found.values[v]] for node, (v, options) in self._variables.items()}
@@ -202,6 +208,16 @@ class StickRoles:
     def relaid(self, value: ir.Value) -> list[Stick]:
         """Those for which an op's result goes through memory."""
         return [] if self.makers[value].is_source else [s for s in self.wanted(value) if s != self.made(value)]
+
+    def with_configuration(self, node: Node, option: Configuration) -> StickRoles:
+        """The best choice that has this configuration at an op."""
+        variable, options = self._variables[node]
+        barred = np.full(len(options), IMPOSSIBLE, np.int64)
+        barred[options.index(option)] = 0
+        changed = copy(self)
+        changed._tables = [*self._tables, Table((variable,), barred)]
+        changed._choose()
+        return changed
 
     def runner_up(self, node: Node) -> tuple[Configuration, int] | None:
         """The best other configuration of an op with the bytes of the whole choice that it leads to; None if it has no other."""

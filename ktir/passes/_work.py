@@ -7,8 +7,8 @@ the cost model (`ktir.cost`) says which of all divisions is the best one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.estimate import Cost
@@ -80,7 +80,7 @@ def work_of(planned: PlannedKernel) -> Work | None:
 
 def divide(facts: KernelFacts, cores: int, hint: Hint) -> Work:
     """The division of a kernel over at most `cores` cores. Raises Infeasible for a hint that cannot be honoured."""
-    if facts.has_batches:
+    if facts.has_batches or (facts.columns and not facts.contractions):
         return _several_axes(facts, cores, hint)
     rows = facts.extents[-1]
     if facts.whole:
@@ -94,6 +94,12 @@ def divide(facts: KernelFacts, cores: int, hint: Hint) -> Work:
     return Work((-(-rows // share),), (share,))
 
 
+@lru_cache(maxsize=1024)
+def _solved(problem: Problem, cores: int, hint: Hint) -> Plan:
+    """The best division of a problem; kernels of equal layers have equal problems."""
+    return solve(problem, DATASHEET.with_cores(cores), hint=hint)
+
+
 def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
     for name, reason in WHOLE.items():
         if not (name == "n" and kernel.columns):
@@ -101,11 +107,12 @@ def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
     unknown = ("k",) if kernel.columns else ("n", "k")
     asked = Hint(work_div=tuple((name, parts) for name, parts in hint.work_div if name not in unknown))
     fixed = ["k", "d", *([] if kernel.columns else ["n"]), *(kernel.names[axis] for axis in kernel.whole)]
-    target = DATASHEET.with_cores(cores)
 
     def best(problem: Problem) -> Plan:
         names = [loop.name for loop in problem.loops]
-        return solve(problem, target, hint=_whole(asked, [name for name in fixed if name in names]))
+        nameless = replace(problem, name="")
+        plan = _solved(nameless, cores, _whole(asked, [name for name in fixed if name in names]))
+        return replace(plan, problem=problem)
 
     if kernel.contractions:
         try:
@@ -224,7 +231,8 @@ class KernelFacts:
         for item in self.ops:
             for i, value in enumerate(item.sources):
                 if value.loaded or (value.made and value not in made):
-                    found[value, self.walked(item, i)] = value.bytes
+                    dealt = ("n",) if self.columns and not item.is_contraction and item.walks[i][0] == 0 else ()
+                    found[value, (*self.walked(item, i), *dealt)] = value.bytes
         for item in self.stores:
             if item.value.loaded:
                 names = (self.names[axis] for axis in self.stored_axes[item.number] if axis is not None)
@@ -259,13 +267,13 @@ class KernelFacts:
 
     def vector(self) -> Problem:
         """All ops as one on the vector unit."""
-        sticks = max(item.value.shape[0] for item in self.ops or self.stores)
+        sticks, columns = max(item.value.shape[0] for item in self.ops or self.stores), "n" if self.columns else "d"
         written = sum(item.value.bytes for item in self.stores)
         operands = (
             *(Operand(f"input {i}", names, whole_bytes=size) for i, ((_, names), size) in enumerate(self.loads().items())),
-            Operand("result", (*self.names, "d"), output=True, whole_bytes=written),
+            Operand("result", (*self.names, columns), output=True, whole_bytes=written),
         )
-        loops = (*self.loops(), Loop("d", sticks * LANES, LANES))
+        loops = (*self.loops(), Loop(columns, sticks * LANES, LANES))
         return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self.vector_work() / sticks))
 
 

@@ -12,6 +12,7 @@ from ktir.mlir import func, ir
 from ktir.passes._columns import wishes
 from ktir.passes._levels import require_level
 from ktir.passes._plan_attributes import write_kernel, write_plan, write_stick
+from ktir.passes._plan_search import Found, search
 from ktir.passes._planner import Draft, Wishes
 from ktir.passes._stick_roles import stick_text
 from ktir.pipeline import Pass
@@ -22,6 +23,7 @@ from ktir.target import DATASHEET
 class PlanPass(Pass):
     """Decide what lies in the stick at each op, which ops share a kernel, and how each kernel is divided over at most `cores` cores.
 
+    `steps` changes of what the passes would decide by themselves are priced, the best are made: 0 leaves their decisions as they are.
     `work_div` (or a `ktir.hint`) fixes parts of rows and columns, as for `ktir-divide-work`.
 
     Expects: the logical level without shape ops. Guarantees: the same, with the attributes `ktir.stick`, `ktir.kernel` and `ktir.plan`.
@@ -32,6 +34,7 @@ class PlanPass(Pass):
     description: ClassVar[str] = "logical: decide layouts, kernels and divisions together"
     cores: int = DATASHEET.cores
     work_div: str = ""
+    steps: int = 24
 
     def run(self, module: ir.Module) -> None:
         """Plan each function of the module."""
@@ -39,9 +42,19 @@ class PlanPass(Pass):
         wanted = Wishes(self.cores, self.work_div, wishes(self.work_div))
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes:
-                draft = Draft.first(op, wanted)
-                self._explain(op, draft)
-                _write(op, draft)
+                found = search(Draft.first(op, wanted), self.steps)
+                self._explain(op, found.draft)
+                self._explain_search(op, found)
+                _write(op, found.draft)
+
+    def _explain_search(self, function: func.FuncOp, found: Found) -> None:
+        """What the search looked at."""
+        for change in found.changes:
+            kind = "passed" if change.taken else "missed"
+            self.remark(kind, f"{change.text}: {change.cycles:.0f} cycles instead of {change.before:.0f}", change.node.op.location)
+        text = f"{len(found.draft.facts)} kernels, {found.cycles:.0f} cycles; without the search {found.first:.0f}"
+        text += f"; {len(found.changes)} changes priced; no plan takes fewer than {found.bound:.0f}"
+        self.remark("analysis", text, function.location)
 
     def _explain(self, function: func.FuncOp, draft: Draft) -> None:
         """The choices as remarks."""

@@ -1,0 +1,171 @@
+"""The search for the cheapest plan: from what the passes would do by themselves, one change after the other, as long as the program gets
+faster by the price of its kernels.
+
+A change is another dimension in the stick at an op, with which its neighbours go along where that moves fewer bytes; a kernel whose columns
+are dealt out, or are not, at a matmul or a chain of pointwise ops; a kernel that ends before an op. Ops that are alike, as those of equal
+layers, change together. The order of changes and the number of them that are priced are fixed, so that the result does not depend on the
+machine that the search runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ktir.cost.estimate import Cost, kernel_start
+from ktir.passes._flat import Node, shape_of
+from ktir.passes._items import Item
+from ktir.passes._kernel_price import kernel_price
+from ktir.passes._planner import Draft, Move
+from ktir.passes._stick_roles import Configuration, configurations, stick_text
+from ktir.target import DATASHEET, LANES
+
+_GAIN = 0.99
+"""A change is made if what it changes takes less than this part of the cycles; smaller gains are within the error of the prices."""
+
+_ITEMS = 2400
+"""Ops and stores, those of all changes together, that may be priced: long programs get fewer changes."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change that was priced: what it is, at which op, and the cycles of the program with it and before it."""
+
+    text: str
+    node: Node
+    cycles: float
+    before: float
+
+    @property
+    def taken(self) -> bool:
+        """Whether the plan has it."""
+        return self.cycles < self.before * _GAIN
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best draft, its cycles, those of the first one, a number of cycles that no plan undercuts, and all changes that were priced."""
+
+    draft: Draft
+    cycles: float
+    first: float
+    bound: float
+    changes: tuple[Change, ...]
+
+
+def search(draft: Draft, steps: int) -> Found:
+    """The cheapest plan that `steps` priced changes lead to."""
+    return _Search(draft, steps).run()
+
+
+class _Search:
+    def __init__(self, draft: Draft, steps: int) -> None:
+        self.target = DATASHEET.with_cores(draft.wishes.cores)
+        self.best = draft
+        self.steps = min(steps, max(_ITEMS // max(len(draft.physical.items), 1), 1)) if steps else 0
+        self.first = self.cycles = self._price(draft)
+        self.changes: list[Change] = []
+
+    def run(self) -> Found:
+        """Change layouts first, then kernels, whose items depend on them."""
+        seen = {_outcome(self.best)}
+        for node, option in _layouts(self.best):
+            if 2 * len(self.changes) >= self.steps:
+                break
+            changed = Draft(self.best.roles.with_configuration(node, option), self.best.wishes)
+            if _outcome(changed) not in seen:
+                seen.add(_outcome(changed))
+                self._try(changed, f"{stick_text(option[-1])} instead of {stick_text(self.best.roles.chosen[node][-1])}", node)
+        for item, move, alike in self._moves():
+            if len(self.changes) >= self.steps:
+                break
+            node = next(n for n, i in self.best.physical.of_node.items() if i is item)
+            moves = {**self.best.moves, **dict.fromkeys(alike, move)}
+            self._try(self.best.with_moves(moves), _MOVES[move], node)
+        return Found(self.best, self.cycles, self.first, self._bound(), tuple(self.changes))
+
+    def _try(self, changed: Draft, text: str, node: Node) -> None:
+        cycles = self._price(changed)
+        self.changes.append(Change(text, node, cycles, self.cycles))
+        if self.changes[-1].taken:
+            self.best, self.cycles = changed, cycles
+
+    def _costs(self, draft: Draft) -> Iterator[Cost | None]:
+        for facts, work in zip(draft.facts, draft.works, strict=True):
+            yield None if work is None else kernel_price(facts, work, self.target)
+
+    def _price(self, draft: Draft) -> float:
+        """Cycles of a program; infinite where a kernel cannot be divided."""
+        return sum(float("inf") if cost is None else cost.cycles for cost in self._costs(draft))
+
+    def _moves(self) -> Iterator[tuple[Item, Move, list[int]]]:
+        """Changes of kernels: those of the kernel that takes longest first; per group of ops that are alike once."""
+        alike: dict[Hashable, list[int]] = {}
+        for item in self.best.physical.items:
+            alike.setdefault(_likeness(item), []).append(item.number)
+        costs = [0.0 if cost is None else cost.cycles for cost in self._costs(self.best)]
+        order = sorted(range(len(costs)), key=lambda i: (-costs[i], i))
+        named = set(self.best.physical.of_node.values())
+        done: set[tuple[Hashable, Move]] = set()
+        clusters = self.best.clustering.clusters
+        works = self.best.works
+        for number in order:
+            work = works[number]
+            idle = work is not None and 2 * work.cores <= self.target.cores
+            for at, item in enumerate(clusters[number].compute):
+                columns = clusters[number].columns
+                wide = item.value.shape[0] > 1
+                moves: list[Move] = []
+                if item.is_contraction and not item.has_batches and wide:
+                    moves.append("rows" if columns else "columns")
+                elif idle and wide and not columns and item.is_local(item.value.shape[0]):
+                    moves.append("columns")
+                if at and idle and not item.is_contraction:
+                    moves.append("cut")
+                for move in moves:
+                    key = _likeness(item), move
+                    if item in named and key not in done:
+                        done.add(key)
+                        yield item, move, alike[_likeness(item)]
+
+    def _bound(self) -> float:
+        """Cycles of what any plan must do: every byte of the host's buffers that it needs once, and one start."""
+        roles = self.best.roles
+        memories = {(n.memory.argument, n.memory.offset, n.memory.sizes, n.memory.strides): n.memory for n in roles.nodes if n.memory}
+        bytes_ = sum(prod(m.sizes) * 2 for m in memories.values() if roles.buffers.is_packed(m))
+        return bytes_ / self.target.dram_bytes_per_cycle + kernel_start(self.target)
+
+
+_MOVES: dict[Move, str] = {
+    "columns": "a kernel of its own whose columns are dealt out",
+    "rows": "no kernel of its own for its columns",
+    "cut": "a kernel that starts here",
+}
+
+
+def _outcome(draft: Draft) -> Hashable:
+    return tuple(draft.roles.chosen.values())
+
+
+def _likeness(item: Item) -> Hashable:
+    return item.kind, item.value.shape, item.work, tuple(source.shape for source in item.sources)
+
+
+def _layouts(draft: Draft) -> Iterator[tuple[Node, Configuration]]:
+    """Configurations of ops that leave fewer lanes empty, for each tensor shape once."""
+    done: set[Hashable] = set()
+    for node in draft.roles.nodes:
+        if node.is_source or node.kind in ("reduction", "contraction"):
+            continue
+        shape, chosen = shape_of(node.tensors[-1]), draft.roles.chosen[node]
+        for option in configurations(node):
+            key = tuple(shape), chosen[-1], option[-1]
+            if _sticks(shape, option[-1]) < _sticks(shape, chosen[-1]) and key not in done:
+                done.add(key)
+                yield node, option
+
+
+def _sticks(shape: list[int], stick: int | None) -> int:
+    """Sticks of a tensor, as many of them as are needed for its padding included."""
+    return prod(shape) if stick is None else prod(shape) // shape[stick] * -(-shape[stick] // LANES)
