@@ -104,7 +104,7 @@ class Clustering:
         found = min(fits, key=lambda f: self._distance(item, f[0]), default=None)
         if not item.is_store and move != "rows":
             current = None if found is None else self.clusters[found[0]]
-            if move == "columns" or current is None or not current.columns:
+            if current is None or not current.columns:
                 columns = item.value.shape[0] if move == "columns" else self._own_columns(item, current)
                 if columns:
                     found = self._new(item, columns)

@@ -28,7 +28,7 @@ class _Price:
         """All terms together."""
         terms = [self._matmul(item) if item.is_contraction else self._vector(item) for item in self.facts.ops]
         loads, stores = list(self._loads()), list(self._stores())
-        waits = sum(t.cycles for t in (*loads, *stores) if t.unit in ("ring", "stores")) / self.trips
+        waits = sum(t.cycles / max(t.times, self.trips) for t in (*loads, *stores) if t.unit in ("ring", "stores"))
         terms += [*loads, *stores, Term("fill", "the first blocks come, the last ones leave", waits)]
         terms += [
             Term("start", "latency of memory and units, launch", kernel_start(self.target)),
@@ -62,8 +62,10 @@ class _Price:
         return Term("SFP", "vector ops", sticks * max(item.work, 1), 0.0, sticks)
 
     def _loads(self) -> list[Term]:
+        """Loads, a second operand in as many transfers as it has blocks."""
         terms = []
         cores = self.work.cores
+        blocks = {i.sources[1]: i.matmul_extents[2] * self._sticks(i) for i in self.facts.contractions}
         for (tensor, names), size in self.facts.loads().items():
             moved = tensor.moved or size
             own = prod(self.parts[name] for name in names)
@@ -73,7 +75,7 @@ class _Price:
             ring = max(cycles, tensor.pieces / own)
             if members > 1:
                 ring = max(ring, delivery_cycles(moved / own, members, self.target))
-            terms.append(Term("ring", "load", ring, moved / own, members))
+            terms.append(Term("ring", "load", ring, moved / own, blocks.get(tensor, 0)))
         return terms
 
     def _stores(self) -> list[Term]:

@@ -200,6 +200,12 @@ class PhysicalItems:
         made = self._item(node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=masked)
         return _Form(made.value, 0.0 if masked else pad, made)
 
+    def _work(self, node: Node) -> int:
+        if node not in self.roles.work:
+            assert node.generic is not None
+            self.roles.work[node] = stick_cycles(node.generic)
+        return self.roles.work[node]
+
     def _folded(self, node: Node, shown: list[float | None]) -> float | None:
         """What the result's pad lanes hold; column and scalar operands show data there. The same for all choices of layouts."""
         key = node, tuple(shown)
@@ -246,7 +252,7 @@ class PhysicalItems:
             walks,
             tuple(row_loops),
             [f.maker for f in forms if f.maker is not None],
-            work=stick_cycles(node.generic),
+            work=self._work(node),
             positional=positional,
             reads=[(i, r) for i, f in enumerate(forms) for r in f.tensor.regions],
         )

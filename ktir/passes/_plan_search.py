@@ -24,7 +24,7 @@ from ktir.target import DATASHEET, LANES
 _GAIN = 0.99
 """A change is made if what it changes takes less than this part of the cycles; smaller gains are within the error of the prices."""
 
-_ITEMS = 2400
+_ITEMS = 1800
 """Ops and stores, those of all changes together, that may be priced: long programs get fewer changes."""
 
 
@@ -118,7 +118,7 @@ class _Search:
                 wide = item.value.shape[0] > 1
                 moves: list[Move] = []
                 if item.is_contraction and not item.has_batches and wide:
-                    moves.append("rows" if columns else "columns")
+                    moves += ["rows"] if columns else ["columns"]
                 elif idle and wide and not columns and item.is_local(item.value.shape[0]):
                     moves.append("columns")
                 if at and idle and not item.is_contraction:
@@ -153,17 +153,20 @@ def _likeness(item: Item) -> Hashable:
 
 
 def _layouts(draft: Draft) -> Iterator[tuple[Node, Configuration]]:
-    """Configurations of ops that leave fewer lanes empty, for each tensor shape once."""
+    """Configurations of ops that leave fewer lanes empty, for each tensor shape once; those that save most first."""
     done: set[Hashable] = set()
+    found: list[tuple[int, Node, Configuration]] = []
     for node in draft.roles.nodes:
         if node.is_source or node.kind in ("reduction", "contraction"):
             continue
         shape, chosen = shape_of(node.tensors[-1]), draft.roles.chosen[node]
         for option in configurations(node):
             key = tuple(shape), chosen[-1], option[-1]
-            if _sticks(shape, option[-1]) < _sticks(shape, chosen[-1]) and key not in done:
+            saved = _sticks(shape, chosen[-1]) - _sticks(shape, option[-1])
+            if saved > 0 and key not in done:
                 done.add(key)
-                yield node, option
+                found.append((saved, node, option))
+    yield from ((node, option) for _, node, option in sorted(found, key=lambda f: -f[0]))
 
 
 def _sticks(shape: list[int], stick: int | None) -> int:

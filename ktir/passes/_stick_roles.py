@@ -107,6 +107,8 @@ class StickRoles:
     chosen: dict[Node, Configuration] = field(default_factory=dict)
     pads: dict[tuple[Node, tuple[float | None, ...]], float | None] = field(default_factory=dict)
     """What pad lanes of an op's result hold, by what its operands show in theirs; choices of one function share it."""
+    work: dict[Node, int] = field(default_factory=dict)
+    """Cycles of an op's body per stick."""
 
     def __post_init__(self) -> None:
         self.makers = {n.result: n for n in self.nodes if n.kind not in ("store", "scatter")}

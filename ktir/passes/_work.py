@@ -231,13 +231,17 @@ class KernelFacts:
         for item in self.ops:
             for i, value in enumerate(item.sources):
                 if value.loaded or (value.made and value not in made):
-                    dealt = ("n",) if self.columns and not item.is_contraction and item.walks[i][0] == 0 else ()
-                    found[value, (*self.walked(item, i), *dealt)] = value.bytes
+                    found[value, (*self.walked(item, i), *self._dealt(item, i))] = value.bytes
         for item in self.stores:
             if item.value.loaded:
                 names = (self.names[axis] for axis in self.stored_axes[item.number] if axis is not None)
                 found[item.value, tuple(dict.fromkeys(names))] = item.value.bytes
         return found
+
+    def _dealt(self, item: Item, operand: int) -> tuple[str, ...]:
+        """Name of the columns, where they are dealt out and a core reads those of an operand that are its own."""
+        own = operand == 1 if item.is_contraction else item.walks[operand][0] == 0
+        return ("n",) if self.columns and own else ()
 
     def vector_work(self, target: Target = DATASHEET) -> int:
         """Cycles of the vector unit in one row."""
@@ -254,7 +258,7 @@ class KernelFacts:
         item = max(self.contractions, key=lambda i: i.matmul_extents)
         _, sticks, depth = item.matmul_extents
         first, second = self.walked(item, 0), self.walked(item, 1)
-        own = {(item.sources[0], first), (item.sources[1], second)}
+        own = {(item.sources[0], first), (item.sources[1], (*second, *self._dealt(item, 1)))}
         others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]
         operands = (
             Operand("rows", (*first, "k")),

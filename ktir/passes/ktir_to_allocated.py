@@ -39,8 +39,8 @@ class ToAllocated(NamedPipeline):
     """All stages from the logical to the allocated level, each followed by `ktir-verify-level` unless `verify` is false.
 
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
-    `m=4,n=8`, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all tensors fit at once,
-    `resident=false` for no tensor that stays in the scratchpad between kernels.
+    `m=4,n=8`, `steps` of the plan's search, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all
+    tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels.
 
     Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
     """
@@ -50,6 +50,7 @@ class ToAllocated(NamedPipeline):
     cores: int = DATASHEET.cores
     lx_bytes: int = DATASHEET.lx_planned_bytes
     work_div: str = ""
+    steps: int = 24
     rows: int = 0
     online_softmax: str = "auto"
     reuse: bool = False

@@ -1,0 +1,98 @@
+"""The plan: what it decides is what is made, and where its search departs from what each pass would do alone the machine is faster."""
+
+from __future__ import annotations
+
+import pytest
+from logical_programs import Logical, gated, linear
+
+from ktir.assembly import parse_module
+from ktir.checking import check_levels
+from ktir.context import context
+from ktir.diagnostics import Remark, remarks
+from ktir.lowering.compile import launch_spec
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.package import Package, read
+from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.pipeline import run_pipeline
+from ktir.runtime.executable import Executable
+
+
+def cycles(program: Logical, *, steps: int, cores: int = 32) -> list[int]:
+    """What each kernel takes on the machine."""
+    with context(), ir.Location.unknown():
+        module = parse_module(program.text())
+        run_pipeline(module, ToAllocated(cores=cores, steps=steps).text())
+        stream = lower_program(module)
+        files = Package(stream, launch_spec(module, stream)).to_files()
+    return [kernel.cycles for kernel in Executable(read(files)).machine.report.kernels]
+
+
+def explained(program: Logical, cores: int = 32) -> list[Remark]:
+    """Remarks of the plan."""
+    with context(), ir.Location.unknown(), remarks() as found:
+        run_pipeline(parse_module(program.text()), ToAllocated(cores=cores).text("ktir-plan"))
+    return [r for r in found if r.pass_name == "ktir-plan"]
+
+
+def narrow() -> Logical:
+    """A product of two tensors of 4096 rows and 2 columns: with the columns in the stick 62 of 64 lanes are empty."""
+    p = Logical()
+    p.output(p.combine("arith.mulf", p.input(4096, 2), p.input(4096, 2), "f16"))
+    return p
+
+
+def wide() -> Logical:
+    """Two long rows that are divided five times, and then have their sums taken away."""
+    p = Logical()
+    x, w = p.input(2, 8192), p.input(2, 8192)
+    for _ in range(5):
+        x = p.combine("arith.divf", x, w, "f16")
+    p.output(p.combine("arith.subf", x, p.row_sum(x), "f16"))
+    return p
+
+
+def odd() -> Logical:
+    """The same at sizes that nothing divides."""
+    p = Logical()
+    x, w = p.input(3, 5000), p.input(3, 5000)
+    for _ in range(5):
+        x = p.combine("arith.divf", x, w, "f16")
+    p.output(p.combine("arith.subf", x, p.row_sum(x), "f16"))
+    return p
+
+
+@pytest.mark.parametrize(("program", "gain"), [(narrow, 4.0), (wide, 1.5), (odd, 1.3)], ids=["stick", "cut", "odd cut"])
+def test_deciding_together_is_faster(program: object, gain: float) -> None:
+    assert callable(program)
+    alone, together = (sum(cycles(program(), steps=steps)) for steps in (0, 24))
+    assert together * gain < alone, f"{together} cycles, {alone} if each pass decides alone"
+
+
+@pytest.mark.parametrize("program", [linear(64, 512, 512), gated(12, 128, 704), linear(5, 500, 1000)], ids=["linear", "gated", "odd"])
+def test_the_search_never_makes_it_slower(program: Logical) -> None:
+    assert sum(cycles(program, steps=24)) <= 1.02 * sum(cycles(program, steps=0))
+
+
+@pytest.mark.parametrize(("program", "cores"), [(narrow, 3), (wide, 32), (odd, 3), (odd, 32)], ids=["stick", "cut", "odd 3", "odd 32"])
+def test_values(program: object, cores: int) -> None:
+    assert callable(program)
+    made = program()
+    levels = check_levels(made.text(), [abs(a) + 1 for a in made.arrays()], cores=cores)
+    assert levels[-1].name == "step"
+
+
+def test_remarks_name_the_alternatives() -> None:
+    texts = [r.message for r in explained(wide())]
+    assert any("a kernel of its own whose columns are dealt out" in t and "cycles instead of" in t for t in texts)
+    assert any("no plan takes fewer than" in t and "changes priced" in t for t in texts)
+
+
+def test_the_plan_is_always_the_same() -> None:
+    assert [str(r) for r in explained(wide())] == [str(r) for r in explained(wide())]
+
+
+def test_without_steps_nothing_is_searched() -> None:
+    with context(), ir.Location.unknown(), remarks() as found:
+        run_pipeline(parse_module(narrow().text()), "ktir-plan{steps=0}")
+    assert any("0 changes priced" in r.message for r in found)
