@@ -21,7 +21,7 @@ from ktir.passes._memory_order import Region, regions
 from ktir.passes._plan_attributes import kernel_of
 from ktir.passes._softmax import softmaxes
 
-_MANY = 128
+MANY_KEYS = 128
 """Sticks of keys from which on a softmax is looked for: fewer fit the scratchpad as a whole."""
 _PART = 8
 """Sticks of keys that a block has at most, as far as forming kernels goes."""
@@ -45,13 +45,13 @@ class Tensor:
     """Whether an item makes it; a tensor that is neither loaded nor made is a constant."""
     index_dims: tuple[int, ...] = ()
     """Dims along which a gather reads its indices."""
-    moved: int = 0
-    """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: the runs of elements that it then moves one by one."""
-    pieces: int = 0
     regions: tuple[Region, ...] = ()
     """Memory that it is read from and that the program writes."""
     in_parts: bool = False
     """Whether a kernel may see its sticks some at a time, as a softmax does with very many keys."""
+    moved: int = 0
+    """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: the runs of elements that it then moves one by one."""
+    pieces: int = 0
 
     @property
     def row_bytes(self) -> int:
@@ -172,7 +172,7 @@ class _Reader:
         self.results = {op.results[0] for op in self.ops if op.name == "linalg.generic"}
         self.made: dict[ir.Value, Item] = {}
         self.tensors: dict[ir.Value, Tensor] = {}
-        self.in_parts = {v for softmax in softmaxes(ops, _MANY) for v in softmax.keyed}
+        self.in_parts = {v for softmax in softmaxes(ops, MANY_KEYS) for v in softmax.keyed}
 
     def items(self) -> Iterator[Item]:
         for number, op in enumerate(self.ops):

@@ -81,7 +81,7 @@ class _Search:
             if len(self.changes) >= self.steps:
                 break
             node = next(n for n, i in self.best.physical.of_node.items() if i is item)
-            moves = {**self.best.moves, **dict.fromkeys(alike, move)}
+            moves: dict[int, Move] = {**self.best.moves, **{number: move for number in alike}}
             self._try(self.best.with_moves(moves), _MOVES[move], node)
         return Found(self.best, self.cycles, self.first, self._bound(), tuple(self.changes))
 
@@ -118,7 +118,8 @@ class _Search:
                 wide = item.value.shape[0] > 1
                 moves: list[Move] = []
                 if item.is_contraction and not item.has_batches and wide:
-                    moves += ["rows"] if columns else ["columns"]
+                    toggled: Move = "rows" if columns else "columns"
+                    moves.append(toggled)
                 elif idle and wide and not columns and item.is_local(item.value.shape[0]):
                     moves.append("columns")
                 if at and idle and not item.is_contraction:
