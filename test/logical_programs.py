@@ -111,6 +111,22 @@ class Logical:
         self._generic([x], [(0, 1), (0,)], ["parallel", "reduction"], self._filled(result, "0.0"), result, body)
         return result
 
+    def row_max(self, x: str) -> str:
+        """Largest elements of rows of f32."""
+        result = self._name(self.shape[x][:1], "f32")
+        body = "%s = arith.maximumf %o, %p0 : f32\nlinalg.yield %s : f32"
+        self._generic([x], [(0, 1), (0,)], ["parallel", "reduction"], self._filled(result, "0xFF800000"), result, body)
+        return result
+
+    def apply(self, op: str, x: str) -> str:
+        """An op on each element of an f32 tensor."""
+        result = self._name(self.shape[x], "f32")
+        dims = range(len(self.shape[x]))
+        self.lines.append(f"%e{len(self.shape)} = tensor.empty() : {self._type(result)}")
+        body = f"%r = {op} %p0 : f32\nlinalg.yield %r : f32"
+        self._generic([x], [dims, dims], ["parallel"] * len(dims), f"%e{len(self.shape)}", result, body)
+        return result
+
     def combine(self, op: str, a: str, b: str, dtype: str = "f32") -> str:
         """An `arith` op on two tensors in f32; an operand of rank one varies over columns, or over rows if it is as long as these."""
         shape = max(self.shape[a], self.shape[b], key=len)

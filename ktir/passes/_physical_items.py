@@ -10,6 +10,7 @@ from ktir.cost.bodies import stick_cycles
 from ktir.mlir import ir
 from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, shape_of
 from ktir.passes._items import Item, Tensor, Walk
+from ktir.passes._many_keys import mark_many_keys
 from ktir.passes._memory_order import Region
 from ktir.passes._pads import folded_pad
 from ktir.passes._row_merging import Groups, RowMerging, Use
@@ -51,6 +52,7 @@ class PhysicalItems:
         self._forms: dict[tuple[ir.Value, Stick, Groups], _Form] = {}
         for node in roles.nodes:
             self._build(node)
+        mark_many_keys(self.of_node)
 
     def _build(self, node: Node) -> None:
         if node.is_source:

@@ -24,8 +24,11 @@ from ktir.target import DATASHEET, LANES
 _GAIN = 0.99
 """A change is made if what it changes takes less than this part of the cycles; smaller gains are within the error of the prices."""
 
-_ITEMS = 1800
-"""Ops and stores, those of all changes together, that may be priced: long programs get fewer changes."""
+STEPS = 24
+"""Changes that are priced, unless a program is long."""
+
+MOST_ITEMS = 1800
+"""Ops and stores, those of all changes together, that may be priced: long programs get fewer changes, so that all compile in time."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class _Search:
     def __init__(self, draft: Draft, steps: int) -> None:
         self.target = DATASHEET.with_cores(draft.wishes.cores)
         self.best = draft
-        self.steps = min(steps, max(_ITEMS // max(len(draft.physical.items), 1), 1)) if steps else 0
+        self.steps = min(steps, max(MOST_ITEMS // max(len(draft.physical.items), 1), 1)) if steps else 0
         self.first = self.cycles = self._price(draft)
         self.changes: list[Change] = []
 

@@ -16,7 +16,6 @@ from ktir.mlir import func
 from ktir.passes._buffers import Buffers
 from ktir.passes._clustering import Clustering, Move
 from ktir.passes._flat import Node, read
-from ktir.passes._items import MANY_KEYS
 from ktir.passes._physical_items import PhysicalItems
 from ktir.passes._plan_attributes import PlannedKernel
 from ktir.passes._stick_roles import Configuration, StickRoles
@@ -88,12 +87,6 @@ class Draft:
         """The kernel of an op; None for what is loaded."""
         item = self.physical.of_node.get(node)
         return None if item is None else self.clustering.home[item]
-
-    @property
-    def has_very_many_keys(self) -> bool:
-        """Whether a softmax may be one over blocks of keys, whose kernel is found on the laid-out level only."""
-        reductions = (item for item in self.physical.items if item.kind == "reduction")
-        return any(source.shape[0] >= MANY_KEYS for item in reductions for source in item.sources)
 
     def kernels(self) -> list[PlannedKernel]:
         """The kernels as they are written down."""

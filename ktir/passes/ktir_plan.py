@@ -12,7 +12,7 @@ from ktir.mlir import func, ir
 from ktir.passes._columns import wishes
 from ktir.passes._levels import require_level
 from ktir.passes._plan_attributes import write_kernel, write_plan, write_stick
-from ktir.passes._plan_search import Found, search
+from ktir.passes._plan_search import STEPS, Found, search
 from ktir.passes._planner import Draft, Wishes
 from ktir.passes._stick_roles import stick_text
 from ktir.pipeline import Pass
@@ -34,7 +34,7 @@ class PlanPass(Pass):
     description: ClassVar[str] = "logical: decide layouts, kernels and divisions together"
     cores: int = DATASHEET.cores
     work_div: str = ""
-    steps: int = 24
+    steps: int = STEPS
 
     def run(self, module: ir.Module) -> None:
         """Plan each function of the module."""
@@ -42,11 +42,7 @@ class PlanPass(Pass):
         wanted = Wishes(self.cores, self.work_div, wishes(self.work_div))
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes:
-                draft = Draft.first(op, wanted)
-                if draft.has_very_many_keys:
-                    self.remark("missed", "left to the passes that follow: a row may be seen block by block", op.location)
-                    continue
-                found = search(draft, self.steps)
+                found = search(Draft.first(op, wanted), self.steps)
                 self._explain(op, found.draft)
                 self._explain_search(op, found)
                 _write(op, found.draft)

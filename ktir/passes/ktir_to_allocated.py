@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple
 
 from ktir import registry
+from ktir.passes._plan_search import STEPS
 from ktir.passes.ktir_verify_level import VerifyLevelPass
 from ktir.pipeline import NamedPipeline
 from ktir.target import DATASHEET
@@ -50,7 +51,7 @@ class ToAllocated(NamedPipeline):
     cores: int = DATASHEET.cores
     lx_bytes: int = DATASHEET.lx_planned_bytes
     work_div: str = ""
-    steps: int = 24
+    steps: int = STEPS
     rows: int = 0
     online_softmax: str = "auto"
     reuse: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from logical_programs import Logical, gated, linear
 
@@ -62,9 +64,18 @@ def odd() -> Logical:
     return p
 
 
+def softmax(rows: int, keys: int) -> Logical:
+    """A softmax along rows."""
+    p = Logical()
+    x = p.input(rows, keys)
+    scores = p.combine("arith.mulf", x, x)
+    weights = p.apply("math.exp", p.combine("arith.subf", scores, p.row_max(scores)))
+    p.output(p.combine("arith.divf", weights, p.row_sum(weights), "f16"))
+    return p
+
+
 @pytest.mark.parametrize(("program", "gain"), [(narrow, 4.0), (wide, 1.5), (odd, 1.3)], ids=["stick", "cut", "odd cut"])
-def test_deciding_together_is_faster(program: object, gain: float) -> None:
-    assert callable(program)
+def test_deciding_together_is_faster(program: Callable[[], Logical], gain: float) -> None:
     alone, together = (sum(cycles(program(), steps=steps)) for steps in (0, 24))
     assert together * gain < alone, f"{together} cycles, {alone} if each pass decides alone"
 
@@ -75,8 +86,7 @@ def test_the_search_never_makes_it_slower(program: Logical) -> None:
 
 
 @pytest.mark.parametrize(("program", "cores"), [(narrow, 3), (wide, 32), (odd, 3), (odd, 32)], ids=["stick", "cut", "odd 3", "odd 32"])
-def test_values(program: object, cores: int) -> None:
-    assert callable(program)
+def test_values(program: Callable[[], Logical], cores: int) -> None:
     made = program()
     levels = check_levels(made.text(), [abs(a) + 1 for a in made.arrays()], cores=cores)
     assert levels[-1].name == "step"
@@ -96,3 +106,11 @@ def test_without_steps_nothing_is_searched() -> None:
     with context(), ir.Location.unknown(), remarks() as found:
         run_pipeline(parse_module(narrow().text()), "ktir-plan{steps=0}")
     assert any("0 changes priced" in r.message for r in found)
+
+
+def test_a_softmax_of_very_many_keys_stays_one_kernel() -> None:
+    with context(), ir.Location.unknown(), remarks() as found:
+        module = parse_module(softmax(33, 40000).text())
+        run_pipeline(module, ToAllocated().text(until="ktir-form-kernels"))
+        assert sum("ktir.rows" in op.attributes for op in module.body.operations) == 1
+    assert not any("is not in the kernel that the plan has for it" in r.message for r in found)
