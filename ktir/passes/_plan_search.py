@@ -153,7 +153,8 @@ def _outcome(draft: Draft) -> Hashable:
 
 
 def _likeness(item: Item) -> Hashable:
-    return item.kind, item.value.shape, item.work, tuple(source.shape for source in item.sources)
+    shapes = tuple(tensor.shape for tensor in (*item.sources, item.value))
+    return item.kind, shapes, tuple(item.walks), item.work, item.has_batches, item.positional
 
 
 def _layouts(draft: Draft) -> Iterator[tuple[Node, Configuration]]:

@@ -86,8 +86,13 @@ def test_the_model_predicts_the_machine(m: int, k: int, n: int) -> None:
     assert report.cycles == pytest.approx(plan.cost.cycles + extra, rel=0.15)
 
 
-def test_small_matmuls_stay_with_their_rows() -> None:
-    assert divisions(linear(57, 64, 100)) == [[1, 29]]
+def test_small_matmuls_stay_with_their_rows_unless_columns_are_faster() -> None:
+    assert divisions(linear(8, 64, 64)) == [[1, 8]]
+    assert divisions(linear(57, 64, 100)) == [[2, 15]]
+    (report,) = kernels(linear(57, 64, 100))
+    with hint(work_div={"n": 1}):
+        (rows_alone,) = kernels(linear(57, 64, 100))
+    assert report.cycles < rows_alone.cycles
 
 
 def test_remarks_say_why() -> None:
@@ -123,7 +128,7 @@ def test_hints_are_honoured() -> None:
     with hint(work_div={"n": 1}):
         assert divisions(program) == [[1, 32]], "columns stay together, rows are dealt out as ever"
     with hint(work_div={"m": 7}):
-        assert divisions(linear(57, 64, 100)) == [[1, 7]]
+        assert divisions(linear(57, 64, 100)) == [[2, 7]]
         results = check_levels(linear(57, 64, 100).text(), linear(57, 64, 100).arrays())
     assert all(r.exact for r in results[-5:])
 
