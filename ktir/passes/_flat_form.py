@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Contraction, Generic
 from ktir.mlir import func, ir
 from ktir.passes._flat import refuse
 
@@ -20,6 +22,9 @@ def order_contractions(function: func.FuncOp) -> None:
         contraction = Generic(op).contraction if op.name == "linalg.generic" else None
         if contraction is None:
             continue
+        least = 1 if contraction.batch else 0  # with batches and without columns it would be a reduction
+        if len(contraction.columns) > 1 and least <= len(contraction.rows) <= 1:
+            contraction = _exchanged(op, contraction)
         order = [*contraction.batch, *contraction.rows, *contraction.columns, *contraction.reduced]
         if order == sorted(order):
             continue
@@ -29,6 +34,15 @@ def order_contractions(function: func.FuncOp) -> None:
         new = [ir.AffineMap.get(len(order), 0, [moved[ir.AffineDimExpr(e).position] for e in m.results]) for m in maps]
         op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new])
         op.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
+
+
+def _exchanged(op: ir.Operation, contraction: Contraction) -> Contraction:
+    """The same sum of products with its factors exchanged: what walked the columns walks rows."""
+    left, right, _ = op.operands
+    op.operands[0], op.operands[1] = right, left
+    maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([maps[1], maps[0], maps[2]])
+    return replace(contraction, rows=contraction.columns, columns=contraction.rows)
 
 
 def order_variables(function: func.FuncOp) -> None:
