@@ -1,8 +1,9 @@
 """Logical KTIR in its flat form: memory and generics, no op that only moves elements.
 
-The parts, in the order in which they run, each a module beside this one: dims of extent 1 go (`_unit_dims`), sorts, scans and foreign
-reductions become reductions (`_decompose`), coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops are split
-(`_refine`), what moves elements becomes memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
+The parts, in the order in which they run, each a module beside this one: dims of extent 1 go (`_unit_dims`), insertions are chains
+(`_insertions`), sorts, scans and foreign reductions become reductions (`_decompose`), coordinates operands (`_coordinates`) and integers
+i32 (`_integers`), loops are split (`_refine`), what moves elements becomes memory (`_shapes_to_memory`), and the result is held against
+the flat form (`_flat_form`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ktir.mlir import func, ir
 from ktir.passes._coordinates import coordinates_as_operands
 from ktir.passes._decompose import decompose
 from ktir.passes._flat_form import order_contractions, order_variables, refuse_unflat
+from ktir.passes._insertions import insertions_apart
 from ktir.passes._integers import integers_as_i32
 from ktir.passes._levels import require_level
 from ktir.passes._new_arguments import NewArguments
@@ -43,6 +45,7 @@ class BreakViewsPass(Pass):
             if isinstance(function, func.FuncOp) and function.regions[0].blocks:
                 arguments = NewArguments(function)
                 drop_unit_dims(function)
+                insertions_apart(function)
                 decompose(function)
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)
