@@ -71,7 +71,10 @@ def linear(g: Draws) -> None:
     width = g.random.choice(SIZES)
     if x.shape[0] * width > LARGEST or prod(x.shape) * width > 40 * LARGEST:
         return
-    product = _times(g, x, g.load((x.shape[1], width)))
+    weight = g.load((x.shape[1], width))
+    if g.random.random() < 0.1:  # on the vector unit
+        x, weight = (g.pointwise(v, "f32", ["%r = arith.extf %i0 : f16 to f32"]) for v in (x, weight))
+    product = _times(g, x, weight)
     inputs: list[tuple[Value, tuple[int | None, ...]]] = [(product, (0, 1))]
     body, name = [], "%i0"
     if g.random.random() < 0.5:
@@ -82,7 +85,8 @@ def linear(g: Draws) -> None:
         body += _activated(g, name)
         name = "%g3"
     if g.random.random() < 0.5:
-        residual, loops = (x, (0, 1)) if x.shape[1] == width and g.random.random() < 0.7 else g.operand(product.shape, ("f16",))
+        same = x.shape[1] == width and x.element == "f16" and g.random.random() < 0.7
+        residual, loops = (x, (0, 1)) if same else g.operand(product.shape, ("f16",))
         inputs.append((residual, loops))
         op = g.random.choice(("addf", "mulf"))
         body += [f"%rest = arith.extf %i{len(inputs) - 1} : f16 to f32", f"%sum = arith.{op} {name}, %rest : f32"]

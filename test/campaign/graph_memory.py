@@ -1,10 +1,10 @@
-"""Ops of random programs that make values from nothing or meet in memory: positions, buffers in place, outputs written in parts."""
+"""Ops of random programs on memory, those that make values from nothing, and named ones that move elements."""
 
 from __future__ import annotations
 
 from math import prod
 
-from campaign.graph_draws import FLOATS, LARGEST, SIZES, Draws
+from campaign.graph_draws import FLOATS, INTEGERS, LARGEST, SIZES, Draws
 from campaign.graph_text import Value
 
 
@@ -72,5 +72,34 @@ def updated(g: Draws) -> None:
         _load(g, buffer, shape, 0)
 
 
-OPS = {positions: 2, constant: 1, written_in_parts: 2, updated: 2}
+def windows(g: Draws) -> None:
+    """Overlapping windows of an input: two dims walk the same elements."""
+    count, width, step, inner = g.random.choice(SIZES[:12]), g.random.choice((1, 2, 3, 5)), g.random.choice((1, 2)), g.random.choice(SIZES)
+    host = ((count - 1) * step + width, inner)
+    if prod(host) * width > LARGEST:
+        return
+    shape = (count, width, inner)
+    tile = g.tile(g.buffer("input", host, "f16"), shape, (step * inner, inner, 1))
+    g.define(f"ktdp.load {tile} : <{g.extents(shape)}> -> {Value('', shape).type}", shape, "f16")
+
+
+def rearranged(g: Draws) -> None:
+    """A named transpose, or a named broadcast to one dim more."""
+    value = g.pick(range(1, 4), (*FLOATS, *INTEGERS))
+    order = list(range(len(value.shape)))
+    if g.random.random() < 0.5:
+        g.random.shuffle(order)
+        name, shape, how = "transpose", tuple(value.shape[d] for d in order), f"permutation = {order}"
+    else:
+        d = g.random.randint(0, len(order))
+        shape = (*value.shape[:d], g.random.choice((1, 2, 5)), *value.shape[d:])
+        name, how = "broadcast", f"dimensions = [{d}]"
+        if prod(shape) > LARGEST:
+            return
+    out = g.filled(shape, value.element, None)
+    result = Value("", shape, value.element).type
+    g.define(f"linalg.{name} ins({value.name} : {value.type}) outs({out} : {result}) {how}", shape, value.element, value)
+
+
+OPS = {windows: 1, rearranged: 2, positions: 2, constant: 1, written_in_parts: 2, updated: 2}
 """Ops and how often they come."""

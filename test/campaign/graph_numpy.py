@@ -174,11 +174,7 @@ class _Evaluation:
     def _ktir_scan(self, op: ir.Operation, value: Array) -> Array:
         d = ir.IntegerAttr(op.attributes["dimension"]).value
         name = next(iter(op.regions[0].blocks[0].operations)).operation.name.partition(".")[2]
-        if name != "addf":
-            return _COMBINE[name].accumulate(value, axis=d)
-        x = np.moveaxis(value, d, -1)  # a scan of sums is a sum per position, over what lies behind it as zeros
-        sums = [add_sticks(np.where(np.arange(x.shape[-1]) <= i, x, np.float32(0))) for i in range(x.shape[-1])]
-        return np.moveaxis(np.stack(sums, -1), -1, d)
+        return _COMBINE[name].accumulate(value, axis=d)
 
     def _ktir_sort(self, op: ir.Operation, value: Array) -> Array:
         d = ir.IntegerAttr(op.attributes["dimension"]).value
