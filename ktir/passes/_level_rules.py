@@ -12,13 +12,13 @@ from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import func, ir, operations
 from ktir.passes._levels import Broken, constant_of, kernel_rows
 from ktir.passes._pads import folded_pad
-from ktir.passes._residents import RESIDENTS, resident_of
+from ktir.passes._residents import EXCHANGE, RESIDENTS, resident_of
 from ktir.target import LANES
 
 HOST_ROLES = ("input", "output", "input_output")
 OWN_ROLES = ("pool", "iota")
 """Of arguments that the host has no buffer for."""
-DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS)
+DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE)
 """Attributes of kernels."""
 
 
@@ -42,7 +42,12 @@ def program(module: ir.Operation, *, level: str, functions: Mapping[str, func.Fu
 
 def is_kernel(function: ir.Operation) -> bool:
     """Whether a function is a kernel rather than the entry."""
-    return "ktir.rows" in function.attributes
+    return "ktir.rows" in function.attributes or moves_residents(function)
+
+
+def moves_residents(function: ir.Operation) -> bool:
+    """Whether a function is a kernel that only moves what stays in the scratchpad from core to core."""
+    return EXCHANGE in function.attributes
 
 
 def callee(call: ir.Operation) -> str:
@@ -73,20 +78,23 @@ def _kernel(f: ir.Operation, level: str, cores: int) -> None:
         if op.name == "func.call":
             raise Broken("expects a kernel that calls nothing", _at(op))
     if level == "laid-out":
-        _no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS), "of a later level")
+        _no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE), "of a later level")
         return
-    for name in ("grid", "ktir.work"):
+    for name in ("grid",) if moves_residents(f) else ("grid", "ktir.work"):
         if name not in f.attributes:
             raise Broken(f"expects a kernel with the attribute '{name}'")
     grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
+    if prod(grid) > cores:
+        raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
+    if moves_residents(f):
+        _no_attributes(f, ("ktir.rows", "ktir.work", "ktir.sums"), "of a kernel that computes")
+        return
     work = kt.WorkAttr(f.attributes["ktir.work"])
     splits, tile, extents = list(work.splits), list(work.tile), kernel_rows(f)
     sums = ir.IntegerAttr(f.attributes["ktir.sums"]).value if "ktir.sums" in f.attributes else 1
     if prod(grid) != prod(splits) * sums:
         each = f" and {sums} partial sums each" if sums != 1 else ""
         raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")
-    if prod(grid) > cores:
-        raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
     if len(splits) != len(extents) + 2 or len(tile) != len(splits) or tile[-1] != LANES or splits[-1] != 1:
         raise Broken(f"expects 'ktir.work' to divide sticks and rows {extents} of {LANES} lanes, but got splits {splits}, tile {tile}")
     for axis, (parts, share, rows) in enumerate(zip(splits[1:-1], tile[1:-1], extents, strict=True)):

@@ -5,19 +5,16 @@ An *entry* is 64 lanes in a row. What starts or steps inside of one, or is found
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ktir.dialects import _affine, ktdp
 from ktir.mlir import func, ir
-from ktir.passes._level_rules import callee
+from ktir.passes._core_numbers import CoreNumbers, Numbers, Unknown
+from ktir.passes._level_rules import callee, is_kernel
 from ktir.target import LANES
-
-Numbers = NDArray[np.int64]
 
 MOST_ENTRIES = 1 << 22
 """Entries that one access may touch on all cores together; more are not looked at."""
@@ -38,6 +35,10 @@ class Footprint(NamedTuple):
             found = found + steps.reshape([-1 if i == d else 1 for i in range(len(self.strides))])
         return found
 
+    def touched(self) -> Numbers:
+        """Of all cores together, each once."""
+        return np.unique(np.concatenate([self.entries(core).reshape(-1) for core in range(len(self.start))]))
+
 
 @dataclass(frozen=True)
 class PoolAccess:
@@ -48,54 +49,20 @@ class PoolAccess:
     view: ir.Operation
     writes: bool
     footprint: Footprint | None
+    cores: int
+    """Of the kernel."""
     reason: str = ""
     """Why there is no footprint."""
 
+    @property
+    def element(self) -> ir.Type:
+        """The type of the elements."""
+        return self.view.opview.element_type
 
-class _Address(NamedTuple):
-    """An index value: a number per core, from the begin of an argument where it is an address."""
-
-    numbers: Numbers
-    argument: int | None = None
-
-
-_RULES: Mapping[str, Callable[[Numbers, Numbers], Numbers]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.minsi": np.minimum,
-    "arith.divui": np.floor_divide,
-    "arith.remui": np.remainder,
-}
-
-
-class _Unknown(Exception):
-    """Why a number is not known."""
-
-
-class _Evaluator:
-    """Index values of one divided kernel, per core."""
-
-    def __init__(self, kernel: func.FuncOp) -> None:
-        self.cores = ir.IntegerAttr(ir.ArrayAttr(kernel.attributes["grid"])[0]).value
-        arguments = kernel.regions[0].blocks[0].arguments
-        self.known = {a: _Address(np.zeros(self.cores, np.int64), i) for i, a in enumerate(arguments)}
-
-    def __call__(self, value: int | ir.Value) -> _Address:
-        if isinstance(value, int):
-            return _Address(np.full(self.cores, value, np.int64))
-        if value not in self.known:
-            op = value.owner.operation
-            if op.name == "arith.constant":
-                self.known[value] = self(ir.IntegerAttr(op.attributes["value"]).value)
-            elif op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
-                self.known[value] = _Address(np.arange(self.cores))
-            else:
-                if op.name not in _RULES:
-                    raise _Unknown(f"its address is computed by '{op.name}'")
-                a, b = (self(v) for v in op.operands)
-                self.known[value] = _Address(_RULES[op.name](a.numbers, b.numbers), a.argument if b.argument is None else b.argument)
-        return self.known[value]
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return 2 if self.element == ir.F16Type.get() else 4
 
 
 def called_kernels(module: ir.Module) -> list[tuple[ir.Operation, func.FuncOp]]:
@@ -108,7 +75,7 @@ def called_kernels(module: ir.Module) -> list[tuple[ir.Operation, func.FuncOp]]:
 
 def entry_of(module: ir.Module) -> func.FuncOp:
     """The function that calls the kernels."""
-    return next(op for op in module.body.operations if isinstance(op, func.FuncOp) and "ktir.rows" not in op.attributes)
+    return next(op for op in module.body.operations if isinstance(op, func.FuncOp) and not is_kernel(op))
 
 
 def accesses_by_argument(module: ir.Module) -> dict[int, list[PoolAccess]]:
@@ -117,7 +84,7 @@ def accesses_by_argument(module: ir.Module) -> dict[int, list[PoolAccess]]:
     found: dict[int, list[PoolAccess]] = {}
     for number, (call, kernel) in enumerate(called_kernels(module)):
         given = [parameters[v] for v in call.operands]
-        evaluate = _Evaluator(kernel)
+        evaluate = CoreNumbers(kernel)
         for op in kernel.regions[0].blocks[0].operations:
             if op.operation.name in ("ktdp.load", "ktdp.store"):
                 for argument, access in _accesses(op.operation, number, evaluate):
@@ -125,7 +92,7 @@ def accesses_by_argument(module: ir.Module) -> dict[int, list[PoolAccess]]:
     return found
 
 
-def _accesses(op: ir.Operation, kernel: int, evaluate: _Evaluator) -> list[tuple[int, PoolAccess]]:
+def _accesses(op: ir.Operation, kernel: int, evaluate: CoreNumbers) -> list[tuple[int, PoolAccess]]:
     """What a load or store accesses: the memory of its tile, and index views."""
     writes = op.name == "ktdp.store"
     tile = op.operands[1 if writes else 0].owner.operation
@@ -134,12 +101,16 @@ def _accesses(op: ir.Operation, kernel: int, evaluate: _Evaluator) -> list[tuple
     if tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME:
         try:
             described = _footprint(tile.opview, evaluate)
-        except _Unknown as unknown:
+        except Unknown as unknown:
             described = str(unknown)
         footprint, reason = (None, described) if isinstance(described, str) else (described, "")
-        return [(a, PoolAccess(kernel, op, v, writes, footprint, reason)) for v, a in arguments if a is not None]
+        return [(a, PoolAccess(kernel, op, v, writes, footprint, evaluate.cores, reason)) for v, a in arguments if a is not None]
     reason = "it is found by index, or holds indices"
-    return [(a, PoolAccess(kernel, op, v, writes and i == 0, None, reason)) for i, (v, a) in enumerate(arguments) if a is not None]
+    return [
+        (a, PoolAccess(kernel, op, v, writes and i == 0, None, evaluate.cores, reason))
+        for i, (v, a) in enumerate(arguments)
+        if a is not None
+    ]
 
 
 def _argument_of(view: ir.Operation) -> int | None:
@@ -156,7 +127,7 @@ def _argument_of(view: ir.Operation) -> int | None:
 _VIEW = "ktdp.construct_memory_view"
 
 
-def _footprint(tile: ktdp.ConstructAccessTileOp, evaluate: _Evaluator) -> Footprint | str:
+def _footprint(tile: ktdp.ConstructAccessTileOp, evaluate: CoreNumbers) -> Footprint | str:
     """The entries of a direct tile, or why it has none."""
     view = tile.base.owner.opview
     strides = list(view.strides)

@@ -1,7 +1,7 @@
-"""Which tensors stay in the scratchpad from kernel to kernel, and where: rectangles of bytes by kernels, in what each kernel leaves free.
+"""Which tensors stay in the scratchpad from kernel to kernel, and where: rectangles of bytes by moments, in what each moment leaves free.
 
-First fit over lifetimes, what saves most per byte and kernel first; then a search over other orders with a limit of steps. Everything is
-deterministic: the same program always gets the same places.
+Moments are kernels and what happens between them. First fit over lifetimes, what saves most per byte and moment first; then a search over
+other orders with a limit of steps. Everything is deterministic: the same program always gets the same places.
 """
 
 from __future__ import annotations
@@ -16,36 +16,43 @@ _SEED = 1
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A tensor that may stay: `bytes` on each core, live in kernels `first` to `last`; `saved` bytes of global memory traffic."""
+class Stay:
+    """`bytes` on each core from moment `first` to `last`."""
 
-    key: int
     bytes: int
     first: int
     last: int
-    saved: int
 
-    def meets(self, other: Candidate) -> bool:
-        """Whether both live at one time."""
+    def meets(self, other: Stay) -> bool:
+        """Whether both are there at one time."""
         return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tensor that may stay, at one place or at several, all or none; `saved`: what that is worth."""
+
+    key: int
+    stays: tuple[Stay, ...]
+    saved: int
 
     @property
     def density(self) -> float:
-        """Bytes saved per byte and kernel."""
-        return self.saved / (self.bytes * (self.last - self.first + 1))
+        """What is saved per byte and moment."""
+        return self.saved / sum(s.bytes * (s.last - s.first + 1) for s in self.stays)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Distances from the top of the scratchpad to the begin of each tensor that stays, and the bytes that they save together."""
+    """Of each tensor that stays, per stay the distance from the top of the scratchpad to its begin; what they save together."""
 
-    depths: dict[Candidate, int]
+    depths: dict[Candidate, tuple[int, ...]]
     saved: int
 
 
 def choose(candidates: Sequence[Candidate], free: Sequence[int]) -> Choice:
-    """The tensors that stay. `free`: per kernel the bytes at the top of the scratchpad that it can do without."""
-    order = sorted(candidates, key=lambda c: (-c.density, c.first, c.last))
+    """The tensors that stay. `free`: per moment the bytes at the top of the scratchpad that can be given away."""
+    order = sorted(candidates, key=lambda c: (-c.density, c.stays[0].first, c.stays[-1].last))
     best = first_fit(order, free)
     if len(best.depths) == len(order):
         return best
@@ -63,14 +70,26 @@ def choose(candidates: Sequence[Candidate], free: Sequence[int]) -> Choice:
 
 def first_fit(order: Sequence[Candidate], free: Sequence[int]) -> Choice:
     """Each tensor in turn as near to the top as it can lie; one that does not fit is left out."""
-    placed: dict[Candidate, int] = {}
+    placed: list[tuple[Stay, int]] = []
+    depths: dict[Candidate, tuple[int, ...]] = {}
     for candidate in order:
-        room = min(free[candidate.first : candidate.last + 1])
-        depth = 0
-        for other in sorted((p for p in placed if p.meets(candidate)), key=lambda p: placed[p] - p.bytes):
-            if depth + candidate.bytes <= placed[other] - other.bytes:
+        own: list[tuple[Stay, int]] = []
+        for stay in candidate.stays:
+            depth = _depth(stay, [*placed, *own])
+            if depth > min(free[stay.first : stay.last + 1]):
                 break
-            depth = max(depth, placed[other])
-        if depth + candidate.bytes <= room:
-            placed[candidate] = depth + candidate.bytes
-    return Choice(placed, sum(c.saved for c in placed))
+            own.append((stay, depth))
+        else:
+            placed += own
+            depths[candidate] = tuple(depth for _, depth in own)
+    return Choice(depths, sum(c.saved for c in depths))
+
+
+def _depth(stay: Stay, placed: Sequence[tuple[Stay, int]]) -> int:
+    """How far below the top the lowest byte of a stay lies, as near to it as it can lie."""
+    depth = 0
+    for other, below in sorted((p for p in placed if p[0].meets(stay)), key=lambda p: p[1] - p[0].bytes):
+        if depth + stay.bytes <= below - other.bytes:
+            break
+        depth = max(depth, below)
+    return depth + stay.bytes

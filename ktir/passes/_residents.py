@@ -14,6 +14,8 @@ RESIDENTS = "ktir.residents"
 """Attribute of kernels."""
 RESIDENT = "ktir.resident"
 """Attribute of views."""
+EXCHANGE = "ktir.exchange"
+"""Attribute of kernels that only move residents from core to core."""
 
 
 def residents_of(kernel: ir.Operation) -> list[kt.ResidentAttr]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir, operations
+from ktir.passes._core_numbers import CoreNumbers, Numbers, Unknown
 from ktir.passes._level_rules import callee, is_kernel
 from ktir.passes._levels import Broken, constant_of
 from ktir.passes._residents import resident_of, residents_of, room_of
@@ -86,17 +87,13 @@ def _rotated(address: ir.Value) -> tuple[int, int, int] | None:
     return None if None in numbers else tuple(numbers)  # type: ignore[return-value]  # None was looked for
 
 
-def _begin(address: ir.Value) -> int | None:
-    """The constant part of an address that is one plus counters of loops times constants; None for another."""
-    terms = _of(address, "arith.addi")
-    if terms is None:
-        return constant_of(address)
-    steps = [_of(term, "arith.muli") for term in terms]
-    base = next((term for term, step in zip(terms, steps, strict=True) if step is None), None)
-    moves = [step for step in steps if step is not None]
-    if base is None or not all(isinstance(a.owner, ir.Block) and constant_of(b) is not None for a, b in moves):
+def _begins(view: ir.Operation) -> Numbers | None:
+    """Per core the address of a view where all counters of loops are 0; None for one that is not known."""
+    try:
+        found = CoreNumbers(_function_of(view))(view.operands[0])
+    except Unknown:
         return None
-    return _begin(base)
+    return found.numbers if found.argument is None else None
 
 
 def _of(value: ir.Value, name: str) -> tuple[ir.Value, ir.Value] | None:
@@ -159,12 +156,12 @@ class Scratchpad:
             raise Broken(f"expects '{resident.name}' in memory_space 'ct_local', but got '{op.opview.memory_space}'")
         if resident not in residents_of(_function_of(op)):
             raise Broken(f"shows '{resident.name}', which its kernel does not list in 'ktir.residents'")
-        start = _begin(op.operands[0])
-        if start is None:
-            raise Broken(f"expects an address in '{resident.name}' that is a constant and counters of loops")
-        start *= _element_bytes(op.opview.element_type)
-        if not resident.address <= start < resident.address + resident.bytes:
-            raise Broken(f"begins at byte {start} of the scratchpad, outside of '{resident.name}'")
+        address = _begins(op)
+        if address is None:
+            raise Broken(f"expects an address in '{resident.name}' that the core's number and counters of loops decide")
+        for start in address * _element_bytes(op.opview.element_type):
+            if not resident.address <= start < resident.address + resident.bytes:
+                raise Broken(f"begins at byte {start} of the scratchpad, outside of '{resident.name}'")
 
     def check_address(self, op: ir.Operation) -> None:
         """A view begins at a stick and lies inside of what the kernel says that it uses."""

@@ -36,7 +36,7 @@ _PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
 OPS: dict[str, frozenset[str]] = {
     "logical": frozenset((*_GENERIC, *_MEMORY, *_PADDED, *_SLICES, *_LOGICAL)),
     "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
-    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, "ktdp.get_compute_tile_id")),
+    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE, "ktdp.get_compute_tile_id")),
     "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
     "allocated": frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ktir.passes._pool_accesses import Footprint
-from ktir.passes._resident_choice import Candidate, Choice, choose, first_fit
+from ktir.passes._resident_choice import Candidate, Choice, Stay, choose, first_fit
 from ktir.passes._shares import Deal, Disagreement, dealt, share_of, traffic_saved
 
 
@@ -92,16 +92,20 @@ def candidates(seed: int, count: int) -> list[Candidate]:
     made = []
     for key in range(count):
         first = draw.randrange(5)
-        made.append(Candidate(key, 256 * draw.randint(1, 6), first, draw.randint(first, 5), 256 * draw.randint(1, 20)))
+        last = draw.randint(first, 5)
+        stays = [Stay(256 * draw.randint(1, 6), first, last)]
+        if key % 3 == 2:  # it changes its place
+            stays.append(Stay(256 * draw.randint(1, 3), last, draw.randint(last, 5)))
+        made.append(Candidate(key, tuple(stays), 256 * draw.randint(1, 20)))
     return made
 
 
 def check_places(choice: Choice, free: list[int]) -> None:
-    placed = list(choice.depths.items())
-    for i, (c, depth) in enumerate(placed):
-        assert c.bytes <= depth <= min(free[c.first : c.last + 1])
+    placed = [(stay, depth) for c, depths in choice.depths.items() for stay, depth in zip(c.stays, depths, strict=True)]
+    for i, (stay, depth) in enumerate(placed):
+        assert stay.bytes <= depth <= min(free[stay.first : stay.last + 1])
         for other, beside in placed[:i]:
-            assert not c.meets(other) or depth <= beside - other.bytes or beside <= depth - c.bytes
+            assert not stay.meets(other) or depth <= beside - other.bytes or beside <= depth - stay.bytes
     assert choice.saved == sum(c.saved for c in choice.depths)
 
 
