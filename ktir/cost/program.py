@@ -10,7 +10,7 @@ import numpy as np
 
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency, turnaround_cycles
 from ktir.isa.access import Access
-from ktir.isa.cycles import op_cycles
+from ktir.isa.cycles import op_cycles, ring_route
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.program import Kernel, Word
@@ -72,6 +72,8 @@ class _Counter:
         self.multiplications = 0
         self.vector_ops = 0
         self.stages = 0
+        self.sent, self.way = 0, 0
+        """Cycles of the ring for what cores send each other; the hops of the longest way."""
 
     def unit(self, unit: Unit, words: list[Word]) -> None:
         """Count one unit's words, each as often as its loops run it."""
@@ -91,6 +93,10 @@ class _Counter:
                 loops.pop()
             elif w.op in ("xld", "xldm", "xldg", "xst", "xsts"):
                 self._transfer(w, dict(loops))
+            elif w.op == "rtx":
+                load, hops = ring_route(self.kernel.groups[w["group"]], self.target.cores)
+                self.sent += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry * load
+                self.way = max(self.way, hops)
             elif w.op in ("push", "pusht") and unit is Unit.LXLU:
                 self.busy["LX"] += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry
             elif w.op == "ldw":
@@ -167,6 +173,12 @@ class _Counter:
             return int(limit > 0)
         return min(max(-(-limit // b.dim_step), 0), d.extent[b.dim])
 
+    def _start(self) -> int:
+        """Latency of what the kernel uses: memory, and the units between."""
+        if self.transfers:
+            return kernel_start(self.target)
+        return kernel_start(self.target) - self.target.dram_latency if self.stages else 0
+
     def result(self) -> KernelWork:
         """Price what was counted."""
         t = self.target
@@ -199,7 +211,8 @@ class _Counter:
             terms.append(Term("dram", "turnaround between reads and writes", turnaround_cycles(read, written, t)))
         terms += [
             Term("fill", "the first blocks come, the last ones leave", sum(first.values()) + sum(last.values())),
-            Term("start", "latency of memory and units, launch", kernel_start(t)),
+            Term("partial sums", "entries from core to core", self.sent + self.way),
+            Term("start", "latency of memory and units, launch", self._start()),
             Term("start", "an op waits for the op before it", max(self.stages - 1, 0) * stage_latency(t)),
         ]
         return KernelWork(tuple(self.transfers), self.multiplications, self.vector_ops, combine(terms))

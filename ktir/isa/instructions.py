@@ -163,7 +163,7 @@ OPCODES: dict[str, Opcode] = {
             "rrx",
             0x13,
             (Unit.MNIL,),
-            (_dsc("dsc", "lx", "contiguous destination in LX"), _SENDERS, _COUNT),
+            (_dsc("dsc", "lx", "destination in LX"), _SENDERS, _COUNT),
             "Ring to LX: take the next entries of the core that `group` names; blocks. Its RTX has the same group and count.",
         ),
         Opcode(

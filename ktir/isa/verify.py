@@ -146,8 +146,9 @@ class _Kernel:
                 yield f"has buffers of {span} {_units(d)}, but they lie {d.rotate_step} apart"
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
-        loads = s.word.op in ("xld", "xldm", "xldg", "rrx")
-        if s.word.op not in ("push", "pusht", "rtx") and name == ("lx" if loads or s.word.op in ("fill", "ifill", "pull") else "ddr"):
+        loads = s.word.op in ("xld", "xldm", "xldg")
+        written = "lx" if loads or s.word.op in ("rrx", "fill", "ifill", "pull") else "ddr"
+        if s.word.op not in ("push", "pusht", "rtx") and name == written:
             walk = replace(d, extent=_without(d.extent, s.word["dim"])) if s.word.op == "xsts" else d
             if not addresses.is_injective(walk, self.kernel, corelets):
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"

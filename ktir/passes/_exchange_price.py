@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from ktir.cost.bodies import stick_cycles
-from ktir.cost.estimate import half, multiply_cycles
+from ktir.cost.estimate import half, multiply_cycles, stage_latency
+from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes._exchanges import Piece
@@ -62,16 +63,18 @@ def _bytes(access: PoolAccess) -> int:
 
 
 def _compute_cycles(kernel: func.FuncOp, target: Target) -> float:
-    """Cycles of the slower one of PT and the vector unit."""
-    multiplied, vector = 0.0, 0.0
+    """Cycles of the slower one of PT and the vector unit, and of the ops of a batch position that wait for each other."""
+    multiplied, vector, stages = 0.0, 0.0, 0
     for op in kernel.regions[0].blocks[0].operations:
         if op.operation.name != "linalg.generic":
             continue
         g = Generic(op.operation)
+        stages += 1
         shapes = [list(ir.RankedTensorType(v.type).shape)[:-1] for v in (*g.inputs, op.operation.results[0])]
         if g.is_contraction:
             sticks, *rows = shapes[-1]
             multiplied += multiply_cycles(half(prod(rows), target.corelets), sticks * shapes[0][0], target)
         else:
             vector += half(max(prod(s) for s in shapes), target.corelets) * stick_cycles(g)
-    return max(multiplied, vector)
+    positions = prod(list(kt.WorkAttr(kernel.attributes["ktir.work"]).tile)[1:-2])
+    return max(multiplied, vector) + positions * stages * stage_latency(target)

@@ -41,7 +41,8 @@ class ToAllocated(NamedPipeline):
 
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
     `m=4,n=8`, `steps` of the plan's search, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all
-    tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels.
+    tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels, `exchange=false` for none that goes
+    from core to core.
 
     Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
     """
@@ -56,6 +57,7 @@ class ToAllocated(NamedPipeline):
     online_softmax: str = "auto"
     reuse: bool = False
     resident: bool = True
+    exchange: bool = True
     verify: bool = True
 
     def text(self, until: str = STAGES[-1].name) -> str:

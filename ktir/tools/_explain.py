@@ -14,6 +14,7 @@ from ktir.emulator.machine.report import KernelReport
 from ktir.isa.program import Kernel, Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
+from ktir.passes._level_rules import moves_residents
 from ktir.passes._levels import kernel_rows, require_level
 from ktir.passes._residents import resident_of, residents_of
 from ktir.target import LANES, Target
@@ -67,10 +68,8 @@ def _kernel(
     program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: KernelReport | None, target: Target
 ) -> Iterator[str]:
     yield f"kernel '{kernel.name}' ({location_text(function.location)})"
-    division = kt.WorkAttr(function.attributes["ktir.work"])
-    parts = _parts(list(division.splits), list(division.tile), kernel_rows(function.operation))
-    yield f"  grid: {kernel.cores} of {target.cores} cores; {parts}"
     block = function.regions[0].blocks[0]
+    yield f"  grid: {kernel.cores} of {target.cores} cores; {_division(function)}"
     yield from _loops(block, 1)
     yield from _scratchpad(block, target)
     yield from _residents(block.owner, target)
@@ -82,6 +81,15 @@ def _kernel(
         used = f"memory {counted.dram_utilisation:.0%} busy"
         yield f"  emulated: {_time(counted.cycles, target)} ({counted.cycles:,} cycles), {used}; the prediction is {off:+.0%} off"
     yield "  roofline: " + roofline(work, kernel, target)
+
+
+def _division(function: func.FuncOp) -> str:
+    """What each core does of a kernel."""
+    if moves_residents(function.operation):
+        sent = sum(op.operation.name == "ktdp.inter_tile_produce" for op in function.regions[0].blocks[0].operations)
+        return f"{_count(sent, 'piece')} of what stays between kernels, from one core to all"
+    division = kt.WorkAttr(function.attributes["ktir.work"])
+    return _parts(list(division.splits), list(division.tile), kernel_rows(function.operation))
 
 
 def _parts(splits: list[int], tile: list[int], rows: list[int]) -> str:

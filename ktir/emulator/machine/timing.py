@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -19,22 +17,6 @@ def transfer_cycles(moved: int, target: Target) -> int:
 def multicast_cycles(sticks: int, members: float, target: Target) -> int:
     """Delivery of `sticks` sticks to each of `members` cores of a group over the ring."""
     return ceil(sticks * STICK_BYTES * target.multicast_slowdown(members) / target.ring_bytes_per_cycle)
-
-
-def ring_route(sources: Sequence[int], stops: int) -> tuple[int, int]:
-    """Entries that cross the busiest link of a ring of `stops` stops, and the hops of the longest way, where core c gets one entry of core
-    `sources[c]`.
-
-    Entries go the shorter way, clockwise if both are equal; one that passes a stop may drop a copy there.
-    """
-    reach: dict[tuple[int, int], int] = {}
-    for core, source in enumerate(sources):
-        clockwise = (core - int(source)) % stops
-        way, hops = (1, clockwise) if clockwise <= stops - clockwise else (-1, stops - clockwise)
-        if hops:
-            reach[int(source), way] = max(reach.get((int(source), way), 0), hops)
-    links = Counter(((source + way * hop) % stops, way) for (source, way), hops in reach.items() for hop in range(hops))
-    return max(links.values(), default=1), max(reach.values(), default=0)
 
 
 @dataclass

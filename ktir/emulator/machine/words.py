@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
+from ktir.isa.cycles import ring_route
 from ktir.isa.units import FIFOS, Unit
 
 from . import faults, stream
@@ -15,7 +16,7 @@ from .clocks import MNIL, MNIS, component
 from .decode import Instruction
 from .state import KernelState, UnitState
 from .stream import Plan, Stream
-from .timing import multicast_cycles, ring_route, transfer_cycles
+from .timing import multicast_cycles, transfer_cycles
 from .trace import Event
 
 Blocked = Generator[None, None, None]

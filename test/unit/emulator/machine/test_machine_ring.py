@@ -15,7 +15,7 @@ from naive import Naive
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control import control
 from ktir.emulator.machine.faults import Deadlock, FifoFault, RawHazard, TypeFault, WarHazard
-from ktir.emulator.machine.timing import ring_route
+from ktir.isa.cycles import ring_route
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 from ktir.isa.units import Unit
