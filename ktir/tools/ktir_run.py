@@ -337,6 +337,7 @@ def _as_json(report: Report) -> dict[str, object]:
         "ops": report.ops,
         "bytes_read": dict(report.bytes_read),
         "bytes_written": dict(report.bytes_written),
+        "channel_bytes_read": report.channel_bytes_read,
         "views": {view: {"read": read, "written": written} for view, (read, written) in report.views.items()},
         "arithmetic": dict(report.arithmetic),
         "lx_peak_bytes": report.lx_peak_bytes,
@@ -354,6 +355,7 @@ def _as_table(report: Report) -> str:
     rows.append(("LX used", f"{report.lx_peak_bytes:,} B", "on the tile that uses most"))
     for space in report.bytes_read:
         rows.append((f"{space}", f"{report.bytes_read[space]:,} B", f"read; {report.bytes_written[space]:,} B written"))
+    rows.append(("channel", f"{report.channel_bytes_read:,} B", "read; what several tiles load at once counts once"))
     rows += [(view, f"{read:,} B", f"read; {written:,} B written") for view, (read, written) in report.views.items()]
     rows += [(op, f"{count:,}", "scalar operations") for op, count in sorted(report.arithmetic.items(), key=lambda item: -item[1])]
     left, middle = (max(len(row[k]) for row in rows) for k in range(2))

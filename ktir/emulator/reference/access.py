@@ -173,6 +173,18 @@ class Access:
         """Elements moved, over all tiles."""
         return sum(part.elements * part.tiles for part in self.parts)
 
+    @property
+    def distinct_elements(self) -> int:
+        """The same where what several tiles touch at the same addresses counts once: a multicast brings it to all of them."""
+        most: dict[int, int] = {}
+        for part in self.parts:
+            corner = sum(low * s for low, s in zip(part.low, self.view.strides, strict=True))
+            for run in part.runs:
+                for i in range(run.count if run.step else 1):
+                    start = run.start + i * run.step + corner
+                    most[start] = max(most.get(start, 0), part.elements)
+        return sum(most.values())
+
     def is_whole(self, tiles: int) -> bool:
         """Whether nothing is clipped and one run serves all `tiles`."""
         if len(self.parts) != 1:

@@ -33,7 +33,8 @@ class Report:
     """What an execution did. `seconds` is the wall time of the launch; `prepare_seconds` that of compiling, recording and checking,
     0 if the plan was at hand. Bytes are summed over all tiles, per memory space ("global", "ct_local") and per view (read, written;
     views are named by their place in the source); `ops` counts executed ops, one per trip for all tiles together; `arithmetic` counts
-    scalar operations per op name, over all tiles; `lx_peak_bytes` is the highest LX address used on a tile, `lx_peaks` per tile."""
+    scalar operations per op name, over all tiles; `lx_peak_bytes` is the highest LX address used on a tile, `lx_peaks` per tile.
+    `channel_bytes_read`: bytes of global memory read where what several tiles load at once counts once, as a multicast brings it."""
 
     ops: int
     bytes_read: Mapping[str, int]
@@ -44,6 +45,7 @@ class Report:
     views: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     arithmetic: Mapping[str, int] = field(default_factory=dict)
     lx_peaks: tuple[int, ...] = ()
+    channel_bytes_read: int = 0
 
 
 # Caches
@@ -196,6 +198,7 @@ def execute(
         {view: (read, written) for view, (read, written) in counts.views.items()},
         dict(counts.arithmetic),
         plan.lx_peaks,
+        counts.read["global"] - counts.shared,
     )
 
 

@@ -57,6 +57,7 @@ class Memory:
         rec = self.rec
         access = self._resolve(tile, where, write=False)
         rec.counts.moved(tile.view, "global", access.elements * ELEMENT_BYTES[element], write=False)
+        rec.counts.shared += (access.elements - access.distinct_elements) * ELEMENT_BYTES[element]
         memory = self._carrier(access, element)
         if access.is_whole(rec.tiles):
             return rec.loaded(Tensor(memory, access.at(access.parts[0], access.parts[0].runs[0]), element, len(rec.steps)))

@@ -55,10 +55,12 @@ class Counts:
     """Bytes read and written through each view, by its name."""
     arithmetic: dict[str, int] = field(default_factory=dict)
     """Scalar operations per op name, over all tiles that execute it."""
+    shared: int = 0
+    """Bytes of global memory that a load reads on a tile, and on an earlier tile too."""
 
     def copy(self) -> Counts:
         views = {name: list(entry) for name, entry in self.views.items()}
-        return Counts(self.ops, dict(self.read), dict(self.written), views, dict(self.arithmetic))
+        return Counts(self.ops, dict(self.read), dict(self.written), views, dict(self.arithmetic), self.shared)
 
     def moved(self, view: View | Distributed, space: str, count: int, *, write: bool) -> None:
         """`count` bytes went through `view`."""

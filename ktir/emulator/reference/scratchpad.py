@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from ktir.emulator.findings import LxOverflow, OutOfBounds, Race, TypeConfusion, Uninitialized, Where
 from ktir.emulator.policy import LX_BYTES
 from ktir.emulator.reference.access import Access, Part, resolve
-from ktir.emulator.reference.tape import Binder, Call, Step
+from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
 from ktir.emulator.reference.values import (
     ELEMENT_BYTES,
     AccessTile,
+    Box,
     Overlay,
     Strided,
     Tensor,
@@ -259,6 +260,8 @@ class Scratchpad:
     def _assemble(self, found: list[_Entry], at: Strided, element: str, reading: NDArray[np.bool_], where: Where) -> Tensor:
         """The value at addresses that no single store has written as they are read now."""
         rec = self.rec
+        if (whole := self._of_boxes(found, at, element, reading)) is not None:
+            return whole
         shape = at.shape[1:]
         wanted = _addresses(at)
         # Per tile and element: which entry, and which of its elements.
@@ -299,6 +302,37 @@ class Scratchpad:
         step.empty = float("nan") if rec.policy.poison and is_float(element) else 0
         rec.emit(step)
         return result
+
+    def _of_boxes(self, found: list[_Entry], at: Strided, element: str, reading: NDArray[np.bool_]) -> Tensor | None:
+        """The same where it is a part of a stored value, or put together from whole ones, alike on all tiles that read; else None.
+
+        A tensor that is stored stick by stick and read as a whole, or the other way round, needs no table of elements then.
+        """
+        rec = self.rec
+        base: Tensor | None = None
+        parts: list[tuple[Box, Tensor]] = []
+        for entry in found:
+            value = self._widened(rec.plain(entry.value))
+            alike = entry.element == element and value.at.shape[0] == rec.tiles
+            if not alike or not (_pad(entry.tiles, reading.size)[: reading.size] | ~reading).all():
+                return None
+            if (box := box_within(at, entry.at)) is not None:
+                base, parts = value.moved(value.at.box(box)), []
+            elif (box := box_within(entry.at, at)) is not None:
+                parts.append((box, value))
+            else:
+                return None
+        if base is not None:
+            return rec.overwrite(base, parts) if parts else base
+        covered = np.zeros(at.shape[1:], np.bool_)
+        for box, _ in parts:
+            covered[tuple(slice(low, low + extent) for low, extent in box)] = True
+        if not covered.all():
+            return None
+        empty = rec.temporary((rec.tiles, *at.shape[1:]), (rec.tiles, *at.shape[1:]), element)
+        pieces = tuple((empty.at.box(box), i) for i, (box, _) in enumerate(parts))
+        rec.emit(Assemble(tuple(value for _, value in parts), (empty,), pieces=pieces))
+        return empty
 
     def _widened(self, value: Tensor) -> Tensor:
         """`value` on the tiles of the current kernel, or on fewer if it has fewer: those are never read."""
@@ -403,6 +437,23 @@ def _addresses(at: Strided) -> NDArray[np.int64]:
     for n, s in zip(at.shape[1:], at.strides[1:], strict=True):
         result = np.add.outer(result, np.arange(n) * s)
     return result.reshape(-1)
+
+
+def box_within(inner: Strided, outer: Strided) -> Box | None:
+    """The box of `outer` that `inner` is, per dim the first position and the extent; None if its addresses are no such box."""
+    if len(inner.shape) != len(outer.shape) or not _injective(outer):
+        return None
+    left = inner.offset - outer.offset
+    dims = list(zip(inner.shape[1:], inner.strides[1:], outer.shape[1:], outer.strides[1:], strict=True))
+    box = [(0, n) for n, *_ in dims]
+    for d in sorted(range(len(dims)), key=lambda d: -dims[d][3]):
+        extent, step, most, stride = dims[d]
+        if extent > most or stride < 0 or (extent > 1 and step != stride):
+            return None
+        first = min(left // stride, most - extent) if stride and left > 0 else 0
+        box[d] = (first, extent)
+        left -= first * stride
+    return tuple(box) if left == 0 else None
 
 
 def _injective(at: Strided) -> bool:

@@ -33,6 +33,7 @@ def test_views_are_counted_one_by_one():
     report = ktir.execute(text, args=[w, x, y]).report
     assert report.bytes_read == {"global": 4 * 16 + 10 * 16, "ct_local": 0}  # rows 10 and 11 are clipped
     assert report.bytes_written == {"global": 10 * 16, "ct_local": 0}
+    assert report.channel_bytes_read == 16 + 10 * 16  # one multicast serves all tiles
     places = {line_of(text, f"construct_memory_view %arg{i}"): moved for i, moved in enumerate([(64, 0), (160, 0), (0, 160)])}
     assert {int(v.split(":")[-2]): moved for v, moved in report.views.items()} == places
     assert report.arithmetic == {"arith.addf": 4 * 3 * 8, "arith.mulf": 4 * 3 * 8}
