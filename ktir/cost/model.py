@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from ktir.cost.attention import attention_cost
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
 from ktir.cost.problem import Operand, Problem
 from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, waits
@@ -58,6 +59,8 @@ class Model:
 
     def cost(self, division: Division) -> Cost | None:
         """The price, or None if a core's smallest block does not fit its scratchpad."""
+        if self.problem.kind == "softmax":
+            return attention_cost(self.problem, division.splits, division.shares, self.bytes, self.target)
         return self._matmul(division) if self.problem.kind == "matmul" else self._vector(division)
 
     def at_least(self, division: Division) -> float:

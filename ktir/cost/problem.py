@@ -48,8 +48,23 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """The rows of scores of a softmax between matmuls: `sticks` of keys, and bytes of the scratchpad that a row takes, per stick of keys
+    and for everything else. `batches`: the names of the batch loops, outer to inner. `outputs`: per matmul sticks of its result in a row,
+    0 where the keys are these; its second operand is the input at that place.
+    """
+
+    sticks: int
+    stick_bytes: int
+    row_bytes: int
+    batches: tuple[str, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Problem:
-    """One op, or one kernel around one op. `kind`: `matmul` (two operands share a reduction loop) or `vector`.
+    """One op, or one kernel around one op. `kind`: `matmul` (two operands share a reduction loop), `vector`, or `softmax` (`scores` say of
+    what; the first inputs are the second operands of its matmuls, and `vector_cycles` are those of a stick of keys).
 
     `vector_cycles` is what the vector unit needs per stick: of the result of a matmul (its epilogue), of the iteration space otherwise.
     Raises ValueError for loops and operands that do not fit together.
@@ -60,6 +75,7 @@ class Problem:
     operands: tuple[Operand, ...]
     kind: str = "matmul"
     vector_cycles: float = 1.0
+    scores: Scores | None = None
 
     def __post_init__(self) -> None:
         names = [loop.name for loop in self.loops]
@@ -69,8 +85,10 @@ class Problem:
             raise ValueError(
                 f"loop '{bad.name}' of problem '{self.name}' needs a positive extent and unit, but has {bad.extent} and {bad.unit}"
             )
-        if self.kind not in ("matmul", "vector"):
-            raise ValueError(f"problem '{self.name}' is of kind '{self.kind}', but 'matmul' and 'vector' exist")
+        if self.kind not in ("matmul", "vector", "softmax"):
+            raise ValueError(f"problem '{self.name}' is of kind '{self.kind}', but 'matmul', 'vector' and 'softmax' exist")
+        if (self.kind == "softmax") != (self.scores is not None):
+            raise ValueError(f"problem '{self.name}' of kind '{self.kind}' has {'no' if self.scores is None else 'rows of'} scores")
         for operand in self.operands:
             if unknown := set(operand.loops) - set(names):
                 raise ValueError(f"operand '{operand.name}' of problem '{self.name}' uses an unknown loop '{min(unknown)}'")

@@ -38,11 +38,12 @@ class SoftmaxWork:
 
 @dataclass(frozen=True)
 class SoftmaxPrice:
-    """Cycles, what bounds them, and bytes that cross the memory channel."""
+    """Cycles, what bounds them, and bytes that cross the memory channel; cycles of the bounds by name."""
 
     cycles: float
     bound: str
     bytes: int
+    terms: dict[str, float]
 
     def __str__(self) -> str:
         return f"{self.cycles:,.0f} cycles, bound by {self.bound}, {self.bytes:,} bytes moved"
@@ -69,4 +70,4 @@ def softmax_price(work: SoftmaxWork, rows: int, parts: int, kept: frozenset[int]
     compute = blocks * (pt + drains + vector) + first / 2
     terms = {"compute": compute, "memory": moved / target.dram_bytes_per_cycle, "ring": ring}
     bound = max(terms, key=lambda name: terms[name])
-    return SoftmaxPrice(terms[bound], bound, moved)
+    return SoftmaxPrice(terms[bound], bound, moved, terms)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
+from ktir.cost.attention import KEY_STICKS, RESCALE, subsets
 from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, softmax_price
 from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
@@ -23,11 +23,6 @@ from ktir.passes._tile_plan import TilePlan, even
 from ktir.target import DATASHEET, LANES
 
 _ENTRY = {"f16": 2 * LANES, "f32": 4 * LANES}
-_STICKS = (1, 2, 4, 8, 16)
-"""Sticks of keys that a block may have."""
-_RESCALE = 10
-"""Cycles per row of the vector unit for the factor, the largest score and a sum."""
-
 Remark = Callable[[str, str, ir.Location], None]
 
 
@@ -66,11 +61,11 @@ class KeyedPlan(TilePlan):
 
     def _choices(self, wanted: int, budget: int) -> Iterator[_Choice]:
         work = softmax_work(self, self.softmax, online=True)
-        for sticks in _STICKS:
+        for sticks in KEY_STICKS:
             if sticks > max(self.softmax.columns // LANES, 1):
                 break
             parts = -(-self.softmax.sticks // sticks)
-            for kept in _subsets(len(self.contractions)):
+            for kept in subsets(len(self.contractions)):
                 free = budget - self._fixed(sticks, kept)
                 most = min(free // self._per_row(sticks) // 2 * 2, 2 * DATASHEET.pt_accumulator_rows)
                 if most < 2:
@@ -138,7 +133,7 @@ def softmax_work(plan: TilePlan, softmax: Softmax, *, online: bool) -> SoftmaxWo
     reductions = DATASHEET.sfp_lane_reduction_cycles * (1 + len(softmax.sums))
     rescaled = sum(2 * ir.RankedTensorType(p.contraction.op.results[0].type).shape[0] for p in softmax.products)
     return SoftmaxWork(
-        prod(splits), plan.share, positions, moved, tuple(matrices), per_stick, reductions + rescaled + _RESCALE, softmax.sticks
+        prod(splits), plan.share, positions, moved, tuple(matrices), per_stick, reductions + rescaled + RESCALE, softmax.sticks
     )
 
 
@@ -177,12 +172,6 @@ def plan_of(source: func.FuncOp, rows: int, lx_bytes: int, online: str, remark: 
         return keyed
     remark("passed", f"{old}: {price}; the runner-up is a {new}: {keyed.price}", where)
     return plain
-
-
-def _subsets(count: int) -> Iterator[frozenset[int]]:
-    for size in range(count + 1):
-        for chosen in combinations(range(count), size):
-            yield frozenset(chosen)
 
 
 def _is_keyed_op(op: ir.Operation, softmax: Softmax) -> bool:

@@ -21,6 +21,7 @@ from ktir.passes._clusters import Cluster
 from ktir.passes._columns import WHOLE, column_division, refuse_parts, row_parts
 from ktir.passes._items import Item, Tensor, Walk, items_of
 from ktir.passes._plan_attributes import PlannedKernel
+from ktir.passes._softmax_problem import softmax_problem
 from ktir.target import DATASHEET, LANES, Target
 
 
@@ -106,7 +107,7 @@ def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
             refuse_parts(hint, name, reason)
     unknown = ("k",) if kernel.columns else ("n", "k")
     asked = Hint(work_div=tuple((name, parts) for name, parts in hint.work_div if name not in unknown))
-    fixed = ["k", "d", *([] if kernel.columns else ["n"]), *(kernel.names[axis] for axis in kernel.whole)]
+    fixed = ["k", "d", "keys", *([] if kernel.columns else ["n"]), *(kernel.names[axis] for axis in kernel.whole)]
 
     def best(problem: Problem) -> Plan:
         names = [loop.name for loop in problem.loops]
@@ -116,7 +117,7 @@ def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
 
     if kernel.contractions:
         try:
-            plan = best(kernel.matmul())
+            plan = best(kernel.softmax() or kernel.matmul())
         except Infeasible:  # the model's tiles do not fit, which is not the last word
             if asked.work_div:
                 raise
@@ -269,6 +270,10 @@ class KernelFacts:
         loops = (*self.loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
         return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self.vector_work() / sticks))
 
+    def softmax(self) -> Problem | None:
+        """The matmuls and the softmax between them; None if the kernel is not of that kind."""
+        return None if self.columns else softmax_problem(self)
+
     def vector(self) -> Problem:
         """All ops as one on the vector unit."""
         sticks, columns = max(item.value.shape[0] for item in self.ops or self.stores), "n" if self.columns else "d"
@@ -283,7 +288,7 @@ class KernelFacts:
 
 def price(facts: KernelFacts, work: Work, target: Target = DATASHEET) -> Cost | None:
     """What the model says a kernel takes under a division; None where its blocks do not fit the scratchpad."""
-    problem = facts.matmul() if facts.contractions else facts.vector()
+    problem = facts.softmax() or facts.matmul() if facts.contractions else facts.vector()
     parts, shares = (dict(zip(facts.names, values, strict=True)) for values in (work.parts, work.shares))
     if facts.columns:
         parts["n"], shares["n"] = work.column_parts, work.stick_share
