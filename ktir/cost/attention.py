@@ -18,7 +18,9 @@ RESCALE = 10
 """Cycles per row of the vector unit for the factor, the largest score and a sum of a block of keys."""
 
 
-def attention_cost(problem: Problem, splits: tuple[int, ...], shares: tuple[int, ...], sizes: dict[str, int], target: Target) -> Cost | None:
+def attention_cost(
+    problem: Problem, splits: tuple[int, ...], shares: tuple[int, ...], sizes: dict[str, int], target: Target
+) -> Cost | None:
     """The price of the best blocks of rows and keys; None if none fit the scratchpad. `sizes`: bytes of each operand."""
     kernel = _Kernel(problem, splits, shares, sizes, target)
     found = min(kernel.prices(), key=lambda f: (f[0].cycles, f[0].bytes, f[1]), default=None)

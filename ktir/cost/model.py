@@ -150,6 +150,14 @@ class Model:
             moved = (parts - 1) * sums * 4
             terms.append(Term("partial sums", "parts in a chain", moved / self.target.partial_sum_bytes_per_cycle, moved, parts))
 
+    def _vector_reads(self, operand: Operand, division: Division, trips: int) -> int:
+        """How often a kernel of vector ops reads an operand, whose rows it walks in `trips` blocks inside of its batch loops."""
+        dims = self.dims[operand.name]
+        batches = [i for i, loop in enumerate(self.problem.loops) if loop.even]
+        rows = any(loop.unit == 1 and not loop.even and i in dims for i, loop in enumerate(self.problem.loops))
+        inner = len(batches) if rows and trips > 1 else max((n for n, i in enumerate(batches, 1) if i in dims), default=0)
+        return prod(division.shares[i] for i in batches[:inner] if i not in dims)
+
     # Kinds
 
     def _matmul(self, division: Division) -> Cost | None:
@@ -199,7 +207,9 @@ class Model:
             Term("SFP", "sticks", groups * problem.vector_cycles, 0.0, groups),
             Term("LX", "operands to SFP", groups * width, groups * width * STICK_BYTES),
         ]
-        loads = sum(self._load(o, division, 1, terms) for o in problem.inputs)
+        outer = prod(share for share, loop in zip(division.shares, problem.loops, strict=True) if loop.even)
+        blocks = -(-min(max(rows * sticks // BLOCK_ENTRIES, 2), MOST_BLOCKS) // outer)
+        loads = sum(self._load(o, division, self._vector_reads(o, division, blocks), terms) for o in problem.inputs)
         stores = self._store(division, terms)
         held = 2 * points * (sum(o.element_bytes for o in problem.operands))
         trips = max(-(-held // target.lx_planned_bytes), min(rows * sticks // BLOCK_ENTRIES, half(rows, target.corelets), MOST_BLOCKS), 1)

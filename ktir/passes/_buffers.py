@@ -46,6 +46,7 @@ class Buffers:
         given = ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else [{}] * count
         self.attributes: list[ir.DictAttr] = [ir.DictAttr(a) for a in given]
         self.uses = [_Uses() for _ in range(count)]
+        self._apart: dict[int, bool] = {}
         for node in nodes:
             for memory in indices_of(node):
                 self.uses[memory.argument].indices.append(memory)
@@ -79,7 +80,13 @@ class Buffers:
             return True
         if uses.scattered or uses.indices or any(min(m.strides, default=0) < 0 for m in uses.stores):
             return False
-        return self.is_in_place(memory.argument) if uses.loads else _apart(uses.stores)
+        return self.is_in_place(memory.argument) if uses.loads else self._are_apart(memory.argument)
+
+    def _are_apart(self, argument: int) -> bool:
+        """Whether no element of a buffer is stored twice."""
+        if argument not in self._apart:
+            self._apart[argument] = _apart(self.uses[argument].stores)
+        return self._apart[argument]
 
     def is_in_place(self, argument: int) -> bool:
         """Whether a buffer of the host is read and written, always as the same view of all its elements in order."""
@@ -129,5 +136,7 @@ def _apart(stores: list[Memory]) -> bool:
         return True
     if sum(prod(m.sizes) for m in stores) > _MOST_ELEMENTS:
         return False
-    places = np.concatenate([_places(m) for m in stores])
-    return len(np.unique(places)) == len(places)
+    seen = np.zeros(max(m.reach for m in stores), np.bool_)
+    for memory in stores:
+        seen[_places(memory)] = True
+    return int(seen.sum()) == sum(prod(m.sizes) for m in stores)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from ktir.mlir import ir
 from ktir.passes._flat import Memory, Node, shape_of
 from ktir.passes._stick_roles import Stick, StickRoles, pool_memory
+
+_MOST_REPEATED = 16
+"""What is repeated may have one in so many of the elements that an op reads and writes besides."""
 
 Row = int
 """A dimension of a tensor, or (as the complement of an extent) a repetition over a row loop that it lacks."""
@@ -82,7 +86,7 @@ class RowMerging:
             for a, b in pairs:
                 if (a in loops) != (b in loops):
                     repeats = node.contraction is None and i < node.reads and not natural and memory is None
-                    if not repeats:
+                    if not repeats or self._is_much(node, i, b if a in loops else a):
                         self._break((node, a, b))
                 elif a in loops:
                     da, db = loops.index(a), loops.index(b)
@@ -107,6 +111,12 @@ class RowMerging:
             for a, b in pairwise(d for d in range(len(node.rows)) if d != self.roles.made(node.result)):
                 if pool.strides[a] != pool.strides[b] * pool.sizes[b]:
                     self._break(("tensor", node.result, self.roles.made(node.result), a, b))
+
+    def _is_much(self, node: Node, operand: int, loop: int) -> bool:
+        """Whether repeating an operand over a row loop that it lacks adds much to the elements that an op touches."""
+        sizes = [prod(shape_of(v)) for v in node.tensors]
+        added = sizes.pop(operand) * (node.extent(loop) - 1)
+        return added * _MOST_REPEATED > sum(sizes)
 
     def is_linear(self, node: Node) -> bool:
         """Whether a load or store is one of linear memory, or of a buffer that is changed in place and so keeps its order."""

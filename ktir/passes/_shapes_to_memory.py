@@ -231,7 +231,7 @@ class ShapesToMemory:
 
     def _got(self, place: InMemory, user: ir.Operation) -> ir.Value:
         """A load of the window; a load of the program's own stays where it is."""
-        key = (place.base, place.window, place.load and place.load.results[0])
+        key = (place.base, place.window, None if self._is_constant(place.base) else place.load and place.load.results[0])
         known = self.loads.get(key)
         if known is None or not known.owner.operation.is_before_in_block(user):
             with ir.InsertionPoint(place.load or user), (place.load or user).location:
@@ -248,8 +248,13 @@ class ShapesToMemory:
         all_dims = tuple(range(len(shape(value))))
         if place.load is not None and value == place.load.results[0] and not is_computed_tile(place.load.operands[0].owner.operation):
             if repeat or 0 not in place.window.strides:
-                return Computed(value, all_dims)
+                return Computed(self._own(value, place, user), all_dims)
         return self._without_repeats(place, user, repeat=repeat)
+
+    def _own(self, value: ir.Value, place: InMemory, user: ir.Operation) -> ir.Value:
+        """A load of the program's own, or an equal one that stands before `user`."""
+        known = self.loads.setdefault((place.base, place.window, None), value) if self._is_constant(place.base) else value
+        return known if known.owner.operation.is_before_in_block(user) else value
 
     def _without_repeats(self, place: InMemory, user: ir.Operation, *, repeat: bool = False) -> Computed:
         """A load of `place` without the dims of stride 0, or with them if `repeat`."""

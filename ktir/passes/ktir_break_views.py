@@ -2,8 +2,8 @@
 
 The parts, in the order in which they run, each a module beside this one: dims of extent 1 go (`_unit_dims`), insertions are chains
 (`_insertions`), sorts, scans and foreign reductions become reductions (`_decompose`), coordinates operands (`_coordinates`) and integers
-i32 (`_integers`), loops are split (`_refine`), what moves elements becomes memory (`_shapes_to_memory`), and the result is held against
-the flat form (`_flat_form`).
+i32 (`_integers`), loops are split (`_refine`), element-wise ops on concatenations are too (`_concatenations`), what moves elements becomes
+memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.mlir import func, ir
+from ktir.passes._concatenations import split_at_concatenations
 from ktir.passes._coordinates import coordinates_as_operands
 from ktir.passes._decompose import decompose
 from ktir.passes._flat_form import order_contractions, order_variables, refuse_unflat
@@ -50,6 +51,7 @@ class BreakViewsPass(Pass):
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)
                 split_loops(function)
+                split_at_concatenations(function)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 order_variables(function)
