@@ -29,7 +29,7 @@ class Draws(Text):
     distinct: set[int] = field(default_factory=set)
     """Arguments of indices that are all different."""
     drawn: list[str] = field(default_factory=list)
-    """The ops so far, and the kinds of views."""
+    """The ops so far, and the kinds and element types of views."""
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """Extents of a tensor that is not too large."""
@@ -43,7 +43,11 @@ class Draws(Text):
         found = [v for v in self.values if len(v.shape) in ranks and v.element in elements]
         if found and self.random.random() < 0.85:
             return self.random.choice(found[-4:])
-        return self.load(self.shape(self.random.choice(ranks)), self.random.choice([e for e in elements if e != "f32"]))
+        return self.load(self.shape(self.random.choice(ranks)), self.element(elements))
+
+    def element(self, elements: tuple[str, ...]) -> str:
+        """One of some element types; f32, which inputs seldom have, not as often as the others."""
+        return self.random.choices(elements, [1 if e == "f32" else 4 for e in elements])[0]
 
     def load(self, shape: tuple[int, ...], element: str = "f16") -> Value:
         """A view of a new input: as it is, or transposed, or along one dim a slice, every other element, backwards, or repeated."""
@@ -51,7 +55,7 @@ class Draws(Text):
         way = self.random.choice(("whole", "whole", "permuted", "sliced", "repeated", "spread", "backwards"))
         if way == "permuted":
             self.random.shuffle(order)
-        self.drawn.append(way)
+        self.drawn += [way, element]
         host = [shape[d] for d in order]
         factors = [1] * len(shape)
         starts = [0] * len(shape)
@@ -88,7 +92,7 @@ class Draws(Text):
         if same and self.random.random() < 0.7:
             value = self.random.choice(same)
             return value, tuple(shape.index(n) for n in value.shape)
-        return self.load(wanted, self.random.choice([e for e in elements if e != "f32"])), tuple(loops)
+        return self.load(wanted, self.element(elements)), tuple(loops)
 
     def joined(self, pieces: list[Value], d: int) -> Value:
         """Values that differ in one extent at most, side by side along it."""

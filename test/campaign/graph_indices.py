@@ -98,5 +98,5 @@ def sort(g: Draws) -> None:
     g.define(f"ktir.sort {value.name} dimension = {d} {way} : {value.type} -> {value.type}", value.shape, value.element, value)
 
 
-OPS = {gather: 4, take: 2, scatter: 1, scan: 2, sort: 2}
+OPS = {gather: 4, take: 2, scatter: 2, scan: 2, sort: 2}
 """Ops and how often they come."""

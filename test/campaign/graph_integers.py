@@ -59,7 +59,7 @@ def conversion(g: Draws) -> None:
 def comparison(g: Draws) -> None:
     """Flags by comparing two values of one type."""
     value = g.pick(elements=(*FLOATS, *INTEGERS))
-    other, loops = g.operand(value.shape, (value.element,) if value.element != "f32" else ("f16",))
+    other, loops = g.operand(value.shape, (value.element,))
     own = tuple(range(len(value.shape)))
     if value.element in INTEGERS:
         body = [f"%r = arith.cmpi {g.random.choice(('slt', 'sge', 'eq', 'ne'))}, %i0, %i1 : {value.element}"]
@@ -82,7 +82,7 @@ def selection(g: Draws) -> None:
     """One of two values by a flag."""
     value = g.pick(elements=(*FLOATS, *INTEGERS))
     flag, where = g.operand(value.shape, FLAGS)
-    other, loops = g.operand(value.shape, (value.element,)) if value.element != "f32" else (value, tuple(range(len(value.shape))))
+    other, loops = g.operand(value.shape, (value.element,))
     own = tuple(range(len(value.shape)))
     body = [f"%r = arith.select %i0, %i1, %i2 : {value.element}"]
     g.generic([(flag, where), (value, own), (other, loops)], (value.shape, value.element), "p" * len(own), body)

@@ -169,9 +169,7 @@ def concatenation(g: Draws) -> None:
     extent = g.random.choice(SIZES)
     if prod(value.shape) // value.shape[d] * (value.shape[d] + extent) > LARGEST:
         return
-    other = g.load((*value.shape[:d], extent, *value.shape[d + 1 :]), "f16" if value.element == "f32" else value.element)
-    if value.element == "f32":
-        other = g.pointwise(other, "f32", ["%r = arith.extf %i0 : f16 to f32"])
+    other = g.load((*value.shape[:d], extent, *value.shape[d + 1 :]), value.element)
     g.joined([value, other], d)
 
 
