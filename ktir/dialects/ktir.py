@@ -90,7 +90,9 @@ class AccAttr(Attribute, dialect=Ktir, name="acc"):
 
 
 class RotateAttr(Attribute, dialect=Ktir, name="rotate"):
-    """A buffer that changes place with every trip: `nbuf` places, `stride` bytes apart.
+    """A buffer that changes place with every trip: `nbuf` places, `stride` bytes apart, one after the other.
+
+    Inner loops may walk through what lies between two places, with an address that has a step for each of their trips.
 
     #ktir.rotate<nbuf = 2, stride = 8192>
     """

@@ -55,36 +55,70 @@ def place_of(view: ir.Operation) -> Place:
     if any(not isinstance(n, int) for n in (*sizes, *strides)):
         raise Broken("expects a view of the scratchpad to have static sizes and strides")
     size = (sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1) * width
-    start = constant_of(view.operands[0])
     if "ktir.rotate" not in view.attributes:
+        start = constant_of(view.operands[0])
         if start is None:
             raise Broken("expects a constant address in the scratchpad, or 'ktir.rotate'")
         return Place(start * width, size)
     rotate = kt.RotateAttr(view.attributes["ktir.rotate"])
-    rotated = _rotated(view.operands[0])
-    if rotated is None:
-        raise Broken("expects a rotating address, constant + (counters rem nbuf) * slot")
-    base, count, slot = rotated
-    if (count, slot * width) != (rotate.nbuf, rotate.stride):
+    address = _address(view.operands[0])
+    if address is None or address.slots == 0:
+        raise Broken("expects a rotating address, constant + (counters rem nbuf) * slot, and steps of inner loops")
+    if (address.slots, address.distance * width) != (rotate.nbuf, rotate.stride):
         raise Broken(
             f"expects an address that rotates over {rotate.nbuf} slots of {rotate.stride} bytes, as 'ktir.rotate' says, but it rotates "
-            f"over {count} of {slot * width}"
+            f"over {address.slots} of {address.distance * width}"
         )
+    size += address.reach * width
     if rotate.stride < size:
         raise Broken(f"expects slots of at least the view's {size} bytes, but 'ktir.rotate' says {rotate.stride}")
-    return Place(base * width, size, count, rotate.stride)
+    return Place(address.base * width, size, rotate.nbuf, rotate.stride)
 
 
-def _rotated(address: ir.Value) -> tuple[int, int, int] | None:
-    """(base, slots, distance in elements) of `base + (x rem slots) * distance`."""
-    total = _of(address, "arith.addi")
-    if total is None:
+@dataclass(frozen=True)
+class _Address:
+    """In elements: `base`, the most that counters of loops add (`reach`), and `slots` slots that rotate (0 if none), `distance` apart."""
+
+    base: int = 0
+    reach: int = 0
+    slots: int = 0
+    distance: int = 0
+
+
+def _address(value: ir.Value) -> _Address | None:
+    """An address that is a sum of constants, counters of loops times constants, and one rotation; None for another."""
+    number = constant_of(value)
+    if number is not None:
+        return _Address(number)
+    if terms := _of(value, "arith.addi"):
+        a, b = (_address(term) for term in terms)
+        if a is None or b is None or (a.slots and b.slots):
+            return None
+        return _Address(a.base + b.base, a.reach + b.reach, a.slots + b.slots, a.distance + b.distance)
+    factors = _of(value, "arith.muli")
+    factor = constant_of(factors[1]) if factors else None
+    if factors is None or factor is None:
         return None
-    base, product = total
-    factors = _of(product, "arith.muli")
-    phase = None if factors is None else _of(factors[0], "arith.remui")
-    numbers = [None if v is None else constant_of(v) for v in (base, phase and phase[1], factors and factors[1])]
-    return None if None in numbers else tuple(numbers)  # type: ignore[return-value]  # None was looked for
+    if phase := _of(factors[0], "arith.remui"):
+        slots = constant_of(phase[1])
+        return None if slots is None else _Address(slots=slots, distance=factor)
+    most = _most(factors[0])
+    return None if most is None else _Address(reach=max(most * factor, 0))
+
+
+def _most(counter: ir.Value) -> int | None:
+    """The largest value of a loop's counter, or of the number of its trip; None for another value."""
+    if isinstance(counter.owner, ir.Block):
+        loop = counter.owner.owner
+        if loop.name != "scf.for":
+            return None
+        lower, upper, step = (constant_of(v) or 0 for v in list(loop.operands)[:3])
+        return lower + (-(-(upper - lower) // max(step, 1)) - 1) * step
+    for name, apply in (("arith.subi", int.__sub__), ("arith.divui", int.__floordiv__)):
+        if operands := _of(counter, name):
+            most, number = _most(operands[0]), constant_of(operands[1])
+            return None if most is None or not number else apply(most, number)
+    return None
 
 
 def _begins(view: ir.Operation) -> Numbers | None:

@@ -1,17 +1,17 @@
 """Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
 
 First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. What a loop of
-several trips loads is a stream, which rotates over buffers: block t lies at base + (t mod buffers)*slot with t counted over all loops, so
-that consecutive blocks take turns. There are enough of them to hide the latency of memory; rows have two where there is no room for more.
+several trips loads is a stream, which rotates over slots: block t, counted over all loops, lies at base + (t mod slots)*slot, so that
+consecutive blocks take turns. There are enough of them to hide the latency of memory; rows have two where there is no room for more.
 Where the scratchpad is too small even for that, the largest streams get one buffer and are not loaded ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
 from ktir.diagnostics import KtirError, Unsupported, location_text
@@ -49,46 +49,78 @@ class AllocateScratchpadPass(Pass):
         set_level(module, "allocated")
 
 
+class Rotation(NamedTuple):
+    """How a stream takes turns inside nested loops: the counters of `loops` choose one of `turns` groups of `group` slots, and in a group
+    the loops `inside` (number, slots per trip) find one slot after the other."""
+
+    turns: int = 1
+    loops: tuple[int, ...] = ()
+    group: int = 1
+    inside: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """All of them."""
+        return self.turns * self.group
+
+
+STILL = Rotation()
+"""One slot."""
+
+
+def rotation(trips: Sequence[int], most: int) -> Rotation:
+    """The rotation of a stream inside loops of `trips` trips (outermost first) over at most `most` slots, as many as there can be.
+
+    Block t, counted over all loops, lies in slot t mod slots. The address generator adds up counters of which a trip moves on by one slot
+    of the same size, so innermost loops whose blocks fit side by side are a group, and the groups take turns.
+    """
+    best, group, inside = _turns(trips, max(2, most)), 1, ()
+    for number in reversed(range(len(trips))):
+        inside = (*inside, (number, group)) if trips[number] > 1 else inside
+        group *= trips[number]
+        if 2 * group > most:
+            break
+        outer = _turns(trips[:number], most // group)
+        if outer.turns > 1 and outer.turns * group > best.slots:
+            best = Rotation(outer.turns, outer.loops, group, inside)
+    return best
+
+
+def _turns(trips: Sequence[int], most: int) -> Rotation:
+    """A rotation of single slots: counters are added up, so a trip of each loop must move on by no slot or by one; with two slots that is
+    always so."""
+    for turns in range(min(most, prod(trips)), 1, -1):
+        loops, inner = [], 1
+        for number in reversed(range(len(trips))):
+            if trips[number] > 1 and inner % turns:
+                if inner % turns != 1:
+                    break
+                loops.insert(0, number)
+            inner *= trips[number]
+        else:
+            return Rotation(turns, tuple(loops))
+    return STILL
+
+
 @dataclass
 class _Buffer:
-    """A place for one tensor: `start` and `end` are positions in program order; `buffers` slots of `slot` bytes."""
+    """A place for one tensor: `start` and `end` are positions in program order; as many slots of `slot` bytes as it rotates over."""
 
     value: ir.Value
     start: int
     end: int
     slot: int
-    buffers: int = 1
+    rotation: Rotation = STILL
     address: int = -1
-    loops: list[int] = field(default_factory=list)
-    """Loop numbers (outermost first) over which it rotates."""
 
     @property
     def bytes(self) -> int:
-        return self.slot * self.buffers
+        return self.slot * self.rotation.slots
 
 
 def _trips(loop: ir.Operation) -> int:
     lower, upper, step = (ir.IntegerAttr(v.owner.attributes["value"]).value for v in list(loop.operands)[:3])
     return -(-(upper - lower) // step)
-
-
-def _rotation(trips: list[int], most: int) -> tuple[int, list[int]]:
-    """Number of slots of a stream inside loops of `trips` trips, at most `most`, and the loops whose counters choose the slot.
-
-    Block t, counted over all loops, lies in slot t mod slots. The address generator adds up counters, so a trip of each loop must move on
-    by no slot or by one; with two slots that is always so.
-    """
-    for slots in range(max(2, min(most, prod(trips))), 1, -1):
-        loops, inner = [], 1
-        for number in reversed(range(len(trips))):
-            if trips[number] > 1 and inner % slots:
-                if inner % slots != 1:
-                    break
-                loops.insert(0, number)
-            inner *= trips[number]
-        else:
-            return slots, loops
-    raise AssertionError("two slots are always possible")
 
 
 class _Plan:
@@ -191,7 +223,7 @@ class _Plan:
             while not weights and trips[owner] == 1:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
-            buffer.buffers, buffer.loops = _rotation(trips, self._most_buffers(buffer, weights))
+            buffer.rotation = rotation(trips, self._most_buffers(buffer, weights))
         self.buffers[value] = buffer
 
     def _most_buffers(self, buffer: _Buffer, weights: bool) -> int:
@@ -306,7 +338,7 @@ class _Allocator:
         while used < 0:
             buffers = list(self.plan.buffers.values())
             used = first_fit(buffers, lx_bytes, reuse=True)
-            streams = [b for b in buffers if b.buffers > 1]
+            streams = [b for b in buffers if b.rotation.slots > 1]
             if used < 0 and not streams:
                 raise Unsupported(
                     f"kernel '{self.source.name.value}' needs more than the {lx_bytes} bytes of scratchpad; "
@@ -333,7 +365,7 @@ class _Allocator:
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), source.location:
             for value, buffer in self.plan.buffers.items():
-                if buffer.buffers == 1:
+                if buffer.rotation.slots == 1:
                     with value.owner.location if not isinstance(value.owner, ir.Block) else source.location:
                         running = {"ktir.acc": kt.AccAttr.build("SFP")} if value in self.plan.running else None
                         self.views[value] = self._view(value, self._index(self._elements(buffer.address, value)), running)
@@ -357,16 +389,20 @@ class _Allocator:
 
     def _rotating_view(self, value: ir.Value, buffer: _Buffer) -> ir.Value:
         """The view of the slot that the current trip uses."""
+        turns, loops, group, inside = buffer.rotation
         total = None
-        for number in buffer.loops:
+        for number in loops:
             counter = self.counters[number][0]
             total = counter if total is None else arith.AddIOp(total, counter).result
         assert total is not None
-        phase = arith.RemUIOp(total, self._index(buffer.buffers)).result
-        slot = arith.MulIOp(phase, self._index(self._elements(buffer.slot, value))).result
-        address = arith.AddIOp(self._index(self._elements(buffer.address, value)), slot).result
-        rotate = kt.RotateAttr.build(buffer.buffers, buffer.slot)
-        return self._view(value, address, {"ktir.rotate": rotate})
+        slot = self._elements(buffer.slot, value)
+        phase = arith.RemUIOp(total, self._index(turns)).result
+        address = arith.AddIOp(
+            self._index(self._elements(buffer.address, value)), arith.MulIOp(phase, self._index(group * slot)).result
+        ).result
+        for number, slots in inside:
+            address = arith.AddIOp(address, arith.MulIOp(self.counters[number][0], self._index(slots * slot)).result).result
+        return self._view(value, address, {"ktir.rotate": kt.RotateAttr.build(turns, group * buffer.slot)})
 
     # Ops
 
@@ -440,7 +476,7 @@ class _Allocator:
             self.mapping[value] = loaded
             return
         buffer = self.plan.buffers.get(value)
-        if buffer is not None and buffer.buffers > 1:
+        if buffer is not None and buffer.rotation.slots > 1:
             self.views[value] = self._rotating_view(value, buffer)
         ktdp.store(loaded, self._target(value))
 

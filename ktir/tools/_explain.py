@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from ktir.cost.program import KernelWork, kernel_work
 from ktir.diagnostics import location_names, location_text
@@ -140,10 +141,10 @@ def buffers(block: ir.Block) -> list[Buffer]:
             continue  # listed by the kernel
         memref = ir.MemRefType(op.results[0].type)
         element = 2 if isinstance(memref.element_type, ir.F16Type) else 4
-        size = element
-        for extent in memref.shape:
-            size *= extent
-        slots = kt.RotateAttr(attributes["ktir.rotate"]).nbuf if "ktir.rotate" in attributes else 1
+        size, slots = element * prod(memref.shape), 1
+        if "ktir.rotate" in attributes:
+            rotate = kt.RotateAttr(attributes["ktir.rotate"])
+            slots = rotate.nbuf * rotate.stride // size
         names = location_names(op.location)
         shape = "x".join(map(str, (*memref.shape, memref.element_type)))
         buffer = Buffer(names[-1] if names else location_text(op.location), shape, _address(op.operands[0]) * element, size, slots)

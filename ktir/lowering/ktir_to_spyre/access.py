@@ -63,7 +63,7 @@ class Tile:
             if step < length:
                 return []
             length += step * (count - 1)
-        return levels
+        return levels if self.anchor.rotation is None or length <= self.anchor.rotation.step else []
 
     def without_dead_rows(self) -> Tile:
         """Leave out what is clipped on every core and in every trip: where a tensor has fewer rows than a block, a dead row's address
@@ -205,7 +205,7 @@ def _buffer(view: ktdp.ConstructMemoryViewOp, start: Index, sizes: list[Index], 
         return resident.address // STICK_BYTES, (resident.address + resident.bytes) // STICK_BYTES
     length = 1 + sum((s.scalar - 1) * stride for s, stride in zip(sizes, strides, strict=True))
     if start.rotation:
-        length += (start.rotation.buffers - 1) * start.rotation.step
+        length = start.rotation.buffers * start.rotation.step
     return start.scalar * element_bytes // STICK_BYTES, -(-(start.scalar + length) * element_bytes // STICK_BYTES)
 
 

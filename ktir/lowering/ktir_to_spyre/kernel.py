@@ -150,7 +150,7 @@ class KernelLowering:
 
     def _touch(self, unit: Unit, tile: Tile, writes: bool, *, halved: bool = True) -> Access:
         rotation, parts = tile.anchor.rotation, None
-        if rotation is None and (levels := tile.walked_once(self.trips)):
+        if levels := tile.walked_once(self.trips):
             steps = tuple(tile.anchor.steps[level] for level in levels)
             parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
         levels = rotation.levels if rotation else 0

@@ -39,7 +39,7 @@ class Access:
     halved: bool = True
     """Each corelet touches its own half of the rows."""
     parts: Parts | None = None
-    """Of a buffer without slots."""
+    """How inner loops walk through a slot, or through a buffer without slots."""
 
     def same_place(self, other: Access) -> bool:
         """Whether both see one buffer with its rows at the same addresses."""
@@ -49,12 +49,19 @@ class Access:
     def returns_after(self, other: Access, trips: list[int]) -> int:
         """After how many trips of the innermost of nested loops of `trips` trips this access may touch what `other`, which sees the same
         buffer, touches now."""
-        places, levels = self.slots, self.levels
-        if self.parts is not None and self.parts == other.parts:
-            places, levels = self.parts.trips, self.parts.levels
+        parts, walked = 1, 0
+        if self.parts is not None and self.parts == other.parts and self.parts.levels >> len(trips) == 0:
+            parts, walked = self.parts.trips, self.parts.levels
+        if self._turns(self.levels, walked, trips):
+            return self.slots * parts
+        return parts if self._turns(walked, 0, trips) else 1
+
+    @staticmethod
+    def _turns(levels: int, walked: int, trips: list[int]) -> bool:
+        """Whether nothing but the loops `walked` runs several times in a trip of the innermost one of `levels`."""
         innermost = levels.bit_length() - 1
-        turns = 0 <= innermost < len(trips) and all(n == 1 for n in trips[innermost + 1 :])
-        return places if turns else 1
+        inner = range(innermost + 1, len(trips))
+        return 0 <= innermost < len(trips) and all(trips[level] == 1 or walked >> level & 1 for level in inner)
 
 
 @dataclass

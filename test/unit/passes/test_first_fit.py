@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktir.passes.ktir_allocate_scratchpad import _Buffer, first_fit
+from ktir.passes.ktir_allocate_scratchpad import Rotation, _Buffer, first_fit
 
 ANY: Any = None
 BUFFERS = st.lists(
     st.builds(
-        lambda start, length, sticks, slots: _Buffer(ANY, start, start + length, sticks * 128, slots),
+        lambda start, length, sticks, slots: _Buffer(ANY, start, start + length, sticks * 128, Rotation(slots)),
         st.integers(0, 20),
         st.integers(1, 10),
         st.integers(1, 40),
