@@ -1,14 +1,17 @@
-// A matmul: weights are multicast and rotate, both loops appear in every unit that takes part, rows are clipped on the last core.
+// A matmul: weights are multicast, both loops appear in every unit that takes part, rows are clipped on the last core. Each block of weights
+// has a slot of its own, so nobody waits before it is loaded; where the scratchpad has room for one block, the load waits until it was read.
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-split-bodies --ktir-form-kernels --ktir-divide-work --ktir-tile --ktir-allocate-scratchpad --convert-ktir-to-spyre | FileCheck %s
+// RUN: ktir-opt %s --ktir-assign-layouts --ktir-split-bodies --ktir-form-kernels --ktir-divide-work --ktir-tile --ktir-allocate-scratchpad=lx-bytes=12000 --convert-ktir-to-spyre | FileCheck %s --check-prefix=SMALL
 
 // CHECK: spyre.program
 // CHECK: spyre.kernel
 // CHECK-SAME: cores = 29
 // CHECK: MNIL
 // CHECK: spyre.xld
-// CHECK: spyre.loop
-// CHECK: spyre.wait
-// CHECK: spyre.xldm
+// CHECK-NEXT: spyre.sig
+// CHECK-NEXT: spyre.loop
+// CHECK-NEXT: spyre.loop
+// CHECK-NEXT: spyre.xldm
 // CHECK: spyre.sig
 // CHECK: LXLU
 // CHECK: spyre.push
@@ -22,6 +25,10 @@
 // CHECK: spyre.v1
 // CHECK-SAME: round
 // CHECK: spyre.vout
+// SMALL: spyre.unit MNIL
+// SMALL: spyre.loop trips = 2
+// SMALL-NEXT: spyre.wait token = {{.*}} sender = LXLU
+// SMALL-NEXT: spyre.xldm
 module attributes {ktir.level = "logical"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %w: index {ktir.name = "w", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [57, 100], strides: [100, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 99 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>

@@ -1,16 +1,17 @@
-// Addresses in LX; the weights rotate over two slots, the accumulator is declared.
+// Addresses in LX; the weights rotate over three pairs of slots, a pair for each stick of columns; the accumulator is declared.
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work --ktir-tile --ktir-allocate-scratchpad | FileCheck %s
 
 // CHECK: ktir.level = "allocated"
-// CHECK: ktir.lx_bytes = 17152
+// CHECK: ktir.lx_bytes = 49920
 // CHECK: ktdp.construct_memory_view %{{.*}}, sizes: [2, 2, 64], strides: [128, 64, 1] {{.*}}#ktdp.memory_space<ct_local>
 // CHECK: scf.for
 // CHECK: %[[X:.*]] = ktdp.load {{.*}} -> tensor<2x2x64xf16>
 // CHECK: ktdp.store %[[X]]
 // CHECK: scf.for %[[N:[^ ]*]] = %{{.*}} {
 // CHECK: scf.for %[[K:[^ ]*]] = {{.*}} -> (tensor<1x2x64xf32>) {
-// CHECK: %[[PHASE:.*]] = arith.remui %[[K]], %{{.*}} : index
-// CHECK: ktir.rotate = #ktir.rotate<nbuf = 2, stride = 8192>
+// CHECK: %[[PHASE:.*]] = arith.remui %[[N]], %{{.*}} : index
+// CHECK: arith.muli %[[K]], %{{.*}} : index
+// CHECK: ktir.rotate = #ktir.rotate<nbuf = 3, stride = 16384>
 // CHECK: } {ktir.acc = #ktir.acc<PT>}
 // CHECK: arith.truncf
 // CHECK: ktdp.store

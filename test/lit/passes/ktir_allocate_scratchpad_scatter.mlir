@@ -1,4 +1,4 @@
-// Loads in a loop over blocks inside a batch loop rotate over slots counted over both; what is loaded goes out through indices.
+// Loads in a loop over two blocks inside a batch loop of two trips have a slot each: two pairs that rotate; what is loaded goes out through indices.
 // RUN: ktir-opt %s --ktir-allocate-scratchpad --ktir-verify-level | FileCheck %s
 // RUN: ktir-opt %s --ktir-allocate-scratchpad --convert-ktir-to-spyre | FileCheck %s --check-prefix=STREAM
 
@@ -6,7 +6,7 @@
 // CHECK: scf.for %[[H:[^ ]*]] =
 // CHECK: scf.for %[[R:[^ ]*]] =
 // CHECK: %[[X:.*]] = ktdp.load {{.*}} -> tensor<1x4x64xf16>
-// CHECK: ktir.rotate = #ktir.rotate<nbuf = 2, stride = 512>
+// CHECK: ktir.rotate = #ktir.rotate<nbuf = 2, stride = 1024>
 // CHECK: ktdp.store %[[X]]
 // CHECK: ktdp.construct_indirect_access_tile
 // CHECK: %[[Y:.*]] = ktdp.load {{.*}} -> tensor<1x4x64xf16>

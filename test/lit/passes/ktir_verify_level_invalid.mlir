@@ -402,6 +402,15 @@ module attributes {ktir.level = "allocated"} {
     %near = arith.addi %close, %c64 : index
     // expected-error@+1 {{expects slots of at least the view's 256 bytes, but 'ktir.rotate' says 128}}
     %7 = ktdp.construct_memory_view %near, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, ktir.rotate = #ktir.rotate<nbuf = 2, stride = 128>, memory_space = #ktdp.memory_space<ct_local>} : memref<1x2x64xf16>
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    scf.for %trip = %c0 to %c2 step %c1 {
+      %walk = arith.muli %trip, %c128 : index
+      %turn = arith.addi %c0, %step : index
+      %inner = arith.addi %turn, %walk : index
+      // expected-error@+1 {{expects slots of at least the view's 512 bytes, but 'ktir.rotate' says 256}}
+      %8 = ktdp.construct_memory_view %inner, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, ktir.rotate = #ktir.rotate<nbuf = 2, stride = 256>, memory_space = #ktdp.memory_space<ct_local>} : memref<1x2x64xf16>
+    }
     return
   }
 }
