@@ -131,6 +131,7 @@ class SemanticsCheck:
 
     def _host_subject(self, name: str, found: Sequence[Parameter], places: Sequence[Place], count: int) -> _Subject:
         values: list[Any] = []
+        found = [p for p in found if p.role not in ("pool", "iota") or p.name in self.given]  # a pass may add such arguments
         for p in found:
             if p.name in self.given:
                 value = self.given[p.name]
@@ -138,8 +139,6 @@ class SemanticsCheck:
             elif not p.is_buffer:
                 number = self._number(p, 0)
                 values.append(count if number is None else number)
-            elif p.role in ("pool", "iota"):
-                values.append(None)
             else:
                 values.append(self._generated(p, p.position, p.name))
         memory: dict[Any, NDArray[Any]] = {}

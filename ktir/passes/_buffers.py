@@ -55,12 +55,12 @@ class Buffers:
                 {"store": uses.stores, "scatter": uses.scattered}.get(node.kind, uses.loads).append(node.memory)
 
     def role(self, argument: int) -> str:
-        """`input`, `output`, `input_output`, `pool` or `iota`."""
+        """`input`, `output`, `input_output`, `pool`, `iota`, or `shared`: memory of the caller that other calls see too."""
         return self._text(argument, "ktir.role")
 
     def is_of_host(self, argument: int) -> bool:
-        """Whether the host has a buffer for an argument."""
-        return self.role(argument) not in ("pool", "iota")
+        """Whether the host may arrange a buffer for this function."""
+        return self.role(argument) not in ("pool", "iota", "shared")
 
     def name(self, argument: int) -> str:
         """Name of the host buffer."""
@@ -101,16 +101,16 @@ class Buffers:
         """Elements of the linear argument: up to the last one that the program names. A pool has rows of whole sticks."""
         if self.role(argument) == "pool":
             shape = list(ir.RankedTensorType(ir.TypeAttr(self.attributes[argument]["ktir.type"]).value).shape) or [1]
-            return max(prod(shape[:-1]) * (-(-shape[-1] // LANES) * LANES), self._reach(argument))
-        return self._reach(argument)
+            return max(prod(shape[:-1]) * (-(-shape[-1] // LANES) * LANES), self.reach(argument))
+        return self.reach(argument)
 
-    def _reach(self, argument: int) -> int:
+    def reach(self, argument: int) -> int:
+        """End of the elements that the program names."""
         return max((m.reach for m in self.uses[argument].all), default=0)
 
-    def is_filled(self, argument: int) -> bool:
-        """Whether direct stores write every element of the linear argument, so that nothing of the host's needs to be there before."""
-        total = self.elements(argument)
-        if total > _MOST_ELEMENTS:
+    def is_filled(self, argument: int, total: int) -> bool:
+        """Whether direct stores write all of `total` elements of linear memory, so that nothing of the host's needs to be there before."""
+        if total > _MOST_ELEMENTS or not self.uses[argument].stores:
             return False
         written = np.zeros(total, bool)
         for memory in self.uses[argument].stores:

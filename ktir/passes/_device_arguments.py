@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ktir.dialects import _affine, ktdp
 from ktir.dialects import ktir as kt
 from ktir.layout import Layout
 from ktir.mlir import arith, ir
 from ktir.passes._buffers import Buffers
+from ktir.passes._calls import host_number
 from ktir.target import LANES
 
 
@@ -23,6 +25,14 @@ def encoding(layout: Layout, pad: str = "uninit") -> ir.Attribute:
     """The attribute `#ktir.layout` of a layout."""
     element = element_type(layout.dtype)
     return kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), element, pad=pad)
+
+
+def described(name: str, role: str, layout: Layout, host: ir.Attribute | None) -> ir.DictAttr:
+    """The attributes of a device argument."""
+    attributes: dict[str, ir.Attribute] = {"ktir.name": ir.StringAttr.get(name), "ktir.role": ir.StringAttr.get(role)}
+    if host is not None:
+        attributes["ktir.host"] = host
+    return ir.DictAttr.get({**attributes, "ktir.layout": encoding(layout, "zero")})
 
 
 def memory_view(base: ir.Value, layout: Layout) -> ir.Value:
@@ -54,6 +64,28 @@ class DeviceView:
     strides: tuple[int, ...]
     layout: Layout
 
+    @property
+    def reach(self) -> int:
+        """End of the elements that it shows."""
+        return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.size, self.strides, strict=True))
+
+
+@dataclass(frozen=True)
+class DeviceArgument:
+    """An argument of a laid-out function: what of which argument of the logical function it is. `source`: None for memory of its own."""
+
+    layout: Layout
+    attribute: ir.DictAttr
+    source: int | None = None
+    view: DeviceView | None = None
+    """What the host packs; None for linear memory."""
+    first: int = 0
+    """Of linear memory: the element of the logical argument that it begins with."""
+    elements: int = 0
+    """Of linear memory, as far as the function touches it."""
+    filled: bool = False
+    """Whether the function stores to every element of linear memory, whatever was there before."""
+
 
 class DeviceArguments:
     """The arguments of a function that is being built, in the order of their first use."""
@@ -61,7 +93,7 @@ class DeviceArguments:
     def __init__(self, buffers: Buffers, block: ir.Block) -> None:
         self.buffers = buffers
         self.block = block
-        self.attributes: list[ir.Attribute] = []
+        self.given: list[DeviceArgument] = []
         self.views: dict[DeviceView, ir.Value] = {}
         self.bases: dict[int | DeviceView, ir.Value] = {}
         self.pools = sum(buffers.role(i) == "pool" for i in range(len(buffers.attributes)))
@@ -80,19 +112,27 @@ class DeviceArguments:
 
     def _base(self, view: DeviceView, location: ir.Location) -> ir.Value:
         if view not in self.bases:
-            host = kt.HostViewAttr.build(view.host, view.offset, list(view.size), list(view.strides))
-            self.bases[view] = self._add(self.buffers.name(view.host), view.layout, location, role=self.buffers.role(view.host), host=host)
+            host = kt.HostViewAttr.build(self._number(view.host), view.offset, list(view.size), list(view.strides))
+            name, role = self.buffers.name(view.host), self.buffers.role(view.host)
+            self.bases[view] = self._add(name, view.layout, location, role=role, host=host, source=view.host, view=view)
         return self.bases[view]
+
+    def _number(self, argument: int) -> int:
+        return host_number(self.buffers.attributes, argument)
 
     def linear(self, argument: int, dtype: str, location: ir.Location) -> ir.Value:
         """The base address of all of a buffer."""
         if argument not in self.bases:
             role, elements = self.buffers.role(argument), self.buffers.elements(argument)
             uses = self.buffers.uses[argument]
-            if (role == "output" and not self.buffers.is_filled(argument)) or (role == "input" and (uses.stores or uses.scattered)):
+            partly = role == "output" and not self.buffers.is_filled(argument, elements)
+            if partly or (role == "input" and (uses.stores or uses.scattered)):
                 role = "input_output"
-            host = None if role in ("pool", "iota") else kt.HostViewAttr.build(argument, 0, [elements], [1])
-            self.bases[argument] = self._add(self.buffers.name(argument), Layout.linear(elements, dtype), location, role=role, host=host)
+            host = None if role in ("pool", "iota", "shared") else kt.HostViewAttr.build(self._number(argument), 0, [elements], [1])
+            layout, name = Layout.linear(elements, dtype), self.buffers.name(argument)
+            reach = self.buffers.reach(argument)
+            filled = self.buffers.is_filled(argument, reach)
+            self.bases[argument] = self._add(name, layout, location, role=role, host=host, source=argument, elements=reach, filled=filled)
         return self.bases[argument]
 
     def pool(self, elements: int, dtype: str, location: ir.Location) -> ir.Value:
@@ -100,10 +140,6 @@ class DeviceArguments:
         self.pools += 1
         return self._add(f"pool{self.pools - 1}", Layout.linear(elements, dtype), location, role="pool", host=None)
 
-    def _add(self, name: str, layout: Layout, location: ir.Location, *, role: str, host: ir.Attribute | None) -> ir.Value:
-        attributes: dict[str, ir.Attribute] = {"ktir.name": ir.StringAttr.get(name), "ktir.role": ir.StringAttr.get(role)}
-        if host is not None:
-            attributes["ktir.host"] = host
-        attributes["ktir.layout"] = encoding(layout, "zero")
-        self.attributes.append(ir.DictAttr.get(attributes))
+    def _add(self, name: str, layout: Layout, location: ir.Location, *, role: str, host: ir.Attribute | None, **where: Any) -> ir.Value:
+        self.given.append(DeviceArgument(layout, described(name, role, layout, host), **where))
         return self.block.add_argument(ir.IndexType.get(), location)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 
-from ktir.diagnostics import Diagnostic, location_text
+from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import _affine
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import func, ir, operations
+from ktir.passes._calls import callee, callees_first, is_kernel
 from ktir.passes._levels import Broken, constant_of, kernel_rows
 from ktir.passes._pads import folded_pad
 from ktir.passes._residents import EXCHANGE, RESIDENTS, resident_of
@@ -18,6 +19,8 @@ from ktir.target import LANES
 HOST_ROLES = ("input", "output", "input_output")
 OWN_ROLES = ("pool", "iota")
 """Of arguments that the host has no buffer for."""
+SHARED = "shared"
+"""Role of memory of the caller that other calls see too."""
 DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE)
 """Attributes of kernels."""
 
@@ -26,23 +29,20 @@ DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir
 
 
 def program(module: ir.Operation, *, level: str, functions: Mapping[str, func.FuncOp]) -> None:
-    """Logical: one function. Below: one entry, and kernels that it alone calls."""
-    if level == "logical" and len(functions) != 1:
-        raise Broken(f"expects one function at the logical level, but has {len(functions)}")
-    entries = [f for f in functions.values() if not is_kernel(f.operation)]
+    """One entry, which calls all functions and kernels, itself or through others."""
+    called = {callee(op) for f in functions.values() for op in operations(f) if op.name == "func.call"}
+    entries = [f for name, f in functions.items() if name not in called and (level == "logical" or not is_kernel(f))]
     if len(entries) != 1:
         names = ", ".join(f"'{f.name.value}'" for f in entries) or "none"
         raise Broken(f"expects one entry function, without 'ktir.rows', but has {names}")
-    called = {callee(op) for op in operations(entries[0]) if op.name == "func.call"}
     for name, f in functions.items():
         if f is not entries[0] and name not in called:
             note = Diagnostic("note", "this one", location_text(f.location))
             raise Broken(f"expects the entry function to call every kernel, but it does not call '{name}'", note)
-
-
-def is_kernel(function: ir.Operation) -> bool:
-    """Whether a function is a kernel rather than the entry."""
-    return "ktir.rows" in function.attributes or moves_residents(function)
+    try:
+        callees_first(functions)
+    except Unsupported as cycle:
+        raise Broken(f"has functions that call themselves: {cycle.message}") from None
 
 
 def moves_residents(function: ir.Operation) -> bool:
@@ -50,23 +50,30 @@ def moves_residents(function: ir.Operation) -> bool:
     return EXCHANGE in function.attributes
 
 
-def callee(call: ir.Operation) -> str:
-    """Name of the function that a `func.call` calls."""
-    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+def calls_what_is_there(call: ir.Operation, *, functions: Mapping[str, func.FuncOp]) -> None:
+    """A call gives each argument of a function its address and has no results."""
+    function = functions.get(callee(call))
+    if function is None:
+        raise Broken(f"calls '{callee(call)}', which is not defined")
+    count = len(function.regions[0].blocks[0].arguments)
+    if len(call.operands) != count or len(call.results):
+        raise Broken(f"expects {count} operands and no results, as '{callee(call)}' has, but got {len(call.operands)}")
 
 
-def function_of(f: ir.Operation, *, level: str, cores: int, alone: bool) -> None:
-    """A function from the laid-out level on. `alone`: it is the only one, so kernels have not been formed."""
+def function_of(f: ir.Operation, *, level: str, cores: int, formed: bool, called: Collection[str]) -> None:
+    """A function from the laid-out level on. `formed`: there are kernels; `called`: what other functions call."""
     if is_kernel(f):
         _kernel(f, level, cores)
         return
     _no_attributes(f, DIVISION, "of a kernel")
+    shared = [SHARED] if ir.StringAttr(f.attributes["sym_name"]).value in called else []
     for i, d in enumerate(_argument_attributes(f)):
-        role = _role(i, d, (*HOST_ROLES, *OWN_ROLES))
+        role = _role(i, d, (*HOST_ROLES, *OWN_ROLES, *shared))
         _require(i, d, "ktir.layout")
-        if role not in OWN_ROLES:
+        if role in HOST_ROLES:
             _require(i, d, "ktir.host")
-    if alone and level == "laid-out":
+    names = [op.operation.name for op in f.regions[0].blocks[0].operations]
+    if not formed and level == "laid-out" and "func.call" not in names:
         return
     for op in f.regions[0].blocks[0].operations:
         if op.operation.name not in ("func.call", "func.return"):
@@ -108,7 +115,7 @@ def logical_function(f: ir.Operation) -> None:
     """No grid; arguments are base addresses of named host buffers."""
     _no_attributes(f, DIVISION, "of a kernel")
     for i, d in enumerate(_argument_attributes(f)):
-        _role(i, d, (*HOST_ROLES, "pool", "iota"))
+        _role(i, d, (*HOST_ROLES, *OWN_ROLES, SHARED))
         _require(i, d, "ktir.type")
 
 

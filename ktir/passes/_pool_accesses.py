@@ -12,8 +12,8 @@ import numpy as np
 
 from ktir.dialects import _affine, ktdp
 from ktir.mlir import func, ir
+from ktir.passes._calls import callee, calls_of, functions_of, is_kernel
 from ktir.passes._core_numbers import CoreNumbers, Numbers, Unknown
-from ktir.passes._level_rules import callee, is_kernel
 from ktir.target import LANES
 
 MOST_ENTRIES = 1 << 22
@@ -65,24 +65,23 @@ class PoolAccess:
         return 2 if self.element == ir.F16Type.get() else 4
 
 
-def called_kernels(module: ir.Module) -> list[tuple[ir.Operation, func.FuncOp]]:
-    """The calls of the entry function in order, each with its kernel."""
-    functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
-    entry = entry_of(module)
-    calls = [op.operation for op in entry.regions[0].blocks[0].operations if op.operation.name == "func.call"]
-    return [(call, functions[callee(call)]) for call in calls]
+def entries_of(module: ir.Module) -> list[func.FuncOp]:
+    """The functions that call kernels; several where functions nest."""
+    functions = functions_of(module)
+    return [f for f in functions.values() if any(is_kernel(functions[callee(call)]) for call in calls_of(f))]
 
 
-def entry_of(module: ir.Module) -> func.FuncOp:
-    """The function that calls the kernels."""
-    return next(op for op in module.body.operations if isinstance(op, func.FuncOp) and not is_kernel(op))
+def called_kernels(module: ir.Module, entry: func.FuncOp) -> list[tuple[ir.Operation, func.FuncOp]]:
+    """The calls of a function in order, each with its kernel."""
+    functions = functions_of(module)
+    return [(call, functions[callee(call)]) for call in calls_of(entry)]
 
 
-def accesses_by_argument(module: ir.Module) -> dict[int, list[PoolAccess]]:
-    """Argument of the entry function -> what the kernels do to it, in program order."""
-    parameters = {v: i for i, v in enumerate(entry_of(module).regions[0].blocks[0].arguments)}
+def accesses_by_argument(module: ir.Module, entry: func.FuncOp) -> dict[int, list[PoolAccess]]:
+    """Argument of a function that calls kernels -> what they do to it, in program order."""
+    parameters = {v: i for i, v in enumerate(entry.regions[0].blocks[0].arguments)}
     found: dict[int, list[PoolAccess]] = {}
-    for number, (call, kernel) in enumerate(called_kernels(module)):
+    for number, (call, kernel) in enumerate(called_kernels(module, entry)):
         given = [parameters[v] for v in call.operands]
         evaluate = CoreNumbers(kernel)
         for op in kernel.regions[0].blocks[0].operations:

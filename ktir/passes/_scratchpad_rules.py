@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,8 +10,8 @@ from itertools import pairwise
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir, operations
+from ktir.passes._calls import callee, calls_of, is_kernel
 from ktir.passes._core_numbers import CoreNumbers, Numbers, Unknown
-from ktir.passes._level_rules import callee, is_kernel
 from ktir.passes._levels import Broken, constant_of
 from ktir.passes._residents import resident_of, residents_of, room_of
 from ktir.target import STICK_BYTES
@@ -149,13 +150,7 @@ class Scratchpad:
 
     def __init__(self, functions: Mapping[str, func.FuncOp], lx_bytes: int) -> None:
         self.lx_bytes = lx_bytes
-        self.kernels = [
-            functions[callee(op)]
-            for f in functions.values()
-            if not is_kernel(f.operation)
-            for op in operations(f)
-            if op.name == "func.call" and callee(op) in functions
-        ]
+        self.kernels = _in_order(functions)
 
     def check_size(self, f: ir.Operation) -> None:
         """A kernel says how much it uses, at most what there is."""
@@ -216,6 +211,29 @@ class Scratchpad:
         for kernel in self.kernels:
             found.walk(kernel.regions[0].blocks[0])
         return found
+
+
+def _in_order(functions: Mapping[str, func.FuncOp]) -> list[func.FuncOp]:
+    """The kernels as a program runs them; of the calls of a function from one caller two, since later ones see what the second one does."""
+    called = {callee(call) for f in functions.values() for call in calls_of(f)}
+    found: list[func.FuncOp] = []
+
+    def visit(function: func.FuncOp) -> None:
+        seen: Counter[str] = Counter()
+        for call in calls_of(function):
+            name = callee(call)
+            seen[name] += 1
+            if name not in functions or seen[name] > 2:
+                continue
+            if is_kernel(functions[name]):
+                found.append(functions[name])
+            else:
+                visit(functions[name])
+
+    for name, function in functions.items():
+        if name not in called and not is_kernel(function):
+            visit(function)
+    return found
 
 
 def _function_of(op: ir.Operation) -> ir.Operation:

@@ -427,8 +427,16 @@ class ShapesToMemory:
         op.results[0].replace_all_uses_with(view)
 
     def _is_constant(self, base: ir.Value) -> bool:
-        """Whether no op of the program writes to a buffer."""
-        return self._role(base) in ("input", "iota")
+        """Whether no op of the function writes to a buffer."""
+        return self._role(base) in ("input", "iota") or (self._role(base) == "shared" and not self._is_stored_to(base))
+
+    def _is_stored_to(self, base: ir.Value) -> bool:
+        """Whether a store, also one through another view, goes to a buffer."""
+        users = [use.owner.operation for use in base.uses]
+        addresses = [user for user in users if user.name == "arith.addi"]
+        tiles = [use.owner.operation for user in users if user.name == "ktdp.construct_memory_view" for use in user.results[0].uses]
+        stores = any(use.owner.operation.name == "ktdp.store" for tile in tiles for result in tile.results for use in result.uses)
+        return stores or any(self._is_stored_to(add.results[0]) for add in addresses)
 
     def _role(self, base: ir.Value) -> str:
         return ir.StringAttr(ir.DictAttr(self.arguments.attributes[ir.BlockArgument(base).arg_number])["ktir.role"]).value

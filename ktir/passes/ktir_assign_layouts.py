@@ -19,7 +19,9 @@ from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, g
 from ktir.layout import Digit, Layout
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes._buffers import Buffers
-from ktir.passes._device_arguments import DeviceArguments, DeviceView, element_type, encoding, memory_view, strided_view
+from ktir.passes._caller_arguments import Callers
+from ktir.passes._calls import calls_of
+from ktir.passes._device_arguments import DeviceArgument, DeviceArguments, DeviceView, element_type, encoding, memory_view, strided_view
 from ktir.passes._flat import IndexedBy, Memory, Node, read, refuse, shape_of
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._pads import folded_pad
@@ -48,9 +50,9 @@ class AssignLayoutsPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
         require_level(module, self.name, "logical")
-        for op in list(module.body.operations):
-            if isinstance(op, func.FuncOp):
-                _Rewriter(self, op).rewrite()
+        callers = Callers(module)
+        for name, function in callers.functions.items():
+            callers.given[name] = callers.rewritten(function) if calls_of(function) else _Rewriter(self, function).rewrite()
         set_level(module, "laid-out")
 
 
@@ -84,9 +86,10 @@ class _Rewriter:
         self.zero_pads = zero_pads(self.roles)
         self.in_place = {a for a in range(len(self.buffers.attributes)) if self.buffers.is_in_place(a) and self._has_one_form(a)}
 
-    def rewrite(self) -> None:
-        """Build the laid-out function in place of the source."""
+    def rewrite(self) -> list[DeviceArgument]:
+        """Build the laid-out function in place of the source; returns its arguments."""
         source = self.source
+        visibility = source.attributes["sym_visibility"] if "sym_visibility" in source.attributes else None
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(source.name.value, ([], []))
         function.attributes["sym_visibility"] = ir.StringAttr.get("public")
@@ -100,13 +103,16 @@ class _Rewriter:
                 func.ReturnOp([])
         types = [a.type for a in block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get(self.arguments.attributes)
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([a.attribute for a in self.arguments.given])
         if PLAN in source.attributes:
             function.attributes[PLAN] = source.attributes[PLAN]
         self._remark()
         self._remark_wide_matmuls()
         source.operation.erase()
         del function.attributes["sym_visibility"]
+        if visibility is not None:
+            function.attributes["sym_visibility"] = visibility
+        return self.arguments.given
 
     def _has_one_form(self, argument: int) -> bool:
         """Whether all accesses of a buffer that is read and written see it in one physical form, so that the host can pack it."""

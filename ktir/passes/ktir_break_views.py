@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.mlir import func, ir
+from ktir.passes._calls import calls_of, hand_down_memory
 from ktir.passes._concatenations import split_at_concatenations
 from ktir.passes._coordinates import coordinates_as_operands
 from ktir.passes._decompose import decompose
@@ -40,10 +41,10 @@ class BreakViewsPass(Pass):
     tolerance: ClassVar[float] = 2.0**-10  # sums in another order, rounded to f16
 
     def run(self, module: ir.Module) -> None:
-        """Rewrite the function of the module."""
+        """Rewrite each function of the module that calls nothing."""
         require_level(module, self.name, "logical")
         for function in module.body.operations:
-            if isinstance(function, func.FuncOp) and function.regions[0].blocks:
+            if isinstance(function, func.FuncOp) and function.regions[0].blocks and not calls_of(function):
                 arguments = NewArguments(function)
                 drop_unit_dims(function)
                 insertions_apart(function)
@@ -57,3 +58,4 @@ class BreakViewsPass(Pass):
                 order_variables(function)
                 refuse_unflat(function)
                 arguments.finish()
+        hand_down_memory(module)

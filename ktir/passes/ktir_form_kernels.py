@@ -22,6 +22,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import func, ir, tensor
 from ktir.passes._axes import SECOND_OPERAND
+from ktir.passes._calls import calls_of, hand_down_memory
 from ktir.passes._clustering import Clustering
 from ktir.passes._clusters import Cluster
 from ktir.passes._items import Item, Tensor, items_of
@@ -34,9 +35,9 @@ from ktir.target import DATASHEET
 
 @dataclass(frozen=True)
 class FormKernelsPass(Pass):
-    """Split each laid-out function into kernels.
+    """Split each laid-out function with ops into kernels.
 
-    Expects: the laid-out level, one function per program. Guarantees: an entry function with the same arguments plus the pool, and kernels
+    Expects: the laid-out level. Guarantees: in place of each function with ops one with the same arguments plus the pool, and kernels
     with the attribute `ktir.rows`, and `ktir.columns` (sticks) where columns may be dealt out too; the row loops of every op are the axes
     that `ktir.rows` lists, in its order; values do not change. `cores` are those that the work will be divided over; where `work_div` (or a
     `ktir.hint`) wants columns dealt out, every matmul without batches gets such a kernel.
@@ -48,11 +49,12 @@ class FormKernelsPass(Pass):
     work_div: str = ""
 
     def run(self, module: ir.Module) -> None:
-        """Rewrite each function of the module."""
+        """Rewrite each function of the module that has ops."""
         require_level(module, self.name, "laid-out", kernels=False)
         for op in list(module.body.operations):
-            if isinstance(op, func.FuncOp) and "ktir.rows" not in op.attributes:
+            if isinstance(op, func.FuncOp) and not calls_of(op):
                 _Splitter(op, self).split()
+        hand_down_memory(module)
 
 
 class _Splitter:
@@ -106,8 +108,11 @@ class _Splitter:
                 func.CallOp([], f"{name}_kernel{i}", [outer[v] for v in used])
         with ir.InsertionPoint(block), self.source.location:
             func.ReturnOp([])
+        visibility = self.source.attributes["sym_visibility"] if "sym_visibility" in self.source.attributes else None
         self.source.operation.erase()
         entry.attributes["sym_name"] = ir.StringAttr.get(name)
+        if visibility is not None:
+            entry.attributes["sym_visibility"] = visibility
 
 
 def _op(item: Item) -> ir.Operation:

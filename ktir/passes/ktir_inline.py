@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.mlir import func, ir, operations
+from ktir.passes._calls import callees_first
 from ktir.pipeline import Pass
 
 
@@ -35,7 +35,7 @@ class InlinePass(Pass):
     def _inline(self, table: ir.Operation) -> None:
         functions = {f.name.value: f for f in table.regions[0].blocks[0].operations if isinstance(f, func.FuncOp)}
         inlined: set[str] = set()
-        for name in _callees_first(functions):
+        for name in callees_first(functions):
             for call in list(_calls(functions[name], functions)):
                 callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
                 if fault := _obstacle(functions[callee]):
@@ -71,30 +71,6 @@ def _calls(function: func.FuncOp, functions: dict[str, func.FuncOp]) -> Iterator
     for op in operations(function):
         if op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value in functions:
             yield op
-
-
-def _callees_first(functions: dict[str, func.FuncOp]) -> list[str]:
-    """The names, each after those that it calls. Raises Unsupported for a cycle of functions without a grid."""
-    order: list[str] = []
-    calls = {name: list(_calls(f, functions)) for name, f in functions.items()}
-    for start in functions:
-        path: list[tuple[str, Iterator[ir.Operation]]] = [(start, iter(calls[start]))] if start not in order else []
-        while path:
-            name, rest = path[-1]
-            call = next(rest, None)
-            if call is None:
-                path.pop()
-                order.append(name)
-                continue
-            callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-            names = [n for n, _ in path]
-            if callee in names:
-                cycle = " calls ".join(f"'@{n}'" for n in [*names[names.index(callee) :], callee])
-                note = Diagnostic("note", f"'@{callee}' is defined here", location_text(functions[callee].location))
-                raise Unsupported(f"'func.call' op is recursive: {cycle}", call.location, (note,))
-            if callee not in order:
-                path.append((callee, iter(calls[callee])))
-    return order
 
 
 def _replace(call: ir.Operation, callee: func.FuncOp) -> None:

@@ -20,7 +20,7 @@ from ktir.passes._exchange_price import Traffic
 from ktir.passes._exchanges import Moved, exchange_kernel, rebased
 from ktir.passes._levels import require_level
 from ktir.passes._online_plan import plan_of
-from ktir.passes._pool_accesses import accesses_by_argument, called_kernels, entry_of
+from ktir.passes._pool_accesses import accesses_by_argument, called_kernels, entries_of
 from ktir.passes._resident_candidates import ENTRY_BYTES, Candidates, moment
 from ktir.passes._resident_choice import Candidate, choose
 from ktir.passes._residents import RESIDENT, RESIDENTS
@@ -54,16 +54,16 @@ class KeepResidentPass(Pass):
         """Rewrite what stays."""
         require_level(module, self.name, "divided")
         if self.resident:
-            _Keeper(module, self).keep()
+            for entry in entries_of(module):  # what a call has left in the scratchpad is gone when the next one begins
+                _Keeper(module, entry, self).keep()
 
 
 class _Keeper:
-    def __init__(self, module: ir.Module, options: KeepResidentPass) -> None:
-        self.module, self.options = module, options
-        self.entry = entry_of(module)
-        self.calls = called_kernels(module)
+    def __init__(self, module: ir.Module, entry: func.FuncOp, options: KeepResidentPass) -> None:
+        self.module, self.entry, self.options = module, entry, options
+        self.calls = called_kernels(module, entry)
         self.kernels = [kernel for _, kernel in self.calls]
-        accesses = accesses_by_argument(module)
+        accesses = accesses_by_argument(module, entry)
         pools = {a: found for a, found in accesses.items() if self._attribute(a, "ktir.role") == "pool"}
         self.candidates = Candidates(self.kernels, pools, Traffic(self.kernels, accesses, DATASHEET), exchange=options.exchange)
         self.accesses, self.copies, self.reasons = pools, self.candidates.copies, self.candidates.reasons
@@ -88,7 +88,7 @@ class _Keeper:
             self._move(c.key, places[c])
         self._announce(places)
         self._exchange(places)
-        drop_arguments(self.module, [c.key for c in places])
+        drop_arguments(self.module, self.entry, [c.key for c in places])
 
     def _room(self) -> list[int]:
         """Per moment the bytes that can be given away: what a kernel, planned with all of the scratchpad, does not need for itself."""

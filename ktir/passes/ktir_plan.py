@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.mlir import func, ir
+from ktir.passes._calls import calls_of
 from ktir.passes._columns import wishes
 from ktir.passes._levels import require_level
 from ktir.passes._plan_attributes import write_kernel, write_plan, write_stick
@@ -41,7 +42,7 @@ class PlanPass(Pass):
         require_level(module, self.name, "logical")
         wanted = Wishes(self.cores, self.work_div, wishes(self.work_div))
         for op in module.body.operations:
-            if isinstance(op, func.FuncOp) and "grid" not in op.attributes:
+            if isinstance(op, func.FuncOp) and "grid" not in op.attributes and not calls_of(op):
                 found = search(Draft.first(op, wanted), self.steps)
                 self._explain(op, found.draft)
                 self._explain_search(op, found)

@@ -20,6 +20,7 @@ class Stage(NamedTuple):
 
 
 STAGES = (
+    Stage("ktir-separate-calls", "logical"),
     Stage("cse", "logical"),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
     Stage("ktir-generalize", "logical"),
     Stage("ktir-break-views", "logical"),

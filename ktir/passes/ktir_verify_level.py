@@ -34,7 +34,7 @@ _EXCHANGE = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_c
 _PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
 
 OPS: dict[str, frozenset[str]] = {
-    "logical": frozenset((*_GENERIC, *_MEMORY, *_PADDED, *_SLICES, *_LOGICAL)),
+    "logical": frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL)),
     "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
     "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE, "ktdp.get_compute_tile_id")),
     "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
@@ -120,9 +120,13 @@ class VerifyLevelPass(Pass):
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
         refuse_broken([module.operation], partial(rules.program, level=level, functions=functions))
         if level != "logical":
-            check = partial(rules.function_of, level=level, cores=self.cores, alone=len(functions) == 1)
+            called = {rules.callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
+            formed = any(rules.is_kernel(f.operation) for f in functions.values())
+            check = partial(rules.function_of, level=level, cores=self.cores, formed=formed, called=called)
             refuse_broken([f.operation for f in functions.values()], check)
         refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
+        calls = [op for op in operations(module) if op.name == "func.call"]
+        refuse_broken(calls, partial(rules.calls_what_is_there, functions=functions))
         pad = Scratchpad(functions, self.lx_bytes)
         if level in ("divided", "tiled", "allocated"):
             refuse_broken([f.operation for f in functions.values()], pad.check_residents)

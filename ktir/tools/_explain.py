@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -15,6 +16,7 @@ from ktir.emulator.machine.report import KernelReport
 from ktir.isa.program import Kernel, Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
+from ktir.passes._calls import calls_of, functions_of, is_kernel, root_of, runs_of
 from ktir.passes._level_rules import moves_residents
 from ktir.passes._levels import kernel_rows, require_level
 from ktir.passes._residents import resident_of, residents_of
@@ -47,18 +49,32 @@ def report(module: ir.Module, target: Target, *, machine: bool = True) -> str:
     """
     require_level(module, "ktir-explain", "allocated")
     program = lower_program(module)
-    functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+    functions = functions_of(module)
     counted = Machine(program, target).report.kernels if machine else [None] * len(program.kernels)
-    works = [kernel_work(k, target) for k in program.kernels]
-    total = sum(w.cost.cycles for w in works)
-    plural = "s" if len(works) != 1 else ""
-    head = f"program '{program.name}' on {target.name}: {len(works)} kernel{plural}, {_time(total, target)} predicted"
+    runs = Counter(kernel.name for kernel in program.kernels)
+    first = {kernel.name: kernel for kernel in reversed(program.kernels)}
+    works = {name: kernel_work(first[name], target) for name in runs}
+    total = sum(works[name].cost.cycles * count for name, count in runs.items())
+    head = f"program '{program.name}' on {target.name}: {_count(len(runs), 'kernel')}"
+    if len(program.kernels) > len(runs):
+        head += f" in {len(program.kernels)} runs"
     cycles = sum(k.cycles for k in counted if k is not None)
-    lines = [head + (f", {_time(cycles, target)} on the emulated machine" if machine else "")]
-    for kernel, work, found in zip(program.kernels, works, counted, strict=True):
+    lines = [f"{head}, {_time(total, target)} predicted" + (f", {_time(cycles, target)} on the emulated machine" if machine else "")]
+    lines += _functions(module)
+    for name in runs:
+        found = next(k for kernel, k in zip(program.kernels, counted, strict=True) if kernel.name == name)
         lines.append("")
-        lines += _kernel(program, kernel, functions[kernel.name], work, found, target)
+        lines += _kernel(program, first[name], functions[name], works[name], found, target, runs[name])
     return "\n".join(lines) + "\n"
+
+
+def _functions(module: ir.Module) -> Iterator[str]:
+    """A line per function that the entry calls, itself or through others."""
+    functions = functions_of(module)
+    runs = runs_of(functions)
+    for name, function in functions.items():
+        if runs[name] and function != root_of(functions, module.operation.location) and not is_kernel(function):
+            yield f"function '{name}': {_count(runs[name], 'run')}, each of {_count(len(calls_of(function)), 'call')}"
 
 
 def _time(cycles: float, target: Target) -> str:
@@ -66,9 +82,10 @@ def _time(cycles: float, target: Target) -> str:
 
 
 def _kernel(
-    program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: KernelReport | None, target: Target
+    program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: KernelReport | None, target: Target, runs: int
 ) -> Iterator[str]:
-    yield f"kernel '{kernel.name}' ({location_text(function.location)})"
+    times = f", {runs} times" if runs > 1 else ""
+    yield f"kernel '{kernel.name}'{times} ({location_text(function.location)})"
     block = function.regions[0].blocks[0]
     yield f"  grid: {kernel.cores} of {target.cores} cores; {_division(function)}"
     yield from _loops(block, 1)

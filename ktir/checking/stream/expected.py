@@ -6,7 +6,7 @@ contraction. Its operands are footprints and its body is an expression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -22,8 +22,9 @@ from ktir.lowering.ktir_to_spyre.conditions import Live, branches, on_some_cores
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, program_arguments
 from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
 from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
-from ktir.mlir import func, ir
+from ktir.mlir import ir
 from ktir.package import LaunchArgument
+from ktir.passes._calls import launches
 from ktir.target import LANES
 
 from .expressions import Expressions, Unreadable, of_generic
@@ -142,18 +143,7 @@ class Expected:
 def expected(module: ir.Module, corelets: int = 2) -> Expected:
     """Read a module at the allocated level. Raises Unsupported for what no instruction stream has."""
     entry = entry_function(module)
-    functions = {
-        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
-        for op in module.body.operations
-        if isinstance(op, func.FuncOp)
-    }
-    parameters = list(entry.regions[0].blocks[0].arguments)
-    kernels = []
-    for op in entry.regions[0].blocks[0].operations:
-        if op.operation.name == "func.call":
-            callee = ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
-            arguments = [parameters.index(v) for v in op.operation.operands]
-            kernels.append(_Reader(functions[callee], callee, arguments, corelets).kernel)
+    kernels = [_Reader(launch.kernel.operation, launch.kernel.name.value, launch.arguments, corelets).kernel for launch in launches(module)]
     name = ir.StringAttr(entry.operation.attributes["sym_name"]).value
     return Expected(name, program_arguments(entry), launch_arguments(module), kernels, module)
 
@@ -161,7 +151,7 @@ def expected(module: ir.Module, corelets: int = 2) -> Expected:
 class _Reader:
     """Reads one kernel function."""
 
-    def __init__(self, function: ir.Operation, name: str, arguments: list[int], corelets: int) -> None:
+    def __init__(self, function: ir.Operation, name: str, arguments: Sequence[int], corelets: int) -> None:
         self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
         self.arguments, self.corelets = arguments, corelets
         self.index = IndexEvaluator(function, self.cores)

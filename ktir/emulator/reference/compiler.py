@@ -5,6 +5,7 @@ After compilation nothing refers to MLIR: SSA values are numbered slots of their
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -213,6 +214,7 @@ def compile_module(module: ir.Module) -> Program:
     """
     functions: dict[str, Function] = {}
     called: set[str] = set()
+    bodies = {_name(f.operation): f.regions[0].blocks[0] for f in module.body.operations if f.operation.regions and f.regions[0].blocks}
     remote = False
     for view in module.body.operations:
         op = view.operation
@@ -230,7 +232,7 @@ def compile_module(module: ir.Module) -> Program:
             given = ir.DictAttr(attributes[i]) if attributes else None
             underlying: Any = getattr(argument.type, "underlying", argument.type)  # of a runtime_arg
             made = _argument(numbering.define(argument), element_name(underlying), given)
-            function.arguments.append(replace(made, narrow=_is_narrow(argument, given)))
+            function.arguments.append(replace(made, narrow=_is_narrow(argument, given, bodies)))
         function.body = compile_block(block, numbering)
         function.slots = len(numbering.slots)
         remote |= numbering.remote
@@ -270,14 +272,24 @@ def _argument(slot: int, type_: str, attributes: ir.DictAttr | None) -> Argument
     return Argument(slot, type_, text("ktir.name"), text("ktir.role"), elements, element)
 
 
-def _is_narrow(argument: ir.Value, attributes: ir.DictAttr | None) -> bool:
+def _is_narrow(argument: ir.Value, attributes: ir.DictAttr | None, bodies: Mapping[str, ir.Block]) -> bool:
     """Whether the host array has integers of another width than i32, which views of it show."""
     if attributes is None or "ktir.type" not in attributes:
         return False
     element = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value).element_type
     if not isinstance(element, ir.IntegerType) or element.width == 32:
         return False
-    users = [use.owner.operation for use in argument.uses]
-    users += [use.owner.operation for user in users if user.name == "arith.addi" for use in user.results[0].uses]
-    views = [user for user in users if user.name == "ktdp.construct_memory_view"]
-    return any(str(ir.MemRefType(view.results[0].type).element_type) == "i32" for view in views)
+    return any(str(ir.MemRefType(view.results[0].type).element_type) == "i32" for view in _views(argument, bodies))
+
+
+def _views(address: ir.Value, bodies: Mapping[str, ir.Block]) -> Iterator[ir.Operation]:
+    """The views of memory that begin at an address, also in functions that are given it."""
+    for use in address.uses:
+        user = use.owner.operation
+        if user.name == "ktdp.construct_memory_view":
+            yield user
+        elif user.name == "arith.addi":
+            yield from _views(user.results[0], bodies)
+        elif user.name == "func.call" and (body := bodies.get(ir.FlatSymbolRefAttr(user.attributes["callee"]).value)) is not None:
+            others = {name: other for name, other in bodies.items() if other != body}  # of functions that call themselves, each once
+            yield from _views(body.arguments[use.operand_number], others)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
-from ktir.isa.program import Argument, Program, Source
+from ktir.isa.program import Argument, Kernel, Program, Source
 from ktir.mlir import func, ir
+from ktir.passes._calls import functions_of, launches, root_of
 from ktir.passes._levels import require_level, set_level
 from ktir.pipeline import Pass
 
@@ -40,21 +42,17 @@ class ConvertKtirToSpyrePass(Pass):
 
 
 def entry_function(module: ir.Module) -> func.FuncOp:
-    """The function that the program starts with: the one without a grid."""
-    for op in module.body.operations:
-        if isinstance(op, func.FuncOp) and "grid" not in op.attributes:
-            return op
-    raise Unsupported("expects an entry function without grid", location_text(module.operation.location))
+    """The function that the program starts with: the one without a grid that nothing calls."""
+    return root_of(functions_of(module), module.operation.location)
 
 
 def lower_program(module: ir.Module) -> Program:
-    """Lower the entry function and its kernels; raises Unsupported for what the instruction set lacks."""
+    """Lower the entry function and its kernels, each once; raises Unsupported for what the instruction set lacks.
+
+    A stream knows no functions but kernels: calls of functions are followed, and a kernel that runs several times stands there as often,
+    with other arguments.
+    """
     entry = entry_function(module)
-    functions = {
-        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
-        for op in module.body.operations
-        if isinstance(op, func.FuncOp)
-    }
     program = Program(ir.StringAttr(entry.operation.attributes["sym_name"]).value, program_arguments(entry), [])
     numbers: dict[Source, int] = {}
 
@@ -65,16 +63,22 @@ def lower_program(module: ir.Module) -> Program:
             program.sources.append(source)
         return numbers[source]
 
-    parameters = list(entry.regions[0].blocks[0].arguments)
-    for op in entry.regions[0].blocks[0].operations:
-        if op.operation.name != "func.call":
-            continue
-        callee = ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
-        arguments = [parameters.index(v) for v in op.operation.operands]
-        program.kernels.append(KernelLowering(functions[callee], callee, arguments, source_id).kernel())
+    lowered: dict[str, Kernel] = {}
+    for launch in launches(module):
+        name = launch.kernel.name.value
+        if name not in lowered:
+            own = list(range(len(launch.arguments)))
+            lowered[name] = KernelLowering(launch.kernel.operation, name, own, source_id).kernel()
+        program.kernels.append(_given(lowered[name], launch.arguments))
     if not program.kernels:
         raise Unsupported("'func.func' op computes nothing", location_text(entry.operation.location))
     return program
+
+
+def _given(kernel: Kernel, arguments: Sequence[int]) -> Kernel:
+    """A kernel whose own arguments are these of the program."""
+    descriptors = [d if d.arg is None else replace(d, arg=arguments[d.arg]) for d in kernel.descriptors]
+    return replace(kernel, descriptors=descriptors)
 
 
 def program_arguments(entry: func.FuncOp) -> list[Argument]:

@@ -14,7 +14,7 @@ module attributes {ktir.level = "final"} {
 
 // -----
 
-// expected-error@+1 {{expects one function at the logical level, but has 2}}
+// expected-error@+1 {{expects one entry function, without 'ktir.rows', but has 'f', 'g'}}
 module attributes {ktir.level = "logical"} {
   func.func @f() { return }
   func.func @g() { return }
@@ -55,7 +55,7 @@ module attributes {ktir.level = "logical"} {
 // -----
 
 module attributes {ktir.level = "logical"} {
-  // expected-error@+1 {{expects 'ktir.role' of argument #0 to be one of input, output, input_output, pool, iota, but got 'scratch'}}
+  // expected-error@+1 {{expects 'ktir.role' of argument #0 to be one of input, output, input_output, pool, iota, shared, but got 'scratch'}}
   func.func @f(%x: index {ktir.name = "x", ktir.role = "scratch"}) { return }
 }
 
