@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ktir.mlir import func
+from ktir.dialects import _affine
+from ktir.mlir import func, ir
 from ktir.passes._exchange_price import SURE, Traffic, ring_cycles
 from ktir.passes._exchanges import Piece, pieces
 from ktir.passes._pool_accesses import Footprint, PoolAccess
@@ -95,6 +96,8 @@ class Candidates:
         at = min(k for k, _ in far)
         if max(k for k, _ in writes) >= at:
             raise Disagreement(f"{why}; nor can it go from core to core, since not all of it is written before it is read")
+        if any(_is_cut(access.view) for access in self.accesses[argument] if access.writes):
+            raise Disagreement(f"{why}; nor can it go from core to core, since lanes of its last stick are never written")
         written, wanted = (np.unique(np.concatenate([f.touched() for _, f in some])) for some in (writes, far))
         if not np.isin(wanted, written).all():
             raise Disagreement("a part of it is read that nothing has written")
@@ -144,6 +147,12 @@ class Candidates:
             stays.append(Stay(_whole(copy.entries * width), exchange, moment(max(copy.readers))))
             saved += sum(len(f.touched()) for _, f in self._split(argument, lambda a: not a.writes and a.kernel in copy.readers))
         return Candidate(argument, tuple(stays), saved * width)
+
+
+def _is_cut(view: ir.Operation) -> bool:
+    """Whether some lanes of a view are masked: what lies in their place is unknown."""
+    bounds, others = _affine.lane_bounds(view.attributes["coordinate_set"])
+    return view.opview.masked and bool(bounds or others)
 
 
 def _whole(size: int) -> int:
