@@ -46,6 +46,17 @@ def stream_buffers(block_bytes: int, answers: int, target: Target) -> int:
     return min(ROW_BUFFERS + int(answers * target.dram_latency * target.dram_bytes_per_cycle // block_bytes), MOST_BUFFERS)
 
 
+def overlapping_rows(share: int, outer: int, sticks: int) -> int:
+    """Rows of a block with which loads, compute and stores of successive blocks overlap, of a share of rows at `outer` batch positions, in
+    `sticks` sticks each: a few trips of all loops together, of which each moves enough to pay for itself.
+
+    On the emulated machine two blocks are always better than one, and more than `MOST_BLOCKS` gain nothing.
+    """
+    trips = min(max(outer * share * sticks // BLOCK_ENTRIES, 2), MOST_BLOCKS)
+    rows = -(-share // max(-(-trips // outer), 1))
+    return rows + rows % 2
+
+
 class Share(NamedTuple):
     """A core's part of a matmul: rows, sticks of columns and of the reduced loop, and the cycles that memory takes for each operand once,
     all cores together. `others`: for what else the kernel reads."""

@@ -43,14 +43,15 @@ class Tensor:
     """Whether it is read from memory."""
     made: bool = False
     """Whether an item makes it; a tensor that is neither loaded nor made is a constant."""
+    indirect: bool = False
+    """Whether a gather reads it; `index_dims`: dims along which it reads its indices."""
     index_dims: tuple[int, ...] = ()
-    """Dims along which a gather reads its indices."""
     regions: tuple[Region, ...] = ()
     """Memory that it is read from and that the program writes."""
     in_parts: bool = False
     """Whether a kernel may see its sticks some at a time, as a softmax does with very many keys."""
     moved: int = 0
-    """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: the runs of elements that it then moves one by one."""
+    """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: sticks or elements that then come one by one."""
     pieces: int = 0
 
     @property
@@ -99,8 +100,9 @@ class Item:
     moved: int = 0
     """Of a store: as `moved` and `pieces` of a tensor that is loaded."""
     pieces: int = 0
+    indirect: bool = False
+    """Of a store: whether it is a scatter; `index_dims`: dims along which it reads indices."""
     index_dims: tuple[int, ...] = ()
-    """Of a store: dims along which it reads indices."""
     ordered: bool = False
     """Of a store: whether its indices may name an element several times."""
     op: ir.Operation | None = None
@@ -145,12 +147,16 @@ class Item:
         return all(walk[0] in (0, None) for walk in self.walks)
 
 
+def is_indirect(access: ir.Operation) -> bool:
+    """Whether a load or store is a gather or scatter."""
+    return access.operands[-1].owner.name == "ktdp.construct_indirect_access_tile"
+
+
 def index_dims(access: ir.Operation) -> tuple[int, ...]:
     """Dims of the tile of a load or store along which an index view is read."""
-    tile = access.operands[-1].owner
-    if tile.name != "ktdp.construct_indirect_access_tile":
+    if not is_indirect(access):
         return ()
-    maps = [m for m, view in tile.opview.subscripts if view is not None]
+    maps = [m for m, view in access.operands[-1].owner.opview.subscripts if view is not None]
     return tuple(sorted({d for m in maps for e in m.results for d in _dims(e)}))
 
 
@@ -190,6 +196,7 @@ class _Reader:
                 value,
                 loaded,
                 value in self.results,
+                load is not None and is_indirect(load),
                 () if load is None else index_dims(load),
                 () if load is None else tuple(r for r in regions(load) if r.argument in self.written),
                 value in self.in_parts,
@@ -235,6 +242,7 @@ class _Reader:
             producers=[self.made[value]] if value in self.made else [],
             reads=[*((0, r) for r in source.regions), *((-1, r) for r in indices if r.argument in self.written)],
             writes=[written],
+            indirect=is_indirect(op),
             index_dims=index_dims(op),
             ordered="ktir.ordered" in op.attributes,
             op=op,

@@ -195,7 +195,9 @@ def blocks(op: ir.Operation) -> None:
 
 
 def even_rows(op: ir.Operation) -> None:
-    """A block of rows is halved over the two corelets; a row vector has one row."""
+    """A block of rows is halved over the two corelets; a row vector has one row. What only moves from core to core is no block."""
+    if moves_residents(op.parent.operation):
+        return
     for t in _tensors(op):
         rows = t.shape[-2]
         if rows > 1 and rows % 2:

@@ -14,7 +14,7 @@ from ktir.passes._many_keys import mark_many_keys
 from ktir.passes._memory_order import Region
 from ktir.passes._pads import folded_pad
 from ktir.passes._row_merging import Groups, RowMerging, Use
-from ktir.passes._stick_roles import ELEMENT_BYTES, GRANULE, Stick, StickRoles, access_bytes, pool_memory
+from ktir.passes._stick_roles import ELEMENT_BYTES, Stick, StickRoles, access_bytes, pool_memory
 from ktir.target import LANES
 
 
@@ -135,26 +135,20 @@ class PhysicalItems:
             indices = self._indices(node)
             written = Region(node.memory.argument, node.memory.offset, _dims(node.memory), indirect=True)
             reads = [(-1, r) for r in indices if r.argument in self._written]
-            return self._add_store(form, [written], reads, self._index_dims(node, use.stick), ordered="ktir.ordered" in node.op.attributes)
+            item = self._add_store(form, [written], reads)
+            item.indirect, item.index_dims = True, self._index_dims(node, use.stick)
+            item.ordered = "ktir.ordered" in node.op.attributes
+            return item
         item = self._add_store(form, [self._region(node.memory, use.stick, use.groups)], [])
         if not self._is_packed(node.memory):
             item.moved, item.pieces = _transfer(node.memory, use.stick)
         return item
 
-    def _add_store(
-        self,
-        form: _Form,
-        writes: list[Region],
-        reads: list[tuple[int, Region]],
-        index_dims: tuple[int, ...] = (),
-        *,
-        ordered: bool = False,
-    ) -> Item:
+    def _add_store(self, form: _Form, writes: list[Region], reads: list[tuple[int, Region]]) -> Item:
         value = form.tensor
         producers = [] if form.maker is None else [form.maker]
         reads = [*((0, r) for r in value.regions), *reads]
         item = Item(len(self.items), "store", [value], value, [], producers=producers, reads=reads, writes=writes)
-        item.index_dims, item.ordered = index_dims, ordered
         self.items.append(item)
         return item
 
@@ -162,7 +156,7 @@ class PhysicalItems:
         value, stick, groups = self._made(node.result)
         assert node.memory is not None
         tensor = self._tensor((value, stick, groups), shape_of(value), stick, groups, node.memory.element)
-        tensor.loaded = True
+        tensor.loaded = tensor.indirect = True
         tensor.index_dims = self._index_dims(node, stick)
         base = Region(node.memory.argument, node.memory.offset, _dims(node.memory), indirect=True)
         tensor.regions = tuple(r for r in (base, *self._indices(node)) if r.argument in self._written)
@@ -263,10 +257,12 @@ class PhysicalItems:
 
 
 def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
-    """Bytes that an access to linear memory moves, and the runs of elements that it is made of; none where they are whole sticks."""
-    bytes_ = access_bytes(memory, stick)
-    whole = stick is not None and memory.strides[stick] == 1 and bytes_ == prod(memory.sizes) * ELEMENT_BYTES[memory.element]
-    return bytes_, 0 if whole else bytes_ // GRANULE
+    """Bytes that an access to linear memory moves, and the pieces in which the scratchpad takes or sends them: sticks, or elements."""
+    elements = prod(memory.sizes)
+    if stick is None or memory.strides[stick] not in (0, 1):
+        return access_bytes(memory, stick), elements
+    sticks = -(-memory.sizes[stick] // LANES) * ELEMENT_BYTES[memory.element] // ELEMENT_BYTES["f16"]
+    return access_bytes(memory, stick), elements // memory.sizes[stick] * sticks
 
 
 def _dims(memory: Memory) -> tuple[tuple[int, int], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 
-from ktir.cost.tiles import BLOCK_BYTES, BLOCK_ENTRIES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS
+from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, overlapping_rows
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
@@ -214,15 +214,9 @@ class TilePlan:
         return cycles * (_STREAMED if streamed else 1.0)
 
     def _overlapping(self) -> int:
-        """Rows of a block with which loads, compute and stores of successive blocks overlap: a few trips of all loops together, of which
-        each moves enough to pay for itself.
-
-        On the emulated machine two blocks are always better than one, and more than `MOST_BLOCKS` gain nothing.
-        """
+        """Rows of a block with which successive blocks overlap."""
         sticks = max((ir.RankedTensorType(op.results[0].type).shape[0] for op in self.ops if op.name == "ktdp.load"), default=1)
-        outer = prod(self.loops.values())
-        trips = min(max(outer * self.share * sticks // BLOCK_ENTRIES, 2), MOST_BLOCKS)
-        return even(-(-self.share // max(-(-trips // outer), 1)))
+        return overlapping_rows(self.share, prod(self.loops.values()), sticks)
 
     def _candidates(self, most: int) -> Iterator[int]:
         """Blocks of at most `most` rows that share the rows equally, the largest first; smaller ones only where they may be better."""

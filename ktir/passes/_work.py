@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ktir.cost.division import Infeasible, Plan, solve
-from ktir.cost.estimate import Cost
-from ktir.cost.model import Division, Model
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.hints import Hint
 from ktir.mlir import func, ir
@@ -23,6 +21,9 @@ from ktir.passes._items import Item, Tensor, Walk, items_of
 from ktir.passes._plan_attributes import PlannedKernel
 from ktir.passes._softmax_problem import softmax_problem
 from ktir.target import DATASHEET, LANES, Target
+
+Reading = tuple[Tensor, tuple[str, ...]]
+"""A tensor, and the names of the axes (and columns) along which a kernel reads it."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +211,7 @@ class KernelFacts:
         depths = sorted({item.matmul_extents[2] for item in self.contractions})
         if len(depths) > 1:
             return f"the matmuls of this kernel have reduced loops of {', '.join(map(str, depths))} sticks"
-        made = {item.value for item in self.ops}
-        if any(item.sources[0] in made for item in self.contractions):
+        if any(item.sources[0] in self.made for item in self.contractions):
             return "a matmul of this kernel reads what the kernel computes"
         return None
 
@@ -225,14 +225,22 @@ class KernelFacts:
         rows, *batches = reversed(list(zip(self.names, self.extents, strict=True)))
         return [Loop(*rows), *(Loop(name, extent, even=True) for name, extent in reversed(batches))]
 
-    def loads(self) -> dict[tuple[Tensor, tuple[str, ...]], int]:
+    def reading(self, item: Item, operand: int) -> Reading:
+        """How an op reads an operand."""
+        return item.sources[operand], (*self.walked(item, operand), *self._dealt(item, operand))
+
+    @cached_property
+    def made(self) -> set[Tensor]:
+        """What the kernel computes."""
+        return {item.value for item in self.ops}
+
+    def loads(self) -> dict[Reading, int]:
         """What is read from memory, once for each way of reading, in bytes."""
-        made = {item.value for item in self.ops}
-        found: dict[tuple[Tensor, tuple[str, ...]], int] = {}
+        found: dict[Reading, int] = {}
         for item in self.ops:
             for i, value in enumerate(item.sources):
-                if value.loaded or (value.made and value not in made):
-                    found[value, (*self.walked(item, i), *self._dealt(item, i))] = value.bytes
+                if value.loaded or (value.made and value not in self.made):
+                    found[self.reading(item, i)] = value.bytes
         for item in self.stores:
             if item.value.loaded:
                 names = (self.names[axis] for axis in self.stored_axes[item.number] if axis is not None)
@@ -284,19 +292,6 @@ class KernelFacts:
         )
         loops = (*self.loops(), Loop(columns, sticks * LANES, LANES))
         return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self.vector_work() / sticks))
-
-
-def price(facts: KernelFacts, work: Work, target: Target = DATASHEET) -> Cost | None:
-    """What the model says a kernel takes under a division; None where its blocks do not fit the scratchpad."""
-    problem = facts.softmax() or facts.matmul() if facts.contractions else facts.vector()
-    parts, shares = (dict(zip(facts.names, values, strict=True)) for values in (work.parts, work.shares))
-    if facts.columns:
-        parts["n"], shares["n"] = work.column_parts, work.stick_share
-    if work.sums > 1:
-        parts["k"], shares["k"] = work.sums, work.depth_share
-    splits = tuple(parts.get(loop.name, 1) for loop in problem.loops)
-    own = tuple(shares[loop.name] if loop.name in parts else loop.blocks for loop in problem.loops)
-    return Model(problem, target).cost(Division(splits, own))
 
 
 def _copied(item: Item, extents: tuple[int, ...]) -> Iterator[int | None]:

@@ -8,10 +8,10 @@ Where the scratchpad is too small even for that, the largest streams get one buf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
 from ktir.diagnostics import KtirError, Unsupported, location_text
@@ -23,6 +23,7 @@ from ktir.passes._levels import require_level, set_level, tensor_bytes
 from ktir.passes._partial_sums import contribution, produced_again
 from ktir.passes._resident_values import ResidentValues
 from ktir.passes._residents import RESIDENTS, resident_behind, room_of
+from ktir.passes._rotation import STILL, Rotation, rotation
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
 
@@ -47,59 +48,6 @@ class AllocateScratchpadPass(Pass):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
                 _Allocator(op, self).allocate()
         set_level(module, "allocated")
-
-
-class Rotation(NamedTuple):
-    """How a stream takes turns inside nested loops: the counters of `loops` choose one of `turns` groups of `group` slots, and in a group
-    the loops `inside` (number, slots per trip) find one slot after the other."""
-
-    turns: int = 1
-    loops: tuple[int, ...] = ()
-    group: int = 1
-    inside: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def slots(self) -> int:
-        """All of them."""
-        return self.turns * self.group
-
-
-STILL = Rotation()
-"""One slot."""
-
-
-def rotation(trips: Sequence[int], most: int) -> Rotation:
-    """The rotation of a stream inside loops of `trips` trips (outermost first) over at most `most` slots, as many as there can be.
-
-    Block t, counted over all loops, lies in slot t mod slots. The address generator adds up counters of which a trip moves on by one slot
-    of the same size, so innermost loops whose blocks fit side by side are a group, and the groups take turns.
-    """
-    best, group, inside = _turns(trips, max(2, most)), 1, ()
-    for number in reversed(range(len(trips))):
-        inside = (*inside, (number, group)) if trips[number] > 1 else inside
-        group *= trips[number]
-        if 2 * group > most:
-            break
-        outer = _turns(trips[:number], most // group)
-        if outer.turns > 1 and outer.turns * group > best.slots:
-            best = Rotation(outer.turns, outer.loops, group, inside)
-    return best
-
-
-def _turns(trips: Sequence[int], most: int) -> Rotation:
-    """A rotation of single slots: counters are added up, so a trip of each loop must move on by no slot or by one; with two slots that is
-    always so."""
-    for turns in range(min(most, prod(trips)), 1, -1):
-        loops, inner = [], 1
-        for number in reversed(range(len(trips))):
-            if trips[number] > 1 and inner % turns:
-                if inner % turns != 1:
-                    break
-                loops.insert(0, number)
-            inner *= trips[number]
-        else:
-            return Rotation(turns, tuple(loops))
-    return STILL
 
 
 @dataclass

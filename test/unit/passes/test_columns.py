@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import pytest
 from logical_programs import Logical, gated, linear
 
@@ -19,7 +17,6 @@ from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import ir
 from ktir.package import read
 from ktir.passes._columns import column_division
-from ktir.passes.ktir_allocate_scratchpad import _rotation
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 
@@ -105,19 +102,6 @@ def test_remarks_say_why() -> None:
         assert part in plan
 
 
-@pytest.mark.parametrize("trips", [(1, 1, 9), (2, 3, 16), (3, 2, 23), (5, 3, 9), (2, 7, 11), (4, 4), (3,), (2, 2, 2), (6, 1, 47)])
-def test_blocks_take_turns(trips: tuple[int, ...]) -> None:
-    """The slot that the counters choose is that of the block's number, whatever the loops."""
-    slots, loops = _rotation(list(trips), 8)
-    assert 2 <= slots <= 8
-    counters = [()]
-    for extent in trips:
-        counters = [(*c, i) for c in counters for i in range(extent)]
-    assert len(counters) == prod(trips)
-    for number, counter in enumerate(counters):
-        assert sum(counter[i] for i in loops) % slots == number % slots
-
-
 # Hints
 
 
@@ -126,7 +110,7 @@ def test_hints_are_honoured() -> None:
     with hint(work_div={"m": 4, "n": 2}):
         assert divisions(program) == [[2, 4]]
     with hint(work_div={"n": 1}):
-        assert divisions(program) == [[1, 32]], "columns stay together, rows are dealt out as ever"
+        assert divisions(program) == [[1, 16]], "columns stay together"
     with hint(work_div={"m": 7}):
         assert divisions(linear(57, 64, 100)) == [[2, 7]]
         results = check_levels(linear(57, 64, 100).text(), linear(57, 64, 100).arrays())

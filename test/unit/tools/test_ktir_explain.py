@@ -60,13 +60,13 @@ def test_outline_of_a_linear_layer(packages: dict[str, Path]) -> None:
     text = explain(str(packages["linear_relu"]))
     for part in (
         "program 'forward' on datasheet: 1 kernel",
-        "29 parts of 2 rows (the last one 1)",
+        "15 parts of 4 rows (the last one 1), 2 parts of 1 stick of columns",
         "loop: 1 trip of 1, sums in PT",
-        "matmul 1x2x64",
-        "pointwise 1x2x64",
+        "matmul 1x4x64",
+        "pointwise 1x4x64",
         "2 x 8,192 bytes, 1x64x64xf16",
         "read  arg0_1:",
-        "each byte for 29 cores at once",
+        "each byte for 15 cores at once",
         "bound by",
         "on the memory side of the ridge at",
     ):
