@@ -64,7 +64,7 @@ def test_outline_of_a_linear_layer(packages: dict[str, Path]) -> None:
         "loop: 1 trip of 1, sums in PT",
         "matmul 1x4x64",
         "pointwise 1x4x64",
-        "2 x 8,192 bytes, 1x64x64xf16",
+        "8,192 bytes, 1x64x64xf16",
         "read  arg0_1:",
         "each byte for 15 cores at once",
         "bound by",
