@@ -9,20 +9,26 @@ machine that the search runs on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
-from ktir.cost.estimate import Cost, kernel_start
+from ktir.cost.estimate import kernel_start
 from ktir.passes._flat import Node, shape_of
 from ktir.passes._items import Item
 from ktir.passes._kernel_price import kernel_price
-from ktir.passes._planner import Draft, Move
+from ktir.passes._physical_items import PhysicalItems
+from ktir.passes._planner import Contents, Draft, Move
 from ktir.passes._stick_roles import Configuration, configurations, stick_text
 from ktir.target import DATASHEET, LANES
 
-_GAIN = 0.99
-"""A change is made if what it changes takes less than this part of the cycles; smaller gains are within the error of the prices."""
+_GAIN = 0.97
+"""A change is made if the kernels that it changes take less than this part of the cycles; less is within the error of the prices."""
+
+_SORTED = 4
+"""Items that are put into kernels in the time in which one is priced."""
 
 STEPS = 24
 """Changes that are priced, unless a program is long."""
@@ -39,11 +45,8 @@ class Change:
     node: Node
     cycles: float
     before: float
-
-    @property
-    def taken(self) -> bool:
-        """Whether the plan has it."""
-        return self.cycles < self.before * _GAIN
+    taken: bool
+    """Whether the plan has it."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +65,36 @@ def search(draft: Draft, steps: int) -> Found:
     return _Search(draft, steps).run()
 
 
+class _Priced(NamedTuple):
+    """Cycles and cores of a kernel; infinite and none where no division is legal."""
+
+    cycles: float
+    cores: int
+
+
 class _Search:
     def __init__(self, draft: Draft, steps: int) -> None:
         self.target = DATASHEET.with_cores(draft.wishes.cores)
         self.best = draft
-        self.steps = min(steps, max(MOST_ITEMS // max(len(draft.physical.items), 1), 1)) if steps else 0
-        self.first = self.cycles = self._price(draft)
+        self.steps = steps
         self.changes: list[Change] = []
+        self.left = MOST_ITEMS
+        """Items that may still be priced."""
+        self._known: dict[tuple[PhysicalItems, Contents], _Priced] = {}
+        self.first = self.cycles = self._price(draft)
 
     def run(self) -> Found:
         """Change layouts first, then kernels, whose items depend on them."""
         seen = {_outcome(self.best)}
         for node, option in _layouts(self.best):
-            if 2 * len(self.changes) >= self.steps:
+            if 2 * len(self.changes) >= self.steps or 2 * self.left < MOST_ITEMS:
                 break
             changed = Draft(self.best.roles.with_configuration(node, option), self.best.wishes)
             if _outcome(changed) not in seen:
                 seen.add(_outcome(changed))
                 self._try(changed, f"{stick_text(option[-1])} instead of {stick_text(self.best.roles.chosen[node][-1])}", node)
         for item, move, alike in self._moves():
-            if len(self.changes) >= self.steps:
+            if len(self.changes) >= self.steps or self.left <= 0:
                 break
             node = next(n for n, i in self.best.physical.of_node.items() if i is item)
             moves: dict[int, Move] = {**self.best.moves, **{number: move for number in alike}}
@@ -90,32 +103,41 @@ class _Search:
 
     def _try(self, changed: Draft, text: str, node: Node) -> None:
         cycles = self._price(changed)
-        self.changes.append(Change(text, node, cycles, self.cycles))
+        alone = [Counter(kernel.cycles for kernel in self._priced(draft)) for draft in (self.best, changed)]
+        both = sum((alone[0] & alone[1]).elements())
+        self.changes.append(Change(text, node, cycles, self.cycles, cycles - both < (self.cycles - both) * _GAIN))
         if self.changes[-1].taken:
             self.best, self.cycles = changed, cycles
 
-    def _costs(self, draft: Draft) -> Iterator[Cost | None]:
-        for facts, work in zip(draft.facts, draft.works, strict=True):
-            yield None if work is None else kernel_price(facts, work, self.target)
-
     def _price(self, draft: Draft) -> float:
         """Cycles of a program; infinite where a kernel cannot be divided."""
-        return sum(float("inf") if cost is None else cost.cycles for cost in self._costs(draft))
+        self.left -= len(draft.physical.items) // _SORTED
+        return sum(kernel.cycles for kernel in self._priced(draft))
+
+    def _priced(self, draft: Draft) -> list[_Priced]:
+        """The kernels of a draft with their cycles; those that are not known yet are divided and priced."""
+        kernels = [(draft.physical, contents) for contents in draft.contents]
+        for number, kernel in enumerate(kernels):
+            if kernel not in self._known:
+                facts = draft.facts_of(number)
+                work = draft.work_of(facts)
+                cycles = float("inf") if work is None else kernel_price(facts, work, self.target).cycles
+                self._known[kernel] = _Priced(cycles, 0 if work is None else work.cores)
+                self.left -= len(facts.ops) + len(facts.stores)
+        return [self._known[kernel] for kernel in kernels]
 
     def _moves(self) -> Iterator[tuple[Item, Move, list[int]]]:
         """Changes of kernels: those of the kernel that takes longest first; per group of ops that are alike once."""
         alike: dict[Hashable, list[int]] = {}
         for item in self.best.physical.items:
             alike.setdefault(_likeness(item), []).append(item.number)
-        costs = [0.0 if cost is None else cost.cycles for cost in self._costs(self.best)]
-        order = sorted(range(len(costs)), key=lambda i: (-costs[i], i))
+        priced = self._priced(self.best)
+        order = sorted(range(len(priced)), key=lambda i: (-priced[i].cycles, i))
         named = set(self.best.physical.of_node.values())
         done: set[tuple[Hashable, Move]] = set()
         clusters = self.best.clustering.clusters
-        works = self.best.works
         for number in order:
-            work = works[number]
-            idle = work is not None and 2 * work.cores <= self.target.cores
+            idle = 0 < 2 * priced[number].cores <= self.target.cores
             for at, item in enumerate(clusters[number].compute):
                 columns = clusters[number].columns
                 wide = item.value.shape[0] > 1

@@ -16,6 +16,7 @@ from ktir.mlir import func
 from ktir.passes._buffers import Buffers
 from ktir.passes._clustering import Clustering, Move
 from ktir.passes._flat import Node, read
+from ktir.passes._items import Tensor
 from ktir.passes._physical_items import PhysicalItems
 from ktir.passes._plan_attributes import PlannedKernel
 from ktir.passes._stick_roles import Configuration, StickRoles
@@ -29,6 +30,10 @@ class Wishes:
     cores: int
     work_div: str
     hint: Hint
+
+
+Contents = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Of a kernel: sticks of columns that are dealt out, its items, and those of them whose results other kernels read."""
 
 
 @dataclass
@@ -64,16 +69,33 @@ class Draft:
     @cached_property
     def facts(self) -> list[KernelFacts]:
         """What the kernels need to have."""
-        crossing = set(self.clustering.crossing())
-        name = self.roles.function.name.value
-        return [KernelFacts.of_cluster(c, f"{name}_kernel{i}", crossing) for i, c in enumerate(self.clustering.clusters)]
+        return [self.facts_of(i) for i in range(len(self.clustering.clusters))]
 
     @cached_property
     def works(self) -> list[Work | None]:
-        """How the kernels are divided; None where no division is legal or a hint cannot be honoured, which the pass that divides says."""
-        return [self._work(facts) for facts in self.facts]
+        """How the kernels are divided."""
+        return [self.work_of(facts) for facts in self.facts]
 
-    def _work(self, facts: KernelFacts) -> Work | None:
+    def facts_of(self, number: int) -> KernelFacts:
+        """What a kernel needs to have."""
+        name = f"{self.roles.function.name.value}_kernel{number}"
+        return KernelFacts.of_cluster(self.clustering.clusters[number], name, self._crossing)
+
+    @cached_property
+    def _crossing(self) -> set[Tensor]:
+        return set(self.clustering.crossing())
+
+    @cached_property
+    def contents(self) -> list[Contents]:
+        """What is in each kernel: of the same items, kernels of the same contents are the same."""
+        found = []
+        for cluster in self.clustering.clusters:
+            left = tuple(item.number for item in cluster.compute if item.value in self._crossing)
+            found.append((cluster.columns, tuple(item.number for item in cluster.items), left))
+        return found
+
+    def work_of(self, facts: KernelFacts) -> Work | None:
+        """How a kernel is divided; None where no division is legal or a hint cannot be honoured, which the pass that divides says."""
         try:
             return divide(facts, self.wishes.cores, self.wishes.hint)
         except Infeasible:
