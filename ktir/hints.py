@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from ktir.diagnostics import KtirError
 
 
+class HintRefused(KtirError):
+    """A wish that cannot be honoured; the message says why."""
+
+
 @dataclass(frozen=True)
 class Hint:
     """Wishes by loop name: `work_div` = parts over cores, `num_tiles_per_dim` = tiles in time. Order is nesting, outermost first."""
@@ -29,6 +33,8 @@ class Hint:
 
 
 _KINDS = ("work_div", "num_tiles_per_dim")
+_SPELLED = dict.fromkeys(("tiles", "slices"), "num_tiles_per_dim")
+"""Old names of the published hints."""
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
 
@@ -36,7 +42,8 @@ def make(**kinds: Mapping[str, int]) -> Hint:
     """A hint from mappings of loop names to counts. Raises KtirError for unknown kinds, bad names and counts below one."""
     for kind, wishes in kinds.items():
         if kind not in _KINDS:
-            raise KtirError(f"unknown hint '{kind}'; the hints are {', '.join(_KINDS)}")
+            spelled = f"; it is spelled '{_SPELLED[kind]}'" if kind in _SPELLED else ""
+            raise KtirError(f"unknown hint '{kind}'{spelled}; the hints are {', '.join(_KINDS)}")
         for name, count in wishes.items():
             if not _NAME.match(name):
                 raise KtirError(f"hint '{kind}' names a loop '{name}', which is no identifier")
@@ -80,7 +87,10 @@ def current() -> Hint:
 
 @contextmanager
 def hint(**kinds: Mapping[str, int]) -> Iterator[Hint]:
-    """Inside the block the planning follows these wishes, or refuses with a reason. An inner block's kinds replace the outer one's."""
+    """Inside the block the planning follows these wishes, or refuses with a reason. An inner block's kinds replace the outer one's.
+
+    It is for all kernels of the programs that are compiled inside the block; under torch.compile it stands around the first call.
+    """
     made = make(**kinds)
     outer = current()
     merged = Hint(made.work_div or outer.work_div, made.num_tiles_per_dim or outer.num_tiles_per_dim)
@@ -89,3 +99,10 @@ def hint(**kinds: Mapping[str, int]) -> Iterator[Hint]:
         yield merged
     finally:
         _current.reset(token)
+
+
+# Dynamo's own marks of a function that it must not trace: a hint inside of what is compiled would be gone before anything is planned.
+vars(hint).update(
+    _torchdynamo_disable=True,
+    _torchdynamo_disable_msg="a ktir.hint is for whole programs: it stands around the call, not inside of the function that is compiled",
+)

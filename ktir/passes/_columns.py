@@ -14,7 +14,7 @@ from ktir import hints
 from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.diagnostics import KtirError, location_text
-from ktir.hints import Hint
+from ktir.hints import Hint, HintRefused
 from ktir.mlir import ir
 from ktir.target import DATASHEET, LANES
 
@@ -84,4 +84,5 @@ def hinted(decide: Callable[[Hint], T], hint: Hint, location: ir.Location) -> T:
     try:
         return decide(hint)
     except Infeasible as error:
-        raise KtirError(error.message, location_text(location)) from None
+        kind = HintRefused if hint.work_div else KtirError
+        raise kind(error.message, location_text(location)) from None

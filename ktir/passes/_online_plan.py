@@ -137,11 +137,11 @@ def softmax_work(plan: TilePlan, softmax: Softmax, *, online: bool) -> SoftmaxWo
     )
 
 
-def _silent(*_: object) -> None:
+def silent(*_: object) -> None:
     """No remark."""
 
 
-def plan_of(source: func.FuncOp, rows: int, lx_bytes: int, online: str, remark: Remark = _silent) -> TilePlan:
+def plan_of(source: func.FuncOp, rows: int, lx_bytes: int, online: str, remark: Remark = silent) -> TilePlan:
     """The plan of a kernel; `online` says when a softmax runs over blocks of keys: `auto`, `always` or `never`."""
     softmax = None if online == "never" else softmax_of([o.operation for o in source.regions[0].blocks[0].operations])
     if softmax is None:

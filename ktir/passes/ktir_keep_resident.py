@@ -19,11 +19,11 @@ from ktir.mlir import func, ir
 from ktir.passes._exchange_price import Traffic
 from ktir.passes._exchanges import Moved, exchange_kernel, rebased
 from ktir.passes._levels import require_level
-from ktir.passes._online_plan import plan_of
 from ktir.passes._pool_accesses import accesses_by_argument, called_kernels, entries_of
 from ktir.passes._resident_candidates import ENTRY_BYTES, Candidates, moment
 from ktir.passes._resident_choice import Candidate, choose
 from ktir.passes._residents import RESIDENT, RESIDENTS
+from ktir.passes._tile_hints import hinted_plan
 from ktir.passes._tile_views import index_constant
 from ktir.passes._unused_arguments import drop_arguments
 from ktir.pipeline import Pass
@@ -38,8 +38,8 @@ class KeepResidentPass(Pass):
     """Keep tensors between kernels in the scratchpad.
 
     Expects: the divided level. Guarantees: the divided level; the memory of pool arguments that stay is `ct_local`, at constant addresses
-    that no kernel of their lifetime uses otherwise, and the arguments are gone. `rows` and `online_softmax` are what ktir-tile will be
-    told.
+    that no kernel of their lifetime uses otherwise, and the arguments are gone. `rows`, `online_softmax` and `num_tiles` are
+    what ktir-tile will be told.
     """
 
     name: ClassVar[str] = "ktir-keep-resident"
@@ -47,6 +47,7 @@ class KeepResidentPass(Pass):
     rows: int = 0
     lx_bytes: int = DATASHEET.lx_planned_bytes
     online_softmax: str = "auto"
+    num_tiles: str = ""
     resident: bool = True  # false: everything between kernels goes through global memory
     exchange: bool = True  # false: so does what kernels divide in different ways
 
@@ -96,7 +97,9 @@ class _Keeper:
         everything = self.options.lx_bytes // ENTRY_BYTES * ENTRY_BYTES
         for kernel in self.kernels:
             try:
-                used = plan_of(kernel, self.options.rows, self.options.lx_bytes, self.options.online_softmax).used
+                used = hinted_plan(
+                    kernel, self.options.rows, self.options.lx_bytes, self.options.online_softmax, self.options.num_tiles
+                ).used
             except Unsupported:  # ktir-tile says so, with a location
                 used = self.options.lx_bytes
             free += [everything, (self.options.lx_bytes - used) // ENTRY_BYTES * ENTRY_BYTES]

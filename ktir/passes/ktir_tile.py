@@ -16,10 +16,11 @@ from ktir.passes._axes import SECOND_OPERAND
 from ktir.passes._blocks import Blocks, tile_of
 from ktir.passes._contractions import Contractions
 from ktir.passes._levels import require_level, set_level
-from ktir.passes._online_plan import KeyedPlan, plan_of
+from ktir.passes._online_plan import KeyedPlan
 from ktir.passes._online_softmax import OnlineSoftmax
 from ktir.passes._partial_sums import contribution, parts_of, summed
 from ktir.passes._residents import RESIDENTS
+from ktir.passes._tile_hints import hinted_plan
 from ktir.passes._tile_plan import is_stored_fill
 from ktir.passes._tile_views import direct, index_constant, is_block
 from ktir.pipeline import Pass
@@ -39,6 +40,7 @@ class TilePass(Pass):
     rows: int = 0
     lx_bytes: int = DATASHEET.lx_planned_bytes
     online_softmax: str = "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
+    num_tiles: str = ""  # blocks that a core's rows are cut into, as in `m=4`; else as a `ktir.hint` of num_tiles_per_dim says
 
     def __post_init__(self) -> None:
         if self.online_softmax not in ("auto", "always", "never"):
@@ -76,7 +78,7 @@ class _Tiler:
     def __init__(self, source: func.FuncOp, options: TilePass) -> None:
         self.source = source
         self.options = options
-        self.plan = plan_of(source, options.rows, options.lx_bytes, options.online_softmax, options.remark)
+        self.plan = hinted_plan(source, options.rows, options.lx_bytes, options.online_softmax, options.num_tiles, options.remark)
         self.ops = self.plan.ops
         self.blocks = Blocks(self.plan)
         self.contractions = Contractions(self.blocks)

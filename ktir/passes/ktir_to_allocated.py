@@ -41,9 +41,9 @@ class ToAllocated(NamedPipeline):
     """All stages from the logical to the allocated level, each followed by `ktir-verify-level` unless `verify` is false.
 
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
-    `m=4,n=8`, `steps` of the plan's search, `rows` of a block, `online-softmax` (auto, always, never), `reuse` of addresses even where all
-    tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels, `exchange=false` for none that goes
-    from core to core.
+    `m=4,n=8`, `steps` of the plan's search, `rows` of a block or `num-tiles` as in `m=2`, `online-softmax` (auto, always, never), `reuse`
+    of addresses even where all tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels,
+    `exchange=false` for none that goes from core to core.
 
     Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
     """
@@ -56,6 +56,7 @@ class ToAllocated(NamedPipeline):
     steps: int = STEPS
     rows: int = 0
     online_softmax: str = "auto"
+    num_tiles: str = ""
     reuse: bool = False
     resident: bool = True
     exchange: bool = True

@@ -18,6 +18,7 @@ from ktir import config
 from ktir.assembly import print_module
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, PassError, Unsupported, verify
+from ktir.hints import HintRefused
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.emit import emit
 from ktir.lowering.inductor.fallback import warn_once
@@ -76,6 +77,8 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
             if options.fallback == "error":
                 raise
             warn_once("program", error, error.message, "the program runs on the KTIR executor instead of the emulated chip")
+        except HintRefused:
+            raise
         except Exception as error:
             raise _fault(error, name, module, text, folder) from error
     else:

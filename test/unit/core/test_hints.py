@@ -33,6 +33,7 @@ def test_blocks_nest() -> None:
         ("work_div", "hint:1:1: error: expected a hint"),
         ("work_div = {m = x}", "hint:1:13: error: expected 'name = number', but got 'm = x'"),
         ("cores = {m = 2}", "unknown hint 'cores'; the hints are work_div, num_tiles_per_dim"),
+        ("tiles = {m = 2}", "unknown hint 'tiles'; it is spelled 'num_tiles_per_dim'"),
         ("work_div = {m = 0}", "hint 'work_div' wants 0 parts of 'm'"),
         ("work_div = {m = 2}, work_div = {n = 2}", "given twice"),
     ],

@@ -141,3 +141,32 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KTIR_BUCKETS", "16,many")
     with pytest.raises(ValueError, match="KTIR_BUCKETS must be integers"):
         config.current()
+
+
+def test_two_dims_at_the_edges(lowered: list[Any]) -> None:
+    """Each size goes to its own rung; 0, 1 and what is above the ladder stay as they are."""
+    run = compiled(lambda x: (x.T.exp() + 1, x.sum(0, keepdim=True) * 0 + x), (4, 8))
+    for shape in ((3, 5), (5, 3), (2, 1), (1, 4), (0, 3), (3, 0), (9, 9)):
+        x = torch.randn(shape)
+        torch._dynamo.maybe_mark_dynamic(x, 0)
+        torch._dynamo.maybe_mark_dynamic(x, 1)
+        for found, expected in zip(run(x), (x.T.exp() + 1, x.sum(0, keepdim=True) * 0 + x), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_written_is_not_padded(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """An input that the call changes is the caller's own, whatever its size."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        return x * 2
+
+    run = compiled(function, (4, 8))
+    for n in (3, 5, 1, 0, 9):
+        mine, y = torch.randn(n, 6), torch.randn(n, 6)
+        theirs = mine.clone()
+        for each in (mine, y):
+            torch._dynamo.maybe_mark_dynamic(each, 0)
+        torch.testing.assert_close(run(mine, y), function(theirs, y))
+        torch.testing.assert_close(mine, theirs)
+    assert "is not known to keep positions apart" in caplog.text

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import ktir.lowering.inductor  # noqa: F401  registers the backends
+import ktir
+import ktir.lowering.inductor
 from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor import adapter, fallback
@@ -282,3 +283,32 @@ def test_spyre_is_left_to_torch_spyre(monkeypatch: pytest.MonkeyPatch, caplog: p
 def test_nothing_to_compute() -> None:
     with pytest.raises(KtirError, match="nothing to compute"):
         capture_regions(lambda x: x.t(), half(3, 5))
+
+
+class TestHints:
+    """What a hint wants is done or refused by name, as the user's matter, not as a fault of the compiler."""
+
+    @staticmethod
+    def run(function: Any) -> torch.Tensor:
+        torch._dynamo.reset()
+        options = {"engine": "spyre", "fallback": "error", "cores": 2}
+        x, w = torch.ones(4, 64).half(), torch.ones(64, 64).half()
+        with torch.no_grad():
+            return torch.compile(function, backend="spyre", fullgraph=True, dynamic=False, options=options)(x, w)
+
+    @pytest.mark.parametrize(
+        ("kind", "message"),
+        [("work_div", "hint work_div names loop 'M'"), ("num_tiles_per_dim", "hint num_tiles_per_dim wants 3 tiles of 'M'")],
+    )
+    def test_refused(self, kind: str, message: str) -> None:
+        with ktir.hint(**{kind: {"M": 3}}), pytest.raises(Exception, match=message) as error:
+            self.run(torch.matmul)
+        assert "the fault lies in ktir" not in str(error.value)
+
+    def test_inside_of_what_is_compiled(self) -> None:
+        def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            with ktir.hint(work_div={"m": 2}):
+                return x @ w
+
+        with pytest.raises(Exception, match="it stands around the call, not inside of the function that is compiled"):
+            self.run(function)

@@ -148,6 +148,13 @@ def test_hints_name_the_batch_axes() -> None:
         kernels("attention of odd sizes")
     with hint(work_div={"n": 2}), pytest.raises(KtirError, match="the columns of this kernel are not dealt out"):
         kernels("attention")
+    _, texts = stages("attention", 3)
+    with context(), ir.Location.unknown():
+        with hint(num_tiles_per_dim={"b0": 2, "b1": 1}):
+            run_pipeline(parse_module(texts["ktir-divide-work"]), "builtin.module(ktir-tile)")
+        with hint(num_tiles_per_dim={"b1": 7}), pytest.raises(KtirError, match="7 tiles of 'b1'") as error:
+            run_pipeline(parse_module(texts["ktir-divide-work"]), "builtin.module(ktir-tile)")
+        assert "a batch axis is walked one position at a time" in str(error.value)
 
 
 # Memory order
