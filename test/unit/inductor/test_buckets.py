@@ -143,6 +143,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         config.current()
 
 
+@pytest.mark.long
 def test_two_dims_at_the_edges(lowered: list[Any]) -> None:
     """Each size goes to its own rung; 0, 1 and what is above the ladder stay as they are."""
     run = compiled(lambda x: (x.T.exp() + 1, x.sum(0, keepdim=True) * 0 + x), (4, 8))
