@@ -21,7 +21,7 @@ class Term(NamedTuple):
     """Cycles of one unit for one purpose. `bytes`: moved by the whole chip (DRAM) or received by a core (ring, LX).
 
     Units: those of `COMPUTE`; `fill` = compute waits for the first block and the last block waits for compute; `dram` = the memory channel;
-    `ring` = loads with their delivery; `stores` = stores with what LX takes for them; those of `SERIAL`. `times`: blocks, sticks, readings
+    `ring` = loads with their delivery; `tail` = stores after the last load; `stores` = stores with what LX takes for them; those of `SERIAL`. `times`: blocks, sticks, readings
     (DRAM), cores that receive the same data (ring), parts.
     """
 
@@ -47,7 +47,7 @@ class Term(NamedTuple):
 class Cost(NamedTuple):
     """Cycles of a kernel and where they come from.
 
-    The units run concurrently: cycles = max(compute + fill, dram, ring, stores) + partial sums + start. `bound` names the largest:
+    The units run concurrently: cycles = max(compute + fill, dram, ring + tail, stores) + partial sums + start. `bound` names the largest:
     `compute`, `dram`, `ring` or `stores`.
     """
 
@@ -66,11 +66,11 @@ class Cost(NamedTuple):
 
     def lines(self, target: Target) -> list[str]:
         """The terms as text, one per line."""
-        shown = (t for t in self.terms if t.cycles and (t.unit not in ("ring", "stores") or t.times > 1))
+        shown = (t for t in self.terms if t.cycles and (t.unit not in ("ring", "tail", "stores") or t.times > 1))
         return [f"{target.microseconds(self.cycles):.2f} us ({self.cycles:,.0f} cycles), bound by {self.bound}", *(f"  {t}" for t in shown)]
 
 
-_UNITS: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", "stores", *SERIAL), 0.0)
+_UNITS: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", "tail", "stores", *SERIAL), 0.0)
 
 
 def combine(terms: list[Term]) -> Cost:
@@ -79,7 +79,7 @@ def combine(terms: list[Term]) -> Cost:
     for unit, _, cycles, _, _ in terms:
         sums[unit] += cycles
     compute = max(sums["PT"], sums["SFP"], sums["LX"]) + sums["fill"]
-    dram, ring, partial = sums["dram"], sums["ring"], sums["partial sums"]
+    dram, ring, partial = sums["dram"], sums["ring"] + sums["tail"], sums["partial sums"]
     cycles = max(compute, dram, ring, sums["stores"])
     if partial > cycles or (ring > dram and ring > compute):
         bound = "ring"

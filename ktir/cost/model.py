@@ -192,6 +192,8 @@ class Model:
         filled = tiles.kept and not self._batches  # else they are loaded while the batch before is worked on
         waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target))
         terms.append(Term("fill", "the first block comes, the last one leaves", waiting))
+        if not self._batches:  # else they leave while the next batch is loaded
+            terms.append(Term("tail", "results that leave when all has been loaded", share.result / (tiles.trips * n)))
         self._partial_sums(division, batches * tiles.rows * tiles.trips * n * LANES, terms)
         terms.append(self._start)
         return combine(terms)

@@ -211,7 +211,7 @@ class _Counter:
             terms.append(Term("dram", "turnaround between reads and writes", turnaround_cycles(read, written, t)))
         terms += [
             Term("fill", "the first blocks come, the last ones leave", sum(first.values()) + sum(last.values())),
-            Term("partial sums", "entries from core to core", self.sent + self.way),
+            Term("ring", "entries from core to core", self.sent + self.way),
             Term("start", "latency of memory and units, launch", self._start()),
             Term("start", "an op waits for the op before it", max(self.stages - 1, 0) * stage_latency(t)),
         ]
