@@ -121,7 +121,7 @@ class Blocks:
         """What an op on a block accumulates into or overwrites."""
         op = init.owner
         type_ = ir.RankedTensorType(init.type)
-        empty = tensor.EmptyOp([type_.shape[0], self.plan.block_rows, type_.shape[-1]], type_.element_type).result
+        empty = tensor.EmptyOp([self._sticks(init).count, self.plan.block_rows, type_.shape[-1]], type_.element_type).result
         if op.name == "tensor.empty":
             return empty
         return linalg.fill(op.operands[0].owner.clone().results[0], outs=[empty])

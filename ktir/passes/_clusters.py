@@ -93,7 +93,8 @@ class Cluster:
 
     def fit(self, item: Item) -> Fit | None:
         """How an item can join, as far as values and the scratchpad go; None if it cannot."""
-        if self.items and self.bytes + sum(self._new_bytes(item)) > DATASHEET.lx_planned_bytes:
+        too_large = self.items and self.bytes + sum(self._new_bytes(item)) > DATASHEET.lx_planned_bytes
+        if too_large and not self._is_stick_local(item):
             return None
         if item.is_store:
             return self._fit_store(item)
@@ -108,6 +109,14 @@ class Cluster:
         if self.row not in (None, wanted):
             return None
         return Fit([axes[loop] for loop in item.loops], wanted)
+
+    def _is_stick_local(self, item: Item) -> bool:
+        """Whether all ops, with `item`, work on each stick by itself: some sticks of a row are then enough at a time."""
+        items = [*self.items, item]
+        ops = [i for i in items if not i.is_store]
+        sticks = max((op.value.shape[0] for op in ops), default=0)
+        direct = not any(i.index_dims or any(s.index_dims for s in i.sources) for i in items)
+        return direct and all(op.is_local(sticks) for op in ops)
 
     def _fits_columns(self, item: Item) -> bool:
         if item.is_contraction:

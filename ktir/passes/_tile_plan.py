@@ -30,6 +30,7 @@ from ktir.passes._contraction_plan import (
 from ktir.passes._levels import tensor_bytes
 from ktir.passes._partial_sums import live_at_once
 from ktir.passes._residents import resident_behind, room_of
+from ktir.passes._stick_local import StickLocal, stick_local
 from ktir.target import DATASHEET, LANES
 
 _STREAMED = 1.02
@@ -79,6 +80,9 @@ class TilePlan:
         self.streamed: set[ir.Value] = set()
         """First operands that are loaded stick by stick in the loops of their contractions."""
         self.residents: list[Resident] = []
+        self.part: StickLocal | None = None
+        """What is seen some sticks at a time; None: a block has whole rows."""
+        self.part_sticks = 0
         self.used = 0
         """Bytes of the kernel's own tensors."""
         self.walked_alone = not self.loops and not any(op.name == "ktdp.inter_tile_reduce" for op in self.ops)
@@ -131,7 +135,7 @@ class TilePlan:
                 continue
             value = op.results[0]
             shape = list(ir.RankedTensorType(value.type).shape)
-            bytes_ = tensor_bytes(value) // prod(shape[1:-1])
+            bytes_ = self._row_bytes(value)
             if op.name == "linalg.fill":
                 if is_stored_fill(op):
                     ranges.append((0, len(self.ops), bytes_))
@@ -162,6 +166,12 @@ class TilePlan:
         most, at = max(live)
         return Need(fixed, rows, most, self.ops[-at])
 
+    def _row_bytes(self, value: ir.Value) -> int:
+        """Bytes of a tensor in a block of one row."""
+        sticks, *rows, _ = ir.RankedTensorType(value.type).shape
+        bytes_ = tensor_bytes(value) // prod(rows)
+        return bytes_ // sticks * self.part_sticks if self.part is not None and value in self.part.values else bytes_
+
     def _decide(self, wanted: int, budget: int) -> int:
         """The rows of a block: as many as fit, unless other blocks are faster or load less."""
         forms: list[set[ir.Value]] = [set()]
@@ -179,8 +189,23 @@ class TilePlan:
                     self.residents, self.streamed = residents, form
                     self.used = budget - free + sum(map(_takes, residents))
         if best is None:
-            raise self._too_large(need, budget)
+            if not self._takes_parts(budget):
+                raise self._too_large(need, budget)
+            return 2
         return best[1]
+
+    def _takes_parts(self, budget: int) -> bool:
+        """Whether blocks of two rows fit with some of their sticks at a time; as many as fit, or as make several blocks."""
+        self.part = stick_local(self.ops)
+        if self.part is None:
+            return False
+        needs = []
+        for self.part_sticks in (1, 2):
+            needs.append(self._need(()).bytes(2, ROW_BUFFERS))
+        first, second = needs
+        self.part_sticks = min((budget - first) // max(second - first, 1) + 1, -(-self.part.sticks // MOST_BLOCKS))
+        self.used = self._need(()).bytes(2, ROW_BUFFERS) if self.part_sticks > 0 else 0
+        return self.part_sticks > 0
 
     def _blocks(self, need: Need, wanted: int, budget: int) -> Iterator[tuple[int, int]]:
         """Rows of the blocks to try, with the bytes that they leave free."""
@@ -271,15 +296,15 @@ class TilePlan:
 
     def _too_large(self, need: Need, budget: int) -> Unsupported:
         op = need.at
-        shape = f" of {ir.RankedTensorType(op.results[0].type)}" if len(op.results) else ""
+        tensors = [v.type for v in (*op.results, *op.operands) if isinstance(v.type, ir.RankedTensorType)]
+        shape = f" of {tensors[0]}" if tensors else ""
         generics = [Generic(o) for o in self.ops if o.name == "linalg.generic"]
         softmax = any(not g.is_pointwise and not g.is_contraction for g in generics) and len(self.contractions) > 1
         way_out = "fewer keys, or a softmax that can be computed block by block of them" if softmax else "shorter rows"
         return Unsupported(
-            f"kernel needs {need.bytes(2, 1)} bytes of scratchpad for two rows ({need.fixed}, and {need.streamed + need.live} per row; "
-            f"most at the '{op.name}' op{shape} at {location_text(op.location)}), but {budget} are available; the nearest supported form "
-            f"has {way_out}",
-            location_text(self.source.location),
+            f"'{op.name}' op{shape} is in a kernel that needs {need.bytes(2, 1)} bytes of scratchpad for two rows ({need.fixed}, and "
+            f"{need.streamed + need.live} per row), most at this op, but {budget} are available; the nearest supported form has {way_out}",
+            location_text(op.location),
         )
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from ktir.dialects.structured import Generic, clone_ops
 from ktir.mlir import func, ir, scf
 from ktir.passes._axes import SECOND_OPERAND
-from ktir.passes._blocks import Blocks, tile_of
+from ktir.passes._blocks import Blocks, Part, tile_of
 from ktir.passes._contractions import Contractions
 from ktir.passes._levels import require_level, set_level
 from ktir.passes._online_plan import KeyedPlan
@@ -84,6 +84,8 @@ class _Tiler:
         self.contractions = Contractions(self.blocks)
         self.online = OnlineSoftmax(self.plan, self.blocks) if isinstance(self.plan, KeyedPlan) else None
         self.mapping = self.blocks.mapping
+        if self.plan.part is not None:
+            self.blocks.keyed = set(self.plan.part.values)
 
     def tile(self) -> None:
         source = self.source
@@ -120,7 +122,7 @@ class _Tiler:
                     clone_ops([op], self.mapping)
             elif op.name == "ktdp.load":
                 self._load_at(op, 0)
-            elif op.name == "linalg.fill" and is_stored_fill(op):
+            elif op.name == "linalg.fill" and is_stored_fill(op) and op.results[0] not in self.blocks.keyed:
                 with op.location:
                     self.mapping[op.results[0]] = self.blocks.init(op.results[0])
             elif op.name not in (*_LAID_ASIDE, "ktdp.store", "linalg.generic", "ktdp.inter_tile_reduce"):
@@ -171,9 +173,32 @@ class _Tiler:
         """A block of rows."""
         if self.online is not None:
             self.online.build(self._op)
-        for op in self.ops if self.online is None else []:
+        elif self.plan.part is not None:
+            self._in_parts(self.plan.part.sticks, self.plan.part_sticks)
+        else:
+            self._whole_rows()
+
+    def _whole_rows(self) -> None:
+        for op in self.ops:
             with op.location:
                 self._op(op)
+
+    def _in_parts(self, sticks: int, count: int) -> None:
+        """The block, `count` of its sticks at a time, then what is left of them."""
+        trips, rest = divmod(sticks, count)
+        loop = scf.ForOp(*(index_constant(v) for v in (0, trips * count, count)))
+        with ir.InsertionPoint(loop.body):
+            self._part(Part(loop.induction_variable, count))
+            scf.YieldOp([])
+        if rest:
+            self._part(Part(trips * count, rest))
+
+    def _part(self, part: Part) -> None:
+        outside = dict(self.mapping)
+        self.blocks.keys = part
+        self._whole_rows()
+        self.mapping.clear()
+        self.mapping.update(outside)
 
     def _load_at(self, op: ir.Operation, depth: int) -> None:
         """Load a value if it belongs into the innermost one of `depth` open batch loops."""
@@ -197,6 +222,8 @@ class _Tiler:
         elif op.name == "ktdp.store":
             if op.operands[0] not in plan.stored:
                 self.blocks.store(op)
+        elif op.name == "linalg.fill" and is_stored_fill(op) and op.results[0] in self.blocks.keyed:
+            self.mapping[op.results[0]] = self.blocks.init(op.results[0])
         elif op.name == "ktdp.inter_tile_reduce":
             partial = contribution(op.operands[0].owner.operation)
             self.mapping[op.results[0]] = summed(self.mapping[partial], plan.cores, parts_of(op))
