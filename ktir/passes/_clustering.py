@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Literal
 
 from ktir.cost.estimate import kernel_start
 from ktir.passes._clusters import Cluster, Fit
-from ktir.passes._columns import column_division, row_division, wishes
+from ktir.passes._columns import saved_by_columns, wishes
 from ktir.passes._items import Item, Tensor
 from ktir.target import DATASHEET
 
@@ -180,9 +181,7 @@ class Clustering:
                 break
             cluster.add(other, fit)
             if other.is_contraction:
-                shape = other.matmul_extents
-                rows, columns = (price(*shape, self.cores) for price in (row_division, column_division))
-                saved += rows.cost.cycles - columns.cost.cycles
+                saved += saved_by_columns(*other.matmul_extents, self.cores)
         moved = 0
         for other in cluster.items:
             if any(r.value not in cluster.axes for r in self._readers.get(other.value, ())):
@@ -192,7 +191,8 @@ class Clustering:
         price = 2 * moved / DATASHEET.dram_bytes_per_cycle + 2 * kernel_start(DATASHEET)
         if saved <= price:
             return 0
-        text = f"kernel of its own, so that its {cluster.columns} sticks of columns are dealt out: saves {saved:.0f} cycles for {price:.0f}"
+        why = f"saves {saved:.0f} cycles for {price:.0f}" if isfinite(saved) else "rows alone have parts that are too large"
+        text = f"kernel of its own, so that its {cluster.columns} sticks of columns are dealt out: {why}"
         self.notes.append((item, text))
         return cluster.columns
 

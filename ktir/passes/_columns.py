@@ -15,6 +15,7 @@ from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.diagnostics import KtirError, location_text
 from ktir.hints import Hint, HintRefused
+from ktir.layout import Layout
 from ktir.mlir import ir
 from ktir.target import DATASHEET, LANES
 
@@ -51,6 +52,16 @@ def row_division(rows: int, sticks: int, depth: int, cores: int) -> Plan:
     return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
 
 
+def saved_by_columns(rows: int, sticks: int, depth: int, cores: int) -> float:
+    """Cycles that dealing out columns saves; without a bound where rows alone cannot be dealt out, so that what is refused is the best
+    division."""
+    try:
+        alone = row_division(rows, sticks, depth, cores).cost.cycles
+    except Infeasible:
+        return float("inf")
+    return alone - column_division(rows, sticks, depth, cores).cost.cycles
+
+
 def row_parts(rows: int, cores: int, hint: Hint) -> int:
     """Cores that the rows of a kernel are dealt to: all, or as many as a hint for `m` wants.
 
@@ -66,8 +77,15 @@ def row_parts(rows: int, cores: int, hint: Hint) -> int:
 
 
 def _problem(rows: int, sticks: int, depth: int) -> Problem:
+    """The matmul. A core's part of an operand must lie within the span of addresses that it has, in one order of dims at least."""
     loops = (Loop("m", rows), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
-    operands = (Operand("rows", ("m", "k")), Operand("weights", ("k", "n")), Operand("result", ("m", "n"), output=True, resident=True))
+    size = {loop.name: loop.extent for loop in loops}
+
+    def operand(name: str, first: str, second: str, *, output: bool = False) -> Operand:
+        layouts = [Layout.ordered([size[first], size[second]], order, 1) for order in ([1, 0], [0, 1])]
+        return Operand(name, (first, second), tuple(layouts), output=output, resident=output)
+
+    operands = (operand("rows", "m", "k"), operand("weights", "k", "n"), operand("result", "m", "n", output=True))
     return Problem(f"matmul of {rows} rows", loops, operands)
 
 

@@ -296,8 +296,8 @@ class TilePlan:
 
     def _too_large(self, need: Need, budget: int) -> Unsupported:
         op = need.at
-        tensors = [v.type for v in (*op.results, *op.operands) if isinstance(v.type, ir.RankedTensorType)]
-        shape = f" of {tensors[0]}" if tensors else ""
+        tensors = [v for v in (*op.results, *op.operands) if isinstance(v.type, ir.RankedTensorType)]
+        shape = f" of {max(tensors, key=tensor_bytes).type}" if tensors else ""
         generics = [Generic(o) for o in self.ops if o.name == "linalg.generic"]
         softmax = any(not g.is_pointwise and not g.is_contraction for g in generics) and len(self.contractions) > 1
         way_out = "fewer keys, or a softmax that can be computed block by block of them" if softmax else "shorter rows"
