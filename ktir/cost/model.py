@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ktir.cost.attention import attention_cost
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
 from ktir.cost.problem import Operand, Problem
-from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, waits
+from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
 from ktir.target import LANES, STICK_BYTES, Target
 
 
@@ -210,7 +210,8 @@ class Model:
             Term("LX", "operands to SFP", groups * width, groups * width * STICK_BYTES),
         ]
         outer = prod(share for share, loop in zip(division.shares, problem.loops, strict=True) if loop.even)
-        blocks = -(-min(max(rows * sticks // BLOCK_ENTRIES, 2), MOST_BLOCKS) // outer)
+        own = max(rows // outer, 1)
+        blocks = -(-own // overlapping_rows(own, outer, sticks))
         loads = sum(self._load(o, division, self._vector_reads(o, division, blocks), terms) for o in problem.inputs)
         stores = self._store(division, terms)
         held = 2 * points * (sum(o.element_bytes for o in problem.operands))
