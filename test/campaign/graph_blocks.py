@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from campaign.graph_draws import FLOATS, LARGEST, SIZES, Draws, narrowed, wide
+from campaign.graph_draws import FLOATS, Draws, narrowed, wide
 from campaign.graph_text import Value
 
 _LOWEST = "0xFF800000"
@@ -49,7 +49,7 @@ def _matrix(g: Draws) -> Value:
     if len(value.shape) == 2:
         return value
     if len(value.shape) == 1:
-        return g.load((g.random.choice(SIZES), value.shape[0]))
+        return g.load((g.random.choice(g.sizes), value.shape[0]))
     rows = prod(value.shape[:-1])
     groups = [list(range(len(value.shape) - 1)), [len(value.shape) - 1]]
     return g.moved(f"tensor.collapse_shape {value.name} {groups}", (rows, value.shape[-1]), value)
@@ -68,8 +68,8 @@ def _times(g: Draws, a: Value, b: Value) -> Value:
 def linear(g: Draws) -> None:
     """A matmul, then a bias, an activation, a residual or a gate on its accumulator."""
     x = _matrix(g)
-    width = g.random.choice(SIZES)
-    if x.shape[0] * width > LARGEST or prod(x.shape) * width > 40 * LARGEST:
+    width = g.random.choice(g.sizes)
+    if x.shape[0] * width > g.largest or prod(x.shape) * width > 40 * g.largest:
         return
     weight = g.load((x.shape[1], width))
     if g.random.random() < 0.1:  # on the vector unit
@@ -97,13 +97,13 @@ def linear(g: Draws) -> None:
 
 def stacked(g: Draws) -> None:
     """A matmul per position of a leading dim, where one of the two may be the same for all."""
-    batch, rows, depth, width = (g.random.choice(SIZES[:12]) for _ in range(4))
-    if batch * rows * width * depth > 20 * LARGEST or batch * max(rows * depth, depth * width, rows * width) > LARGEST:
+    batch, rows, depth, width = (g.random.choice(g.sizes[:12]) for _ in range(4))
+    if batch * rows * width * depth > 20 * g.largest or batch * max(rows * depth, depth * width, rows * width) > g.largest:
         return
     kept = [v for v in g.values if len(v.shape) == 3 and v.element == "f16"]
     a = g.random.choice(kept) if kept and g.random.random() < 0.5 else g.load((batch, rows, depth))
     batch, rows, depth = a.shape
-    if batch * rows * width * depth > 20 * LARGEST or batch * width * max(depth, rows) > LARGEST:
+    if batch * rows * width * depth > 20 * g.largest or batch * width * max(depth, rows) > g.largest:
         return
     way = g.random.choice(("named", "named", "left", "right"))
     if way == "named":
@@ -119,8 +119,8 @@ def stacked(g: Draws) -> None:
 def gated(g: Draws) -> None:
     """Two matmuls of one matrix, one of them activated, their product through a third."""
     x = _matrix(g)
-    width = g.random.choice(SIZES)
-    if max(prod(x.shape), x.shape[0]) * width > 20 * LARGEST or x.shape[0] * width > LARGEST:
+    width = g.random.choice(g.sizes)
+    if max(prod(x.shape), x.shape[0]) * width > 20 * g.largest or x.shape[0] * width > g.largest:
         return
     left, right = (_times(g, x, g.load((x.shape[1], width))) for _ in range(2))
     body = [*_activated(g, "%i0"), "%p = arith.mulf %g3, %i1 : f32", "%r = arith.truncf %p : f32 to f16"]
@@ -202,12 +202,12 @@ def attention(g: Draws) -> None:
     heads, group = g.random.choice((1, 2, 3)), g.random.choice((1, 1, 2, 3))
     rows, keys = g.random.choice((1, 2, 5, 17, 64, 65)), g.random.choice((1, 3, 17, 64, 65, 130))
     inner, outer = g.random.choice((1, 8, 24, 64, 66)), g.random.choice((1, 16, 64, 65))
-    if heads * group * rows * keys > LARGEST:
+    if heads * group * rows * keys > g.largest:
         return
-    kept = [v for v in g.values if len(v.shape) == 4 and v.element == "f16" and v.shape[2] * v.shape[0] * v.shape[1] * keys <= LARGEST]
+    kept = [v for v in g.values if len(v.shape) == 4 and v.element == "f16" and v.shape[2] * v.shape[0] * v.shape[1] * keys <= g.largest]
     q = g.random.choice(kept) if kept and g.random.random() < 0.6 else g.load((heads, group, rows, inner))
     heads, group, rows, inner = q.shape
-    if heads * keys * max(inner, outer) > LARGEST or heads * group * rows * outer > LARGEST:
+    if heads * keys * max(inner, outer) > g.largest or heads * group * rows * outer > g.largest:
         return
     k, v = g.load((heads, keys, inner)), g.load((heads, keys, outer))
     shape = (heads, group, rows, keys)

@@ -12,6 +12,8 @@ from campaign.graph_text import DTYPES, Text, Value, tensor
 SIZES = (1, 1, 2, 3, 4, 5, 7, 16, 17, 33, 63, 64, 65, 66, 96, 128, 130)
 LARGEST = 30_000
 """Elements of a tensor, at most."""
+LARGE_SIZES, LARGE = (1, 3, 64, 65, 128, 200, 256, 300, 513), 250_000
+"""Those of programs whose tensors are worth dividing and keeping."""
 
 FLOATS, INTEGERS, FLAGS = ("f16", "f32"), ("i32", "i64"), ("i1",)
 ANY = (*FLOATS, *INTEGERS, *FLAGS)
@@ -24,6 +26,8 @@ class Draws(Text):
     """A program whose parts `random` decides."""
 
     random: random.Random = field(default_factory=random.Random)
+    sizes: tuple[int, ...] = SIZES
+    largest: int = LARGEST
     below: dict[int, int] = field(default_factory=dict)
     """Argument of indices -> the number that they stay below."""
     distinct: set[int] = field(default_factory=set)
@@ -34,8 +38,8 @@ class Draws(Text):
     def shape(self, rank: int) -> tuple[int, ...]:
         """Extents of a tensor that is not too large."""
         while True:
-            found = tuple(self.random.choice(SIZES) for _ in range(rank))
-            if prod(found) <= LARGEST:
+            found = tuple(self.random.choice(self.sizes) for _ in range(rank))
+            if prod(found) <= self.largest:
                 return found
 
     def pick(self, ranks: range = range(1, 5), elements: tuple[str, ...] = FLOATS) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from campaign.graph_draws import FLOATS, INTEGERS, SIZES, Draws
+from campaign.graph_draws import FLOATS, INTEGERS, Draws
 from campaign.graph_text import Value, tensor
 
 _MOST_PAIRS = 60_000
@@ -31,7 +31,7 @@ def _read(g: Draws, tile: str, shape: tuple[int, int], element: str) -> None:
 
 def gather(g: Draws) -> None:
     """Rows of a table by indices from memory."""
-    rows, width, picked = (g.random.choice(SIZES) for _ in range(3))
+    rows, width, picked = (g.random.choice(g.sizes) for _ in range(3))
     kind = g.random.choice(INTEGERS)
     table, indices = g.buffer("input", (rows, width), g.random.choice(("f16", "f16", "i32"))), g.buffer("input", (picked,), kind)
     g.below[len(g.arguments) - 1] = rows
@@ -42,7 +42,7 @@ def gather(g: Draws) -> None:
 def take(g: Draws) -> None:
     """Rows of a table by indices that the program computes."""
     value = g.pick(range(1, 2), INTEGERS)
-    rows, width = g.random.choice((1, 2, 4, 16, 64)), g.random.choice(SIZES)
+    rows, width = g.random.choice((1, 2, 4, 16, 64)), g.random.choice(g.sizes)
     mask = [f"%m = arith.constant {rows - 1} : {value.element}", f"%r = arith.andi %i0, %m : {value.element}"]
     index = g.pointwise(value, value.element, mask)
     g.unused.pop(index.name)

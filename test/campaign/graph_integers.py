@@ -107,5 +107,5 @@ def integer_reduction(g: Draws) -> None:
         g.pointwise(found, value.element, clamped("%i0", value.element))
 
 
-OPS = {arithmetic: 3, conversion: 3, comparison: 2, logic: 2, selection: 2, integer_reduction: 2}
+OPS = {arithmetic: 3, conversion: 3, comparison: 2, logic: 2, selection: 3, integer_reduction: 3}
 """Ops and how often they come."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from campaign.graph_draws import FLOATS, INTEGERS, LARGEST, SIZES, Draws
+from campaign.graph_draws import FLOATS, INTEGERS, Draws
 from campaign.graph_text import Value
 
 
@@ -45,8 +45,8 @@ def constant(g: Draws) -> None:
 def written_in_parts(g: Draws) -> None:
     """A value and a new one side by side in one output."""
     value = g.pick(elements=("f16",))
-    d, extent = g.random.randrange(len(value.shape)), g.random.choice(SIZES)
-    if prod(value.shape) // value.shape[d] * (value.shape[d] + extent) > LARGEST:
+    d, extent = g.random.randrange(len(value.shape)), g.random.choice(g.sizes)
+    if prod(value.shape) // value.shape[d] * (value.shape[d] + extent) > g.largest:
         return
     other = g.load((*value.shape[:d], extent, *value.shape[d + 1 :]))
     shape = (*value.shape[:d], value.shape[d] + extent, *value.shape[d + 1 :])
@@ -60,7 +60,7 @@ def updated(g: Draws) -> None:
     value = g.pick(range(1, 4), ("f16",))
     d, before, after = g.random.randrange(len(value.shape)), g.random.choice((0, 1, 64)), g.random.choice((0, 0, 3))
     shape = tuple(n + before + after if i == d else n for i, n in enumerate(value.shape))
-    if prod(shape) > LARGEST:
+    if prod(shape) > g.largest:
         return
     buffer, offset = g.buffer("input_output", shape, "f16"), before * _pitches(shape)[d]
     if g.random.random() < 0.5:
@@ -74,9 +74,10 @@ def updated(g: Draws) -> None:
 
 def windows(g: Draws) -> None:
     """Overlapping windows of an input: two dims walk the same elements."""
-    count, width, step, inner = g.random.choice(SIZES[:12]), g.random.choice((1, 2, 3, 5)), g.random.choice((1, 2)), g.random.choice(SIZES)
+    count, inner = g.random.choice(g.sizes[:12]), g.random.choice(g.sizes)
+    width, step = g.random.choice((1, 2, 3, 5)), g.random.choice((1, 2))
     host = ((count - 1) * step + width, inner)
-    if prod(host) * width > LARGEST:
+    if prod(host) * width > g.largest:
         return
     shape = (count, width, inner)
     tile = g.tile(g.buffer("input", host, "f16"), shape, (step * inner, inner, 1))
@@ -94,7 +95,7 @@ def rearranged(g: Draws) -> None:
         d = g.random.randint(0, len(order))
         shape = (*value.shape[:d], g.random.choice((1, 2, 5)), *value.shape[d:])
         name, how = "broadcast", f"dimensions = [{d}]"
-        if prod(shape) > LARGEST:
+        if prod(shape) > g.largest:
             return
     out = g.filled(shape, value.element, None)
     result = Value("", shape, value.element).type

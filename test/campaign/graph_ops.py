@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from campaign.graph_draws import ANY, FLOATS, INTEGERS, LARGEST, SIZES, Draws, narrowed, wide
+from campaign.graph_draws import ANY, FLOATS, INTEGERS, Draws, narrowed, wide
 
 _UNARY = ("math.exp", "math.absf", "arith.negf", "math.tanh", "math.sin", "math.cos", "math.floor", "math.ceil", "math.roundeven")
 _OF_POSITIVE = ("math.sqrt", "math.rsqrt", "math.log", "math.log1p", "math.expm1")
@@ -80,8 +80,8 @@ def contraction(g: Draws) -> None:
     value = g.pick(range(1, 5), ("f16",))
     *rows, depth = value.shape
     batch = g.random.randrange(len(rows)) if len(rows) > 1 and g.random.random() < 0.6 else 0
-    width = g.random.choice(SIZES)
-    if prod(rows) * width > LARGEST or prod(rows[:batch]) * width * depth > LARGEST:
+    width = g.random.choice(g.sizes)
+    if prod(rows) * width > g.largest or prod(rows[:batch]) * width * depth > g.largest:
         return
     n, k = len(rows), len(rows) + 1
     loops = [*range(batch), *((n, k) if g.random.random() < 0.5 else (k, n))]
@@ -154,7 +154,7 @@ def pad(g: Draws) -> None:
     value = g.pick(range(1, 4), (*FLOATS, *INTEGERS))
     low, high = ([g.random.choice((0, 0, 1, 3)) for _ in value.shape] for _ in range(2))
     shape = tuple(n + a + b for n, a, b in zip(value.shape, low, high, strict=True))
-    if prod(shape) > LARGEST:
+    if prod(shape) > g.largest:
         return
     block = ", ".join(f"%x{i}: index" for i in range(len(shape)))
     scalar = g.line(f"arith.constant {'-7' if value.element in INTEGERS else '0.25'} : {value.element}")
@@ -166,8 +166,8 @@ def concatenation(g: Draws) -> None:
     """Two values that differ in one extent at most, joined along it."""
     value = g.pick(elements=("f16", "f32", *INTEGERS))
     d = g.random.randrange(len(value.shape))
-    extent = g.random.choice(SIZES)
-    if prod(value.shape) // value.shape[d] * (value.shape[d] + extent) > LARGEST:
+    extent = g.random.choice(g.sizes)
+    if prod(value.shape) // value.shape[d] * (value.shape[d] + extent) > g.largest:
         return
     other = g.load((*value.shape[:d], extent, *value.shape[d + 1 :]), value.element)
     g.joined([value, other], d)

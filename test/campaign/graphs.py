@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "test"))
 
 import numpy as np  # noqa: E402
 from campaign import graph_blocks, graph_indices, graph_integers, graph_memory, graph_ops  # noqa: E402
-from campaign.graph_draws import Draws  # noqa: E402
+from campaign.graph_draws import LARGE, LARGE_SIZES, Draws  # noqa: E402
 from campaign.worker import Worker  # noqa: E402
 
 Op = Callable[[Draws], None]
@@ -45,8 +45,11 @@ def graph(seed: int, ops: int = 5) -> tuple[str, list[np.ndarray]]:
 
 def drawn(seed: int, ops: int) -> Draws:
     """The program of a seed and what was drawn for it."""
+    kind = seed // len(CORES) % 4
     g = Draws(random=random.Random(seed))
-    kinds = (FLOATS, MODELS, ALL)[seed // len(CORES) % 3]
+    if kind == 3:
+        g.sizes, g.largest = LARGE_SIZES, LARGE
+    kinds = (FLOATS, ALL, ALL, MODELS)[kind]
     while ops > 0 or not g.unused:
         op = g.random.choices(list(kinds), list(kinds.values()))[0]
         written = len(g.lines)
