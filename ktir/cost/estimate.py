@@ -21,8 +21,8 @@ class Term(NamedTuple):
     """Cycles of one unit for one purpose. `bytes`: moved by the whole chip (DRAM) or received by a core (ring, LX).
 
     Units: those of `COMPUTE`; `fill` = compute waits for the first block and the last block waits for compute; `dram` = the memory channel;
-    `ring` = loads with their delivery; `tail` = stores after the last load; `stores` = stores with what LX takes for them; those of `SERIAL`. `times`: blocks, sticks, readings
-    (DRAM), cores that receive the same data (ring), parts.
+    `ring` = loads with their delivery; `tail` = stores after the last load; `stores` = stores with what LX takes for them; those of
+    `SERIAL`. `times`: blocks, sticks, readings (DRAM), cores that receive the same data (ring), parts.
     """
 
     unit: str

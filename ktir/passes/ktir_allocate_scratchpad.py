@@ -88,6 +88,8 @@ class _Plan:
         """Value -> the value whose buffer it lives in (loop results, carried tensors, slices)."""
         self.running: set[ir.Value] = set()
         """Values whose buffers loops update trip by trip."""
+        self.copied: dict[ir.Operation, list[tuple[ir.Value, ir.Value]]] = {}
+        """Loop -> what it carries on from a resident, which other readers need as it was, and the result that has a buffer of its own."""
         self.span: dict[ir.Operation, tuple[int, int]] = {}
         self._number(function.regions[0].blocks[0], 0)
         self._block(function.regions[0].blocks[0], [])
@@ -138,6 +140,11 @@ class _Plan:
             elif not isinstance(start.owner, ir.Block) and start.owner.name == "tensor.empty":
                 self._place(result, loop, loops)
                 self.alias[argument] = result
+            elif self.root(start) in self.elsewhere:
+                self._place(result, loop, loops)
+                self.alias[argument] = result
+                self.running.add(result)
+                self.copied.setdefault(loop, []).append((start, result))
             else:
                 self.alias[argument] = self.alias[result] = start
                 self.running.add(self.root(start))
@@ -394,6 +401,8 @@ class _Allocator:
     def _loop(self, op: ir.Operation) -> None:
         bounds = [self.mapping[v] for v in list(op.operands)[:3]]
         old = op.regions[0].blocks[0]
+        for start, result in self.plan.copied.get(op, []):
+            ktdp.store(self._copy(self._read(start), op.location), self._whole(result))
         accumulates = is_accumulator(op)
         carried = [self.mapping[op.operands[3]]] if accumulates else []
         loop = scf.ForOp(*bounds, carried)
@@ -432,11 +441,16 @@ class _Allocator:
         if op in self.residents.homes:
             return  # it was computed there
         value = self._read(op.operands[0])
-        if resident_behind(op) is not None:  # the scratchpad has no copies but through the vector unit
-            identity = affine_map(3, [0, 1, 2])
-            empty = tensor.EmptyOp(list(value.type.shape), value.type.element_type).result
-            value = generic([value], empty, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=op.location)
+        if resident_behind(op) is not None:
+            value = self._copy(value, op.location)
         ktdp.store(value, self.mapping[op.operands[1]])
+
+    @staticmethod
+    def _copy(value: ir.Value, location: ir.Location) -> ir.Value:
+        """The same value from the vector unit: the scratchpad has no other copies."""
+        identity = affine_map(3, [0, 1, 2])
+        empty = tensor.EmptyOp(list(value.type.shape), value.type.element_type).result
+        return generic([value], empty, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=location)
 
     def _tile(self, value: ir.Value, first: list[int | ir.Value], shape: list[int]) -> ir.Value:
         """A part of the memory that a value lies in."""
