@@ -8,10 +8,12 @@ several runs:
 
     programs  what is before the layers, the layer, what is behind them; one layer is one program with all of that
     chip      all programs from logical KTIR to the files of a package: every pass, the instructions, the binary
+    module    all passes on one program of KTIR whose entry calls the layer's function that often; its stream, which comes after
+              them, has every run of a kernel and is not counted
     front     the rest of `torch.compile`: Dynamo, which looks at each layer, Inductor, our recording and translation
     ours      of that, recording and translation
 
-The ratio of `chip` for the layers to that for one is at most 1.5; the program ends with status 1 beyond it.
+The ratios of `chip` and of `module` for the layers to those for one are at most 1.5; the program ends with status 1 beyond that.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 import warnings
@@ -37,14 +40,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "test")]
 
 import torch
 from models.families import EVEN, build
+from nested_programs import nested
 from torch import nn
 
 import ktir
+from ktir.assembly import parse_module, print_module
 from ktir.context import context
-from ktir.lowering.compile import compile_logical
+from ktir.lowering.compile import compile_logical, pipeline
 from ktir.lowering.inductor import adapter, capture, wrapper
 from ktir.lowering.inductor.region import Region
 from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
 
 BOUND = 1.5
 
@@ -56,6 +63,7 @@ class Row:
     layers: int
     programs: int
     chip: float
+    module: float
     front: float
     ours: float
 
@@ -113,10 +121,31 @@ def chip_seconds(regions: list[Region]) -> float:
     return time.process_time() - begin
 
 
+def layer_text(length: int) -> str:
+    """Logical KTIR of one layer."""
+    regions, _, _ = captured(2, length)
+    with context(), ir.Location.unknown():
+        return print_module(wrapper.logical(max(regions, key=lambda r: len(r.nests))))
+
+
+def module_seconds(layer: str, layers: int, length: int) -> float:
+    """Seconds of all passes on a program that calls `layer` for each of its layers on what the one before made."""
+    shape = f"tensor<1x{length}x{EVEN.hidden}xf16>"
+    carried = re.findall(rf'ktir.name = "(\w+)", ktir.role = "input", ktir.type = {shape}', layer)[0]
+    text = nested(layer, layers, carried)
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        begin = time.process_time()
+        run_pipeline(module, pipeline(DATASHEET.cores))
+    return time.process_time() - begin
+
+
 def measured(layers: int, length: int, runs: int) -> Row:
     """A line of the table."""
     regions, front, ours = captured(layers, length)
-    return Row(layers, len(regions), min(chip_seconds(regions) for _ in range(runs)), front, ours)
+    chip = min(chip_seconds(regions) for _ in range(runs))
+    layer = layer_text(length)
+    return Row(layers, len(regions), chip, min(module_seconds(layer, layers, length) for _ in range(runs)), front, ours)
 
 
 def main() -> int:
@@ -135,11 +164,12 @@ def main() -> int:
     rows = [measured(n, arguments.length, arguments.runs) for n in (1, arguments.layers)]
     print("".join(f"{f.name:>10}" for f in fields(Row)))
     for row in rows:
-        print(f"{row.layers:>10}{row.programs:>10}" + "".join(f"{s:>10.2f}" for s in (row.chip, row.front, row.ours)))
+        print(f"{row.layers:>10}{row.programs:>10}" + "".join(f"{s:>10.2f}" for s in (row.chip, row.module, row.front, row.ours)))
     one, many = rows
-    ratio = many.chip / one.chip
-    print(f"\n{many.layers} layers to one: chip {ratio:.2f} (bound {BOUND}), all of torch.compile", end=" ")
-    print(f"{(many.chip + many.front) / (one.chip + one.front):.2f}, ours of it {(many.chip + many.ours) / (one.chip + one.ours):.2f}")
+    ratio = max(many.chip / one.chip, many.module / one.module)
+    print(f"\n{many.layers} layers to one: chip {many.chip / one.chip:.2f}, module {many.module / one.module:.2f} (bound {BOUND})")
+    whole, own = (many.chip + many.front) / (one.chip + one.front), (many.chip + many.ours) / (one.chip + one.ours)
+    print(f"all of torch.compile {whole:.2f}, ours of it {own:.2f}")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"rows": [asdict(row) for row in rows], "ratio": ratio}, indent=1) + "\n")
     return int(ratio > BOUND)

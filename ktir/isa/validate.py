@@ -59,10 +59,16 @@ def validate(program: Program, packed: Packed | None = None) -> list[Problem]:
     """Faults of a program. If `packed` is given, it receives the records of every unit's words."""
     problems = validate_headers(program)
     limits = {"source": len(program.sources) if len(program.sources) > 1 else 0}
+    sound: dict[tuple[int, Unit, int, int], words.WordArray] = {}  # of a kernel that runs several times the words are the same list
     for k, kernel in enumerate(program.kernels):
         limits |= {"descriptor": len(kernel.descriptors), "group": len(kernel.groups)}
         for unit, body in kernel.units.items():
             if not isinstance(unit, Unit):
+                continue
+            key = (id(body), unit, limits["descriptor"], limits["group"])
+            if key in sound:
+                if packed is not None:
+                    packed[k, unit] = sound[key]
                 continue
             unit_at = Problem("", kernel=k, kernel_name=kernel.name, unit=unit)
             try:
@@ -74,7 +80,10 @@ def validate(program: Program, packed: Packed | None = None) -> list[Problem]:
                 continue
             if packed is not None:
                 packed[k, unit] = array
-            for index, message in words.check(array, unit, limits):
+            found = list(words.check(array, unit, limits))
+            if not found:
+                sound[key] = array
+            for index, message in found:
                 w = body[index]
                 problems.append(replace(unit_at, message=message, word=index, op=w.op, source=program.source_of(w)))
     return problems
