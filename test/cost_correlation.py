@@ -13,9 +13,12 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.cost.program import kernel_work
 from ktir.emulator.machine.control import control
+from ktir.hints import Hint
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
 from ktir.passes._kernel_price import kernel_price
+from ktir.passes._plan_search import STEPS, search
+from ktir.passes._planner import Draft, Wishes
 from ktir.passes._work import KernelFacts
 from ktir.passes.ktir_divide_work import DivideWorkPass
 from ktir.passes.ktir_to_allocated import ToAllocated
@@ -44,23 +47,26 @@ class Measured:
 
 def measure(case: CostCase, target: Target) -> Iterator[Measured]:
     """Compile a program and price its kernels."""
-    before, after = ToAllocated(cores=target.cores).text().split(f",{DIVIDE}")
+    head, rest = ToAllocated(cores=target.cores).text().split(",ktir-plan", 1)
+    before, after = f"ktir-plan{rest}".split(f",{DIVIDE}")
     option = f"work_div={case.work_div}" if case.work_div else ""
     with context(), ir.Location.unknown():
         module = parse_module(case.text, case.name)
+        run_pipeline(module, head)
+        (function,) = (op for op in module.body.operations if isinstance(op, func.FuncOp))
+        planned = search(Draft.first(function, Wishes(target.cores, "", Hint())), STEPS).draft.facts
         run_pipeline(module, before)
         kernels = [op for op in module.body.operations if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes]
-        facts = [KernelFacts.of_kernel(kernel) for kernel in kernels]
         division = DivideWorkPass(cores=target.cores, work_div=case.work_div).division
-        works = [division(kernel, f) for kernel, f in zip(kernels, facts, strict=True)]
+        works = [division(kernel, KernelFacts.of_kernel(kernel)) for kernel in kernels]
         rest = after[after.index("}") + 1 :] if after.startswith("{") else after
         run_pipeline(module, f"{DIVIDE}{{cores={target.cores} {option}}}{rest}")
         program = lower_program(module)
     trace = control(program, target, checks=False)
-    for f, work, kernel, found in zip(facts, works, program.kernels, trace.statistics, strict=True):
-        assert f.name == kernel.name
-        planned = kernel_price(f, work, target)
-        yield Measured(case.kind, case.name, case.work_div, planned.cycles, kernel_work(kernel, target).cost.cycles, found.cycles)
+    for facts, work, kernel, found in zip(planned, works, program.kernels, trace.statistics, strict=True):
+        assert facts.name == kernel.name
+        price = kernel_price(facts, work, target)
+        yield Measured(case.kind, case.name, case.work_div, price.cycles, kernel_work(kernel, target).cost.cycles, found.cycles)
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from ktir.passes._many_keys import mark_many_keys
 from ktir.passes._memory_order import Region
 from ktir.passes._pads import folded_pad
 from ktir.passes._row_merging import Groups, RowMerging, Use
-from ktir.passes._stick_roles import ELEMENT_BYTES, Stick, StickRoles, access_bytes, pool_memory
+from ktir.passes._stick_roles import ELEMENT_BYTES, GRANULE, Stick, StickRoles, access_bytes, pool_memory
 from ktir.target import LANES
 
 
@@ -257,12 +257,21 @@ class PhysicalItems:
 
 
 def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
-    """Bytes that an access to linear memory moves, and the pieces in which the scratchpad takes or sends them: sticks, or elements."""
-    elements = prod(memory.sizes)
-    if stick is None or memory.strides[stick] not in (0, 1):
-        return access_bytes(memory, stick), elements
-    sticks = -(-memory.sizes[stick] // LANES) * ELEMENT_BYTES[memory.element] // ELEMENT_BYTES["f16"]
-    return access_bytes(memory, stick), elements // memory.sizes[stick] * sticks
+    """Bytes that an access to linear memory moves, and the pieces in which the scratchpad takes or sends them: sticks, or elements.
+
+    Elements far from their neighbours in the stick are moved in granules, which they share with those of the next rows where these lie next
+    to them.
+    """
+    elements, size = prod(memory.sizes), ELEMENT_BYTES[memory.element]
+    moved = access_bytes(memory, stick)
+    if stick is not None and memory.strides[stick] in (0, 1):
+        sticks = -(-memory.sizes[stick] // LANES) * size // ELEMENT_BYTES["f16"]
+        return moved, elements // memory.sizes[stick] * sticks
+    rows = [d for d in range(len(memory.sizes)) if d != stick and memory.sizes[d] > 1]
+    step = abs(memory.strides[rows[-1]]) * size if rows else 0
+    if 0 < step < GRANULE and moved == elements * GRANULE:
+        moved = max(moved // min(memory.sizes[rows[-1]], GRANULE // step), elements * size)
+    return moved, elements
 
 
 def _dims(memory: Memory) -> tuple[tuple[int, int], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 from cost_correlation import Measured, measure, of_divisions, rank_correlation
 from cost_kernels import cases
@@ -20,10 +22,11 @@ def correlation(found: list[Measured]) -> float:
     return rank_correlation([m.planned for m in found], [m.cycles for m in found])
 
 
-def test_rank_correlation_of_some() -> None:
+def test_prices_of_some() -> None:
     found = measured(5)
     assert len(found) > 15
     assert correlation(found) >= BOUND
+    assert 0.95 < median(m.ratio for m in found) < 1.05, "in cycles, not in order alone"
 
 
 @pytest.mark.long
