@@ -8,7 +8,8 @@ Where the scratchpad is too small even for that, the largest streams get one buf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import random
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -232,23 +233,47 @@ _ORDERS: tuple[Callable[[_Buffer], tuple[int, ...]], ...] = (
     lambda b: (b.start - b.end, -b.bytes, b.start),
 )
 """Orders in which buffers are placed: as they are defined, the largest first, the longest-lived first."""
+_MOST_ORDERS, _MOST_PLACES = 500, 200_000
+"""Further orders that are tried, at most, and places of one buffer that are compared with another one's for them."""
 
 
 def first_fit(buffers: list[_Buffer], budget: int, reuse: bool) -> int:
     """Give every buffer the lowest free address, in the order that needs the least; returns the bytes used, -1 if beyond the budget.
 
-    Without `reuse` lifetimes are ignored. Buffers are whole sticks, so addresses are aligned.
+    Without `reuse` lifetimes are ignored; with it other orders are tried, always the same ones, until one needs no more than what lives at
+    once. Buffers are whole sticks, so addresses are aligned.
     """
     best: tuple[int, list[int]] | None = None
-    for order in _ORDERS if reuse else _ORDERS[:1]:
-        top = _placed(sorted(buffers, key=order), reuse)
+    bound = live_at_once(buffers)
+    for order in _orders(buffers) if reuse else [sorted(buffers, key=_ORDERS[0])]:
+        top = _placed(order, reuse)
         if best is None or top < best[0]:
             best = top, [b.address for b in buffers]
+        if best[0] == bound:
+            break
     if best is None:
         return 0
     for buffer, address in zip(buffers, best[1], strict=True):
         buffer.address = address
     return best[0] if best[0] <= budget else -1
+
+
+def _orders(buffers: list[_Buffer]) -> Iterator[list[_Buffer]]:
+    """Orders to try: those of `_ORDERS`, then ones in which buffers of the last of them have moved."""
+    order: list[_Buffer] = []
+    for key in _ORDERS:
+        order = sorted(buffers, key=key)
+        yield order
+    draw = random.Random(1)
+    for _ in range(min(_MOST_ORDERS, _MOST_PLACES // max(len(buffers), 1) ** 2)):
+        order = list(order)
+        order.insert(draw.randrange(len(order)), order.pop(draw.randrange(len(order))))
+        yield order
+
+
+def live_at_once(buffers: list[_Buffer]) -> int:
+    """Bytes that no placement can do without."""
+    return max((sum(b.bytes for b in buffers if b.start <= at.start < b.end) for at in buffers), default=0)
 
 
 def _placed(buffers: list[_Buffer], reuse: bool) -> int:
@@ -274,6 +299,9 @@ class _Allocator:
         self.residents = ResidentValues(source.operation)
         self.plan = _Plan(source, self.residents.tiles)
         self.lx_used = self._addresses(room_of(source.operation, options.lx_bytes), options.reuse)
+        bound = live_at_once(list(self.plan.buffers.values()))
+        text = f"kernel '{source.name.value}' uses {self.lx_used} bytes of the scratchpad; {bound} of them live at once"
+        options.remark("analysis", text, source.location)
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.views: dict[ir.Value, ir.Value] = {}
         self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value]]] = {}

@@ -7,9 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktir.passes.ktir_allocate_scratchpad import Rotation, _Buffer, first_fit
+from ktir.passes.ktir_allocate_scratchpad import _ORDERS, Rotation, _Buffer, _placed, first_fit, live_at_once
 
 ANY: Any = None
+HARD = [(3, 6, 4), (2, 4, 5), (3, 5, 1), (4, 6, 2), (4, 5, 4)]
+"""Begin, end, sticks."""
 BUFFERS = st.lists(
     st.builds(
         lambda start, length, sticks, slots: _Buffer(ANY, start, start + length, sticks * 128, Rotation(slots)),
@@ -33,6 +35,14 @@ def test_no_overlap(buffers: list[_Buffer], reuse: bool) -> None:
             alive = not reuse or (a.start < b.end and b.start < a.end)
             apart = a.address + a.bytes <= b.address or b.address + b.bytes <= a.address
             assert apart or not alive
+
+
+def test_other_orders_are_tried() -> None:
+    """Of these no order by begin, size or length needs as little as what lives at once."""
+    buffers = [_Buffer(ANY, start, end, sticks * 128) for start, end, sticks in HARD]
+    assert first_fit(buffers, 1 << 30, reuse=True) == live_at_once(buffers)
+    for key in _ORDERS:
+        assert _placed(sorted(buffers, key=key), reuse=True) > live_at_once(buffers)
 
 
 @given(BUFFERS)
