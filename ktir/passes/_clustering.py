@@ -1,7 +1,8 @@
 """Items, one after the other, into kernels.
 
 An item joins the kernel that makes most of what it reads, the last one where that decides nothing, never one before which something must
-have happened that a later kernel does. A matmul starts a kernel whose columns are dealt out where that pays. A plan may say otherwise.
+have happened that a later kernel does. What becomes the second operand of a matmul must be there before the matmul's kernel, so where
+nothing else decides it joins the first kernel that it can. A matmul starts a kernel whose columns are dealt out where that pays. A plan may say otherwise.
 """
 
 from __future__ import annotations
@@ -65,6 +66,20 @@ class Clustering:
             for i, value in enumerate(item.sources):
                 if not item.is_store and not (item.is_contraction and i == 1):
                     found.setdefault(value, []).append(item)
+        return found
+
+    @cached_property
+    def _becomes_second(self) -> set[Item]:
+        """Items of which contractions need the result, or what is made of it, as second operand, and nothing else does."""
+        readers: dict[Tensor, list[tuple[Item, int]]] = {}
+        for item in self.items:
+            for i, value in enumerate(item.sources):
+                readers.setdefault(value, []).append((item, i))
+        found: set[Item] = set()
+        for item in reversed(self.items):
+            uses = [] if item.is_store else [u for u in readers.get(item.value, ()) if not u[0].is_store]
+            if uses and all(i == 1 if reader.is_contraction else reader in found for reader, i in uses):
+                found.add(item)
         return found
 
     def crossing(self) -> list[Tensor]:
@@ -153,12 +168,12 @@ class Clustering:
 
     def _distance(self, item: Item, number: int) -> tuple[bool, int, int, int]:
         """Order of preference: where columns are dealt out, for a matmul; little that crosses kernels; much that is read by both; the
-        latest."""
+        latest, or the first."""
         cluster = self.clusters[number]
         whole = item.is_contraction and not cluster.columns
         crosses = sum(p.value.bytes for p in item.producers if self.home[p] != number)
         shared = sum(v.bytes for v in item.sources if v in cluster.loaded)
-        return whole, crosses, -shared, -number
+        return whole, crosses, -shared, number if item in self._becomes_second else -number
 
     def _own_columns(self, item: Item, current: Cluster | None) -> int:
         """The sticks of columns of a kernel that starts with an item; 0 if dealing out columns does not pay.
