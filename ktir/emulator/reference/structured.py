@@ -230,7 +230,7 @@ class Structured:
         inner = tuple(j for j in loops if self.reduced[j])
         if any(j not in left or j not in right or j in out for j in inner) or len((*batch, *rows, *columns, *inner)) != len(loops):
             return None
-        if batch and not columns and not self.named:
+        if not columns and (batch or len(inner) > 1) and not self.named:
             return None  # no loop walks the second factor alone: a reduction of products
         return _Roles(factors, batch, rows, columns, inner)
 
