@@ -54,7 +54,8 @@ class Rules:
             return
         memory = self._walk(w["ddr"], action, 1, w["dim"] if gathers else None)
         local = self._walk(w["lx"], action, 1)
-        order = _order(action.local.inner, local.inner)
+        dead = np.zeros(action.local.inner.size, bool) if action.loads else ~action.memory.ever_live().any(0)
+        order = _order(action.local.inner, local.inner, dead)
         if order is None:
             yield (
                 unit,
@@ -63,7 +64,7 @@ class Rules:
             )
             return
         left_out = np.setdiff1d(np.arange(action.local.inner.size), order)
-        if left_out.size and (action.loads or action.memory.ever_live()[:, left_out].any()):
+        if not dead[left_out].all():
             yield unit, place, f"'{w.op}' leaves out entry {left_out[0]} of KTIR's tile"
         for name, found, wanted in (("ddr", memory, action.memory), ("lx", local, action.local)):
             text = difference(wanted.picked(order), found)
@@ -215,11 +216,12 @@ class Rules:
             yield Unit.LXSU, at, f"'pull': descriptor {pull['lx']} {text}"
 
 
-def _order(expected_inner: np.ndarray, found_inner: np.ndarray) -> np.ndarray | None:
-    """Which entry of the first walk each of the second one is; None if one is not there, or twice."""
+def _order(expected_inner: np.ndarray, found_inner: np.ndarray, dead: np.ndarray | None = None) -> np.ndarray | None:
+    """Which entry of the first walk each of the second one is; None if one is not there, or twice. A `dead` entry of the first walk, one
+    that does not matter, may lie where another one does, which then is the one."""
     if np.array_equal(expected_inner, found_inner):
         return np.arange(expected_inner.size)
-    order = np.argsort(expected_inner, kind="stable")
+    order = np.lexsort((np.zeros(expected_inner.size, bool) if dead is None else dead, expected_inner))
     at = np.searchsorted(expected_inner[order], found_inner)
     if (at >= order.size).any() or (expected_inner[order][at] != found_inner).any() or np.unique(found_inner).size < found_inner.size:
         return None

@@ -36,9 +36,9 @@ def package(name: str, cores: int = 32) -> Package:
 
 
 @cache
-def wanted(name: str) -> Expected:
+def wanted(name: str, cores: int = 32) -> Expected:
     with context(), ir.Location.unknown():
-        return read_expected(package(name).files["allocated.ktir.mlir"].decode())
+        return read_expected(package(name, cores).files["allocated.ktir.mlir"].decode())
 
 
 @pytest.mark.parametrize("cores", [3, 32])
@@ -48,9 +48,9 @@ def test_nothing_is_found_in_a_compiled_stream(name: str, cores: int) -> None:
     assert check_package(made, control(made.program)) == []
 
 
-def messages(name: str, changed: Program) -> str:
+def messages(name: str, changed: Program, cores: int = 32) -> str:
     """All that is found in a changed program, on the trace of the unchanged one: some changes would not pass the other checks."""
-    return "\n".join(map(str, check_stream(changed, control(package(name).program), wanted(name))))
+    return "\n".join(map(str, check_stream(changed, control(package(name, cores).program), wanted(name, cores))))
 
 
 def words(program: Program, unit: Unit, op: str) -> list[tuple[list[Word], int]]:
@@ -73,8 +73,8 @@ def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: An
         ("softmax", Unit.SFP, "vmask", {"lanes": 9}, r"lane < 9 instead of lane < 10"),
         ("linear_relu", Unit.SFP, "vconst", {"value": 1.0}, r"the body computes 1 instead of 0"),
         ("linear_relu", Unit.SFP, "v1", {"round": False}, r"the body computes max\(.* instead of f16\(max"),
-        ("linear_relu", Unit.PT, "mm", {"rows": 2}, r"'mm' multiplies 2 rows, but KTIR 1 per corelet"),
-        ("linear_relu", Unit.PT, "pto", {"rows": 2}, r"KTIR reads the sums of 1 rows here"),
+        ("linear_relu", Unit.PT, "mm", {"rows": 9}, r"'mm' multiplies 9 rows, but KTIR \d per corelet"),
+        ("linear_relu", Unit.PT, "pto", {"rows": 9}, r"KTIR reads the sums of \d rows here"),
         ("softmax", Unit.SFP, "rep", {"groups": 3}, r"'rep' computes 3 groups of \d sticks, but KTIR 1"),
         ("softmax", Unit.MNIL, "loop", {"trips": 7}, r"'loop' has 7 trips of level 0, but KTIR"),
     ],
@@ -103,17 +103,17 @@ def test_addresses_that_differ(change: dict[str, Any], message: str) -> None:
 
 
 def test_loops_and_buffers_that_differ() -> None:
-    p = deepcopy(package("linear_relu").program)
+    p = deepcopy(package("linear_relu", 2).program)
     kernel = p.kernels[0]
     (at, i), *_ = [(ws, i) for ws, i in words(p, Unit.MNIL, "xldm") if kernel.descriptors[ws[i]["ddr"]].level_step[1]]
     number = at[i]["ddr"]
     before = kernel.descriptors[number]
     kernel.descriptors[number] = replace(before, level_step=(0, 1, *before.level_step[2:]))
-    assert "steps 64 elements per trip of level 1, but KTIR 4096" in messages("linear_relu", p)
+    assert "steps 64 elements per trip of level 1, but KTIR 4096" in messages("linear_relu", p, 2)
     kernel.descriptors[number] = before
     number = at[i]["lx"]
     kernel.descriptors[number] = replace(kernel.descriptors[number], rotate_step=128)
-    assert "steps 8192 elements per trip of level 1, but KTIR 4096" in messages("linear_relu", p)
+    assert "steps 8192 elements per trip of level 1, but KTIR 4096" in messages("linear_relu", p, 2)
 
 
 def test_words_that_are_missing_or_name_another_op() -> None:
