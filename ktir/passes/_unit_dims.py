@@ -119,7 +119,8 @@ def _indirect_tile(each: _Op) -> None:
     subscripts: list[ir.AffineExpr | tuple[ir.Value, list[ir.AffineExpr]]] = []
     constants: list[int | None] = []
     for size, (m, index) in zip(each.operands[0], tile.subscripts, strict=True):
-        results = [e.compose(now) for e in m.results]
+        # what compose returns has no type of its own, but the results of a map have
+        results = list(ir.AffineMap.get(now.n_dims, 0, [e.compose(now) for e in m.results]).results)
         walked = results if index is None else [e for n, e in zip(next(view_shapes), results, strict=True) if n != 1]
         if size == 1:
             continue
