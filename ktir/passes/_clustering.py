@@ -2,7 +2,8 @@
 
 An item joins the kernel that makes most of what it reads, the last one where that decides nothing, never one before which something must
 have happened that a later kernel does. What becomes the second operand of a matmul must be there before the matmul's kernel, so where
-nothing else decides it joins the first kernel that it can. A matmul starts a kernel whose columns are dealt out where that pays. A plan may say otherwise.
+nothing else decides it joins the first kernel that it can. A matmul starts a kernel whose columns are dealt out where that pays. A plan
+may say otherwise.
 """
 
 from __future__ import annotations
