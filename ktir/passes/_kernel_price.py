@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from ktir.cost.estimate import Cost, Term, delivery_cycles, half
@@ -22,14 +23,14 @@ from ktir.passes._work import KernelFacts, Reading, Work
 from ktir.target import LANES, Target
 
 
-def kernel_price(facts: KernelFacts, work: Work, target: Target) -> Cost:
-    """Cycles of a kernel, by unit."""
-    return _Price(facts, work, target).cost()
+def kernel_price(facts: KernelFacts, work: Work, target: Target, resident: Collection[Tensor] = ()) -> Cost:
+    """Cycles of a kernel, by unit. What is `resident` lies in the scratchpad and is neither loaded nor stored."""
+    return _Price(facts, work, target, resident).cost()
 
 
 class _Price:
-    def __init__(self, facts: KernelFacts, work: Work, target: Target) -> None:
-        self.facts, self.work, self.target = facts, work, target
+    def __init__(self, facts: KernelFacts, work: Work, target: Target, resident: Collection[Tensor] = ()) -> None:
+        self.facts, self.work, self.target, self.resident = facts, work, target, resident
         self.parts = dict(zip(facts.names, work.parts, strict=True)) | {"n": work.column_parts}
         self.shares = dict(zip(facts.names, work.shares, strict=True))
         self.batches = [name for name in facts.names[:-1] if self.shares[name] > 1]
@@ -146,7 +147,7 @@ class _Price:
 
     def _load(self, item: Item, operand: int) -> Load | None:
         value = item.sources[operand]
-        if not value.loaded and (value in self.facts.made or not value.made):
+        if value in self.resident or (not value.loaded and (value in self.facts.made or not value.made)):
             return None
         key = self.facts.reading(item, operand)
         if key not in self.loads:
@@ -195,7 +196,7 @@ class _Price:
 
     def _stores(self, tensor: Tensor, of_matmul: bool) -> tuple[Store, ...]:
         """Stores of a result; those of a matmul whose result is only stored leave stick by stick."""
-        found = [item for item in self.facts.stores if item.value is tensor]
+        found = [item for item in self.facts.stores if item.value is tensor and tensor not in self.resident]
         alone = of_matmul and len(self.readers.get(tensor, [])) == len(found)
         stores = []
         for item in found:

@@ -6,13 +6,14 @@ and divisions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ktir.cost.division import Infeasible
 from ktir.hints import Hint
 from ktir.mlir import func
+from ktir.passes._agreement import Agreement
 from ktir.passes._buffers import Buffers
 from ktir.passes._clustering import Clustering, Move
 from ktir.passes._flat import Node, read
@@ -21,6 +22,7 @@ from ktir.passes._physical_items import PhysicalItems
 from ktir.passes._plan_attributes import PlannedKernel
 from ktir.passes._stick_roles import Configuration, StickRoles
 from ktir.passes._work import KernelFacts, Work, divide
+from ktir.target import DATASHEET
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,14 @@ class Draft:
         item = self.physical.of_node.get(node)
         return None if item is None else self.clustering.home[item]
 
-    def kernels(self) -> list[PlannedKernel]:
-        """The kernels as they are written down."""
+    def agreement(self) -> Agreement:
+        """Divisions of kernels that hand on tensors, in the same parts where that is faster; as they are where a user asks for some."""
+        found = Agreement(self.facts, [*self.works], DATASHEET.with_cores(self.wishes.cores))
+        if not self.wishes.work_div and not self.wishes.hint.work_div:
+            found.run()
+        return found
+
+    def kernels(self, works: Sequence[Work | None]) -> list[PlannedKernel]:
+        """The kernels with their divisions, as they are written down."""
         clusters = self.clustering.clusters
-        return [PlannedKernel(c.columns) if w is None else w.planned(c.columns) for c, w in zip(clusters, self.works, strict=True)]
+        return [PlannedKernel(c.columns) if w is None else w.planned(c.columns) for c, w in zip(clusters, works, strict=True)]
