@@ -44,7 +44,7 @@ FORMS = {
     "added": Form(heads=3, rows=7, keys=1000, mask="added", cap=True),
     "divided after": Form(rows=9, keys=640, inner=128, outer=128, after=True),
     "sinks": Form(heads=2, group=3, rows=9, keys=300, mask="causal", sink=True),
-    "decode": Form(rows=1, keys=700, inner=128, outer=128),
+    "decode": Form(heads=2, rows=1, keys=700, inner=128, outer=128),
     "decode of grouped heads": Form(heads=2, group=4, rows=1, keys=500),
     "weights too": Form(rows=8, keys=700, shows=True),
 }
