@@ -54,7 +54,9 @@ class Rules:
             return
         memory = self._walk(w["ddr"], action, 1, w["dim"] if gathers else None)
         local = self._walk(w["lx"], action, 1)
-        dead = np.zeros(action.local.inner.size, bool) if action.loads else ~action.memory.ever_live().any(0)
+        dead = np.zeros(action.local.inner.size, bool)
+        if not action.loads:
+            dead |= action.memory.ever_live().max(0) == 0
         order = _order(action.local.inner, local.inner, dead)
         if order is None:
             yield (
