@@ -36,6 +36,12 @@ class Config:
     buckets: tuple[int, ...] = ()
     """Sizes for which graphs with dynamic sizes are compiled: inputs are padded to the next one where that cannot change a result. Without
     them, and above the largest, each size is compiled on its own. In the environment: `16,64,256`."""
+    frozen_weights: bool = False
+    """Take it that parameters change only where PyTorch counts the writes: not through `.data`, NumPy or other memory that they share. Else
+    each launch looks at the whole content of what it reads."""
+    forms_bytes: int | None = None
+    """Bytes of arranged copies of weights and inputs that the process keeps between launches; None = half of the machine's memory. The
+    last compilation decides."""
     dump_dir: str | None = None
     """Folder to which every stage is written; None = nothing is written."""
     verify_each: bool = False
@@ -50,11 +56,13 @@ class Config:
             raise ValueError(f"cores must be an integer from 1 to {CORES}, but got {self.cores!r}")
         if not isinstance(self.buckets, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in self.buckets):
             raise ValueError(f"buckets must be positive integers, but got {self.buckets!r}")
+        if self.forms_bytes is not None and (not isinstance(self.forms_bytes, int) or self.forms_bytes < 0):
+            raise ValueError(f"forms_bytes must be an integer of at least 0, but got {self.forms_bytes!r}")
         object.__setattr__(self, "buckets", tuple(self.buckets))
 
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The options that change generated code, for cache keys."""
-        return (("cores", self.cores), ("engine", self.engine), ("fallback", self.fallback))
+        return tuple((name, getattr(self, name)) for name in ("cores", "engine", "fallback", "frozen_weights", "verify_each"))
 
 
 def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:

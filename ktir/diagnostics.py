@@ -62,7 +62,8 @@ class Diagnostic:
 class KtirError(Exception):
     """A fault in the input, placed in its source. `str()` is what a driver prints.
 
-    `message` is lower case and without a full stop; `location` is `file:line:col` or None; `notes` point at the other parties.
+    `message` is lower case and without a full stop; `location` is `file:line:col` or None; `notes` point at the other parties. `names` are
+    those in the location of the op at fault: the nodes of PyTorch's graph that it came from.
     `diagnostics` holds every diagnostic of the failure, this one first.
     """
 
@@ -74,6 +75,7 @@ class KtirError(Exception):
         super().__init__(message)
         self.message = message
         self.location = _place(location) if isinstance(location, ir.Location) else location
+        self.names = tuple(location_names(location)) if isinstance(location, ir.Location) else ()
         self.notes = notes
         self.diagnostics: list[Diagnostic] = [Diagnostic(self.severity, message, self.location, notes)]
 
@@ -93,6 +95,10 @@ class KtirError(Exception):
 
 class Unsupported(KtirError):
     """A construct that is valid but that this compiler refuses; the message names it with shape and dtype."""
+
+
+class OutOfRange(KtirError):
+    """A launch with values outside of the range for which its program is proved, raised before anything is written."""
 
 
 class PassError(KtirError):
@@ -159,8 +165,16 @@ def count(pass_name: str, what: str, number: int) -> None:
 
 
 def _convert(info: Any) -> Diagnostic:
-    notes = tuple(_convert(n) for n in info.notes if not n.message.startswith("see current operation"))
-    return Diagnostic(info.severity.name.lower(), info.message, _place(info.location), notes)
+    notes = tuple(_convert(n) for n in info.notes if not _message(n).startswith("see current operation"))
+    return Diagnostic(info.severity.name.lower(), _message(info), _place(info.location), notes)
+
+
+def _message(info: Any) -> str:
+    """What MLIR says; it may quote bytes of damaged input, which its bindings cannot hand on."""
+    try:
+        return info.message
+    except RuntimeError:
+        return "the input has text that is not UTF-8"
 
 
 @contextmanager

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import erfc as _erfc_scalar
+from math import erf, erfc
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir import numerics, transcendental
 from ktir.integers import fit
 
-__all__ = ["BINARY", "FLOAT_PREDICATES", "UNARY", "compare_floats", "fma", "fma_wide", "from_float", "in_wide", "once", "round_to_odd"]
+__all__ = ["BINARY", "FLOAT_PREDICATES", "UNARY", "compare_floats", "fma", "fma_wide", "from_float", "function", "once", "round_to_odd"]
 
-_erfc_wide = np.frompyfunc(_erfc_scalar, 1, 1)
+_erf_wide = np.frompyfunc(erf, 1, 1)
+_erfc_wide = np.frompyfunc(erfc, 1, 1)
 
 
 def _round_away(x: Any) -> Any:
@@ -28,34 +29,34 @@ def _round_away(x: Any) -> Any:
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole).astype(np.asarray(x).dtype)
 
 
+_TRANSCENDENTAL = "sin cos tan asin acos atan sinh cosh asinh acosh atanh exp2 expm1 log2 log10 log1p cbrt erfc".split()
+
 UNARY: dict[str, Callable[..., Any]] = {
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "log2": np.log2,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "cbrt": np.cbrt,
+    **{name: getattr(transcendental, name) for name in _TRANSCENDENTAL},
     "ceil": np.ceil,
     "trunc": np.trunc,
     "round": _round_away,
     "roundeven": np.rint,
-    "erfc": lambda x: np.asarray(_erfc_wide(x)).astype(np.float64),
 }
-"""Functions of one operand on f64 arrays."""
+"""Functions of one operand on f64 arrays; those that are not exact are as precise as a result in float32 needs."""
 
 
-def _power(x: Any, y: Any) -> Any:
+def _whole_power(x: Any, n: Any) -> Any:
+    """x to an integer power. Whether it is odd is asked of the integer, which f64 may not hold."""
+    size = transcendental.power(np.abs(x), n.astype(np.float64))
+    return np.where(np.signbit(x) & (n & 1 == 1), -size, size)
+
+
+BINARY: dict[str, Callable[..., Any]] = {
+    "powf": transcendental.power,
+    "atan2": transcendental.atan2,
+    "copysign": np.copysign,
+    "fpowi": _whole_power,
+}
+"""Functions of two operands on f64 arrays."""
+
+
+def _host_power(x: Any, y: Any) -> Any:
     """x to the y; NumPy takes the square root where one exponent of 0.5 serves all, which differs at -0 and at -infinity."""
     result = np.power(x, y)
     half = np.equal(y, 0.5)
@@ -64,7 +65,7 @@ def _power(x: Any, y: Any) -> Any:
     return result
 
 
-def _whole_power(x: Any, n: Any) -> Any:
+def _host_whole_power(x: Any, n: Any) -> Any:
     """x to an integer power. f64 may not hold it: what it lacks is a second power, and whether it is odd is asked of the integer."""
     near = n.astype(np.float64)
     size = np.power(np.abs(x), near)
@@ -75,18 +76,36 @@ def _whole_power(x: Any, n: Any) -> Any:
     return np.where(np.signbit(x) & (n & 1 == 1), -size, size)
 
 
-BINARY: dict[str, Callable[..., Any]] = {
-    "powf": _power,
-    "atan2": np.arctan2,
-    "copysign": np.copysign,
-    "fpowi": _whole_power,
+_HOST: dict[str, Callable[..., Any]] = {
+    "powf": _host_power,
+    "fpowi": _host_whole_power,
+    **{name: getattr(np, name) for name in "exp log sqrt tanh floor abs".split()},
+    **{name: getattr(np, name) for name in "sin cos tan sinh cosh exp2 expm1 log2 log10 log1p cbrt".split()},
+    **{name: getattr(np, "arc" + name[1:]) for name in "asin acos atan asinh acosh atanh atan2".split()},
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": lambda x: np.asarray(_erf_wide(x)).astype(np.float64),
+    "erfc": lambda x: np.asarray(_erfc_wide(x)).astype(np.float64),
 }
-"""Functions of two operands on f64 arrays."""
+"""Functions for results in f64, where they are the host's own."""
 
 
-def in_wide(function: Callable[..., Any], carrier: type) -> Callable[..., Any]:
-    """`function` computed in f64, its result as `carrier`."""
-    return lambda x, *others: np.asarray(function(np.asarray(x, np.float64), *others)).astype(carrier)
+def function(name: str, carrier: type) -> Callable[..., Any]:
+    """A function of UNARY, BINARY or `numerics.PLAIN` on values of a type that `carrier` holds, unrounded."""
+    if carrier is np.float64:
+        compute = _HOST.get(name) or UNARY.get(name) or BINARY[name]
+        return lambda x, *others: np.asarray(compute(np.asarray(x, np.float64), *others))
+    if name in numerics.PLAIN:
+        return numerics.PLAIN[name]
+    if name in UNARY:
+        return numerics.in_chunks(UNARY[name])
+    compute = BINARY[name]
+    return lambda x, y: np.asarray(compute(np.asarray(x, np.float64), _exponent(y))).astype(carrier)
+
+
+def _exponent(y: Any) -> Any:
+    """Floats as f64, integers as they are."""
+    y = np.asarray(y)
+    return y.astype(np.float64) if y.dtype.kind == "f" else y
 
 
 def once(x: Any, element: str) -> Any:
@@ -189,7 +208,10 @@ def compare_floats(predicate: int, a: Any, b: Any) -> Any:
 
 
 def from_float(x: Any, element: str, *, signed: bool = True) -> Any:
-    """Floats as integers, rounded towards zero; what an i64 cannot hold is its smallest number, then the low bits count."""
-    with numerics.quiet():
-        whole = np.trunc(np.asarray(x, np.float64))
-        return fit(whole.astype(np.int64 if signed else np.uint64).astype(np.int64), element)
+    """Floats as integers, rounded towards zero. What 64 bits cannot hold, infinities and NaN too, is -2^63; then the low bits count."""
+    whole = np.trunc(np.asarray(x, np.float64))
+    if not signed:
+        with numerics.quiet():
+            whole = np.where((whole >= 2.0**63) & (whole < 2.0**64), whole - 2.0**64, whole)
+    held = np.abs(whole) < 2.0**63
+    return fit(np.where(held, np.where(held, whole, 0.0).astype(np.int64), np.int64(-(2**63))), element)

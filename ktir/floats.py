@@ -16,6 +16,7 @@ __all__ = [
     "F16",
     "F32",
     "NARROW",
+    "STEP",
     "as_f32",
     "decode",
     "deliver",
@@ -216,6 +217,16 @@ BITS: dict[str, type] = {
 
 NARROW = frozenset(BITS)
 """Formats whose values are carried in float32, on the format's grid."""
+
+STEP: dict[str, float] = {
+    "f16": 2.0**-24,
+    "bf16": 2.0**-133,
+    "dl16": 2.0**-40,
+    "f8E4M3FN": 2.0**-9,
+    "f8E5M2": 2.0**-16,
+    "f32": 2.0**-149,
+}
+"""Format -> what all its finite values are multiples of."""
 
 _E4M3_MOST = np.float32(448)
 

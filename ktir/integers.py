@@ -72,15 +72,31 @@ def unsigned(x: Any, element: str) -> NDArray[Any]:
     return bare & np.array((1 << width(element)) - 1, bare.dtype) if spare else bare
 
 
-def _truncated(a: Any, b: Any) -> Any:
-    """Division rounded towards zero."""
+def _quotient(rounded: Callable[..., Any], wide: Binary) -> Binary:
+    """Division with the quotient `rounded`; `wide` is that of 64 bits. Of fewer, f64 gives it exactly, since no quotient is as near to a
+    whole number as the error of f64, and much faster.
+    """
+
+    def divide(a: Any, b: Any) -> Any:
+        type_ = np.result_type(a, b)
+        return wide(a, b) if type_.itemsize > 4 else rounded(np.true_divide(a, b, dtype=np.float64)).astype(type_)
+
+    return divide
+
+
+def _wide_truncated(a: Any, b: Any) -> Any:
     quotient = np.floor_divide(a, b)
     return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)))
 
 
-def _ceiling(a: Any, b: Any) -> Any:
+def _wide_ceiling(a: Any, b: Any) -> Any:
     quotient = np.floor_divide(a, b)
     return quotient + (quotient * b != a)
+
+
+_floored = _quotient(np.floor, np.floor_divide)
+_truncated = _quotient(np.trunc, _wide_truncated)
+_ceiling = _quotient(np.ceil, _wide_ceiling)
 
 
 def _shift(function: Binary, beyond: Callable[[Any], Any]) -> Callable[[Any, Any, int], Any]:
@@ -99,7 +115,7 @@ SIGNED: dict[str, Binary] = {
     "arith.muli": np.multiply,
     "arith.divsi": _truncated,
     "arith.remsi": np.fmod,
-    "arith.floordivsi": np.floor_divide,
+    "arith.floordivsi": _floored,
     "arith.ceildivsi": _ceiling,
     "arith.minsi": np.minimum,
     "arith.maxsi": np.maximum,
@@ -108,7 +124,7 @@ SIGNED: dict[str, Binary] = {
     "arith.xori": np.bitwise_xor,
 }
 UNSIGNED: dict[str, Binary] = {
-    "arith.divui": np.floor_divide,
+    "arith.divui": _floored,
     "arith.remui": np.remainder,
     "arith.ceildivui": _ceiling,
     "arith.minui": np.minimum,
@@ -132,7 +148,7 @@ def apply(name: str, element: str) -> Binary:
             return SIGNED[name](a, b)
         view = unsigned if name in UNSIGNED or name == "arith.shrui" else signed
         x, y = view(a, element), view(b, element)
-        if divides:
+        if divides and not y.all():
             y = np.where(y == 0, np.ones((), y.dtype), y)
         if name in _SHIFTS:
             return fit(_SHIFTS[name](x, y if view is signed else y.astype(np.uint64), width(element)), element)

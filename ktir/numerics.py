@@ -17,14 +17,18 @@ Beyond the machine description this module imports only NumPy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir import transcendental
+from ktir.block_sums import block_sums
 from ktir.floats import (
     BITS,
     F32,
     NARROW,
+    STEP,
     as_f32,
     decode,
     deliver,
@@ -51,9 +55,9 @@ __all__ = [
     "UNARY",
     "decode",
     "encode",
-    "erf",
     "f16_to_f32",
     "f32_to_f16",
+    "in_chunks",
     "lane_tree",
     "matmul_block",
     "matmul_machine",
@@ -67,6 +71,8 @@ __all__ = [
     "sum_in_order",
 ]
 
+F64 = NDArray[np.float64]
+
 STICK = LANES
 """Lanes of an entry: elements of a stick of f16, or of two adjacent sticks of f32."""
 
@@ -77,55 +83,54 @@ _SIGN = np.uint32(0x80000000)
 # Scalar functions
 # ---------------------------------------------------------------------------------------------------------------------
 
-# erf(x) = x P(x^2) / Q(x^2) on [0, 3.93], coefficients from a weighted least-squares fit of the relative error (2e-8).
-# Beyond 3.93 the result rounds to 1.
-_ERF_P = (
-    1.1283791457200565,
-    0.1907511362455285,
-    0.052785969269704636,
-    0.0037782250804141207,
-    0.0002847802953563784,
-    2.04224491164288e-06,
-)
-_ERF_Q = (
-    1.0,
-    0.5023815180753746,
-    0.11424401830826725,
-    0.01499464292489345,
-    0.0011648837523530167,
-    3.800547109598876e-05,
-)
-_ERF_CHUNK = 16384
-_ERF_LIMIT = np.full(_ERF_CHUNK, 3.93)
-_ERF_MINUS_LIMIT = -_ERF_LIMIT
+_F64_CHUNK = 16384
+"""Elements that a function in f64 computes at once: its intermediate values stay in the second cache level."""
 
 
-def _horner(coefficients: tuple[float, ...], t: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    np.multiply(t, coefficients[-1], out=out)
-    for c in coefficients[-2:0:-1]:
-        np.add(out, c, out=out)
-        np.multiply(out, t, out=out)
-    np.add(out, coefficients[0], out=out)
+_DOUBT = 1 << 11
+"""Units of the last place of f64 by which our functions and those of any host's math library differ, at most: 2^-41 of the value."""
+_TIE = np.array([1, -1], np.int64) * (_DOUBT << 35) + np.array([-(2**63), 2**63 - 1], np.int64)
+"""The 29 bits that rounding to float32 drops, as a signed number's highest: what is near a tie is at either end."""
 
 
-def erf(x: F32, out: F32 | None = None) -> F32:
-    """The error function within 1 ulp of float32. Evaluated in f64 with IEEE basic operations only: equal bits on every host."""
-    x = as_f32(x)
-    source, target, result = flat_pair(x, out, np.float32)
-    scratch = np.empty((4, min(_ERF_CHUNK, source.size)), np.float64)
-    with quiet():
-        for start in range(0, source.size, _ERF_CHUNK):
-            a = source[start : start + _ERF_CHUNK]
-            y, t, p, q = scratch[:, : a.size]
-            np.copyto(y, a)
-            np.maximum(y, _ERF_MINUS_LIMIT[: a.size], out=y)
-            np.minimum(y, _ERF_LIMIT[: a.size], out=y)
-            np.multiply(y, y, out=t)
-            _horner(_ERF_P, t, p)
-            _horner(_ERF_Q, t, q)
-            np.multiply(y, p, out=p)
-            np.divide(p, q, out=target[start : start + _ERF_CHUNK], casting="same_kind")
-    return deliver(result, out)
+def in_chunks(function: Callable[[F64], F64], likely: Callable[..., Any] | None = None) -> Callable[..., F32]:
+    """A function on f64 arrays as one on float32, of any shape, rounded once. The function may overwrite its argument.
+
+    likely: the host's function, which is faster where it has vector instructions. What it gives depends on the host, so it stands
+    only where a difference as large as `_DOUBT` cannot be seen in the rounded result.
+    """
+
+    def apply(x: F32, out: F32 | None = None) -> F32:
+        source, target, result = flat_pair(as_f32(x), out, np.float32)
+        for start in range(0, source.size, _F64_CHUNK):
+            part = slice(start, start + _F64_CHUNK)
+            if likely is None:
+                np.copyto(target[part], function(source[part].astype(np.float64)), casting="same_kind")
+            else:
+                _round_likely(function, likely, source[part], target[part])
+        return deliver(result, out)
+
+    apply.__name__ = function.__name__
+    return apply
+
+
+_NORMAL = 2.0**-126
+"""Below it rounding to float32 drops more bits; below its 2^-25th part all."""
+
+
+def _round_likely(function: Callable[[F64], F64], likely: Callable[..., F64], x: F32, target: F32) -> None:
+    y = x.astype(np.float64)
+    likely(y, out=y)
+    dropped = y.view(np.int64) << 35
+    near, small = dropped.min() <= _TIE[0] or dropped.max() >= _TIE[1], y.min() < _NORMAL
+    if near or small:
+        doubtful = (dropped <= _TIE[0]) | (dropped >= _TIE[1])
+        if small:
+            size = np.abs(y)
+            doubtful |= (size < _NORMAL) & (size > _NORMAL * 2.0**-25)
+        places = np.flatnonzero(doubtful)
+        y[places] = function(x[places].astype(np.float64))
+    np.copyto(target, y, casting="same_kind")
 
 
 def _rec(x: F32, out: F32 | None = None) -> F32:
@@ -175,13 +180,13 @@ def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
 PLAIN: dict[str, Callable[..., F32]] = {
     "neg": np.negative,
     "abs": np.absolute,
-    "exp": np.exp,
-    "log": np.log,
+    "exp": in_chunks(transcendental.exp, np.exp),
+    "log": in_chunks(transcendental.log, np.log),
     "sqrt": np.sqrt,
     "rsqrt": _rsqrt,
     "rec": _rec,
-    "tanh": np.tanh,
-    "erf": erf,
+    "tanh": in_chunks(transcendental.tanh, np.tanh),
+    "erf": in_chunks(transcendental.erf),
     "floor": np.floor,
     "mov": _mov,
     "add": np.add,
@@ -336,20 +341,21 @@ _WIDE = 1 << 20
 """Elements of the right matrix that are held as f64 at once: 8 MiB."""
 
 
-def matmul_block(a: F32, b: F32) -> F32:
-    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: summed in f64, rounded once to f32.
+def matmul_block(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32")) -> F32:
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: exact sums, rounded once to f32. A zero is +0.
 
-    Products of f16 values are exact in f64 and so are nearly all their sums, hence the order of summation does not matter.
+    elements: the formats on whose grids the operands lie; nothing but the time depends on them.
     """
     with quiet():
-        return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+        return block_sums(a, b, steps=(STEP[elements[0]], STEP[elements[1]]))
 
 
-def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None) -> F32:
+def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None, elements: tuple[str, str] = ("f32", "f32")) -> F32:
     """acc + a x b in machine order: blocks of 64 along K, each as `matmul_block`, added in sequence to the accumulator.
 
     a: float32 [.., M, K], b: float32 [.., K, N], acc: float32 [.., M, N]; leading axes broadcast. out: C-contiguous float32
-    of the result's shape, may be `acc`. A last partial block counts as filled with zeros. Raises ValueError if the K differ.
+    of the result's shape, may be `acc`. elements: as for `matmul_block`. A last partial block counts as filled with zeros. Raises
+    ValueError if the K differ.
     """
     k, m, n = a.shape[-1], a.shape[-2], b.shape[-1]
     if b.shape[-2] != k:
@@ -366,11 +372,11 @@ def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None) -> F32:
         m = result.size // n
         a, b, total = a.reshape(m, k), b.reshape(k, n), result.reshape(m, n)
     with quiet():
-        _add_blocks(a, b, total)
+        _add_blocks(a, b, total, (STEP[elements[0]], STEP[elements[1]]))
     return result
 
 
-def _add_blocks(a: F32, b: F32, acc: F32) -> None:
+def _add_blocks(a: F32, b: F32, acc: F32, steps: tuple[float, float]) -> None:
     """Add the blocks of a [.., M, K] x b [.., K, N] to acc [.., M, N] in place, in pieces whose f64 products stay in cache.
 
     b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes.
@@ -381,23 +387,21 @@ def _add_blocks(a: F32, b: F32, acc: F32) -> None:
     blocks = min(_PRODUCTS // acc.size, max(1, _WIDE // max(1, b.size // k * STICK)), full)
     done = 0
     if blocks > 1:
-        wide = a.astype(np.float64)
         for first in range(0, full, blocks):
             count = min(blocks, full - first)
             span = slice(first * STICK, (first + count) * STICK)
-            left = wide[..., span].reshape(*a.shape[:-1], count, STICK).swapaxes(-2, -3)
-            right = b[..., span, :].astype(np.float64).reshape(*b.shape[:-2], count, STICK, n)
+            left = a[..., span].reshape(*a.shape[:-1], count, STICK).swapaxes(-2, -3)
+            right = b[..., span, :].reshape(*b.shape[:-2], count, STICK, n)
             terms = np.empty((*acc.shape[:-2], count + 1, m, n), np.float32)
             terms[..., 0, :, :] = acc
-            terms[..., 1:, :, :] = np.matmul(left, right)
+            terms[..., 1:, :, :] = block_sums(left, right, steps=steps)
             acc[...] = sum_in_order(terms, -3)
         done = full * STICK
     rows = max(1, _PRODUCTS // (lead * n))
     for start in range(done, k, STICK):
         span = slice(start, start + STICK)
-        right = b[..., span, :].astype(np.float64)
+        right = b[..., span, :]
+        wide = right.astype(np.float64)
         for top in range(0, m, rows):
             part = acc[..., top : top + rows, :]
-            product = np.matmul(a[..., top : top + rows, span].astype(np.float64), right)
-            # dtype float32 rounds the product before it is added.
-            np.add(part, product, out=part, dtype=np.float32, casting="same_kind")
+            np.add(part, block_sums(a[..., top : top + rows, span], right, wide, steps), out=part)

@@ -23,13 +23,15 @@ MODULE = "builtin.module"
 class Pass:
     """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options.
 
-    `tolerance` is the relative difference of values that the pass may cause (0: same bits), `allowed` what it may have caused in a module.
+    `tolerance` is the relative difference that the pass may make in a sum of floats, besides that of another order (0: same bits), or,
+    with `rounds_terms`, in each of its terms; `allowed` what it may have made in a module.
     `run` changes the module in place and raises KtirError for a program that it refuses.
     """
 
     name: ClassVar[str] = ""
     description: ClassVar[str] = ""
     tolerance: ClassVar[float] = 0.0
+    rounds_terms: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     """Whether the pass only looks: the module stays as it is."""
 

@@ -91,6 +91,10 @@ class Target:
             raise ValueError(f"expects 1 to 32 cores, but got {cores}")
         return replace(self, cores=cores)
 
+    def with_room(self, lx_bytes: int) -> Target:
+        """This target with `lx_bytes` of each core's scratchpad to plan with."""
+        return replace(self, lx_planned_bytes=lx_bytes)
+
     def figures(self) -> list[Figure]:
         """Every number with its unit, status and source; a preset's own figures say so."""
         own = _OWN_SOURCES.get(self.name, {})

@@ -12,8 +12,53 @@ _EMPTY_PERMUTATION = re.compile(
 )
 
 
+# MLIR reads, simplifies and prints recursively, and a stack that overflows ends the process.
+NESTING = 1000
+"""Depth of brackets, and of aliases that name aliases, that is accepted."""
+_AFFINE = 1 << 14
+"""Characters of one affine map or set: its chains of operators and signs are read recursively too."""
+_BYTES = 1 << 28
+
+_BRACKETS = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*|->|>=|<=|([(\[{<])|[)\]}>]')
+_LONG_AFFINE = re.compile(rf"affine_(?:map|set)\s*<(?:[^>]|(?<=-)>|>=){{{_AFFINE}}}")
+_ALIAS = re.compile(r"^[ \t]*([!#][A-Za-z_][\w.$]*)[ \t]*=", re.MULTILINE)
+_ALIAS_NAME = re.compile(r"[!#][A-Za-z_][\w.$]*")
+
+
 def check(text: str) -> None:
     """Raises SyntaxFault at what MLIR cannot read."""
+    if len(text) > _BYTES:
+        raise SyntaxFault(f"more than {_BYTES} characters", 0)
+    _check_nesting(text)
+    if match := _LONG_AFFINE.search(text):
+        raise SyntaxFault(f"an affine map or set of more than {_AFFINE} characters", match.start())
+    _check_aliases(text)
+    _check_permutations(text)
+
+
+def _check_nesting(text: str) -> None:
+    if sum(map(text.count, "([{<")) <= NESTING:
+        return
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        depth = depth + 1 if match.lastindex else depth - 1 if match.end() == match.start() + 1 else depth
+        if depth > NESTING:
+            raise SyntaxFault(f"more than {NESTING} levels of nesting", match.start())
+
+
+def _check_aliases(text: str) -> None:
+    definitions = list(_ALIAS.finditer(text))
+    if len(definitions) <= NESTING:
+        return
+    depths: dict[str, int] = {}
+    for match, following in zip(definitions, [*definitions[1:], None], strict=True):
+        used = _ALIAS_NAME.findall(text, match.end(), following.start() if following else len(text))
+        depths[match[1]] = 1 + max((depths.get(name, 0) for name in used), default=0)
+        if depths[match[1]] > NESTING:
+            raise SyntaxFault(f"more than {NESTING} aliases that name each other", match.start(1))
+
+
+def _check_permutations(text: str) -> None:
     if "linalg.transpose" not in text:
         return
     for match in _EMPTY_PERMUTATION.finditer(text):

@@ -41,10 +41,10 @@ class Difference:
         return f"{name}{self.slice_text} differs: {self.count} of {self.size} elements, the largest difference is {self.largest:.6g}"
 
 
-def compare(wanted: NDArray[Any], found: NDArray[Any], *, atol: float = 0.0, rtol: float = 0.0, scaled: bool = False) -> Difference | None:
+def compare(wanted: NDArray[Any], found: NDArray[Any], *, atol: float | NDArray[Any] = 0.0, rtol: float = 0.0) -> Difference | None:
     """None if each element of `found` is within atol + rtol * |wanted| of `wanted` (NaN equals NaN), without tolerance if all bits but
-    those of NaNs are equal. `scaled`: rtol is in relation to the largest finite magnitude of `wanted`. Shapes must be equal."""
-    exact = atol == 0.0 and rtol == 0.0
+    those of NaNs are equal. `atol` may be a bound per element. Shapes must be equal."""
+    exact = not np.any(atol) and rtol == 0.0
     # Integers are compared as such: beyond 2^53 float64 would take different ones for equal.
     x, y = (a if a.dtype.kind in "iub" else a.astype(np.float64) for a in (wanted, found))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -56,7 +56,7 @@ def compare(wanted: NDArray[Any], found: NDArray[Any], *, atol: float = 0.0, rto
             same |= (x != x) & (y != y)
         apart = np.where(same, 0.0, np.abs(x.astype(np.float64) - y.astype(np.float64)))
         apart = np.nan_to_num(apart, nan=np.inf, posinf=np.inf)
-        wrong = ~same if exact else ~same & ~(np.isfinite(apart) & (apart <= atol + rtol * (biggest if scaled else magnitude)))
+        wrong = ~same if exact else ~same & ~(np.isfinite(apart) & (apart <= atol + rtol * magnitude))
     if not wrong.any():
         return None
     places = np.argwhere(wrong)

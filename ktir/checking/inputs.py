@@ -42,8 +42,8 @@ _INTEGERS_BELOW = 8
 def array_of(values: NDArray[Any], element: str) -> NDArray[Any]:
     """`values` as an array of element type `element`."""
     if element in _BITS:
-        return np.ascontiguousarray(numerics.encode(element, values.astype(np.float32)))
-    return np.ascontiguousarray(values.astype(DTYPES[element]))
+        return np.asarray(numerics.encode(element, values.astype(np.float32)), order="C")
+    return np.asarray(values.astype(DTYPES[element]), order="C")
 
 
 def readable(array: NDArray[Any], element: str | None) -> NDArray[Any]:

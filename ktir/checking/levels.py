@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ktir.assembly import parse_module, print_module
+from ktir.checking.bounds import Arrays, bounds, disturbance_of
 from ktir.checking.compare import compare
 from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.emulator.reference.observer import Observer
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.numerics import f32_to_f16
 from ktir.package import LaunchArgument, read
-from ktir.pipeline import Pass, parse_pipeline
+from ktir.pipeline import parse_pipeline
 from ktir.runtime.executable import Executable, layout_of
 from ktir.runtime.transfer import from_device, host_view, to_device
 from ktir.target import LANES
@@ -63,10 +66,14 @@ def check_levels(
 
         files = compile_logical(module, cores=cores, observe=observe, online_softmax=online_softmax)
         results: list[LevelResult] = []
+        before: ir.Module | None = None
         for name, snapshot in snapshots:
             level = parse_module(snapshot, f"{source}:{name}")
-            run = _host_level if ir.StringAttr(level.operation.attributes["ktir.level"]).value == "logical" else run_device_level
-            _append(results, name, run(level, arguments), _allowed(name, level))
+            steps = parse_pipeline(name) if name.startswith("ktir-") else ()
+            disturbance = disturbance_of((step.item for step in steps), level)
+            known = None if before is None or disturbance is None else partial(bounds, partial(_run, before, arguments), disturbance)
+            _append(results, name, _run(level, arguments), known)
+            before = level
     package = read(files)
     executable = Executable(package)
     differing = check_package(package, executable.machine.trace)
@@ -75,17 +82,11 @@ def check_levels(
     for mode in ("tape", "step"):
         arrays = [a.copy() for a in arguments]
         executable(*arrays, mode=mode)
-        _append(results, mode, arrays, 0.0)
+        _append(results, mode, arrays, None)
     return results
 
 
-def _allowed(name: str, module: ir.Module) -> float:
-    """The relative difference that the pass `name` may have caused in the module that it left."""
-    steps = parse_pipeline(name) if name.startswith("ktir-") else ()
-    return max((step.item.allowed(module) for step in steps if isinstance(step.item, Pass)), default=0.0)
-
-
-def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray], tolerance: float) -> None:
+def _append(results: list[LevelResult], name: str, arrays: Arrays, allowed: Callable[[Arrays], Arrays] | None) -> None:
     if not results:
         results.append(LevelResult(name, tuple(arrays), 0.0, True))
         return
@@ -93,29 +94,39 @@ def _append(results: list[LevelResult], name: str, arrays: Sequence[np.ndarray],
     exact = all(a.tobytes() == b.tobytes() for a, b in zip(before.arrays, arrays, strict=True))
     found = [compare(a, b) for a, b in zip(before.arrays, arrays, strict=True)]
     difference = max((d.relative for d in found if d is not None), default=0.0)
-    if difference > tolerance or (not exact and tolerance == 0.0):
-        raise Mismatch(f"'{name}' changes values: the largest relative difference from '{before.name}' is {difference:.3g}")
+    if allowed is not None and any(d is not None for d in found):
+        found = [compare(a, b, atol=most) for a, b, most in zip(before.arrays, arrays, allowed(before.arrays), strict=True)]
+    for k, wrong in enumerate(found):
+        if wrong is not None:
+            raise Mismatch(f"'{name}' changes values of '{before.name}': {wrong.describe(f'array {k}')}; {wrong.elements[0]}")
+    if not exact and allowed is None:
+        raise Mismatch(f"'{name}' changes zeros or NaNs of '{before.name}', which it may not")
     results.append(LevelResult(name, tuple(arrays), difference, exact))
 
 
-def _host_level(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _run(module: ir.Module, arguments: Sequence[np.ndarray], policy: Policy | None = None) -> list[np.ndarray]:
+    """Arrays after an execution of a level, on copies of `arguments`."""
+    if ir.StringAttr(module.operation.attributes["ktir.level"]).value != "logical":
+        return run_device_level(module, arguments, policy=policy)
     arrays = [a.copy() for a in arguments]
-    execute(module, None, [np.atleast_1d(a) for a in arrays])
+    execute(module, None, [np.atleast_1d(a) for a in arrays], policy=policy)
     return arrays
 
 
-def run_device_level(module: ir.Module, arguments: Sequence[np.ndarray], observer: Observer | None = None) -> list[np.ndarray]:
+def run_device_level(
+    module: ir.Module, arguments: Sequence[np.ndarray], observer: Observer | None = None, policy: Policy | None = None
+) -> list[np.ndarray]:
     """Execute the entry function of a module at the laid-out level or below on copies of host arrays; the arrays after that."""
     arrays = [a.copy() for a in arguments]
     launch = launch_arguments(module)
     device: list[np.ndarray] = []
     for argument in launch:
         device.append(storage(argument, arrays))
-    execute(module, None, device, observer=observer)
+    execute(module, None, device, observer=observer, policy=policy)
     for argument, entries in zip(launch, device, strict=True):
         if argument.host is not None and argument.role != "input":
             layout = layout_of(argument)
-            from_device(entries.astype(layout.value_type), layout, _view(argument, arrays))
+            from_device(entries.astype(layout.value_type), layout, _view(argument, arrays), argument.range)
     return arrays
 
 
@@ -134,7 +145,7 @@ def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarra
     if argument.host is None or argument.role == "output":
         entries = np.full(shape, _GARBAGE if layout.dtype == "i32" else np.nan, layout.value_type)
     else:
-        entries = to_device(_view(argument, arrays), layout, argument.name).reshape(shape)
+        entries = to_device(_view(argument, arrays), layout, argument.name, allowed=argument.range).reshape(shape)
     return f32_to_f16(entries) if layout.dtype == "f16" else np.ascontiguousarray(entries)
 
 

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.checking import inputs
+from ktir.checking.bounds import Arrays, bounds, disturbance_of
 from ktir.checking.compare import Difference, compare
 from ktir.checking.levels import Mismatch, device_index, run_device_level
 from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.diagnostics import Diagnostic, KtirError
 from ktir.dialects import spyre
 from ktir.emulator.findings import Where
+from ktir.emulator.policy import Disturbance, Policy
 from ktir.emulator.reference.executor import execute
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.recorder import Recorder
@@ -66,6 +69,7 @@ class SemanticsCheck:
         self.said: list[Diagnostic] = []
         self.subjects: dict[str, _Subject] = {}
         self.launch: list[LaunchArgument] = []
+        self.before = print_module(module)
         known: set[str] = set()
         for name in roots(module):
             subject, labels = self._subject(module, name)
@@ -82,7 +86,7 @@ class SemanticsCheck:
         not run any more."""
         if isinstance(step.item, Pass) and step.item.analysis:
             return
-        tolerance = step.item.allowed(module) if isinstance(step.item, Pass) else 0.0
+        disturbance = disturbance_of([step.item], module)
         for subject in self.subjects.values():
             try:
                 found, writers = self._run(module, subject)
@@ -95,8 +99,9 @@ class SemanticsCheck:
             if subject.result is None:
                 self._warn(subject, f"runs from pass '{step}' on and is checked from there")
             else:
-                self._compare(step, subject, found, writers, tolerance)
+                self._compare(step, subject, found, writers, disturbance)
             subject.result = found
+        self.before = print_module(module)
 
     def _warn(self, subject: _Subject | None, text: str) -> None:
         self.said.append(Diagnostic("warning", f"check-semantics: '{subject.name}' {text}" if subject else f"check-semantics: {text}"))
@@ -191,7 +196,7 @@ class SemanticsCheck:
 
     # Runs
 
-    def _run(self, module: ir.Module, subject: _Subject) -> tuple[list[NDArray[Any]], _Writers]:
+    def _run(self, module: ir.Module, subject: _Subject, policy: Policy | None = None) -> tuple[list[NDArray[Any]], _Writers]:
         writers = _Writers()
         known = functions(module)
         if subject.name not in known:
@@ -202,10 +207,10 @@ class SemanticsCheck:
         if any(p.device for p in found):
             self.launch = launch_arguments(module)
             writers.launch = self.launch
-            return run_device_level(module, subject.values, writers), writers
+            return run_device_level(module, subject.values, writers, policy), writers
         values = [v.copy() if isinstance(v, np.ndarray) else v for v in subject.values]
         memory = {place: array.copy() for place, array in subject.memory.items()}
-        execute(module, subject.name, values, memory=memory, observer=writers)
+        execute(module, subject.name, values, memory=memory, observer=writers, policy=policy)
         return [np.asarray(0 if v is None else v) for v in (*values, *memory.values())], writers
 
     def _run_stream(self, module: ir.Module, subject: _Subject) -> list[NDArray[Any]]:
@@ -217,18 +222,26 @@ class SemanticsCheck:
         Executable(read(package.to_files()))(*arrays)
         return arrays
 
-    def _compare(self, step: Step, subject: _Subject, found: Sequence[NDArray[Any]], writers: _Writers, tolerance: float) -> None:
+    def _compare(self, step: Step, subject: _Subject, found: Arrays, writers: _Writers, disturbance: Disturbance | None) -> None:
         assert subject.result is not None
         if len(found) != len(subject.result):
             raise Mismatch(f"pass '{step}' changes the arguments of '{subject.name}'")
-        for i, (before, now) in enumerate(zip(subject.result, found, strict=True)):
-            wanted, got = (inputs.readable(a, subject.elements[i]) for a in (before, now))
-            difference = compare(wanted, got, rtol=tolerance, scaled=True)
+        wanted, got = (self._readable(subject, arrays) for arrays in (subject.result, found))
+        differences, allowed = [compare(a, b) for a, b in zip(wanted, got, strict=True)], None
+        if disturbance is not None and any(d is not None for d in differences):
+            before = parse_module(self.before)
+            allowed = bounds(lambda policy: self._readable(subject, self._run(before, subject, policy)[0]), disturbance, wanted)
+            differences = [compare(a, b, atol=most) for a, b, most in zip(wanted, got, allowed, strict=True)]
+        for i, difference in enumerate(differences):
             if difference is not None:
-                raise self._mismatch(step, subject, i, now, difference, writers, tolerance)
+                most = 0.0 if allowed is None else float(allowed[i][difference.first])
+                raise self._mismatch(step, subject, i, found[i], difference, writers, most)
+
+    def _readable(self, subject: _Subject, arrays: Arrays) -> list[NDArray[Any]]:
+        return [inputs.readable(a, element) for a, element in zip(arrays, subject.elements, strict=True)]
 
     def _mismatch(
-        self, step: Step, subject: _Subject, i: int, now: NDArray[Any], difference: Difference, writers: _Writers, tolerance: float
+        self, step: Step, subject: _Subject, i: int, now: NDArray[Any], difference: Difference, writers: _Writers, most: float
     ) -> Mismatch:
         label = subject.labels[i]
         notes = [Diagnostic("note", line) for line in difference.listing(label)]
@@ -238,7 +251,7 @@ class SemanticsCheck:
         last = writers.of(number, i, flat, now, subject.values)
         if last is not None:
             notes.append(Diagnostic("note", f"{label}{at} was written by this {last}", last.location))
-        allowed = f", the pass allows {tolerance:.3g}" if tolerance else ""
+        allowed = f"; the first one may by {most:.3g}" if most else ""
         return Mismatch(
             f"pass '{step}' changes values of '{subject.name}': {difference.describe(label)} (relative {difference.relative:.3g}{allowed})",
             None if last is None else last.location,

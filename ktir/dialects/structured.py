@@ -32,6 +32,8 @@ IDENTITY: dict[str, float] = {
     "minsi": 2**31 - 1,
 }
 """What leaves the accumulator as it is; integers are i32."""
+SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
+"""The body of a contraction."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Generic:
     def contraction(self) -> Contraction | None:
         """The loops of a sum of products of two f16 inputs in f32; None for everything else."""
         names = [o.name for o in self.body_ops]
-        if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]:
+        if self.is_pointwise or len(self.inputs) != 2 or names != SUM_OF_PRODUCTS:
             return None
         if any(not isinstance(a.type, ir.F16Type) for a in list(self.body.arguments)[:2]):
             return None
@@ -111,6 +113,11 @@ class Generic:
         if isinstance(owner, ir.Block):
             return None
         return COMBINERS.get(owner.name)
+
+    @property
+    def sums_floats(self) -> bool:
+        """Whether it is a sum of floats, which another order gives other last places."""
+        return not self.is_pointwise and self.combiner == "add" and isinstance(self.yielded.type, (ir.F16Type, ir.F32Type))
 
     @property
     def mapped(self) -> ir.Value:

@@ -49,6 +49,17 @@ def keeps_lane(op: ir.Operation) -> bool:
     )
 
 
+def is_folded(op: ir.Operation) -> bool:
+    """Whether a rounding to f16 belongs to the instruction that computes its operand: nothing else reads that."""
+    if op.name != "arith.truncf" or [str(op.operands[0].type), str(op.results[0].type)] != ["f32", "f16"]:
+        return False
+    value = op.operands[0]
+    if isinstance(value.owner, ir.Block) or len(list(value.uses)) > 1:
+        return False
+    kind = kind_of(value.owner)
+    return kind is not None and kind != "select" and KINDS[kind].rounds
+
+
 def kind_of(op: ir.Operation) -> str | None:
     """The kind that computes a scalar op, or None if the vector unit has none for it and its types."""
     letters = "".join(type_letter(v.type) for v in op.operands)

@@ -99,7 +99,7 @@ class TypeConfusion(Finding):
     kind = "type"
 
 
-class DivisionByZero(Finding):
+class DivisionByZero(Finding, RuntimeError):  # as PyTorch's is
     """An integer division by zero."""
 
     kind = "division-by-zero"

@@ -7,10 +7,22 @@ from typing import Literal
 
 from ktir.target import DATASHEET
 
-__all__ = ["LX_BYTES", "Policy"]
+__all__ = ["LX_BYTES", "Disturbance", "Policy"]
 
 LX_BYTES = DATASHEET.lx_planned_bytes
 """The part of a core's scratchpad that programs may use, in bytes."""
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """By how much each sum of floats is to be off, up or down at random, to see what depends on it: by what another order may make of it
+    (a rounding of the accumulator per term, of the sum of magnitudes), and further by once to twice these shares."""
+
+    result: float
+    """Of the sum itself, as it is rounded otherwise."""
+    terms: float = 0.0
+    """Of the sum of magnitudes, as each term is rounded otherwise."""
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,8 @@ class Policy:
     """Report reads of LX, or of scratch in global memory, that nothing has written."""
     poison: bool = True
     """Memory without content reads as NaN (integers: -1), otherwise as zero. Seen only with `uninitialized=False`."""
+    disturbance: Disturbance | None = None
+    """Of sums that linalg ops take: the result of such an execution is no result, but says how sensitive one is."""
     lx_bytes: int | None = None
     """Scratchpad of one tile, in bytes; `ct_local` views must lie inside. None: `LX_BYTES`, but no limit at the logical level, whose
     programs do not know the machine."""

@@ -68,6 +68,16 @@ class Access:
         self._steps = [(level, step) for level, step in enumerate(d.level_step) if step]
         self._rotate = [level for level in range(len(d.level_step)) if d.rotate_levels >> level & 1] if d.buffers > 1 else []
         self.clips = [_Clip(b, d.extent, kernel) for b in d.bounds]
+        self._uneven = bool((inner % 2).any() or (self.table is not None and (self.table % 2).any()))
+
+    def misaligned(self, counters: Counters) -> bool:
+        """Whether entries of f32 in memory begin at the second stick of a pair: the carriers of arguments have no such entries."""
+        if self.descriptor.space != "ddr" or self.descriptor.element or self.width == 1:
+            return False
+        if not self._uneven and self.origin(counters) % 2 == 0:
+            return False
+        odd, lanes = self.addresses(counters) % self.width > 0, self.lanes(counters)
+        return bool((odd if lanes is None else odd & (lanes > 0)).any())
 
     def origin(self, counters: Counters, corelet: int = 0) -> int:
         """Address of the walk's start without the core table, in the argument or in LX."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ktir.target import LANES
 
-from .descriptor import LEVELS, Descriptor
+from .descriptor import LEVELS, Bound, Descriptor
 from .program import Kernel
 
 _GRID = 1 << 22
@@ -156,17 +156,25 @@ def is_injective(d: Descriptor, kernel: Kernel, corelets: int) -> bool:
         return True
     if width * prod(extent for extent, _ in dims) > _WALK:
         return False
-    sticks = np.arange(width)
-    for extent, stride in dims:
-        sticks = (sticks[:, None] + stride * np.arange(extent)).ravel()
-    return len(np.unique(sticks)) == len(sticks)
+    *position, corelet, lane, part = np.ogrid[tuple(map(slice, (*extents, corelets, lanes if d.element else 1, width)))]
+    at = sum((p * stride for p, stride in zip(position, d.stride, strict=True)), corelet * d.corelet_step + lane * d.lane_stride + part)
+    live = np.ones(at.shape, bool)
+    for b in d.bounds:
+        walked = b.corelet_step * corelet + (b.dim_step * position[b.dim] if b.dim is not None else 0)
+        live &= walked + (lane if b.lanes else 0) < _most(b, kernel)
+    return len(np.unique(at[live])) == np.count_nonzero(live)
+
+
+def _most(b: Bound, kernel: Kernel) -> int:
+    """The limit of the core that has the largest one."""
+    return b.limit if b.table is None else max(kernel.tables[b.table])
 
 
 def _live_extents(d: Descriptor, kernel: Kernel) -> tuple[list[int], int]:
     """The extents without positions that are live on no core in no trip, and how many lanes of an entry are ever live."""
     extents, lanes = list(d.extent), LANES
     for b in d.bounds:
-        limit = b.limit if b.table is None else max(kernel.tables[b.table])
+        limit = _most(b, kernel)
         if b.dim is not None and b.dim_step:
             extents[b.dim] = min(extents[b.dim], max(1, -(-limit // b.dim_step)))
         if b.lanes:

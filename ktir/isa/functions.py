@@ -34,10 +34,8 @@ def _compute(name: str) -> Callable[..., Any]:
         return integers.compare(predicate, "i32")
     if KINDS[name].takes == "ii":
         return integers.apply(f"arith.{name}", "i32")
-    if name in elementary.UNARY:
-        return elementary.in_wide(elementary.UNARY[name], np.float32)
-    if name in elementary.BINARY:
-        return elementary.in_wide(elementary.BINARY[name], np.float32)
+    if name in elementary.UNARY or name in elementary.BINARY:
+        return elementary.function(name, np.float32)
     return {
         "absi": np.abs,
         "negi": np.negative,

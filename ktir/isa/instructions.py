@@ -216,7 +216,7 @@ OPCODES: dict[str, Opcode] = {
             0x23,
             (Unit.LXLU,),
             (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W", ("W",)), _COUNT),
-            "As PUSH, but each block of 64 entries is transposed (entry <-> lane).",
+            "As PUSH, but each block of 64 entries is transposed: its nth entry has lane n of each of them.",
         ),
         Opcode(
             "pull",
@@ -237,7 +237,7 @@ OPCODES: dict[str, Opcode] = {
             0x31,
             (Unit.PT,),
             (Field("rows", "i1", "int", "activation rows"),),
-            "Pop rows A[m][k]; accumulator[m][n] += f32(sum over the 64 k of A*W, as in f64). Starts from zero after a PTO.",
+            "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k of A*W). Starts from +0 after a PTO.",
         ),
         Opcode(
             "pto",
@@ -331,7 +331,7 @@ OPCODES: dict[str, Opcode] = {
             0x49,
             (Unit.SFP,),
             (_DST, Field("value", "imm", "f32", "value of every lane")),
-            "dst = a constant; available in every phase.",
+            "dst = a constant, which words of every phase may read.",
             body_only=True,
         ),
         Opcode(
@@ -347,7 +347,7 @@ OPCODES: dict[str, Opcode] = {
             0x4A,
             (Unit.SFP,),
             (_DST, Field("value", "i0", "int", "i32 of every lane", low=-(2**31))),
-            "dst = an integer constant; available in every phase.",
+            "dst = an integer constant, which words of every phase may read.",
             body_only=True,
         ),
     )

@@ -1,7 +1,7 @@
 """The operations of the vector unit: what each kind takes and gives, and which class of time it is in.
 
 A lane holds 32 bits: an f32 value, the bits of an i32, or a mask, which is an i32 of 0 or 1. Names of integer kinds, comparisons and
-conversions are those of `arith`; `ktir.isa.functions` has what they compute.
+conversions are those of `arith`; `meaning` says what each computes, `ktir.isa.functions` does it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,71 @@ _ALL = [
     *_of("select", "mxx", "x"),
     *_of("fma", "fff", "f"),
 ]
+
+_FORMULAS: dict[str, str] = {
+    "mov": "x",
+    "neg": "−x: the sign bit is changed, of a NaN too",
+    "abs": "x without its sign",
+    "sqrt": "√x; of −0 it is −0, of x < 0 NaN",
+    "rsqrt": "1 / √x, where √x and the quotient are rounded to f32 each",
+    "rec": "1 / x",
+    "floor": "the greatest whole number ≤ x; of −0 it is −0",
+    "ceil": "the least whole number ≥ x; −0 for −1 < x ≤ −0",
+    "trunc": "x without its fraction, with the sign of x",
+    "round": "the nearest whole number, of two as near the one farther from 0, with the sign of x",
+    "roundeven": "the nearest whole number, of two as near the even one, with the sign of x",
+    "add": "x + y",
+    "sub": "x − y",
+    "mul": "x · y",
+    "div": "x / y; 0 / 0 and ∞ / ∞ are NaN, x / 0 is ±∞",
+    "max": "the greater one, NaN if either is; −0 < +0",
+    "min": "the smaller one, NaN if either is; −0 < +0",
+    "absi": "|x|",
+    "negi": "−x",
+    "sitofp": "x, read with sign, rounded to f32",
+    "uitofp": "x, read without sign, rounded to f32",
+    "fptosi": "x without its fraction, modulo 2³²; 0 for infinities and NaN",
+    "fptoui": "x without its fraction, modulo 2³²; 0 for infinities and NaN",
+    "copysign": "|x| with the sign of y",
+    "remf": "x − y · trunc(x / y), exact, with the sign of x; NaN if y is 0 or x infinite",
+    "addi": "x + y",
+    "subi": "x − y",
+    "muli": "x · y",
+    "minsi": "the smaller one, read with sign",
+    "maxsi": "the greater one, read with sign",
+    "minui": "the smaller one, read without sign",
+    "maxui": "the greater one, read without sign",
+    "andi": "bit by bit",
+    "ori": "bit by bit",
+    "xori": "bit by bit",
+    "shli": "x · 2ʸ, y read without sign; 0 for y ≥ 32",
+    "shrsi": "⌊x / 2ʸ⌋, x read with sign, y without; 0 or −1 for y ≥ 32",
+    "shrui": "⌊x / 2ʸ⌋, both read without sign; 0 for y ≥ 32",
+    "divsi": "x / y rounded towards zero, read with sign; a divisor of 0 counts as 1, and −2³¹ / −1 wraps to −2³¹",
+    "remsi": "x − y · divsi(x, y), with the sign of x; a divisor of 0 counts as 1",
+    "floordivsi": "⌊x / y⌋, read with sign; a divisor of 0 counts as 1, and −2³¹ / −1 wraps to −2³¹",
+    "divui": "⌊x / y⌋, read without sign; a divisor of 0 counts as 1",
+    "remui": "x − y · divui(x, y)",
+    "select": "y where the mask x is not 0, else z: the 32 bits as they are",
+    "fma": "x · y + z, rounded once",
+}
+_RELATIONS = {"eq": "x = y", "ne": "x ≠ y", "gt": "x > y", "ge": "x ≥ y", "lt": "x < y", "le": "x ≤ y"}
+
+
+def meaning(kind: Kind) -> str:
+    """What a kind computes of its operands x, y, z, in words."""
+    stem, _, predicate = kind.name.partition("_")
+    if kind.name in _FORMULAS:
+        return _FORMULAS[kind.name]
+    if stem == "cmpf":
+        if predicate in ("ord", "uno"):
+            return "neither is NaN" if predicate == "ord" else "one is NaN"
+        return f"{_RELATIONS[predicate[1:]]}, and {'false' if predicate[0] == 'o' else 'true'} if one is NaN; −0 = +0"
+    if stem == "cmpi":
+        signs = "" if predicate in ("eq", "ne") else f", read with{'' if predicate[0] == 's' else 'out'} sign"
+        return _RELATIONS[predicate[-2:]] + signs
+    return "see the page on elementary functions"
+
 
 KINDS = {k.name: k for k in _ALL}
 UNARY, BINARY, TERNARY = (tuple(k.name for k in _ALL if len(k.takes) == n) for n in (1, 2, 3))

@@ -6,6 +6,8 @@ deadlocks, reads of what was never written and the accumulator protocol of PT ar
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -144,6 +146,8 @@ class _Kernel:
             span = addresses.buffer_sticks(d, trips, corelets)
             if d.rotate_step < span:
                 yield f"has buffers of {span} {_units(d)}, but they lie {d.rotate_step} apart"
+        if d.space == "ddr" and not d.element and d.sticks_per_entry == 2:
+            yield from _odd_sticks(d, self.kernel, trips)
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
         loads = s.word.op in ("xld", "xldm", "xldg")
@@ -154,6 +158,8 @@ class _Kernel:
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
             if loads and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
+        if s.word.op == "fill" and d.element_bytes == 2 and not _is_half(s.word["value"]):
+            yield f"has elements of 2 bytes, but {s.word['value']:g} is no f16"
         if s.word.op == "ifill" and d.element_bytes != 4:
             yield f"has elements of {d.element_bytes} bytes, but an i32 has 4"
         if d.splat and s.word.op != "push":
@@ -254,6 +260,25 @@ class _Kernel:
                 if row[core] != row[leader]:
                     return f"has core {leader} read for core {core}, but table {t} differs between them"
         return None
+
+
+def _odd_sticks(d: Descriptor, kernel: Kernel, trips: dict[int, int]) -> Iterator[str]:
+    """Entries of f32 in memory are pairs of sticks, and a walk in sticks begins and steps by whole ones."""
+    starts = [d.base] if d.core_table is None else [d.base + s for s in kernel.tables[d.core_table]]
+    steps = [s for s, e in zip(d.stride, d.extent, strict=True) if e > 1]
+    steps += [d.level_step[level] for level, n in trips.items() if n > 1]
+    steps += [d.rotate_step] if addresses.rotation_reach(d, trips) else []
+    odd = next((v for v in (*starts, *steps) if v % 2), None)
+    if odd is not None:
+        yield f"begins or steps at stick {odd}, which is the second of an entry of 4-byte elements"
+
+
+def _is_half(value: float) -> bool:
+    """Whether f16 has this number."""
+    try:
+        return math.isnan(value) or struct.unpack("<e", struct.pack("<e", value))[0] == value
+    except OverflowError:
+        return False
 
 
 def _units(d: Descriptor) -> str:

@@ -12,8 +12,10 @@ from ktir.isa.assembly import print_program
 from ktir.isa.program import Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
-from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout
+from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
 from ktir.package.launch_spec import DTYPES
+from ktir.passes._host_tensors import launch_hosts
+from ktir.passes._integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import Pass, Step, run_pipeline
 
@@ -75,7 +77,8 @@ def compile_logical(
 def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:
     """How host tensors become the program's arguments, from the attributes of the entry function."""
     pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
-    return LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(launch_arguments(module)))
+    arguments = tuple(launch_arguments(module))
+    return LaunchSpec(kernel_name=program.name, pool_size=pool, args=arguments, hosts=launch_hosts(module, arguments))
 
 
 _DTYPES = {"f16": "float16", "f32": "float32", "i32": "int32"}
@@ -86,6 +89,7 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
     entry = entry_function(module)
     arguments = []
     attributes = entry.operation.attributes
+    ranges = _ranges(module, entry.name.value)
     for i, item in enumerate(ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else []):
         d = ir.DictAttr(item)
         layout = kt.LayoutAttr(d["ktir.layout"])
@@ -106,6 +110,16 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),
+                range=ranges.get(host.arg) if host is not None else None,
             )
         )
     return arguments
+
+
+def _ranges(module: ir.Module, entry: str) -> dict[int, ValueRange]:
+    """The values for which the program is proved, by the number of the host's argument."""
+    attributes = module.operation.attributes
+    programs = ir.DictAttr(attributes[RANGES]) if RANGES in attributes else {}
+    listed = list(ir.ArrayAttr(programs[entry])) if entry in programs else []
+    numbers = [{a.name: ir.IntegerAttr(a.attr).value for a in ir.DictAttr(d)} for d in listed]
+    return {i: ValueRange(n["low"], n["high"], n.get("bits"), n.get("spare")) for i, n in enumerate(numbers) if n}

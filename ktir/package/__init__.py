@@ -11,6 +11,17 @@
 
 from .errors import PackageError
 from .files import Package, content_hash, read
-from .launch_spec import HostView, LaunchArgument, LaunchSpec, PublishedLayout
+from .launch_spec import HostTensor, HostView, LaunchArgument, LaunchSpec, PublishedLayout, ValueRange
 
-__all__ = ["HostView", "LaunchArgument", "LaunchSpec", "Package", "PackageError", "PublishedLayout", "content_hash", "read"]
+__all__ = [
+    "HostTensor",
+    "HostView",
+    "LaunchArgument",
+    "LaunchSpec",
+    "Package",
+    "PackageError",
+    "PublishedLayout",
+    "ValueRange",
+    "content_hash",
+    "read",
+]

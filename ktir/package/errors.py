@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ktir.diagnostics import Diagnostic, KtirError
@@ -14,8 +16,36 @@ class PackageError(KtirError, ValueError):
     def __init__(self, name: str, problems: list[str]) -> None:
         where = f"{name}: " if name else ""
         super().__init__(where + problems[0])
+        self.name = name
         self.problems = problems
         self.diagnostics = [Diagnostic("error", where + p, None) for p in problems]
+
+    def within(self, folder: Path) -> PackageError:
+        """The same, of a package in a folder."""
+        found = PackageError(f"{folder}: {self.name}" if self.name else str(folder), self.problems)
+        found.diagnostics.append(Diagnostic("note", "remove the folder and compile again", None))
+        return found
+
+
+MAX_ITEMS = 1 << 22
+"""No JSON of a package has more values; reading takes memory and time for each."""
+MAX_NESTING = 32
+MAX_BYTES = 1 << 26
+_STRUCTURE = re.compile(rb'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]+|[\]}]+')
+
+
+def _check_size(data: bytes) -> None:
+    """Raises ValueError for JSON that would take long, or much memory, to read."""
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_ITEMS:
+        raise ValueError(f"it has more than {MAX_ITEMS} values")
+    depth = 0
+    for match in _STRUCTURE.finditer(data):
+        token = match.group()
+        depth += len(token) if token[:1] in b"[{" else -len(token) if token[:1] in b"]}" else 0
+        if depth > MAX_NESTING:
+            raise ValueError(f"it nests more than {MAX_NESTING} levels")
 
 
 def load_json(data: bytes, name: str) -> Any:
@@ -31,6 +61,7 @@ def load_json(data: bytes, name: str) -> Any:
         return found
 
     try:
+        _check_size(data)
         return json.loads(data, parse_constant=refuse, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as e:
         raise PackageError(name, [f"is not valid JSON: {e}"]) from None

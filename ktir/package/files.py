@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+import stat
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -21,8 +24,11 @@ DEBUG_VERSION = 1
 ALLOCATED = "allocated.ktir.mlir"
 REQUIRED = (manifest.NAME, manifest.PROGRAM, launch_spec.NAME, DEBUG)
 OPTIONAL = (ALLOCATED,)
+_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 MAX_BYTES = 1 << 28
 """No package is larger than 256 MiB."""
+MAX_TEXT = 1 << 26
+"""No text in it is larger than 64 MiB."""
 
 
 @dataclass
@@ -62,6 +68,15 @@ class Package:
             (place / name).write_bytes(data)
 
 
+def check_names(names: Collection[str]) -> None:
+    """Raises PackageError unless each name is one of a file in the package's own folder, and none comes twice."""
+    problems = [f"{name!r:.200} is no name of a file in a package" for name in names if not _NAME.fullmatch(name)]
+    if len(set(names)) != len(names):
+        problems.append("a file comes twice")
+    if problems:
+        raise PackageError("", problems)
+
+
 def content_hash(files: Mapping[str, bytes]) -> str:
     """SHA-256 over the sorted names and bytes, each with its length."""
     total = sha256()
@@ -73,10 +88,19 @@ def content_hash(files: Mapping[str, bytes]) -> str:
 
 
 def read(source: str | Path | Mapping[str, bytes]) -> Package:
-    """The package in a folder, or in files by name. Raises PackageError; nothing of the package is executed."""
-    files = dict(source) if isinstance(source, Mapping) else _read_folder(Path(source))
+    """The package in a folder, or in files by name. Raises PackageError, which names the folder; nothing of the package is executed."""
+    if isinstance(source, Mapping):
+        return _read(dict(source))
+    try:
+        return _read(read_folder(Path(source)))
+    except PackageError as error:
+        raise error.within(Path(source)) from None
+
+
+def _read(files: dict[str, bytes]) -> Package:
     problems = [f"file {name!r} is missing" for name in REQUIRED if name not in files]
-    problems += [f"{name!r} is no file of a package" for name in files if name not in (*REQUIRED, *OPTIONAL)]
+    problems += [f"{name!r:.200} is no file of a package" for name in files if name not in (*REQUIRED, *OPTIONAL)]
+    problems += [f"{name!r} has more than {MAX_TEXT} bytes" for name in OPTIONAL if len(files.get(name, b"")) > MAX_TEXT]
     if sum(map(len, files.values())) > MAX_BYTES:
         problems.append(f"the files have more than {MAX_BYTES} bytes")
     if problems:
@@ -91,22 +115,54 @@ def read(source: str | Path | Mapping[str, bytes]) -> Package:
     if problems:
         raise PackageError(launch_spec.NAME, problems)
     program.sources = _read_sources(files[DEBUG], program)
+    for name in OPTIONAL:
+        if name in files:
+            _check_text(files[name], name)
     return Package(program, spec, {name: files[name] for name in OPTIONAL if name in files})
 
 
-def _read_folder(folder: Path) -> dict[str, bytes]:
-    files, total = {}, 0
+def read_folder(folder: Path, *, foreign: bool = False) -> dict[str, bytes]:
+    """The files in a folder, by name. Links are not followed, and nothing but plain files is opened. `foreign`: what cannot be a file of
+    a package by its name, such as a `.DS_Store`, is left out. Raises PackageError.
+    """
+    found: dict[str, bytes] = {}
+    total = 0
     try:
         for place in sorted(folder.iterdir()):
-            if not place.is_file():
-                raise PackageError("", [f"{place.name!r} is no file of a package"])
-            total += place.stat().st_size
+            if foreign and not _NAME.fullmatch(place.name):
+                continue
+            data = _read_file(place, MAX_BYTES - total)
+            if data is None:
+                raise PackageError("", [f"{place.name!r:.200} is no plain file"])
+            total += len(data)
             if total > MAX_BYTES:
                 raise PackageError("", [f"the files have more than {MAX_BYTES} bytes"])
-            files[place.name] = place.read_bytes()
+            found[place.name] = data
     except OSError as e:
         raise PackageError("", [f"cannot read {folder}: {e.strerror or e}"]) from e
-    return files
+    return found
+
+
+def _read_file(place: Path, most: int) -> bytes | None:
+    """The content of a file, not much more than `most` bytes of it; None for what is no plain file: a link, a folder, a device, a pipe."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        if stat.S_ISREG(place.lstat().st_mode):
+            raise
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read(most + 1)
+
+
+def _check_text(data: bytes, name: str) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise PackageError(name, [f"is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"]) from None
 
 
 def _debug_bytes(sources: list[Source]) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -18,7 +19,11 @@ DTYPES = {"float16": ("IEEE_FP16", 2), "float32": ("IEEE_FP32", 4), "int32": ("I
 ARRANGEMENTS = ("STANDARD",)
 MAX_MEMORY = 7 << 34
 """Bytes of device memory for arguments: seven of the eight segments of 16 GiB; the last one holds the program."""
+_ELEMENTS = {"float16": ("f16", "f32"), "float32": ("f32", "f16"), "int32": ("i32", "i64", "i16", "i8", "i1")}
+"""Device type -> element types of the tensors that may become it."""
 _MAX = 2**48
+_LARGEST = 2**63
+_BITS = (8, 16, 32, 64)
 _MAX_HOST = 2**16 - 1
 
 
@@ -30,6 +35,35 @@ class HostView:
     offset: int
     size: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """The values of an argument for which the program is proved: from `low` to `high`, no NaN.
+
+    bits: of the program's integers, which a host array of as many bits gives as signed numbers, whatever its own type; None for floats.
+    spare: what stands in the program for the integers that 32 bits do not hold, of an output that is written in parts; no element that is
+    written holds it.
+    """
+
+    low: int
+    high: int
+    bits: int | None = None
+    spare: int | None = None
+
+
+@dataclass(frozen=True)
+class HostTensor:
+    """A tensor that the caller gives: element type as KTIR has it (`f16`, `i64`, ..), shape, and strides in elements."""
+
+    element: str
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last one, gaps included."""
+        return reach(0, self.size, self.strides)
 
 
 @dataclass(frozen=True)
@@ -54,6 +88,8 @@ class LaunchArgument:
     host: HostView | None
     dtype: str
     layout: PublishedLayout
+    range: ValueRange | None = None
+    """None: whatever floats hold, and integers of 32 bits."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,11 +104,15 @@ class LaunchArgument:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """The arguments of a program in order. `pool_size` is the bytes of all pool arguments together."""
+    """The arguments of a program in order. `pool_size` is the bytes of all pool arguments together.
+
+    `hosts` are the tensors that the caller gives, by the number that host views have; empty where the producer does not say.
+    """
 
     kernel_name: str
     pool_size: int
     args: tuple[LaunchArgument, ...]
+    hosts: tuple[HostTensor, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
@@ -81,6 +121,7 @@ class LaunchSpec:
             "kernel_name": self.kernel_name,
             "pool_size": self.pool_size,
             "args": [_argument_json(a) for a in self.args],
+            "hosts": [{"element": h.element, "size": list(h.size), "strides": list(h.strides)} for h in self.hosts],
         }
 
     def to_bytes(self) -> bytes:
@@ -145,6 +186,8 @@ def _argument_json(a: LaunchArgument) -> dict[str, Any]:
     if a.host is not None:
         host = a.host
         value["host"] = {"arg": host.arg, "offset": host.offset, "size": list(host.size), "strides": list(host.strides)}
+    if a.range is not None:
+        value["range"] = {name: number for name, number in asdict(a.range).items() if number is not None}
     return value
 
 
@@ -204,7 +247,34 @@ class _Reader:
             self.fail("", f"args expects a list, but got {_short(args)}")
         name, pool = self.text(top, "kernel_name", ""), self.integer(top, "pool_size", "")
         found = tuple(self.argument(a, i) for i, a in enumerate(args if isinstance(args, list) else []))
-        return LaunchSpec(name, pool, tuple(a for a in found if a is not None))
+        arguments = tuple(a for a in found if a is not None)
+        return LaunchSpec(name, pool, arguments, self.hosts(top["hosts"], arguments) if top.get("hosts") else ())
+
+    def hosts(self, value: Any, arguments: tuple[LaunchArgument, ...]) -> tuple[HostTensor, ...]:
+        if not isinstance(value, list):
+            self.fail("", f"hosts expects a list, but got {_short(value)}")
+            return ()
+        found = tuple(self.host_tensor(v, f"hosts[{i}]") for i, v in enumerate(value))
+        for i, a in enumerate(arguments):
+            if a.host is None:
+                continue
+            if a.host.arg >= len(found):
+                self.fail(f"args[{i}].host", f"arg expects one of {len(found)} hosts, but got {a.host.arg}")
+                continue
+            host, end = found[a.host.arg], reach(a.host.offset, a.host.size, a.host.strides)
+            if end > host.reach:
+                self.fail(f"args[{i}].host", f"reaches {end} elements, but hosts[{a.host.arg}] has {host.reach}")
+            if host.element not in _ELEMENTS[a.dtype]:
+                self.fail(f"args[{i}]", f"dtype is {a.dtype}, but hosts[{a.host.arg}] has {_short(host.element)}")
+        return found
+
+    def host_tensor(self, value: Any, where: str) -> HostTensor:
+        v = self.object(value, where) or {}
+        size, strides = self.integers(v, "size", where), self.integers(v, "strides", where)
+        if len(size) != len(strides):
+            self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")
+            strides = (0,) * len(size)
+        return HostTensor(self.text(v, "element", where), size, strides)
 
     def argument(self, value: Any, index: int) -> LaunchArgument | None:
         where = f"args[{index}]"
@@ -229,7 +299,26 @@ class _Reader:
             self.fail(where, f"a {role} argument has no host view" if host is not None else "host is missing")
         if role == "iota" and dtype != "int32":
             self.fail(where, f"an iota expects dtype int32, but got {dtype}")
-        return LaunchArgument(arg_index, name, role, host, dtype, layout)
+        range_ = self.range(a["range"], dtype, f"{where}.range") if a.get("range") is not None else None
+        return LaunchArgument(arg_index, name, role, host, dtype, layout, range_)
+
+    def range(self, value: Any, dtype: str, where: str) -> ValueRange | None:
+        v = self.object(value, where)
+        if v is None:
+            return None
+        found: dict[str, Any] = {name: v.get(name) for name in ("low", "high", "bits", "spare")}
+        low, high, bits, spare = found.values()
+        for name, number in found.items():
+            if not (type(number) is int and -_LARGEST <= number < _LARGEST) and (number is not None or name in ("low", "high")):
+                self.fail(where, f"{name} expects an integer of 64 bits, but got {_short(number)}")
+                return None
+        if bits not in (_BITS if dtype == "int32" else (None,)):
+            self.fail(where, f"bits expects one of {', '.join(map(str, _BITS))} for int32 and none for floats, but got {_short(bits)}")
+        if low > high or (bits and not -(1 << bits - 1) <= low <= high < 1 << bits - 1):
+            self.fail(where, f"expects low and high in order and within the type, but got {low} and {high}")
+        if spare is not None and (bits != 64 or not -(2**31) <= spare < 2**31):
+            self.fail(where, f"spare expects a number of 32 bits that stands for integers of 64, but got {spare}")
+        return ValueRange(low, high, bits, spare)
 
     def layout(self, value: Any, dtype: str, where: str) -> PublishedLayout | None:
         v = self.object(value, where)
@@ -257,9 +346,15 @@ class _Reader:
         size, strides = self.integers(v, "size", where, 1), self.integers(v, "strides", where)
         if len(size) != len(strides):
             self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")
+            strides = (0,) * len(size)
         if prod(size) != prod(layout.size):
             self.fail(where, f"{list(size)} has {prod(size)} elements, but the layout's size {list(layout.size)} has {prod(layout.size)}")
         return HostView(arg, offset, size, strides)
+
+
+def reach(offset: int, size: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements of memory up to the last one of a view; none of an empty one."""
+    return 1 + offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True)) if 0 not in size else 0
 
 
 def _short(value: Any) -> str:

@@ -35,6 +35,8 @@ class Clustering:
     """What a plan says of its kernels: the sticks of columns of those whose columns are dealt out."""
     moves: Mapping[int, Move] = field(default_factory=dict)
     """By number of the item."""
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    """Room in each core's scratchpad."""
 
     def __post_init__(self) -> None:
         self.clusters: list[Cluster] = []
@@ -129,7 +131,7 @@ class Clustering:
 
     def _new(self, item: Item, columns: int) -> tuple[int, Fit]:
         """An empty cluster for an item."""
-        cluster = _empty(item, columns)
+        cluster = _empty(item, columns, self.lx_bytes)
         fit = cluster.fit(item)
         assert fit is not None
         self.clusters.append(cluster)
@@ -187,7 +189,7 @@ class Clustering:
         asked = dict(wishes(self.work_div).work_div)
         if "n" in asked or "k" in asked:
             return sticks if max(asked.get("n", 1), asked.get("k", 1)) > 1 else 0
-        cluster = _empty(item, sticks)
+        cluster = _empty(item, sticks, self.lx_bytes)
         saved = 0.0
         for other in self.items[item.number :]:
             if other.is_store:
@@ -218,8 +220,8 @@ def _touched(item: Item) -> set[Hashable]:
     return {r.argument for r in (*item.writes, *(r for _, r in item.reads))}
 
 
-def _empty(item: Item, columns: int) -> Cluster:
-    return Cluster(item.value.rows if item.is_store else [item.extents[loop] for loop in item.loops], columns)
+def _empty(item: Item, columns: int, lx_bytes: int) -> Cluster:
+    return Cluster(item.value.rows if item.is_store else [item.extents[loop] for loop in item.loops], columns, lx_bytes=lx_bytes)
 
 
 def _may_share(earlier: Item, item: Item) -> bool:

@@ -44,6 +44,8 @@ class Cluster:
     """Per op (its number) the axis of each row loop."""
     bytes: int = 0
     """Scratchpad for two rows of everything."""
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    """What there is of it."""
 
     @property
     def compute(self) -> list[Item]:
@@ -93,7 +95,7 @@ class Cluster:
 
     def fit(self, item: Item) -> Fit | None:
         """How an item can join, as far as values and the scratchpad go; None if it cannot."""
-        too_large = self.items and self.bytes + sum(self._new_bytes(item)) > DATASHEET.lx_planned_bytes
+        too_large = self.items and self.bytes + sum(self._new_bytes(item)) > self.lx_bytes
         if too_large and not self._is_stick_local(item):
             return None
         if item.is_store:

@@ -52,8 +52,9 @@ def _extents(g: Generic) -> tuple[int, int, int]:
 def fused_consumers(ops: Sequence[ir.Operation], contractions: Sequence[Generic]) -> dict[ir.Value, ir.Operation]:
     """Contraction results that a single pointwise op consumes: it becomes the epilogue of the loop over output sticks.
 
-    A body that knows its position (a mask) is left out: inside the loop it would see a block, not the tensor. So is an op with an
-    operand that does not exist yet at the contraction.
+    Only one that reads element for element what it computes: the vector unit takes sums from PT as they come, and cannot spread a column,
+    a row or a scalar. A body that knows its position (a mask) is left out: inside the loop it would see a block, not the tensor. So is an
+    op with an operand that does not exist yet at the contraction.
     """
     fused = {}
     position = {op: i for i, op in enumerate(ops)}
@@ -64,7 +65,8 @@ def fused_consumers(ops: Sequence[ir.Operation], contractions: Sequence[Generic]
             continue
         g = Generic(uses[0].owner.operation)
         ready = all(v == result or v.owner.name == "ktdp.load" or position[v.owner] < position[contraction.op] for v in g.inputs)
-        if ready and g.is_pointwise and not any(o.name == "linalg.index" for o in g.body_ops):
+        same = g.is_pointwise and g.maps[uses[0].operand_number] == g.maps[-1]
+        if ready and same and not any(o.name == "linalg.index" for o in g.body_ops):
             fused[result] = g.op
     return fused
 

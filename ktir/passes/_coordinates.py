@@ -1,12 +1,16 @@
-"""Coordinates in scalar bodies become operands: `linalg.index k` is an i32 over loop k, loaded from memory whose element i holds i."""
+"""Coordinates in scalar bodies become operands: `linalg.index k` is an i32 over loop k, loaded from memory whose element i holds i.
+
+A reduction over a loop that no tensor with content walks reads that loop's coordinates: something has to count its trips.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, number
 from ktir.mlir import arith, func, ir, operations
+from ktir.passes._flat import refuse
 from ktir.passes._new_arguments import NewArguments
 
 
@@ -15,7 +19,7 @@ def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> N
     numbers: dict[int, ir.Value] = {}
     i32 = ir.IntegerType.get_signless(32)
 
-    def number(extent: int, location: ir.Location) -> ir.Value:
+    def coordinates(extent: int, location: ir.Location) -> ir.Value:
         if extent not in numbers:
             base = arguments.add("iota", [extent], i32, location)
             with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), location:
@@ -24,23 +28,67 @@ def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> N
         return numbers[extent]
 
     for op in [op for op in operations(function) if op.name == "linalg.generic"]:
+        extents = loop_extents(list(op.operands), _maps(op))
+        op = _counted(op)
         found = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == "linalg.index"]
         if found:
-            _with_numbers(op, found, number)
+            _with_numbers(op, found, extents, coordinates)
 
 
-def _with_numbers(op: ir.Operation, found: list[ir.Operation], number: Callable[[int, ir.Location], ir.Value]) -> None:
-    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+def _counted(op: ir.Operation) -> ir.Operation:
+    """A generic without the operands that only say how often loops run; a reduction over such a loop uses its coordinate."""
+    maps = _maps(op)
+    operands, block, cut = list(op.operands), op.regions[0].blocks[0], len(op.operands) - len(op.results)
+    empty = [i for i in range(cut) if _is_empty(operands[i]) and not list(block.arguments[i].uses)]
+    if not empty:
+        return op
+    kept = [i for i in range(len(operands)) if i not in empty]
+    walked = {e.position for i in kept for e in maps[i].results if isinstance(e, ir.AffineDimExpr)}
+    for i in reversed(empty):
+        block.erase_argument(i)
+    op = with_operands(op, [operands[i] for i in kept if i < cut], operands[cut:], [maps[i] for i in kept])
+    for loop in sorted(set(range(maps[0].n_dims)) - walked):
+        _use_coordinate(op, loop)
+    return op
+
+
+def _is_empty(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.empty"
+
+
+def _use_coordinate(op: ir.Operation, loop: int) -> None:
+    """Make a reduction combine its value where the coordinate of `loop` is none below 0: everywhere."""
+    g = Generic(op)
+    if g.combiner is None:
+        raise refuse(op, "reduces a loop that no tensor walks by something else than a sum, maximum or minimum, which is not supported")
+    last, mapped = g.yielded.owner.operation, g.mapped
+    with ir.InsertionPoint(last), op.location:
+        index = ir.IndexType.get()
+        dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
+        coordinate = ir.Operation.create("linalg.index", results=[index], attributes={"dim": dim}).results[0]
+        zero = arith.ConstantOp(index, ir.IntegerAttr.get(index, 0)).result
+        identity = arith.ConstantOp(mapped.type, number(mapped.type, IDENTITY[g.combiner])).result
+        value = arith.SelectOp(arith.CmpIOp(arith.CmpIPredicate.sge, coordinate, zero).result, mapped, identity).result
+    last.operands[list(last.operands).index(mapped)] = value
+
+
+def _maps(op: ir.Operation) -> list[ir.AffineMap]:
+    return [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+
+
+def _with_numbers(
+    op: ir.Operation, found: list[ir.Operation], extents: list[int], coordinates: Callable[[int, ir.Location], ir.Value]
+) -> None:
+    maps = _maps(op)
     operands = list(op.operands)
     cut = len(operands) - len(op.results)
     inputs, of_inputs = operands[:cut], maps[:cut]
-    extents = loop_extents(operands, maps)
     block = op.regions[0].blocks[0]
     scalars: dict[int, ir.Value] = {}
     for index in found:
         loop = ir.IntegerAttr(index.attributes["dim"]).value
         if loop not in scalars:
-            inputs.append(number(extents[loop], op.location))
+            inputs.append(coordinates(extents[loop], op.location))
             of_inputs.append(affine_map(len(extents), [loop]))
             scalars[loop] = _inserted_argument(block, len(inputs) - 1, op.location)
         with ir.InsertionPoint(index), index.location:

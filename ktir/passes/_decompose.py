@@ -263,9 +263,10 @@ _IDENTITIES: dict[str, Callable[[ir.Type], float]] = {
     "arith.maximumf": lambda _: -inf,
     "arith.minimumf": lambda _: inf,
     "arith.addi": lambda _: 0,
-    "arith.maxsi": lambda t: -(2 ** (ir.IntegerType(t).width - 1)),
-    "arith.minsi": lambda t: 2 ** (ir.IntegerType(t).width - 1) - 1,
+    "arith.maxsi": lambda t: -(2 ** (min(ir.IntegerType(t).width, 32) - 1)),
+    "arith.minsi": lambda t: 2 ** (min(ir.IntegerType(t).width, 32) - 1) - 1,
 }
+"""Of an i64, which has to fit into 32 bits where extremes are taken, those of an i32."""
 
 
 # Generics
@@ -379,6 +380,8 @@ def _integer_reduction(g: Generic) -> None:
 
     def combined(parts: Sequence[ir.Value], join: Callable[[list[ir.Value]], ir.Value]) -> ir.Value:
         """The reduction with what stood in the accumulator before."""
+        if _is_neutral(init, name):
+            return _pointwise(parts, type_, join)
 
         def body(scalars: list[ir.Value]) -> ir.Value:
             return ir.Operation.create(name, results=[type_], operands=[scalars[-1], join(scalars[:-1])]).results[0]
@@ -407,6 +410,16 @@ def _integer_reduction(g: Generic) -> None:
             )
     op.results[0].replace_all_uses_with(result)
     op.erase()
+
+
+def _is_neutral(init: ir.Value, combiner: str) -> bool:
+    """Whether a tensor is filled with what a combiner leaves its other operand as it is with."""
+    constant = _filled_with(init)
+    if constant is None or combiner not in _IDENTITIES:
+        return False
+    type_ = ir.IntegerType(_element(init))
+    limits = {"arith.maxsi": -(2 ** (type_.width - 1)), "arith.minsi": 2 ** (type_.width - 1) - 1}
+    return ir.IntegerAttr(constant.attributes["value"]).value == limits.get(combiner, 0)
 
 
 def _bytes_summed(

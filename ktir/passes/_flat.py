@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ktir.diagnostics import Unsupported, location_names, location_text
+from ktir.diagnostics import Unsupported, location_names
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Contraction, Generic
 from ktir.mlir import func, ir
@@ -18,7 +18,7 @@ def refuse(op: ir.Operation, text: str) -> Unsupported:
     """An error of an op that names the line of the source, too."""
     names = location_names(op.location)
     origin = f" ({', '.join(names)})" if names else ""
-    return Unsupported(f"'{op.name}' op{origin} {text}", location_text(op.location))
+    return Unsupported(f"'{op.name}' op{origin} {text}", op.location)
 
 
 def shape_of(value: ir.Value) -> list[int]:

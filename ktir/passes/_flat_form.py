@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Contraction, Generic
-from ktir.mlir import func, ir
-from ktir.passes._flat import refuse
+from ktir.dialects.structured import Contraction, Generic, affine_map, generic
+from ktir.mlir import arith, func, ir, tensor
+from ktir.passes._flat import refuse, shape_of
 
 _OPS = frozenset((
     "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
@@ -16,15 +14,13 @@ _OPS = frozenset((
 
 
 def order_contractions(function: func.FuncOp) -> None:
-    """Write the loops of every contraction as batch loops, rows, columns, reduced loop."""
-    for view in function.regions[0].blocks[0].operations:
-        op = view.operation
+    """Write the loops of every contraction as batch loops, rows, columns, reduced loop, with one loop of columns at most."""
+    for op in [view.operation for view in function.regions[0].blocks[0].operations]:
         contraction = Generic(op).contraction if op.name == "linalg.generic" else None
+        if contraction is not None and len(contraction.columns) > 1:
+            contraction = _with_fewer_columns(op, contraction)
         if contraction is None:
             continue
-        least = 1 if contraction.batch else 0  # with batches and without columns it would be a reduction
-        if len(contraction.columns) > 1 and least <= len(contraction.rows) <= 1:
-            contraction = _exchanged(op, contraction)
         order = [*contraction.batch, *contraction.rows, *contraction.columns, *contraction.reduced]
         if order == sorted(order):
             continue
@@ -36,13 +32,33 @@ def order_contractions(function: func.FuncOp) -> None:
         op.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
 
 
-def _exchanged(op: ir.Operation, contraction: Contraction) -> Contraction:
-    """The same sum of products with its factors exchanged: what walked the columns walks rows."""
-    left, right, _ = op.operands
-    op.operands[0], op.operands[1] = right, left
-    maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([maps[1], maps[0], maps[2]])
-    return replace(contraction, rows=contraction.columns, columns=contraction.rows)
+def _with_fewer_columns(op: ir.Operation, contraction: Contraction) -> Contraction | None:
+    """A sum of products whose second factor is no matrix, with its factors exchanged if that helps; else it is a reduction from now on."""
+    if len(contraction.rows) <= 1:
+        left, right, _ = op.operands
+        op.operands[0], op.operands[1] = right, left
+        maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([maps[1], maps[0], maps[2]])
+        return Generic(op).contraction
+    _as_reduction(Generic(op))
+    return None
+
+
+def _as_reduction(g: Generic) -> None:
+    """Replace a contraction by a reduction: its second factor is read in f32, which the array does not take."""
+    op, wide = g.op, g.body.arguments[-1].type
+    with ir.InsertionPoint(op), op.location:
+        sizes = shape_of(g.inputs[1])
+        same = affine_map(len(sizes), range(len(sizes)))
+        second = generic([g.inputs[1]], tensor.empty(sizes, wide), [same, same], ["parallel"] * len(sizes),
+                         lambda s: arith.ExtFOp(wide, s[0]).result, loc=op.location)  # fmt: skip
+
+        def body(scalars: list[ir.Value]) -> ir.Value:
+            product = arith.MulFOp(arith.ExtFOp(wide, scalars[0]).result, scalars[1]).result
+            return arith.AddFOp(scalars[2], product).result
+
+        op.results[0].replace_all_uses_with(generic([g.inputs[0], second], g.init, g.maps, g.iterators, body, loc=op.location))
+    op.erase()
 
 
 def order_variables(function: func.FuncOp) -> None:

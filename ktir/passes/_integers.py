@@ -1,7 +1,7 @@
 """Flat logical KTIR knows one integer type outside of scalar bodies, i32, and inside of them i1 besides.
 
-Values of i64 are taken to fit; the host transfer checks those that come in. Narrower integers are held sign-extended and wrap around as
-they do in their own width; i1 in memory is 0 or 1.
+Of i64 the low 32 bits are held, the number itself where `_integer_proof` has found that something needs it. Narrower integers are held
+sign-extended and wrap around as they do in their own width; i1 in memory is 0 or 1.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from ktir.passes._flat import refuse
 _OF_INDICES = ("arith.index_cast", "arith.index_castui")
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
 _UNSIGNED = ("arith.extui", "arith.index_castui")
-_WRAPS = ("arith.addi", "arith.subi", "arith.muli", "arith.shli")
-_OF_WIDTH = ("arith.shrui", "arith.divui", "arith.remui", "arith.uitofp", "arith.ceildivui", "arith.bitcast", "arith.fptoui", "math.ctlz",
-             "math.ctpop", "math.cttz", "arith.mului_extended", "arith.mulsi_extended", "arith.addui_extended")  # fmt: skip
+_WRAPS = ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.absi",
+          "arith.fptosi", "arith.shrui", "arith.divui", "arith.remui", "arith.ceildivui")  # fmt: skip
+"""Ops whose results in 32 bits may be beyond a narrower type."""
+_BARE = ("arith.shrui", "arith.divui", "arith.remui", "arith.ceildivui", "arith.uitofp")
+"""Ops that take the bits of their operands as numbers without sign; comparisons and extremes order sign-extended numbers the same way."""
+_OF_WIDTH = ("arith.bitcast", "arith.fptoui", "math.ctlz", "math.ctpop", "math.cttz", "arith.mului_extended", "arith.mulsi_extended",
+             "arith.addui_extended")  # fmt: skip
 """Ops whose results in 32 bits are not those in another width."""
 _INDEX = 64
-_LARGEST = 2**31
 
 
 def integers_as_i32(function: func.FuncOp) -> None:
@@ -63,19 +66,14 @@ def _number(value: int) -> ir.Value:
     return arith.ConstantOp(i32, ir.IntegerAttr.get(i32, value)).result
 
 
-def _fitting(op: ir.Operation) -> int:
-    """The number that a constant is, in 32 bits; what is above or below all of i64 is that of i32."""
-    value = ir.IntegerAttr(op.attributes["value"]).value
-    if value in (2**63 - 1, -(2**63)):
-        return _LARGEST - 1 if value > 0 else -_LARGEST
-    if not -_LARGEST <= value < _LARGEST:
-        raise refuse(op, f"is {value}, which does not fit into 32 bits, the integers of the device")
-    return value
+def _low_bits(op: ir.Operation) -> int:
+    """The low 32 bits of a constant, as a signed number."""
+    return (ir.IntegerAttr(op.attributes["value"]).value + 2**31) % 2**32 - 2**31
 
 
 def _narrow_constant(op: ir.Operation) -> None:
     i32 = ir.IntegerType.get_signless(32)
-    op.attributes["value"] = ir.IntegerAttr.get(i32, _fitting(op))
+    op.attributes["value"] = ir.IntegerAttr.get(i32, _low_bits(op))
     op.results[0].set_type(i32)
 
 
@@ -88,7 +86,7 @@ def _narrow_given(op: ir.Operation) -> None:
     if _width(value.type) in (None, 32):
         return
     constant = value.owner.operation
-    number = _fitting(constant)
+    number = _low_bits(constant)
     with ir.InsertionPoint(where), op.location:
         where.operands[0] = _number(number & 1 if _width(value.type) == 1 else number)
     if not list(constant.results[0].uses):
@@ -120,8 +118,6 @@ class _Body:
             widths = [w for v in (*op.operands, *op.results) if (w := self.widths.get(v)) not in (None, 1, 32)]
             if widths and op.name in _OF_WIDTH:
                 raise refuse(op, f"computes on i{widths[0]}, which the device holds in 32 bits; the nearest supported form is on i32")
-            if op.name in _UNSIGNED and self.widths[op.operands[0]] == 32 and self.widths[op.results[0]] > 32:
-                raise refuse(op, "takes an i32 as unsigned, which the device has not; the nearest supported form is 'arith.extsi'")
         i32 = ir.IntegerType.get_signless(32)
         for value in [v for v in self.widths if isinstance(v.owner, ir.Block)]:
             if self.widths[value] == 1:
@@ -159,9 +155,12 @@ class _Body:
         width = self.widths.get(op.results[0]) if op.results else None
         if op.name in _CASTS:
             self._cast(op, width or 0)
-        elif width in (None, 1):
             return
-        elif op.name == "arith.constant":
+        if op.name in _BARE:
+            self._bare(op)
+        if width in (None, 1):
+            return
+        if op.name == "arith.constant":
             _narrow_constant(op)
         else:
             op.results[0].set_type(ir.IntegerType.get_signless(32))
@@ -170,6 +169,14 @@ class _Body:
                     new, reader = self._signed(op.results[0], width)
                 op.results[0].replace_all_uses_except(new, reader)
                 self.widths[new] = width
+
+    def _bare(self, op: ir.Operation) -> None:
+        """Make narrow operands numbers without sign."""
+        for i, value in enumerate(op.operands):
+            width = self.widths.get(value, 32)
+            if 1 < width < 32:
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[i] = arith.AndIOp(value, _number((1 << width) - 1)).result
 
     def _signed(self, value: ir.Value, width: int) -> tuple[ir.Value, ir.Operation]:
         """The low `width` bits as a signed number; and the op that reads `value`."""

@@ -93,6 +93,8 @@ class _Price:
         reader, *others = self.readers.get(item.value, [None])
         if reader not in later or others or reader is None or reader.kind != "pointwise" or reader.positional:
             return None
+        if reader.walks[reader.sources.index(item.value)] != reader.walks[-1]:  # it spreads a column, a row or a scalar
+            return None
         waiting = {other.value for other in later}
         return None if any(value in waiting for value in reader.sources) else reader
 

@@ -10,8 +10,9 @@ from ktir.dialects import _affine
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import func, ir, operations
+from ktir.passes._broken import Broken
 from ktir.passes._calls import callee, callees_first, is_kernel
-from ktir.passes._levels import Broken, constant_of, kernel_rows
+from ktir.passes._levels import constant_of, kernel_rows
 from ktir.passes._pads import folded_pad
 from ktir.passes._residents import EXCHANGE, RESIDENTS, resident_of
 from ktir.target import LANES

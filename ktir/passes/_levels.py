@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from math import prod
 
-from ktir.diagnostics import Diagnostic, KtirError, location_text
+from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir
-
-
-class Broken(Exception):
-    """A rule that an op breaks; `notes` point at the other parties."""
-
-    def __init__(self, message: str, *notes: Diagnostic) -> None:
-        super().__init__(message)
-        self.notes = notes
-
-
-def refuse_broken(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None]) -> None:
-    """Runs `check` on every op; raises KtirError with a diagnostic per faulty op, each with its first fault."""
-    faults: list[Diagnostic] = []
-    for op in ops:
-        try:
-            check(op)
-        except Broken as broken:
-            faults.append(Diagnostic("error", f"'{op.name}' op {broken}", location_text(op.location), broken.notes))
-    if faults:
-        raise KtirError.of(faults, faults[0].message)
+from ktir.passes._attribute_types import check_attributes
 
 
 def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | None = None) -> None:
@@ -34,6 +14,7 @@ def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | N
 
     `kernels`: whether kernels must have been formed (True) or must not (False); None = either.
     """
+    check_attributes(module)
     attributes = module.operation.attributes
     found = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
     formed = any(isinstance(op, func.FuncOp) and "ktir.rows" in op.operation.attributes for op in module.body.operations)

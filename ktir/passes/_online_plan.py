@@ -12,7 +12,7 @@ from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import keeps_lane, kind_of
+from ktir.dialects.vector_kinds import is_folded, keeps_lane, kind_of
 from ktir.isa.kinds import KINDS
 from ktir.mlir import func, ir
 from ktir.passes._contraction_plan import second_operand_bytes
@@ -198,6 +198,6 @@ def _cycles(tree: Tree, *, stop: Tree) -> int:
 
 
 def _scalar_cycles(op: ir.Operation) -> int:
-    kind = None if op.name == "arith.constant" or keeps_lane(op) else kind_of(op)
+    kind = None if op.name == "arith.constant" or keeps_lane(op) or is_folded(op) else kind_of(op)
     costs = {"simple": 1, "transcendental": DATASHEET.sfp_transcendental_cycles, "long": DATASHEET.sfp_long_cycles}
     return 0 if kind is None else costs[KINDS[kind].cost]

@@ -9,8 +9,10 @@ import numpy as np
 from ktir import numerics
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import keeps_lane, kind_of, type_letter
+from ktir.integers import DIVISIONS
 from ktir.isa.functions import FUNCTIONS, integer_lane
 from ktir.mlir import ir
+from ktir.target import LANES
 
 
 def folded_pad(g: Generic, operands: Sequence[float | None], scalar: ir.Value | None = None) -> float | None:
@@ -30,6 +32,14 @@ def folded_pad(g: Generic, operands: Sequence[float | None], scalar: ir.Value | 
     if result is None:
         return None
     return float(result) if type_letter(wanted.type) == "f" else float(result.view(np.int32))
+
+
+def unsafe_divisions(g: Generic, operands: Sequence[float | None], columns: int) -> list[ir.Operation]:
+    """Integer divisions of a body over rows of `columns` whose divisor may be 0 or -1 in pad lanes."""
+    if columns % LANES == 0:
+        return []
+    divisions = [op for op in g.body_ops if op.name.removeprefix("arith.") in DIVISIONS and type_letter(op.operands[1].type) == "i"]
+    return [op for op in divisions if folded_pad(g, operands, op.operands[1]) in (None, 0.0, -1.0)]
 
 
 def _lane(number: float, type_: ir.Type) -> np.float32:

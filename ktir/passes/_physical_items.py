@@ -12,7 +12,7 @@ from ktir.passes._flat import IndexedBy, Memory, Node, dtype_of, shape_of
 from ktir.passes._items import Item, Tensor, Walk
 from ktir.passes._many_keys import mark_many_keys
 from ktir.passes._memory_order import Region
-from ktir.passes._pads import folded_pad
+from ktir.passes._pads import folded_pad, unsafe_divisions
 from ktir.passes._row_merging import Groups, RowMerging, Use
 from ktir.passes._stick_roles import ELEMENT_BYTES, GRANULE, Stick, StickRoles, access_bytes, pool_memory
 from ktir.target import LANES
@@ -190,10 +190,12 @@ class PhysicalItems:
     def _pointwise(self, node: Node) -> _Form:
         assert node.generic is not None
         forms, walks, rows = self._inputs(node)
-        pad = self._folded(node, [f.pad if walk[-1] is not None else None for f, walk in zip(forms, walks, strict=True)])
+        shown = [f.pad if walk[-1] is not None else None for f, walk in zip(forms, walks, strict=True)]
+        pad = self._folded(node, shown)
         columns = self._columns(node.result)
         masked = node.result in self._zero_pads and columns % LANES != 0 and pad != 0.0
-        made = self._item(node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=masked)
+        positional = masked or bool(unsafe_divisions(node.generic, shown, columns))
+        made = self._item(node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=positional)
         return _Form(made.value, 0.0 if masked else pad, made)
 
     def _work(self, node: Node) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir
+from ktir.passes._attribute_types import require_kind
 from ktir.target import LANES
 
 STICK = "ktir.stick"
@@ -60,6 +61,7 @@ def write_stick(op: ir.Operation, dims: Sequence[int | None]) -> None:
 
 def stick_of(op: ir.Operation) -> tuple[int | None, ...] | None:
     """What a plan has in the stick at an op; None without a plan."""
+    require_kind(op, STICK)
     if STICK not in op.attributes:
         return None
     return tuple(None if d < 0 else d for d in ir.DenseI64ArrayAttr(op.attributes[STICK]))
@@ -79,6 +81,7 @@ def write_kernel(op: ir.Operation, number: int) -> None:
 
 def kernel_of(op: ir.Operation) -> int | None:
     """The kernel of an op; None without a plan."""
+    require_kind(op, KERNEL)
     return ir.IntegerAttr(op.attributes[KERNEL]).value if KERNEL in op.attributes else None
 
 
@@ -89,4 +92,5 @@ def write_plan(function: func.FuncOp, kernels: Sequence[PlannedKernel]) -> None:
 
 def plan_of(function: func.FuncOp) -> list[PlannedKernel]:
     """The kernels of a function; none without a plan."""
+    require_kind(function.operation, PLAN)
     return [PlannedKernel.of(a) for a in ir.ArrayAttr(function.attributes[PLAN])] if PLAN in function.attributes else []

@@ -21,8 +21,8 @@ from ktir.passes._items import Item
 from ktir.passes._kernel_price import kernel_price
 from ktir.passes._physical_items import PhysicalItems
 from ktir.passes._planner import Contents, Draft, Move
-from ktir.passes._stick_roles import Configuration, configurations, stick_text
-from ktir.target import DATASHEET, LANES
+from ktir.passes._stick_roles import Configuration, stick_text
+from ktir.target import LANES
 
 _GAIN = 0.97
 """A change is made if the kernels that it changes take less than this part of the cycles; less is within the error of the prices."""
@@ -74,7 +74,7 @@ class _Priced(NamedTuple):
 
 class _Search:
     def __init__(self, draft: Draft, steps: int) -> None:
-        self.target = DATASHEET.with_cores(draft.wishes.cores)
+        self.target = draft.wishes.target
         self.best = draft
         self.steps = steps
         self.changes: list[Change] = []
@@ -187,7 +187,7 @@ def _layouts(draft: Draft) -> Iterator[tuple[Node, Configuration]]:
         if node.is_source or node.kind in ("reduction", "contraction"):
             continue
         shape, chosen = shape_of(node.tensors[-1]), draft.roles.chosen[node]
-        for option in configurations(node):
+        for option in draft.roles.options(node):
             key = tuple(shape), chosen[-1], option[-1]
             saved = _sticks(shape, chosen[-1]) - _sticks(shape, option[-1])
             if saved > 0 and key not in done:

@@ -22,16 +22,22 @@ from ktir.passes._physical_items import PhysicalItems
 from ktir.passes._plan_attributes import PlannedKernel
 from ktir.passes._stick_roles import Configuration, StickRoles
 from ktir.passes._work import KernelFacts, Work, divide
-from ktir.target import DATASHEET
+from ktir.target import DATASHEET, Target
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What every alternative keeps to: the cores, and the division that a user asks for."""
+    """What every alternative keeps to: the cores, the division that a user asks for, and the room in each core's scratchpad."""
 
     cores: int
     work_div: str
     hint: Hint
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+
+    @property
+    def target(self) -> Target:
+        """The machine that there is."""
+        return DATASHEET.with_cores(self.cores).with_room(self.lx_bytes)
 
 
 Contents = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -66,7 +72,7 @@ class Draft:
     @cached_property
     def clustering(self) -> Clustering:
         """The kernels."""
-        return Clustering(self.physical.items, self.wishes.cores, self.wishes.work_div, moves=self.moves)
+        return Clustering(self.physical.items, self.wishes.cores, self.wishes.work_div, moves=self.moves, lx_bytes=self.wishes.lx_bytes)
 
     @cached_property
     def facts(self) -> list[KernelFacts]:
@@ -114,7 +120,7 @@ class Draft:
 
     def agreement(self) -> Agreement:
         """Divisions of kernels that hand on tensors, in the same parts where that is faster; as they are where a user asks for some."""
-        found = Agreement(self.facts, [*self.works], DATASHEET.with_cores(self.wishes.cores))
+        found = Agreement(self.facts, [*self.works], self.wishes.target)
         if not self.wishes.work_div and not self.wishes.hint.work_div:
             found.run()
         return found

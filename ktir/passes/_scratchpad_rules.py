@@ -10,9 +10,10 @@ from itertools import pairwise
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir, operations
+from ktir.passes._broken import Broken
 from ktir.passes._calls import callee, calls_of, is_kernel
 from ktir.passes._core_numbers import CoreNumbers, Numbers, Unknown
-from ktir.passes._levels import Broken, constant_of
+from ktir.passes._levels import constant_of
 from ktir.passes._residents import resident_of, residents_of, room_of
 from ktir.target import STICK_BYTES
 

@@ -141,18 +141,20 @@ class ShapesToMemory:
             return pool
         with ir.InsertionPoint(user), user.location:
             copy = self._materialized(value, place)
-            pool = self._pool(value)
+            pool = self._pool(value, collapse=user)
             self.copies[key] = pool, self._put(copy, pool.base, pool.window)
         return pool
 
-    def _pool(self, like: ir.Value, sizes: Sequence[int] | None = None) -> InMemory:
+    def _pool(self, like: ir.Value, sizes: Sequence[int] | None = None, collapse: ir.Operation | None = None) -> InMemory:
         """A new pool for the tensor `like`, or one of other `sizes` in its place, of the coarsest shape in which its uses need it: the last
-        extents may have to be one, since only the last one of a pool is followed by a gap."""
+        extents may have to be one, since only the last one of a pool is followed by a gap. What `collapse` makes of it is a window."""
         sizes = shape(like) if sizes is None else tuple(sizes)
         best: tuple[int, tuple[int, ...], Window] | None = None
         for cut in range(len(sizes) - 1, -1, -1):
             coarse = (*sizes[:cut], prod(sizes[cut:]))
             window = Window.dense(coarse, LANES).expand([*([d] for d in range(cut)), list(range(cut, len(sizes)))], sizes)
+            if cut and collapse is not None and moved(collapse, window) is None:
+                continue
             copies = _copies(like, window)
             if best is None or copies < best[0]:
                 best = (copies, coarse, window)

@@ -39,13 +39,14 @@ class Choice:
 
 def choose(domains: Sequence[int], tables: Sequence[Table], limit: int = 1 << 20) -> Choice:
     """The cheapest choice, variable v having `domains[v]` alternatives; among equals always the same one."""
+    tables = [_open(table) for table in tables]
     naming: list[list[Table]] = [[] for _ in domains]
     for table in tables:
         for v in table.scope:
             naming[v].append(table)
     buckets: list[tuple[int, list[Table]]] = []
     eliminated: set[int] = set()
-    bound = 0
+    bound = sum(int(t.costs) for t in tables if not t.scope)
     for variable in _order(tuple(domains), tuple(t.scope for t in tables)):
         bucket = [t for t in naming[variable] if eliminated.isdisjoint(t.scope)]
         eliminated.add(variable)
@@ -66,6 +67,11 @@ def choose(domains: Sequence[int], tables: Sequence[Table], limit: int = 1 << 20
             costs = np.minimum(costs + part, IMPOSSIBLE)
         values[variable] = int(costs.argmin())
     return Choice(tuple(values), sum(int(t.costs[tuple(values[v] for v in t.scope)]) for t in tables), bound)
+
+
+def _open(table: Table) -> Table:
+    """A table without the variables that have one alternative: no axis tells anything about them, and an array has at most 64."""
+    return Table(tuple(v for v, n in zip(table.scope, table.costs.shape, strict=True) if n > 1), table.costs.squeeze())
 
 
 @lru_cache(maxsize=16)

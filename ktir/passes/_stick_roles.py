@@ -199,6 +199,10 @@ class StickRoles:
 
     # The answer
 
+    def options(self, node: Node) -> list[Configuration]:
+        """What can lie in the stick at an op: one thing, where a plan says so."""
+        return self._variables[node][1]
+
     def made(self, value: ir.Value) -> Stick:
         """The stick dimension of an op's result."""
         return self.chosen[self.makers[value]][-1]

@@ -7,7 +7,7 @@ memory. Row dimensions that every op walks together are one (`_row_merging`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -17,14 +17,15 @@ import numpy as np
 from ktir.dialects import ktdp
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic, number
 from ktir.layout import Digit, Layout
-from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.mlir import arith, func, ir, linalg, operations, tensor
 from ktir.passes._buffers import Buffers
 from ktir.passes._caller_arguments import Callers
 from ktir.passes._calls import calls_of
 from ktir.passes._device_arguments import DeviceArgument, DeviceArguments, DeviceView, element_type, encoding, memory_view, strided_view
 from ktir.passes._flat import IndexedBy, Memory, Node, read, refuse, shape_of
+from ktir.passes._host_tensors import note_host_tensors
 from ktir.passes._levels import require_level, set_level
-from ktir.passes._pads import folded_pad
+from ktir.passes._pads import folded_pad, unsafe_divisions
 from ktir.passes._physical_items import zero_pads
 from ktir.passes._plan_attributes import PLAN, STICK, copy_kernel
 from ktir.passes._row_merging import Groups, RowMerging, Use
@@ -47,9 +48,14 @@ class AssignLayoutsPass(Pass):
     description: ClassVar[str] = "logical -> laid-out: stick layouts, masks against padding"
     tolerance: ClassVar[float] = 2.0**-10  # a reduction may add its sticks in another order than along the host dimension
 
+    def allowed(self, module: ir.Module) -> float:
+        """The tolerance where floats are summed; else nothing."""
+        return self.tolerance if any(op.name == "linalg.generic" and Generic(op).sums_floats for op in operations(module)) else 0.0
+
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
         require_level(module, self.name, "logical")
+        note_host_tensors(module)
         callers = Callers(module)
         for name, function in callers.functions.items():
             callers.given[name] = callers.rewritten(function) if calls_of(function) else _Rewriter(self, function).rewrite()
@@ -306,10 +312,11 @@ class _Rewriter:
         layout = self._result_layout(node)
         pad = folded_pad(g, _shown_pads(inputs, maps))
         mask = node.result in self.zero_pads and layout.size[-1] % LANES != 0 and not _is_zero(pad)
+        divisions = unsafe_divisions(g, _shown_pads(inputs, maps), layout.size[-1])
 
         def body(arguments: list[ir.Value]) -> ir.Value:
             mapping = dict(zip(g.body.arguments, arguments, strict=True))
-            clone_ops(g.body_ops, mapping)
+            _clone_with_divisors(g.body_ops, mapping, divisions, lambda v: _masked(v, layout.size[-1], 0, rows + 1, 1.0))
             value = _yielded(g, mapping)
             return _masked(value, layout.size[-1], 0, rows + 1, 0.0) if mask else value
 
@@ -335,12 +342,13 @@ class _Rewriter:
         identity = IDENTITY[combiner]
         pad = folded_pad(g, _shown_pads(inputs, maps), g.mapped)
         mask = columns % LANES != 0 and (pad is None or np.float64(pad).tobytes() != np.float64(identity).tobytes())
+        divisions = unsafe_divisions(g, _shown_pads(inputs, maps), columns)
         physical = {0: rows, **{r: r - 1 for r in range(1, rows + 1)}, rows + 1: rows + 1, None: None}  # reduced loops last: (rows.., s, l)
 
         def body(arguments: list[ir.Value]) -> ir.Value:
             mapping = dict(zip(g.body.arguments, arguments, strict=True))
             *mapped, combine = g.body_ops
-            clone_ops(mapped, mapping)
+            _clone_with_divisors(mapped, mapping, divisions, lambda v: _masked(v, columns, rows, rows + 1, 1.0))
             if mask:
                 value = mapping.get(g.mapped, g.mapped)
                 mapping[g.mapped] = _masked(value, columns, rows, rows + 1, identity)
@@ -486,6 +494,21 @@ def _yielded(g: Generic, mapping: dict[ir.Value, ir.Value]) -> ir.Value:
 def _shown_pads(inputs: list[_Tensor], maps: list[list[int | None]]) -> list[float | None]:
     """What operands show in pad lanes; column and scalar operands show data."""
     return [t.pad if m[-1] is not None else None for t, m in zip(inputs, maps, strict=True)]
+
+
+def _clone_with_divisors(
+    ops: Sequence[ir.Operation],
+    mapping: dict[ir.Value, ir.Value],
+    divisions: Collection[ir.Operation],
+    masked: Callable[[ir.Value], ir.Value],
+) -> None:
+    """Clone the ops of a body; the divisors of `divisions` get a number in pad lanes by which anything can be divided."""
+    for op in ops:
+        clone_ops([op], mapping)
+        if op in divisions:
+            clone = mapping[op.results[0]].owner.operation
+            with ir.InsertionPoint(clone), clone.location:
+                clone.operands[1] = masked(clone.operands[1])
 
 
 def _is_zero(pad: float | None) -> bool:

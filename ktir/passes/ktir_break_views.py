@@ -1,9 +1,11 @@
 """Logical KTIR in its flat form: memory and generics, no op that only moves elements.
 
-The parts, in the order in which they run, each a module beside this one: dims of extent 1 go (`_unit_dims`), insertions are chains
-(`_insertions`), sorts, scans and foreign reductions become reductions (`_decompose`), coordinates operands (`_coordinates`) and integers
-i32 (`_integers`), loops are split (`_refine`), element-wise ops on concatenations are too (`_concatenations`), what moves elements becomes
-memory (`_shapes_to_memory`), and the result is held against the flat form (`_flat_form`).
+The parts, in the order in which they run, each a module beside this one: `_integer_proof` finds for which arguments 32 bits hold the
+integers; dims of extent 1 go (`_unit_dims`), insertions are chains (`_insertions`), tiles look up one dim (`_indirect`), long scans are cut
+(`_long_scans`), products are taken by halves (`_products`), sorts, scans and foreign reductions become reductions (`_decompose`),
+coordinates operands (`_coordinates`) and integers i32 (`_integers`), loops are split (`_refine`), element-wise ops on concatenations are
+too (`_concatenations`), what moves elements becomes memory (`_shapes_to_memory`), as do constant matrices (`_constant_matrices`), and the
+result is held against the flat form (`_flat_form`).
 """
 
 from __future__ import annotations
@@ -11,16 +13,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ktir.mlir import func, ir
+from ktir.dialects.structured import Generic
+from ktir.mlir import func, ir, operations
 from ktir.passes._calls import calls_of, hand_down_memory
 from ktir.passes._concatenations import split_at_concatenations
+from ktir.passes._constant_matrices import constant_matrices_to_memory
 from ktir.passes._coordinates import coordinates_as_operands
 from ktir.passes._decompose import decompose
 from ktir.passes._flat_form import order_contractions, order_variables, refuse_unflat
+from ktir.passes._indirect import indices_apart
 from ktir.passes._insertions import insertions_apart
+from ktir.passes._integer_proof import prove_integers
 from ktir.passes._integers import integers_as_i32
 from ktir.passes._levels import require_level
+from ktir.passes._long_scans import long_scans_in_blocks
 from ktir.passes._new_arguments import NewArguments
+from ktir.passes._products import products_by_halves
 from ktir.passes._refine import split_loops
 from ktir.passes._shapes_to_memory import ShapesToMemory
 from ktir.passes._unit_dims import drop_unit_dims
@@ -40,14 +48,23 @@ class BreakViewsPass(Pass):
     description: ClassVar[str] = "logical: reshapes, slices and concatenations as memory, integers as i32"
     tolerance: ClassVar[float] = 2.0**-10  # sums in another order, rounded to f16
 
+    def allowed(self, module: ir.Module) -> float:
+        """The tolerance where floats are summed; else nothing."""
+        return self.tolerance if any(op.name == "linalg.generic" and Generic(op).sums_floats for op in operations(module)) else 0.0
+
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module that calls nothing."""
         require_level(module, self.name, "logical")
+        prove_integers(module)
         for function in module.body.operations:
             if isinstance(function, func.FuncOp) and function.regions[0].blocks and not calls_of(function):
                 arguments = NewArguments(function)
                 drop_unit_dims(function)
                 insertions_apart(function)
+                order_variables(function)
+                indices_apart(function, arguments)
+                long_scans_in_blocks(function)
+                products_by_halves(function)
                 decompose(function)
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)
@@ -55,7 +72,7 @@ class BreakViewsPass(Pass):
                 split_at_concatenations(function)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
-                order_variables(function)
+                constant_matrices_to_memory(function, arguments)
                 refuse_unflat(function)
                 arguments.finish()
         hand_down_memory(module)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from ktir.dialects._tile_sets import groups, members
 from ktir.mlir import ir, operations
-from ktir.passes._levels import Broken, refuse_broken
+from ktir.passes._broken import Broken, refuse_broken
 from ktir.pipeline import Pass
 
 DIALECTS = ("arith", "builtin", "func", "ktdp", "linalg", "math", "memref", "scf", "spyreop", "tensor")

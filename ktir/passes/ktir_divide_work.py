@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import KtirError, Unsupported, location_text
 from ktir.dialects import _affine, ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._ktdp_builders import Subscript
@@ -69,6 +69,10 @@ class DivideWorkPass(Pass):
 
     def _planned(self, kernel: func.FuncOp, facts: KernelFacts) -> Work | None:
         """What the plan says, if it fits what the kernel has become."""
+        if not isinstance(kernel.attributes[PLAN], ir.DictAttr):
+            raise KtirError(
+                f"'func.func' op expects '{PLAN}' to be a dictionary, but got {kernel.attributes[PLAN]}", location_text(kernel.location)
+            )
         planned = PlannedKernel.of(kernel.attributes[PLAN])
         work = work_of(planned)
         if work is not None and work.divides(facts) and work.cores <= self.cores:

@@ -39,13 +39,15 @@ class FormKernelsPass(Pass):
 
     Expects: the laid-out level. Guarantees: in place of each function with ops one with the same arguments plus the pool, and kernels
     with the attribute `ktir.rows`, and `ktir.columns` (sticks) where columns may be dealt out too; the row loops of every op are the axes
-    that `ktir.rows` lists, in its order; values do not change. `cores` are those that the work will be divided over; where `work_div` (or a
-    `ktir.hint`) wants columns dealt out, every matmul without batches gets such a kernel.
+    that `ktir.rows` lists, in its order; values do not change. `cores` are those that the work will be divided over, `lx_bytes` what a
+    kernel has of the scratchpad of each; where `work_div` (or a `ktir.hint`) wants columns dealt out, every matmul without batches gets
+    such a kernel.
     """
 
     name: ClassVar[str] = "ktir-form-kernels"
     description: ClassVar[str] = "laid-out: cluster ops into kernels of one set of rows"
     cores: int = DATASHEET.cores
+    lx_bytes: int = DATASHEET.lx_planned_bytes
     work_div: str = ""
 
     def run(self, module: ir.Module) -> None:
@@ -70,7 +72,7 @@ class _Splitter:
     def split(self) -> None:
         planned = plan_of(self.source)
         columns = {i: kernel.columns for i, kernel in enumerate(planned)}
-        found = Clustering(self.items, self.options.cores, self.options.work_div, columns)
+        found = Clustering(self.items, self.options.cores, self.options.work_div, columns, lx_bytes=self.options.lx_bytes)
         for item in found.not_planned:
             self.options.remark("missed", "is not in the kernel that the plan has for it, which cannot take it", _op(item).location)
         if not found.clusters:

@@ -25,7 +25,8 @@ from ktir.target import DATASHEET
 
 @dataclass(frozen=True)
 class PlanPass(Pass):
-    """Decide what lies in the stick at each op, which ops share a kernel, and how each kernel is divided over at most `cores` cores.
+    """Decide what lies in the stick at each op, which ops share a kernel, and how each kernel is divided over at most `cores` cores
+    with `lx_bytes` of scratchpad each.
 
     `steps` changes of what the passes would decide by themselves are priced, the best are made; then kernels that hand on tensors agree
     on divisions where that is faster. 0 leaves the passes' decisions as they are.
@@ -38,13 +39,14 @@ class PlanPass(Pass):
     name: ClassVar[str] = "ktir-plan"
     description: ClassVar[str] = "logical: decide layouts, kernels and divisions together"
     cores: int = DATASHEET.cores
+    lx_bytes: int = DATASHEET.lx_planned_bytes
     work_div: str = ""
     steps: int = STEPS
 
     def run(self, module: ir.Module) -> None:
         """Plan each function of the module."""
         require_level(module, self.name, "logical")
-        wanted = Wishes(self.cores, self.work_div, wishes(self.work_div))
+        wanted = Wishes(self.cores, self.work_div, wishes(self.work_div), self.lx_bytes)
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes and not calls_of(op):
                 found = search(Draft.first(op, wanted), self.steps)

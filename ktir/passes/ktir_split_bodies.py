@@ -1,7 +1,8 @@
 """No op reads more than three tensors.
 
 The vector unit has three input FIFOs per corelet (the public sample device; `ktir.isa.units`), so a body over more operands becomes two ops
-with a tensor between them, of the type that the body wrote; an i1 is an i32 there. Nothing is rounded that was not rounded before.
+with a tensor between them, of the type that the body wrote; an i1 is an i32 there. Nothing is rounded that was not rounded before, and a
+reduction stays one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import ClassVar
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, generic
 from ktir.layout import Layout
 from ktir.mlir import arith, ir, tensor
 from ktir.passes._axes import row_loops
@@ -81,6 +82,8 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
         if any(o.name == "linalg.index" for o in _ops_behind(value, g)):
             continue
         rest = _ops_behind(g.yielded, g, stop=value)
+        if [o.name for o in rest] == SUM_OF_PRODUCTS:
+            continue  # would be a contraction, which adds otherwise: the extension to f32 is the next choice
         left = {i for o in rest for v in o.operands for i, a in enumerate(g.body.arguments) if v == a and i < inputs}
         missing = len(set(_parallel_loops(g)) - _loops_of(g, own))  # what lacks rows cannot be in one kernel with what has them
         score = (len(left), missing, -len(own))

@@ -37,6 +37,7 @@ class TilePass(Pass):
     name: ClassVar[str] = "ktir-tile"
     description: ClassVar[str] = "divided -> tiled: row blocks that fit LX, matmul loops, softmax over blocks of keys"
     tolerance: ClassVar[float] = 2.0**-9  # of kernels with an online softmax: it rounds other weights than the plain one, and sums in parts
+    rounds_terms: ClassVar[bool] = True
     rows: int = 0
     lx_bytes: int = DATASHEET.lx_planned_bytes
     online_softmax: str = "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never

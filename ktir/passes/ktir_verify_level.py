@@ -14,7 +14,8 @@ from typing import ClassVar
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir, operations
 from ktir.passes import _level_rules as rules
-from ktir.passes._levels import Broken, refuse_broken
+from ktir.passes._attribute_types import check_attributes
+from ktir.passes._broken import Broken, refuse_broken
 from ktir.passes._scratchpad_rules import Scratchpad
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
@@ -116,6 +117,7 @@ class VerifyLevelPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Look at every op of the module."""
+        check_attributes(module)
         level = self._level(module)
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
         refuse_broken([module.operation], partial(rules.program, level=level, functions=functions))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from threading import Lock
 from typing import Any
@@ -17,7 +18,10 @@ from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
 from ktir.layout import Digit, Layout
-from ktir.package import LaunchArgument, Package
+from ktir.package import LaunchArgument, Package, ValueRange
+from ktir.runtime import metrics
+from ktir.runtime.forms import Form, shared
+from ktir.runtime.host import Host
 from ktir.runtime.transfer import as_array, from_device, host_view, to_device
 from ktir.target import DATASHEET, LANES, Target
 
@@ -63,19 +67,20 @@ def _iota(layout: Layout) -> np.ndarray:
     return to_device(values, layout, "iota").view(np.float32)
 
 
-@dataclass
-class _Held:
-    """The device form of an argument from an earlier launch: its entries, and the version of the host tensor that they hold."""
+@cache
+def _number(host: tuple[int, tuple[int, ...], tuple[int, ...]], layout: Layout, allowed: ValueRange | None) -> int:
+    """Stands for a view of a host tensor in a layout, held against a range, the same in all programs."""
+    return next(_numbers)
 
-    entries: np.ndarray
-    version: object | None = None
+
+_numbers = itertools.count()
 
 
 class Executable:
     """A program with the transfers of its launch spec.
 
-    Loading verifies the program and runs its control plane once; a launch moves values only. The device forms of the arguments are kept:
-    an input whose version is still the same, as weights are, is not arranged again.
+    Loading verifies the program and runs its control plane once; a launch moves values only. What a launch only reads is arranged once for
+    all programs of the process and kept while it has the same content (`ktir.runtime.forms`).
     """
 
     def __init__(self, package: Package, target: Target = DATASHEET) -> None:
@@ -83,62 +88,96 @@ class Executable:
         self.machine = Machine(package.program, target)
         self.layouts = [layout_of(a) for a in self.spec.args]
         self.lock = Lock()
-        self.hosts = 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)
+        self.hosts = len(self.spec.hosts) or 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)
         self.written = sorted({a.host.arg for a in self.spec.args if a.host is not None and a.role != "input"})
         """Numbers of the host tensors that a launch writes."""
-        self._held: dict[int, _Held] = {}
+        self._arrangements = [
+            None if a.host is None else _number((a.host.offset, a.host.size, a.host.strides), layout, a.range)
+            for a, layout in zip(self.spec.args, self.layouts, strict=True)
+        ]
+        self._own: dict[int, np.ndarray] = {}
         self.arranged = 0
         """Arguments that the launches so far had to arrange."""
 
-    def __call__(self, *tensors: Any, mode: Mode = "tape", versions: Sequence[object | None] = ()) -> None:
+    def __call__(self, *tensors: Any, mode: Mode = "tape", stamps: Sequence[object | None] = ()) -> None:
         """Launch on host tensors in the order of the source function's arguments; outputs are written in place.
 
-        Takes NumPy arrays or CPU tensors: float16 or float32, or integers and bool where the program has i32, which the machine carries
-        as the bits of float32. versions: per tensor what is equal only while the tensor holds the same, or None. Raises KtirError for a
-        wrong number, element type or extent, and for integers beyond 32 bits.
+        Takes NumPy arrays, of any strides, or CPU tensors: of the shapes and types that the launch spec declares. stamps: per tensor what
+        is equal only while nobody has written it, or None. Raises KtirError for a wrong number, type or shape, and OutOfRange, before
+        anything is written, for values for which the program is not proved.
         """
         if len(tensors) != self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
         with self.lock:  # a machine runs one launch at a time
-            views: list[np.ndarray | None] = []
-            device: list[np.ndarray | None] = []
-            for i, (argument, layout) in enumerate(zip(self.spec.args, self.layouts, strict=True)):
-                if argument.host is None:
-                    views.append(None)
-                    device.append(_iota(layout) if argument.role == "iota" else None)  # the pool: the machine's own
-                    continue
-                array = as_array(tensors[argument.host.arg], argument.name, layout.dtype)
-                if argument.role != "input" and not array.flags.writeable:
-                    raise KtirError(f"argument '{argument.name}' expects an array that can be written")
-                view = host_view(array, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
-                views.append(view)
-                device.append(self._entries(i, view, versions[argument.host.arg] if versions else None))
-            self.machine.launch(device, mode=mode)
-            self._write_back(views, device)
+            taken: list[Form] = []
+            try:
+                self._launch(tensors, stamps or [None] * self.hosts, mode, taken)
+            finally:
+                shared.release(taken)
+        metrics.count(chip=1)
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
 
-    def _entries(self, i: int, view: np.ndarray, version: object | None) -> np.ndarray:
-        """The device form of argument `i`."""
-        argument, layout = self.spec.args[i], self.layouts[i]
-        held = self._held.get(i)
-        if held is None:
-            held = self._held[i] = _Held(np.zeros((layout.entries, LANES), np.float32))
-        if argument.role == "input" and version is not None and held.version == version:
-            return held.entries
-        held.version = None  # of entries that are half arranged, should an error come
-        if argument.role == "output":
-            held.entries.fill(np.nan)
-            return held.entries
-        if argument.role != "input":
-            held.entries.fill(0)  # the launch before may have written the padding
-        self.arranged += 1
-        to_device(view, layout, argument.name, held.entries.view(layout.value_type))
-        held.version = version
-        return held.entries
+    def _launch(self, tensors: Sequence[Any], stamps: Sequence[object | None], mode: Mode, taken: list[Form]) -> None:
+        """The launch itself; adds the forms that it reads to `taken`."""
+        hosts: dict[int, Host] = {}
+        views: list[np.ndarray | None] = []
+        device: list[np.ndarray | None] = []
+        for i, (argument, layout) in enumerate(zip(self.spec.args, self.layouts, strict=True)):
+            if argument.host is None:
+                views.append(None)
+                device.append(_iota(layout) if argument.role == "iota" else None)  # the pool: the machine's own
+                continue
+            number = argument.host.arg
+            if number not in hosts:
+                wanted = self.spec.hosts[number] if self.spec.hosts else None
+                array = as_array(tensors[number], argument.name, layout.dtype)
+                hosts[number] = Host(tensors[number], array, wanted, argument.name, stamps[number])
+            host = hosts[number]
+            if argument.role == "input":
+                views.append(None)
+                taken.append(self._form(i, host))
+                device.append(taken[-1].carrier)
+            else:
+                host.check_written()
+                view = self._view(i, host)
+                views.append(view)
+                device.append(self._written_carrier(i, view))
+        self.machine.launch(device, mode=mode)
+        for argument, layout, view, carrier in zip(self.spec.args, self.layouts, views, device, strict=True):
+            if view is not None and carrier is not None:
+                from_device(carrier.view(layout.value_type), layout, view, argument.range)
+        for number in self.written:
+            hosts[number].write_back()
 
-    def _write_back(self, views: Sequence[np.ndarray | None], device: Sequence[np.ndarray | None]) -> None:
-        for argument, layout, view, entries in zip(self.spec.args, self.layouts, views, device, strict=True):
-            if view is not None and entries is not None and argument.role != "input":
-                from_device(entries.view(layout.value_type), layout, view)
+    def _view(self, i: int, host: Host) -> np.ndarray:
+        """What argument `i` shows of a tensor."""
+        argument = self.spec.args[i]
+        assert argument.host is not None
+        return host_view(host.memory, argument.host.offset, argument.host.size, argument.host.strides, argument.name)
+
+    def _form(self, i: int, host: Host) -> Form:
+        """The form of argument `i`, which is only read."""
+        layout = self.layouts[i]
+
+        def arrange(form: Form) -> None:
+            self.arranged += 1
+            argument = self.spec.args[i]
+            to_device(self._view(i, host), layout, argument.name, form.carrier.view(layout.value_type), argument.range)
+
+        return shared.take(host.owner, (*host.place, self._arrangements[i]), layout, host.content, arrange)
+
+    def _written_carrier(self, i: int, view: np.ndarray) -> np.ndarray:
+        """The carrier of argument `i`, which the program writes: the executable's own."""
+        argument, layout = self.spec.args[i], self.layouts[i]
+        carrier = self._own.get(i)
+        if carrier is None:
+            carrier = self._own[i] = np.zeros((layout.entries, LANES), np.float32)
+        if argument.role == "output":
+            carrier.fill(np.nan)
+        else:
+            carrier.fill(0)  # the launch before may have written the padding
+            self.arranged += 1
+            to_device(view, layout, argument.name, carrier.view(layout.value_type), argument.range)
+        return carrier

@@ -1,13 +1,14 @@
 """Programs that stay logical KTIR: the KTIR executor runs them on the memory of host tensors.
 
-A package of this kind is the text and a list of the arguments; loading it executes nothing.
+A package of this kind is the text and a list of the arguments, alone or beside the files of the chip's program; loading it executes
+nothing.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,9 +17,14 @@ from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
+from ktir.runtime import metrics
+from ktir.runtime.host import with_strides
 
 PROGRAM = "logical.ktir.mlir"
 ARGUMENTS = "arguments.json"
+NOTICE = "notice.json"
+"""What a user is told when the program is loaded, see `ktir.lowering.inductor.faults`; may be missing."""
+FILES = (PROGRAM, ARGUMENTS, NOTICE)
 _VERSION = 1
 _CARRIERS = {
     "bfloat16": "uint16",
@@ -56,7 +62,7 @@ def files_of(text: str, arguments: Sequence[Argument]) -> dict[str, bytes]:
 class LogicalExecutable:
     """A logical program; a call launches it on host tensors in the order of its arguments."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes]) -> None:
         """From the files of a package; raises KtirError where they are no such package."""
         try:
             listed = json.loads(files[ARGUMENTS])
@@ -77,35 +83,51 @@ class LogicalExecutable:
         """Numbers of the tensors that a launch writes."""
         return [i for i, a in enumerate(self.arguments) if a.role != "input"]
 
-    def __call__(self, *tensors: Any, versions: Sequence[object | None] = ()) -> None:
-        """Launch on CPU tensors, NumPy arrays of the declared strides, or integers for arguments without dims. What is written is written
-        in place, without copies.
+    def __call__(self, *tensors: Any, dry: bool = False) -> None:
+        """Launch on CPU tensors, NumPy arrays, or numbers for arguments without dims. What is written is written in place, without copies
+        where the strides are those declared; nothing is with `dry`, which only finds out whether the launch succeeds.
 
         Raises KtirError for arguments that do not fit, and findings of the executor, such as an index out of range.
         """
         if len(tensors) != len(self.arguments):
             raise KtirError(f"the program expects {len(self.arguments)} arguments, but got {len(tensors)}")
-        given = (np.array(t) if isinstance(t, int) else t for t in tensors)
-        arrays = [_memory(a, t) for a, t in zip(self.arguments, given, strict=True)]
+        given = [_array(a, t) for a, t in zip(self.arguments, tensors, strict=True)]
+        held = [with_strides(t, a.stride, a.name) for a, t in zip(self.arguments, given, strict=True)]
+        arrays = [_flat(a, t) for a, t in zip(self.arguments, held, strict=True)]
+        if dry:
+            arrays = [x if a.role == "input" else x.copy() for a, x in zip(self.arguments, arrays, strict=True)]
         _separate(self.arguments, arrays)
         execute(self.text, args=arrays, source=PROGRAM)
+        if dry:
+            return
+        for i in self.written:
+            if held[i] is not given[i]:
+                given[i][...] = held[i]
+        metrics.count(executor=1)
 
 
-def _memory(argument: Argument, tensor: Any) -> NDArray[Any]:
-    """The memory of a tensor from its first element on, as a flat array without a copy."""
+def _array(argument: Argument, tensor: Any) -> NDArray[Any]:
+    """A tensor as an array on the same memory, of a type that carries its bits."""
+    if isinstance(tensor, (int, float)):
+        tensor = np.array(tensor, argument.dtype)
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype != argument.dtype:
         raise KtirError(f"argument '{argument.name}' expects element type {argument.dtype}, but got {dtype}")
+    if tuple(tensor.shape) != argument.size:
+        raise KtirError(f"argument '{argument.name}' expects shape {list(argument.size)}, but got {list(tensor.shape)}")
     if isinstance(tensor, np.ndarray):
-        if tuple(s // tensor.itemsize for s in tensor.strides) != argument.stride and tensor.size > 1:
-            raise KtirError(f"argument '{argument.name}' expects strides {argument.stride}, but got {tensor.strides} bytes")
-        return np.lib.stride_tricks.as_strided(tensor, (argument.elements,), (tensor.itemsize,))
+        return tensor
     if tensor.device.type != "cpu":
         raise KtirError(f"argument '{argument.name}' expects a tensor on the host, but got one on device '{tensor.device}'")
-    flat = tensor.detach().as_strided((argument.elements,), (1,))
+    tensor = tensor.detach()
     if dtype in _CARRIERS:
-        flat = flat.view(getattr(sys.modules["torch"], _CARRIERS[dtype]))
-    return flat.numpy()
+        tensor = tensor.view(getattr(sys.modules["torch"], _CARRIERS[dtype]))
+    return tensor.numpy()
+
+
+def _flat(argument: Argument, array: NDArray[Any]) -> NDArray[Any]:
+    """The memory of an array of the declared strides, from its first element on."""
+    return np.lib.stride_tricks.as_strided(array, (argument.elements,), (array.itemsize,))
 
 
 def _separate(arguments: Sequence[Argument], arrays: list[NDArray[Any]]) -> None:

@@ -8,20 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Layout
 from ktir.numerics import f16_to_f32, f32_to_f16, round_f16
+from ktir.package import ValueRange
 
 _FLOATS = tuple(map(np.dtype, (np.float16, np.float32)))
-_INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint32, np.uint16, np.uint8, np.bool_)))
+_INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_)))
+_I32 = ValueRange(-(2**31), 2**31 - 1)
 
 
 def as_array(tensor: Any, name: str, dtype: str = "f16") -> np.ndarray:
-    """A NumPy array on the same memory; takes arrays and anything with torch's `detach().numpy()`.
+    """A NumPy array on the same memory; takes arrays, anything with torch's `detach().numpy()`, and Python's numbers.
 
     Raises KtirError for element types that do not become `dtype`: f16 and f32 come from float16 and float32, i32 from integers and bool.
     """
     takes, names = (_INTEGERS, "integers or bool") if dtype == "i32" else (_FLOATS, "float16 or float32")
+    if isinstance(tensor, (int, float)):
+        tensor = np.array(tensor, np.float32 if isinstance(tensor, float) else np.int64)
     if not isinstance(tensor, np.ndarray):
         try:
             tensor = tensor.detach().numpy()
@@ -48,14 +52,18 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
     return np.lib.stride_tricks.as_strided(flat[offset:], tuple(size), [s * item for s in strides])
 
 
-def to_device(view: np.ndarray, layout: Layout, name: str = "", out: np.ndarray | None = None) -> np.ndarray:
+def to_device(
+    view: np.ndarray, layout: Layout, name: str = "", out: np.ndarray | None = None, allowed: ValueRange | None = None
+) -> np.ndarray:
     """Pack host values into device entries of the layout's `value_type` [entries, 64]; f16 layouts carry values of the f16 grid.
 
-    out: where they go, of a layout's earlier result. Integers of other widths and truth values become i32. Raises KtirError for one that
-    does not fit.
+    out: where they go, of a layout's earlier result. Integers of other widths and truth values become i32. Raises OutOfRange for values
+    for which the program is not proved, by default integers that do not fit.
     """
     if layout.dtype == "i32":
-        return layout.pack(_narrowed(view, name).reshape(layout.size), out)
+        return layout.pack(_narrowed(view, name, allowed or _I32).reshape(layout.size), out)
+    if allowed is not None and view.size:
+        _check(view.min().item(), view.max().item(), allowed, name)
     values = view.reshape(layout.size)
     if view.dtype == np.float16:
         return layout.pack(values, out, _widen)
@@ -70,26 +78,48 @@ def _round(target: np.ndarray, values: np.ndarray) -> None:
     round_f16(np.asarray(values, order="C"), target)
 
 
-def _narrowed(values: np.ndarray, name: str) -> np.ndarray:
-    """Integers as int32. Raises KtirError for the first one that does not fit."""
-    limits = np.iinfo(np.int32)
-    if not np.can_cast(values.dtype, np.int32):
-        wrong = (values < limits.min) | (values > limits.max)
-        if wrong.any():
-            found = values.reshape(-1)[int(wrong.argmax())]
-            raise KtirError(f"argument '{name}' expects integers of {limits.min} to {limits.max}, but has {found}")
-    return values.astype(np.int32)
+def _narrowed(values: np.ndarray, name: str, allowed: ValueRange) -> np.ndarray:
+    """Integers as int32, of those that it does not hold the low bits, or what stands for them. Raises OutOfRange."""
+    values = _as_signed(values, allowed)
+    if values.dtype != np.bool_ and values.size and not _holds_all(allowed, values.dtype):
+        _check(values.min().item(), values.max().item(), allowed, name)
+    narrowed = values.astype(np.int32)
+    return narrowed if allowed.spare is None else np.where(narrowed == values, narrowed, np.int32(allowed.spare))
 
 
-def from_device(device: np.ndarray, layout: Layout, view: np.ndarray) -> None:
+def _as_signed(values: np.ndarray, allowed: ValueRange) -> np.ndarray:
+    """An array of the program's own width as the signed numbers that the program holds."""
+    if values.dtype.kind == "u" and allowed.bits == 8 * values.itemsize:
+        return values.view(f"i{values.itemsize}")
+    return values
+
+
+def _holds_all(allowed: ValueRange, dtype: np.dtype) -> bool:
+    limits = np.iinfo(dtype)
+    return allowed.low <= limits.min and limits.max <= allowed.high
+
+
+def _check(low: float, high: float, allowed: ValueRange, name: str) -> None:
+    """Raise OutOfRange unless everything from `low` to `high` is allowed; NaN is not."""
+    if low >= allowed.low and high <= allowed.high:
+        return
+    found = high if low >= allowed.low else low
+    kind = "integers" if isinstance(low, int) else "numbers"
+    raise OutOfRange(f"argument '{name}' expects {kind} of {allowed.low} to {allowed.high}, but has {found}")
+
+
+def from_device(device: np.ndarray, layout: Layout, view: np.ndarray, allowed: ValueRange | None = None) -> None:
     """Unpack device entries of the layout's `value_type` into a host view, in place.
 
-    Of i32 a narrower integer type gets the low bits, bool whether it is not zero.
+    Of i32 a narrower integer type gets the low bits, bool whether it is not zero; elements that still hold what stands for numbers of the
+    host stay as they are.
     """
     values = layout.unpack(device).reshape(view.shape)
     if view.dtype == np.float16:
         view[...] = f32_to_f16(np.ascontiguousarray(values))
     elif view.dtype == np.bool_:
         np.not_equal(values, 0, out=view)
+    elif allowed is not None and allowed.spare is not None:
+        np.copyto(view, values, casting="unsafe", where=values != allowed.spare)
     else:
         view[...] = values

@@ -13,9 +13,6 @@ from ktir.tools._flags import UsageError
 BYTECODE = b"ML\xefR"
 """How bytecode begins."""
 
-NESTING = 1000
-"""Depth of brackets that is accepted. MLIR reads and prints recursively, and a stack that overflows ends the process."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -52,27 +49,6 @@ def parts(text: str, marker: str | None) -> Iterator[Part]:
     for part in re.split(rf"(?m)^{re.escape(marker)}[ \t]*$\n?", text):
         yield Part(part, first_line)
         first_line += part.count("\n") + 1
-
-
-_BRACKETS = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*|->|>=|<=|([(\[{<])|[)\]}>]')
-
-
-def check_nesting(part: Part, source: str) -> None:
-    """Raises KtirError where brackets nest too deeply."""
-    text = part.text
-    if sum(map(text.count, "([{<")) > NESTING:
-        depth = 0
-        for match in _BRACKETS.finditer(text):
-            token = match.group()
-            depth = depth + 1 if match.lastindex else depth - 1 if len(token) == 1 else depth
-            if depth > NESTING:
-                _too_deep(part, source, match.start())
-
-
-def _too_deep(part: Part, source: str, offset: int) -> None:
-    before = part.text[:offset]
-    line, column = before.count("\n") + part.first_line, offset - before.rfind("\n")
-    raise KtirError(f"more than {NESTING} levels of nesting", f"{source}:{line}:{column}")
 
 
 def parse_bytecode(data: bytes, source: str) -> ir.Module:

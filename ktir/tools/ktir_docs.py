@@ -9,6 +9,7 @@ example stands in `docs/examples/<dialect>/<op>.mlir` (further ones in `<op>.<wo
 import ast
 import dataclasses
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ktir import registry
-from ktir.isa import descriptor, granules, instructions, units
+from ktir.isa import assembly, descriptor, encoding, granules, instructions, kinds, rules, units
 from ktir.mlir import ext, ir
+from ktir.package import schema
 from ktir.pipeline import NamedPipeline
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -298,9 +300,75 @@ def instruction_section(op: instructions.Opcode) -> list[str]:
     return [*lines, *table(("field", "kind", "slot", "meaning"), rows)]
 
 
+_LETTERS = {"f": "f32", "i": "i32", "m": "mask", "x": "any"}
+
+
+def kinds_section() -> list[str]:
+    """The operations of the vector unit: what each takes, gives and computes. The code of a kind is its place among those of its word."""
+    rows = []
+    for word, names in (("v1", kinds.UNARY), ("v2", kinds.BINARY), ("v3", kinds.TERNARY)):
+        for number, name in enumerate(names):
+            k = kinds.KINDS[name]
+            takes = ", ".join(_LETTERS[x] for x in k.takes)
+            rows.append((code(name), f"`{word}` {number}", takes, _LETTERS[k.gives], kinds.meaning(k)))
+    reductions = ", ".join(f"`{name}` {i}" for i, name in enumerate(kinds.REDUCTIONS))
+    lines = ["## Kinds", "", "Results of floats are rounded once to f32; those of integers wrap modulo 2³². Operands are x, y, z.", ""]
+    lines += table(("kind", "code", "takes", "gives", "value"), rows)
+    return [*lines, f"Kinds of `vred` and `vacc`, by code: {reductions}. They combine as the kind of that name does.", ""]
+
+
+def container_section() -> list[str]:
+    """A program as text and as bytes."""
+    lines = ["## Programs as text", "", *_module_doc(assembly), "## Programs as bytes", "", *_module_doc(encoding)]
+    for title, dtype in (
+        ("Header", encoding.HEADER_DTYPE),
+        ("Argument", encoding.ARGUMENT_DTYPE),
+        ("Kernel", encoding.KERNEL_DTYPE),
+        ("Unit", encoding.UNIT_DTYPE),
+        ("Channel", encoding.CHANNEL_DTYPE),
+    ):
+        held: Any = dtype.fields
+        rows = [(code(name), str(held[name][1]), str(held[name][0].itemsize)) for name in dtype.names or ()]
+        lines += [f"{title}, {dtype.itemsize} bytes:", "", *table(("field", "at byte", "bytes"), rows)]
+    roles = ", ".join(f"{i} {name}" for i, name in enumerate(encoding.ROLES))
+    lines += [
+        f"The magic is `{encoding.MAGIC.decode()}`, the version {encoding.VERSION}. Roles: {roles}. A name is the number of a string.",
+        "",
+    ]
+    return [*lines, prose(" ".join(_CODES)), ""]
+
+
+_CODES = (
+    "Codes of descriptors and bounds: what is absent is 0xFFFF in 16 bits and 0xFF in 8 (`arg`, `core_table`, `dim`, `level`, `table`).",
+    "`space` is 0 for ddr, 1 for lx. `flags` of a descriptor: bit 0 splat, bit 1 element, bits 4 and 5 the pad (0 zero, 1 −inf, 2 +inf).",
+    "`flags` of a bound: bit 0 says that there is one, bit 1 lanes; one that is not there is all zero. `dim_step` is 0 without a `dim`.",
+    "`corelet_step` of an element descriptor holds its `lane_stride`. `bytes` is that of all entries.",
+    "Extents and strides beyond the rank are 0. `flags` of a word: bit 0 round, bits 1 and 2 the phase.",
+    "Registers r0 to r15 are 0 to 15, acc0 to acc7 16 to 23. `region` 0 is none.",
+)
+
+
+def rules_section() -> list[str]:
+    """What a well-formed program is."""
+    lines, number = ["## What a well-formed program is", "", "`ktir-objdump --verify` checks these rules.", ""], 0
+    for title, section in rules.SECTIONS.items():
+        lines += [f"### {title}", ""]
+        for rule in section:
+            number += 1
+            lines.append(f"{number}. {prose(rule.text)}")
+        lines.append("")
+    return lines
+
+
+def launch_spec_page() -> list[str]:
+    """The page of the launch spec."""
+    return ["# Launch spec", "", *_module_doc(schema), *fence(json.dumps(schema.SCHEMA, indent=1), "json")]
+
+
 def isa_page() -> list[str]:
     """The chapter of the instruction set."""
-    lines = ["# Instruction set", "", *_module_doc(units), "## Units", ""]
+    lines = ["# Instruction set", "", *_module_doc(units)]
+    lines += ["What a program does is told in [](../spec/machine.md), numbers in [](../spec/numerics.md).", "", "## Units", ""]
     rows = [(code(u.name), str(int(u)), "corelet" if u.per_corelet else "core") for u in units.Unit]
     lines += table(("unit", "id", "one per"), rows)
     lines += ["## FIFOs", "", prose(inspect.cleandoc(units.Fifo.__doc__ or "")), ""]
@@ -318,7 +386,7 @@ def isa_page() -> list[str]:
     lines += ["## Instructions", ""]
     for op in instructions.OPCODES.values():
         lines += instruction_section(op)
-    return lines
+    return [*lines, *kinds_section(), *container_section(), *rules_section()]
 
 
 def _layout(layout: Sequence[Any]) -> list[tuple[str, str, str]]:
@@ -355,6 +423,7 @@ def pages() -> dict[str, str]:
     for name, cls in passes.items():
         made[f"passes/{name}.md"] = pass_page(cls)
     made["isa.md"] = isa_page()
+    made["launch_spec.md"] = launch_spec_page()
     return {path: "\n".join(lines).rstrip("\n") + "\n" for path, lines in made.items()}
 
 

@@ -48,14 +48,13 @@ def explain(source: str, preset: str = "datasheet", *, machine: bool = True) -> 
     from ktir.mlir import ir
     from ktir.tools._explain import report
     from ktir.tools._flags import UsageError
-    from ktir.tools._input import Part, check_nesting, decoded, read
+    from ktir.tools._input import decoded, read
 
     place = Path(source) / "allocated.ktir.mlir" if source != "-" and Path(source).is_dir() else source
     try:
         text = decoded(read(str(place)), str(place))
     except UsageError as error:
         raise KtirError(str(error)) from None
-    check_nesting(Part(text), str(place))
     with context(), ir.Location.unknown():
         return report(parse_module(text, str(place)), PRESETS[preset], machine=machine)
 

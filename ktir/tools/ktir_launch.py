@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from ktir.checking.compare import compare
 from ktir.diagnostics import KtirError
 from ktir.isa.units import Unit
-from ktir.package import LaunchArgument, read
+from ktir.package import LaunchSpec, read
+from ktir.runtime.host import TYPES
 from ktir.target import PRESETS
 from ktir.tools._sources import read_array, write_array
 
@@ -63,10 +64,14 @@ class Host:
         return f"{self.name} ({self.role}): {self.dtype} {list(self.shape)}"
 
 
-def hosts(arguments: Iterable[LaunchArgument]) -> list[Host]:
-    """The host arguments in order. A host argument that dense views read whole has their shape, otherwise it is flat."""
+def hosts(spec: LaunchSpec) -> list[Host]:
+    """The host arguments in order, as the launch spec declares them. Where it does not, one that dense views read whole has their shape,
+    another one is flat.
+    """
     found: dict[int, Host] = {}
-    for a in arguments:
+    for i, tensor in enumerate(spec.hosts):
+        found[i] = Host(f"unused{i}", "unused", TYPES.get(tensor.element, ("float16",))[0], tensor.reach, tensor.size)
+    for a in spec.args:
         if a.host is None:
             continue
         view = a.host
@@ -74,7 +79,9 @@ def hosts(arguments: Iterable[LaunchArgument]) -> list[Host]:
         whole = view.offset == 0 and view.strides == tuple(prod(view.size[i + 1 :]) for i in range(len(view.size)))
         host = Host(a.name, a.role, a.dtype, reach, view.size if whole else (reach,))
         known = found.setdefault(view.arg, host)
-        if reach > known.elements or (reach == known.elements and whole):
+        if known.role == "unused":
+            known.name, known.role = a.name, a.role
+        if not spec.hosts and (reach > known.elements or (reach == known.elements and whole)):
             known.elements, known.shape = host.elements, host.shape
         if a.role != known.role:
             known.role = "input_output"
@@ -107,9 +114,9 @@ def _launch(options: argparse.Namespace) -> int:
     from ktir.runtime.executable import Executable
 
     package = read(options.package)
-    known = hosts(package.launch_spec.args)
-    takes = [h for h in known if h.role != "output"]
-    gives = [h for h in known if h.role != "input"]
+    known = hosts(package.launch_spec)
+    takes = [h for h in known if h.role in ("input", "input_output")]
+    gives = [h for h in known if h.role in ("output", "input_output")]
     inputs = _assigned("-i", options.inputs, takes, "input")
     outputs = _assigned("-o", options.outputs, gives, "output")
     references = _assigned("--against", options.against, gives, "output")
@@ -117,7 +124,7 @@ def _launch(options: argparse.Namespace) -> int:
         raise KtirError("no -i for " + "; ".join(h.text for h in missing))
     wanted = {name: read_array("--against", file) for name, file in references.items()}
     arrays: dict[str, NDArray[Any]] = {name: read_array("-i", file) for name, file in inputs.items()}
-    for h in gives:
+    for h in known:
         arrays.setdefault(h.name, np.zeros(h.shape, h.dtype))
     executable = Executable(package, PRESETS[options.target])
     executable(*(arrays[h.name] for h in known), mode=options.mode)

@@ -33,7 +33,7 @@ from ktir.pipeline import (
 )
 from ktir.tools._expected import mismatches
 from ktir.tools._flags import CommandLine, UsageError, help_text, parse
-from ktir.tools._input import BYTECODE, Part, check_nesting, decoded, parse_bytecode, parts, read
+from ktir.tools._input import BYTECODE, Part, decoded, parse_bytecode, parts, read
 from ktir.tools._remarks import Selection, yaml
 from ktir.tools._show import Printing, keep_names
 from ktir.tools._table import FLAGS
@@ -182,7 +182,6 @@ class Driver:
     def parse(self, part: Part, text: str, reported: list[Diagnostic]) -> ir.Module:
         if part.bytecode is not None:
             return parse_bytecode(part.bytecode, self.shown_source)
-        check_nesting(part, self.shown_source)
         module = parse_module(
             text,
             self.shown_source,

@@ -15,7 +15,7 @@ from ktir.checking.reducer import Interest, Reducer
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir
 from ktir.tools._flags import CommandLine, Flag, UsageError, help_text, parse
-from ktir.tools._input import Part, check_nesting, decoded, read
+from ktir.tools._input import decoded, read
 from ktir.tools._show import Printing, keep_names
 
 FLAGS = (
@@ -71,7 +71,6 @@ class Driver:
 
     def run(self) -> int:
         text = decoded(read(self.source), self.source)
-        check_nesting(Part(text), self.source)
         printing = Printing(names=True)
 
         def named(module: ir.Module, text: str) -> None:

@@ -31,7 +31,7 @@ from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
 from ktir.tools._arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools._flags import CommandLine, Flag, UsageError, help_text, parse
-from ktir.tools._input import BYTECODE, Part, check_nesting, decoded, parse_bytecode, read
+from ktir.tools._input import BYTECODE, decoded, parse_bytecode, read
 from ktir.tools._plain import plain
 from ktir.tools._policy import policy_flags, policy_of
 from ktir.tools._sources import FORMS, SourceError, archive, near, write_array
@@ -141,7 +141,6 @@ class Driver:
             if not text and data:
                 module = parse_bytecode(data, self.shown_source)
             else:
-                check_nesting(Part(text), self.shown_source)
                 module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
             function = choose_function(module, self.line.values.get("func"), self.shown_source)
             call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed)

@@ -15,10 +15,11 @@ from ktir.checking.stream.expected import Expected
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control import control
+from ktir.emulator.machine.divisions import divides_by_data
 from ktir.emulator.machine.faults import MachineFinding
 from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import carrier_shape
-from ktir.emulator.machine.quotients import check_quotients, divides_by_data
+from ktir.emulator.machine.quotients import Quotients
 from ktir.emulator.machine.step import Step
 from ktir.emulator.machine.trace import Trace
 from ktir.isa.verify import verify
@@ -77,15 +78,15 @@ def values(of: Original, package: Package, trace: Trace, seed: int) -> list[byte
         elif view is None or a.role == "output":
             held = rng.standard_normal(carrier_shape(declared)).astype(np.float16).astype(np.float32)
         else:
-            held = np.array(to_device(view, layout, a.name).view(np.float32))
+            held = np.array(to_device(view, layout, a.name, allowed=a.range).view(np.float32))
         device.append(held)
         views.append(view)
     if divides_by_data(package.program):
-        check_quotients(package.program, trace, DATASHEET.corelets, device)
+        Quotients(package.program, trace, DATASHEET.corelets).check(device)
     Step(package.program, trace, DATASHEET.corelets, poison=rng).run(device)
     for a, view, held in zip(package.launch_spec.args, views, device, strict=True):
         if view is not None and a.role != "input":
-            from_device(held.view(layout_of(a).value_type), layout_of(a), view)
+            from_device(held.view(layout_of(a).value_type), layout_of(a), view, a.range)
     return [a.tobytes() for a in arrays]
 
 

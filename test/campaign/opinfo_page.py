@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-ORDER = ("no code", "passes", "falls back", "untraced", "fails", "wrong", "crashes")
-DTYPES = ("float32", "float16")
+ORDER = ("no code", "chip", "executor", "PyTorch", "untraced", "fails", "wrong", "crashes")
+"""Outcomes; each counts more than those before it."""
+BAD = ("fails", "wrong", "crashes")
+DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 
 
 def worst(result: dict[str, Any]) -> str:
@@ -16,24 +18,15 @@ def worst(result: dict[str, Any]) -> str:
     return max(result["counts"], key=ORDER.index, default="empty")
 
 
-def page(results: Sequence[dict[str, Any]]) -> str:
+def page(results: Sequence[dict[str, Any]], engine: str = "spyre") -> str:
     """The page as Markdown."""
     by_name: dict[str, dict[str, dict[str, Any]]] = {}
     for result in results:
         by_name.setdefault(result["name"], {})[result["dtype"]] = result
-    most = max((sum(r["counts"].values()) for r in results), default=0)
-    lines = [
-        _HEAD.format(most=most),
-        *_totals(results),
-        "",
-        "## What falls back, by reason",
-        "",
-        *_reasons(results),
-        "",
-        "## By operator",
-        "",
-    ]
-    lines += ["| operator | float32 | float16 | why |", "|---|---|---|---|"]
+    numbers = Counter(r["samples"] or "all" for r in results)
+    how = ", ".join(f"up to {most} samples of {n} pairs of variant and type" for most, n in sorted(numbers.items(), key=str))
+    lines = [_HEAD.format(how=how, engine=_ENGINES[engine]), *_totals(results), "", "## What does not run on the chip, by reason", ""]
+    lines += [*_reasons(results), "", "## By operator", "", f"| operator | {' | '.join(DTYPES)} | why |", "|---" * (len(DTYPES) + 2) + "|"]
     for name, found in sorted(by_name.items()):
         cells = [_cell(found.get(d)) for d in DTYPES]
         why = next((t for r in found.values() for w in reversed(ORDER) if (t := r["reasons"].get(w))), "")
@@ -42,10 +35,10 @@ def page(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _totals(results: Sequence[dict[str, Any]]) -> list[str]:
-    lines = [f"| | {' | '.join(DTYPES)} |", "|---|---|---|"]
+    lines = [f"| | {' | '.join(DTYPES)} |", "|---" * (len(DTYPES) + 1) + "|"]
     counts = Counter((worst(r), r["dtype"]) for r in results)
-    for outcome in ("passes", *(o for o in ORDER if o != "passes"), "empty"):
-        if any(counts[outcome, d] for d in DTYPES):
+    for outcome in (*ORDER, "empty"):
+        if any(counts[outcome, d] for d in DTYPES) or outcome in ("wrong", "crashes"):
             lines.append(f"| {_NAMES[outcome]} | {' | '.join(str(counts[outcome, d]) for d in DTYPES)} |")
     samples = Counter({d: sum(sum(r["counts"].values()) for r in results if r["dtype"] == d) for d in DTYPES})
     lines.append(f"| samples in all | {' | '.join(str(samples[d]) for d in DTYPES)} |")
@@ -53,12 +46,18 @@ def _totals(results: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _reasons(results: Sequence[dict[str, Any]]) -> list[str]:
-    names: dict[str, list[str]] = {}
+    names: dict[str, set[str]] = {}
     for result in results:
-        if worst(result) == "falls back" and result["dtype"] == "float32":
-            names.setdefault(_short(result["reasons"]["falls back"]), []).append(result["name"])
+        for outcome in ("executor", "PyTorch"):
+            if reason := result["reasons"].get(outcome):
+                names.setdefault(_class(reason), set()).add(f"{result['name']} {result['dtype']}")
     found = sorted(names.items(), key=lambda item: (-len(item[1]), item[0]))
-    return ["| variants (float32) | what is not supported |", "|---|---|"] + [f"| {len(n)} | {_plain(t)} |" for t, n in found if len(n) > 1]
+    return ["| variants and types | what is not supported |", "|---|---|"] + [f"| {len(n)} | {_plain(t)} |" for t, n in found if len(n) > 1]
+
+
+def _class(reason: str) -> str:
+    """A reason without its numbers and names of nodes."""
+    return re.sub(r"\[[\d, ]*\]|\d+", "N", re.sub(r" \([^()]*\)", "", _short(reason)))
 
 
 def _short(reason: str) -> str:
@@ -71,7 +70,7 @@ def _cell(result: dict[str, Any] | None) -> str:
     if result is None:
         return ""
     outcome, counts = worst(result), result["counts"]
-    total = sum(n for what, n in counts.items() if what != "no code" or outcome != "passes")
+    total = sum(n for what, n in counts.items() if what != "no code" or outcome != "chip")
     part = f" {counts[outcome]}/{total}" if counts.get(outcome, total) != total else ""
     return outcome + part
 
@@ -81,26 +80,29 @@ def _plain(text: str) -> str:
 
 
 _NAMES = {
-    "passes": "**passes**: every sample runs as a KTIR program, with the result of eager PyTorch",
     "no code": "no code: the result is a part of the inputs or empty, there is nothing to compile",
-    "falls back": "falls back: the result is right, but a part of at least one sample runs on the CPU",
+    "chip": "**chip**: every sample runs wholly on the emulated chip",
+    "executor": "executor: right, but a program of at least one sample runs on the KTIR executor",
+    "PyTorch": "PyTorch: right, but PyTorch runs an operator of at least one sample",
     "untraced": "untraced: Dynamo makes no graph of at least one sample",
     "fails": "fails: an error",
     "wrong": "wrong: another result than eager PyTorch",
     "crashes": "crashes, or takes too long",
     "empty": "no sample that eager PyTorch runs",
 }
+_ENGINES = {"spyre": "the emulated chip, the default engine", "ktir": "the KTIR executor as engine"}
 
 _HEAD = """# Coverage of PyTorch's operators
 
 PyTorch's operator database (`torch.testing._internal.common_methods_invocations.op_db`) lists operators, in variants, with sample
-inputs. This table says what becomes of them under `torch.compile(backend="spyre")` with the KTIR executor as engine. It is written by
-`python test/campaign/opinfo.py`, here with up to {most} samples per variant, spread over all that the database has.
+inputs. This table says what becomes of them under `torch.compile(backend="spyre")` with {engine}. It is written by
+`python test/campaign/opinfo.py`, here from {how}, spread over all that the database has. A blank is a pair that PyTorch does not have, or
+that was not run.
 
 An element is right if it is that of eager PyTorch within the tolerance that the database states for the variant, or else within the usual
-one of `torch.testing`. A chain of float16 is computed in float32 here and rounded once, where eager PyTorch rounds after each step, and
-sums of float32 are taken in another order: an element may also be that of eager PyTorch in the next wider type, rounded, within the same
-tolerance; in float32 its distance from that may be 1.5 times the largest one that eager PyTorch has itself.
+one of `torch.testing`; integers and bool are right if they are equal. An element of a float may also be that of eager PyTorch in the next
+wider type, rounded, within the same tolerance; its distance from that may be 1.5 times the largest one that eager PyTorch has itself.
 
-The outcome of a variant is that of its worst sample; `3/8` beside it says how many samples of all had it.
+The outcome of a variant is that of its worst sample; `3/8` beside it says how many samples of all had it. Where programs ran is counted
+at their launches.
 """

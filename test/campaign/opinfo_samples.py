@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from campaign.function_run import Warnings, first_line
+from campaign.opinfo_page import DTYPES
 from torch._dynamo.exc import Unsupported, UserError
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import op_db
@@ -17,29 +17,22 @@ from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInpu
 from torch.utils import _pytree as pytree
 
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor import fallback, wrapper
+from ktir.runtime import metrics
 
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
-OPTIONS: dict[str, Any] = {"engine": "ktir"}
+TYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in (*DTYPES, "float64", "int16", "int8")}
 
 UNDEFINED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 """Their results have no defined values: only shapes and types are compared."""
 
-_WIDER = {torch.float16: torch.float32, torch.float32: torch.float64}
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
 _EAGER_ERRORS = 1.5
 _COMPARING_TESTS = ("TestInductorOpInfo", "TestCommon")
-
-OUTCOMES = ("no code", "passes", "falls back", "untraced", "fails", "wrong")
-"""Each counts more than those before it. `no code`: the result is a part of the inputs or empty, so that there is nothing to compile.
-`untraced`: Dynamo has no graph of it."""
 
 
 @dataclass
 class Outcome:
     """What became of a variant: the number of samples by outcome, and the first reason for each that has one."""
 
-    name: str
-    dtype: str
     counts: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -58,56 +51,56 @@ def variants() -> dict[str, OpInfo]:
     return found
 
 
-def has(op: OpInfo, dtype: str) -> bool:
-    """Whether a variant computes in a dtype on the host."""
-    return DTYPES[dtype] in op.supported_dtypes("cpu")
+def has(op: OpInfo, dtype: str, device: str = "cpu") -> bool:
+    """Whether a variant computes in a dtype on a device."""
+    return TYPES[dtype] in op.supported_dtypes(device)
 
 
-def samples(op: OpInfo, dtype: str, most: int) -> list[SampleInput]:
+def _samples(op: OpInfo, dtype: str, most: int, device: str = "cpu") -> list[SampleInput]:
     """At most so many of the variant's samples, evenly spread over all of them; 0 = all."""
     torch.manual_seed(0)
-    found = list(op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False))
+    found = list(op.sample_inputs(device, TYPES[dtype], requires_grad=False))
     if not most or len(found) <= most:
         return found
     return [found[(2 * k + 1) * len(found) // (2 * most)] for k in range(most)]
 
 
-def check(name: str, op: OpInfo, dtype: str, most: int) -> Outcome:
-    """Compile and compare samples of a variant."""
-    outcome = Outcome(name, dtype)
-    for sample in samples(op, dtype, most):
+def check(op: OpInfo, dtype: str, samples: int, engine: str = "spyre", device: str = "cpu", **_: Any) -> Outcome:
+    """Compile and compare so many samples of a variant."""
+    outcome = Outcome()
+    for sample in _samples(op, dtype, samples, device):
         try:
-            expected = _expected(op, sample, DTYPES[dtype])
+            expected = _expected(op, sample, TYPES[dtype])
         except Exception:  # eager PyTorch has no result for it: nothing to compare with
             continue
-        outcome.add(*_sample(op, sample, DTYPES[dtype], expected))
+        outcome.add(*_sample(op, sample, TYPES[dtype], expected, engine))
     return outcome
 
 
-def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any]) -> tuple[str, str]:
+def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any], engine: str) -> tuple[str, str]:
+    """The outcome of a sample, and a reason where it has one."""
     torch._dynamo.reset()
-    fallback._warned.clear()
     described = _described(sample)
-    with torch.no_grad(), _Programs() as programs, _Warnings() as warnings:
+    with torch.no_grad(), Warnings() as warnings, metrics.counted() as launches:
         arguments = _arguments(sample)
-        compiled = torch.compile(_function(op), backend="ktir", fullgraph=True, dynamic=False, options=OPTIONS)
+        compiled = torch.compile(_function(op), backend="ktir", fullgraph=True, dynamic=False, options={"engine": engine})
         torch.manual_seed(0)
         try:
             got = [compiled(*arguments), arguments]
         except (Unsupported, UserError) as error:
-            return "untraced", _line(error)
+            return "untraced", first_line(error)
         except KtirError as error:
-            return "fails", f"{_line(error)} ({described})"
+            return "fails", f"{first_line(error)} ({described})"
         except Exception as error:
             if _fails_alike(op, sample):
                 return "untraced", "PyTorch's own compiler fails too"
-            return "fails", f"{type(error).__name__}: {_line(error)} ({described})"
+            return "fails", f"{type(error).__name__}: {first_line(error)} ({described})"
     if reason := _difference(op, dtype, got, expected):
-        where = "; with a fallback" if warnings.reasons else ""
-        return "wrong", f"{reason} ({described}{where})"
-    if warnings.reasons:
-        return "falls back", warnings.reasons[0]
-    return ("passes" if programs.count else "no code"), ""
+        return "wrong", f"{reason} ({described}; {launches()})"
+    ran = launches()
+    place = "PyTorch" if ran.torch else "executor" if ran.executor else "chip" if ran.chip else "no code"
+    why = [f"a fault: {fault}" for fault in warnings.faults] + warnings.reasons
+    return place, why[0] if why and place in ("executor", "PyTorch") else ""
 
 
 # ------------------------------------------------------------------------------------------------------------------------- running
@@ -149,7 +142,7 @@ def _copy(value: torch.Tensor) -> torch.Tensor:
 def _expected(op: OpInfo, sample: SampleInput, dtype: torch.dtype) -> list[Any]:
     """Results of eager PyTorch, with the arguments as the call leaves them, and those of a computation in the next wider type."""
     results = []
-    for kind in (dtype, _WIDER[dtype]):
+    for kind in (dtype, *filter(None, [_WIDER.get(dtype)])):
         arguments = _arguments(sample, lambda x, to=kind: x.to(to) if x.dtype == dtype else x)
         arguments = pytree.tree_map(lambda x, to=kind: to if x is dtype else x, arguments)  # factories are told their dtype
         torch.manual_seed(0)
@@ -160,47 +153,6 @@ def _expected(op: OpInfo, sample: SampleInput, dtype: torch.dtype) -> list[Any]:
             if kind == dtype:
                 raise
     return results
-
-
-class _Programs:
-    """Counts the regions that become programs inside the block."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> _Programs:
-        self._compile = wrapper.compile_region
-        wrapper.compile_region = self._counted
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        wrapper.compile_region = self._compile
-
-    def _counted(self, region: Any) -> str:
-        key = self._compile(region)
-        self.count += 1
-        return key
-
-
-class _Warnings(logging.Handler):
-    """Collects what the backend warns of inside the block."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.reasons: list[str] = []
-        self._log = logging.getLogger("ktir")
-
-    def __enter__(self) -> _Warnings:
-        self._propagate, self._log.propagate = self._log.propagate, False
-        self._log.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._log.removeHandler(self)
-        self._log.propagate = self._propagate
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.reasons.append(_line(record.getMessage()))
 
 
 # ----------------------------------------------------------------------------------------------------------------------- comparing
@@ -272,9 +224,3 @@ def _described(sample: SampleInput) -> str:
 
     arguments = [text(a) for a in pytree.tree_leaves((sample.input, *sample.args))]
     return ", ".join(arguments + [f"{k}={pytree.tree_map(text, v)}" for k, v in sample.kwargs.items()])[:300]
-
-
-def _line(error: Any) -> str:
-    """The first line of a message, without the places in files that begin it."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return re.sub(r"^\S*:\d+(:\d+)?: (error: |warning: )?", "", lines[0].strip())[:300] if lines else ""

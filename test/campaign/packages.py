@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import resource
 import signal
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ktir.checking.stream import check_package
 from ktir.diagnostics import KtirError
+from ktir.emulator.machine import Machine
 from ktir.package import launch_spec, manifest, read
+from ktir.package.files import ALLOCATED
 from ktir.runtime.executable import Executable
 
 Files = dict[str, bytes]
@@ -108,6 +115,94 @@ def misproduced(files: Files, r: random.Random) -> tuple[str, Files]:
     return f"{key} {old!r} -> {place[key]!r}", repaired(files, {launch_spec.NAME: json.dumps(value).encode()})
 
 
+def restructured(files: Files, r: random.Random) -> tuple[str, Files]:
+    """What was done, and files whose hashes fit, changed along their structure: parts dropped, exchanged, doubled, grown, nested deeply."""
+    name = r.choice([launch_spec.NAME, "debug.json", ALLOCATED, manifest.PROGRAM])
+    if name == manifest.PROGRAM:
+        data = bytearray(files[name])
+        at, size = r.randrange(16, len(data)), r.choice([1, 2, 4, 8, 64])
+        other = r.randrange(16, len(data))
+        data[at : at + size] = r.choice([bytes(size), b"\xff" * size, bytes(data[other : other + size])])
+        return f"{size} bytes at {at:#x} of {name}", repaired(files, {name: _checked(data[: len(files[name])])})
+    if name == ALLOCATED:
+        what, text = _rewritten(files[name].decode(), r)
+        return f"{what} in {name}", repaired(files, {name: text})
+    value = json.loads(files[name])
+    places = list(_places(value))
+    (place, key), (there, other_key) = r.choice(places), r.choice(places)
+    what = r.choice(["drop", "copy", "wrap", "grow", "nest"])
+    if what == "nest":
+        return f"nest in {name}", repaired(files, {name: b"[" * r.choice([40, 5000, 200_000]) + files[name]})
+    if what == "drop":
+        del place[key]
+    else:
+        copied = json.loads(json.dumps(there[other_key] if what == "copy" else place[key]))
+        place[key] = copied if what == "copy" else [copied] * (1 if what == "wrap" else r.choice([2, 1000, 100_000]))
+    return f"{what} {key!r} in {name}", repaired(files, {name: json.dumps(value).encode()})
+
+
+def _rewritten(text: str, r: random.Random) -> tuple[str, bytes]:
+    lines = text.split("\n")
+    i, j = r.randrange(len(lines)), r.randrange(len(lines))
+    what = r.choice(["drop", "double", "swap", "deep", "digits", "bytes", "big"])
+    if what == "drop":
+        del lines[i]
+    elif what == "double":
+        lines.insert(j, lines[i])
+    elif what == "swap":
+        lines[i], lines[j] = lines[j], lines[i]
+    elif what == "deep":
+        lines[i] += r.choice(["module {", "(", "[", "affine_map<(d0) -> (", "tuple<"]) * r.choice([100, 20_000])
+    elif what == "digits":
+        lines[i] = re.sub(r"\d+", lambda m: str(max(0, int(m.group()) + r.choice([0, 1, -1, 64]))), lines[i])
+    data = "\n".join(lines).encode() * (r.choice([2, 50]) if what == "big" else 1)
+    return what, data[:i] + b"\xff\xfe" + data[i:] if what == "bytes" else data
+
+
+def outcome(files: Files) -> tuple[str, list[bytes]]:
+    """What becomes of a package that is read, compared with its KTIR, and launched: `refused`, `reported` or `ran`, and the results."""
+    try:
+        package = read(files)
+        if ALLOCATED in files and check_package(package, Machine(package.program).trace):
+            return "reported", []
+        executable = Executable(package)
+        arrays = arrays_for(executable)
+        executable(*arrays)
+    except KtirError:
+        return "refused", []
+    return "ran", [a.tobytes() for a in arrays]
+
+
+def in_worker(files: Files, expected: list[bytes], seconds: float = 5, megabytes: int = 1024) -> str:
+    """What becomes of a package in a process of its own: `refused`, `reported`, `same` results as `expected`, or a fault: `other` results,
+    `crash`, `slow` (CPU time), `large` (growth of the process), or the name of an exception.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        said = "crash"
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+            before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+            said, results = outcome(files)
+            if said == "ran":
+                said = "same" if results == expected else "other"
+            if time.process_time() - began > seconds:
+                said = "slow"
+            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before > megabytes << 10:
+                said = "large"
+        except BaseException as error:
+            said = type(error).__name__
+        finally:
+            os.write(writer, said.encode())
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    return said or "crash"
+
+
 def _checked(data: bytearray) -> bytes:
     """A program with its checksum made right."""
     data[8:12] = bytes(4)
@@ -149,19 +244,22 @@ def use(files: Files) -> str | None:
     with limited(SECONDS):
         try:
             executable = Executable(read(files))
-            executable(*_arrays(executable))
+            executable(*arrays_for(executable))
         except KtirError as error:
             return error.message
     return None
 
 
-def _arrays(executable: Executable) -> list[np.ndarray]:
-    """Host arrays as large as the launch spec says, up to a million elements."""
-    sizes = [1] * executable.hosts
-    kinds: list[type] = [np.float16] * executable.hosts
-    for a in executable.spec.args:
-        if a.host is not None:
-            last = a.host.offset + sum((n - 1) * s for n, s in zip(a.host.size, a.host.strides, strict=True))
-            sizes[a.host.arg] = max(sizes[a.host.arg], min(last + 1, 1 << 20))
-            kinds[a.host.arg] = np.int64 if a.dtype == "int32" else np.float16
-    return [np.zeros(n, kind) for n, kind in zip(sizes, kinds, strict=True)]
+_TYPES = {"f16": np.float16, "f32": np.float32, "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8, "i1": np.bool_}
+
+
+def arrays_for(executable: Executable) -> list[np.ndarray]:
+    """Host arrays as the launch spec declares them, of the same numbers each time; KtirError for more than a million elements."""
+    r = np.random.default_rng(0)
+    found = []
+    for host in executable.spec.hosts:
+        if host.reach > 1 << 20:
+            raise KtirError("the campaign makes no larger arrays")
+        values = r.standard_normal(host.size) if host.element.startswith("f") else r.integers(0, 2, host.size)
+        found.append(np.asarray(values, _TYPES.get(host.element, np.float16)))
+    return found

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 import ktir.lowering.inductor  # noqa: F401  registers the backend
 
+pytestmark = pytest.mark.usefixtures("on_chip")
+
 
 def half(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).half()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from campaign.networks import Network
+from chip import only_on_chip
 
 import ktir.lowering.inductor  # noqa: F401  registers the backend
 
@@ -22,7 +23,7 @@ def check(seed: int) -> None:
     half = Network(seed).eval().half()
     compiled = torch.compile(half, backend="spyre", dynamic=False)
     inputs = [model.example() for _ in range(INPUTS)]
-    with torch.no_grad():
+    with torch.no_grad(), only_on_chip():
         exact = torch.stack([model(x) for x in inputs])
         eager = torch.stack([half(x.half()).float() for x in inputs])
         got = torch.stack([compiled(x.half()).float() for x in inputs])

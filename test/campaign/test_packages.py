@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
-from campaign.packages import Files, damaged, misproduced, use
+from campaign.packages import Files, damaged, in_worker, misproduced, outcome, restructured, use
 
 from ktir.assembly import parse_module
 from ktir.context import context
@@ -52,6 +53,35 @@ def test_damaged_packages() -> None:
 
 def test_packages_of_a_wrong_producer() -> None:
     assert misproduce(40, 2) > 20
+
+
+@cache
+def results(index: int) -> list[bytes]:
+    """What the program of a package gives."""
+    return outcome(originals()[index])[1]
+
+
+def campaign(seeds: range) -> Counter[str]:
+    """What became of a damaged package per seed."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        r = random.Random(seed)
+        index = r.randrange(len(originals()))
+        what, changed = r.choice([damaged, misproduced, restructured, restructured])(originals()[index], r)
+        said = in_worker(changed, results(index))
+        assert said in ("refused", "reported", "same"), f"seed {seed}, {what}: {said}"
+        found[said] += 1
+    return found
+
+
+def test_packages_in_workers() -> None:
+    """Each is refused, reported, or a package with the same results, within bounds of time and memory."""
+    assert campaign(range(30))["refused"] > 15
+
+
+@pytest.mark.long
+def test_two_thousand_packages_in_workers() -> None:
+    print(campaign(range(2000)))
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from chip import only_on_chip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
@@ -43,7 +44,7 @@ def check(op: Op, shape: tuple[int, ...], seed: int) -> None:
     torch._dynamo.reset()
     generator = torch.Generator().manual_seed(seed)
     x, y = (torch.randn(shape, generator=generator).half() for _ in range(2))
-    with torch.no_grad():
+    with torch.no_grad(), only_on_chip():
         exact, eager = op(x.float(), y.float()), op(x, y).float()
         got = torch.compile(op, backend="spyre", dynamic=False)(x, y).float()
     assert got.shape == exact.shape

@@ -16,6 +16,7 @@ from ktir.checking.inputs import generate_all
 from ktir.checking.parameters import parameters, roots
 from ktir.context import context
 from ktir.mlir import ir
+from ktir.runtime import metrics
 
 TOLERANCE = 2.0**-10
 """Of reductions whose order a pass changes, as the passes declare it."""
@@ -80,7 +81,11 @@ def test_engines_agree(family: str, sizes: Sizes) -> None:
     for engine in ("ktir", "spyre"):
         torch._dynamo.reset()
         options: dict[str, Any] = {"engine": engine, "fallback": "error"}
-        found[engine] = generate(model, torch.compile(step, backend="spyre", fullgraph=True, dynamic=False, options=options), prompt)
+        with metrics.counted() as launches:
+            found[engine] = generate(model, torch.compile(step, backend="spyre", fullgraph=True, dynamic=False, options=options), prompt)
+        ran = launches()
+        assert ran.torch == 0
+        assert (ran.chip > 0, ran.executor > 0) == (engine == "spyre", engine == "ktir")
     assert found["ktir"].keys() == found["spyre"].keys()
     for name, expected in found["ktir"].items():
         scale = max(1.0, expected.double().abs().max().item())

@@ -44,6 +44,8 @@ def check_launch(spec: LaunchSpec, wanted: Expected) -> list[Problem]:
         other = [name for name in vars(b) if getattr(a, name) != getattr(b, name)]
         if other:
             found.append(Problem(f"the launch spec gives another {' and '.join(other)} than KTIR", argument=i))
+    if spec.hosts != wanted.hosts:
+        found.append(Problem("the launch spec gives other tensors of the host than KTIR"))
     return found
 
 

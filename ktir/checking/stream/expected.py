@@ -11,24 +11,23 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import ktdp
-from ktir.dialects.structured import IDENTITY, Generic
+from ktir.dialects import _tile_sets, ktdp
+from ktir.dialects.structured import Generic
 from ktir.isa.program import Argument, Source
-from ktir.lowering.compile import launch_arguments
-from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
-from ktir.lowering.ktir_to_spyre.conditions import Live, branches, on_some_cores, refuse_on_some_cores
-from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, program_arguments
-from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
-from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
 from ktir.mlir import ir
-from ktir.package import LaunchArgument
-from ktir.passes._calls import launches
+from ktir.package import HostTensor, LaunchArgument
+from ktir.passes._calls import functions_of, launches, root_of
+from ktir.passes._host_tensors import launch_hosts
 from ktir.target import LANES
 
 from .expressions import Expressions, Unreadable, of_generic
 from .footprint import Footprint, Ints, Limit, Trips, difference, of_tile
+from .grid import Grid, number
+from .launch import launch_arguments, program_arguments
+from .tiles import IndirectTile, Tile, on_some_cores, read_indirect, read_tile
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,15 @@ class Multiply(Action):
     rows: int
 
 
+_UNCHANGED: dict[str, float] = {
+    "add": 0.0,
+    "max": float("-inf"),
+    "min": float("inf"),
+    "addi": 0,
+    "maxsi": -(2**31),
+    "minsi": 2**31 - 1,
+}
+"""What leaves the accumulator of a reduction as it is."""
 _PART_OF_ANOTHER = ("linalg.generic", "linalg.fill", "ktdp.construct_indirect_access_tile", "ktdp.inter_tile_produce")
 """Ops with regions whose instructions are those of an op that uses them."""
 
@@ -136,16 +144,18 @@ class Expected:
     name: str
     arguments: list[Argument]
     launch: list[LaunchArgument]
+    hosts: tuple[HostTensor, ...]
     kernels: list[Kernel]
     module: ir.Module
 
 
 def expected(module: ir.Module, corelets: int = 2) -> Expected:
     """Read a module at the allocated level. Raises Unsupported for what no instruction stream has."""
-    entry = entry_function(module)
-    kernels = [_Reader(launch.kernel.operation, launch.kernel.name.value, launch.arguments, corelets).kernel for launch in launches(module)]
+    entry = root_of(functions_of(module), module.operation.location)
+    launch = launch_arguments(module, entry)
+    kernels = [_Reader(run.kernel.operation, run.kernel.name.value, run.arguments, corelets).kernel for run in launches(module)]
     name = ir.StringAttr(entry.operation.attributes["sym_name"]).value
-    return Expected(name, program_arguments(entry), launch_arguments(module), kernels, module)
+    return Expected(name, program_arguments(launch), launch, launch_hosts(module, launch), kernels, module)
 
 
 class _Reader:
@@ -154,12 +164,11 @@ class _Reader:
     def __init__(self, function: ir.Operation, name: str, arguments: Sequence[int], corelets: int) -> None:
         self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
         self.arguments, self.corelets = arguments, corelets
-        self.index = IndexEvaluator(function, self.cores)
-        self.tile = TileEvaluator(self.index)
+        self.index = Grid(function, self.cores)
         self.table = Expressions()
         self.trips: dict[int, int] = {}
-        self.live: Live = None
-        """Cores that run the open branch."""
+        self.live: NDArray[np.bool_] | None = None
+        """Cores that run the open branch; None: all do."""
         self.sums: ir.Operation | None = None
         """The loop whose sums PT holds."""
         body = Loop(1, -1)
@@ -170,33 +179,54 @@ class _Reader:
         for view in block.operations:
             op = view.operation
             if op.name == "scf.for":
-                refuse_on_some_cores(op, self.live)
+                self._check_all_cores(op)
                 self._loop(op, loop)
             elif op.name == "scf.if":
-                outer = self.live
-                for inside, live in branches(op, self.index, outer):
-                    self.live = live
-                    self._block(inside, loop)
-                self.live = outer
+                self._branches(op, loop)
             elif op.name == "ktdp.store":
                 loop.children.append(self._store(op))
             elif op.name == "linalg.generic" and Generic(op).is_contraction:
-                refuse_on_some_cores(op, self.live)
+                self._check_all_cores(op)
                 loop.children.append(self._multiply(Generic(op)))
             elif op.regions and op.name not in _PART_OF_ANOTHER:
                 refuse(op, "has no instructions")
 
     def _loop(self, op: ir.Operation, parent: Loop) -> None:
-        lower, upper, step = (self.index(v) for v in list(op.operands)[:3])
-        if not all(b.is_constant and b.is_uniform for b in (lower, upper, step)):
+        lower, upper, step = (self.index(v).number for v in list(op.operands)[:3])
+        if lower is None or upper is None or step is None:
             refuse(op, "expects the same constant bounds on every core")
-        loop = Loop(-(-(upper.scalar - lower.scalar) // step.scalar), parent.level + 1)
+        loop = Loop(-(-(upper - lower) // step), parent.level + 1)
         body = op.regions[0].blocks[0]
-        self.index.enter_loop(body.arguments[0], lower, step.scalar, loop.trips, loop.level)
+        self.index.enter(body.arguments[0], lower, step, max(1, loop.trips), loop.level)
         parent.children.append(loop)
-        self.trips[loop.level] = loop.trips
+        self.trips[loop.level] = max(1, loop.trips)  # of a loop that never runs, the first trip that it would have
         self._block(body, loop)
         del self.trips[loop.level]
+
+    def _branches(self, op: ir.Operation, loop: Loop) -> None:
+        """Both branches, each for the cores that take it."""
+        if len(op.results):
+            refuse(op, "gives values")
+        condition = self.index(op.operands[0]).at
+        if condition.shape[0] != condition.size:
+            refuse(op, "expects a condition that a core knows before the kernel starts")
+        holds = np.broadcast_to(condition.ravel(), (self.cores,)) != 0
+        outer = self.live
+        here = np.ones(self.cores, np.bool_) if outer is None else outer
+        for region, taken in zip(op.regions, (holds, ~holds), strict=True):
+            cores = here & taken
+            if cores.any() and len(region.blocks):
+                self.live = None if cores.all() else cores
+                self._block(region.blocks[0], loop)
+        self.live = outer
+
+    def _check_all_cores(self, op: ir.Operation) -> None:
+        if self.live is not None:
+            refuse(op, "stands in a branch that only some cores take")
+
+    def tile(self, value: ir.Value) -> Tile:
+        """A direct tile."""
+        return read_tile(value, self.index)
 
     def _source(self, op: ir.Operation) -> Source:
         return Source(op.name, location_text(op.location))
@@ -221,12 +251,12 @@ class _Reader:
             source = self._place(producer.operands[0])
             if isinstance(source, Tile) and source.local and isinstance(target, Tile) and not target.local:
                 return self._transfer(op, False, on_some_cores(target, self.live), source)
-            refuse_on_some_cores(op, self.live)
+            self._check_all_cores(op)
             if isinstance(target, Tile) and target.local:
                 return self._transfer(producer.operation, True, source, target)
             if isinstance(source, Tile) and source.local:
                 return self._transfer(op, False, target, source)
-        refuse_on_some_cores(op, self.live)
+        self._check_all_cores(op)
         if not (isinstance(target, Tile) and target.local):
             refuse(op, "stores to memory what does not come from LX")
         if producer.name == "linalg.generic":
@@ -236,13 +266,13 @@ class _Reader:
         if producer.name == "ktdp.inter_tile_consume":
             consume = producer.operation
             source = self.tile(contribution(consume).owner.operands[0])
-            names = tuple(senders(consume, self.cores))
+            names = senders(consume, self.cores)
             return Exchange(self._source(consume), dict(self.trips), names, self._whole(source), self._whole(target))
         refuse(op, f"stores the result of a '{producer.name}' op")
 
     def _place(self, tile: ir.Value) -> Tile | IndirectTile:
         op = tile.owner.opview
-        return self.tile.indirect(op) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
+        return read_indirect(op, self.index) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
 
     def _transfer(self, op: ir.Operation, loads: bool, memory: Tile | IndirectTile, local: Tile) -> Transfer:
         source, trips = self._source(op), dict(self.trips)
@@ -257,9 +287,7 @@ class _Reader:
         stride = tile.strides[dim]
         looked_up = replace(walked, inner=walked.inner - at * stride, positions=at, stride=stride)
         numbers = memory.positions
-        lanes = Tile(
-            numbers.op, False, numbers.element_bytes, numbers.anchor, (*numbers.shape, LANES), (*numbers.strides, 0), numbers.clips
-        )
+        lanes = replace(numbers, shape=(*numbers.shape, LANES), strides=(*numbers.strides, 0))
         return Transfer(source, trips, loads, looked_up, self._whole(local), self._whole(lanes), memory.size)
 
     def _bits(self, fill: ir.Operation) -> int:
@@ -296,6 +324,8 @@ class _Reader:
             f16 = isinstance(g.body.arguments[i].type, ir.F16Type)
             if tile is None:
                 self._check_sums(g, g.inputs[i].owner.operation)
+                if g.maps[i] != g.maps[-1] and (g.is_pointwise or [g.loop_of(i, d) for d in range(3)] != [1, 0, 2]):
+                    refuse(g.op, "spreads sums, which come from PT element for element")
                 operands.append(Operand(None, None, self.table.operand(i, f16)))
                 continue
             loops = [g.loop_of(i, d) for d in range(3)]
@@ -312,7 +342,7 @@ class _Reader:
             alike = next((o.expression for o in operands if o.each and difference(o.each, each) is None), None)
             operands.append(Operand(each, once, self.table.operand(i, f16) if alike is None else alike))
         try:
-            expression = of_generic(g, self.table, [o.expression for o in operands], sticks)
+            expression = of_generic(g, self.table, [o.expression for o in operands], max(1, target.shape[1]), sticks)
         except Unreadable as e:
             refuse(g.op, str(e))
         at = {0: stick, 1: group} if g.is_pointwise else {0: np.zeros(rows, np.int64), 1: np.arange(rows)}
@@ -326,7 +356,7 @@ class _Reader:
         init, kind = g.init.owner, g.combiner
         if isinstance(init, ir.Block) or init.name != "linalg.fill" or kind is None:
             refuse(g.op, "expects a fill as accumulator")
-        identity = IDENTITY[kind]
+        identity = _UNCHANGED[kind]
         bits = identity & 0xFFFFFFFF if isinstance(identity, int) else int(np.float32(identity).view(np.uint32))
         if self._bits(init.operation) != bits:
             refuse(g.op, "expects an accumulator filled with what its reduction leaves as it is")
@@ -368,10 +398,29 @@ class _Reader:
         return Multiply(self._source(g.op), dict(self.trips), activations, self._walk(b, {1: entries}, self.corelets), transposed, rows)
 
 
+def contribution(consume: ir.Operation) -> ir.Value:
+    """The tensor that the cores contribute."""
+    body = list(consume.operands[0].owner.regions[0].blocks[0].operations)
+    if len(body) != 1 or len(body[0].operands) != 1:
+        refuse(consume, "takes more than one tensor, or one that is computed where it is contributed")
+    return body[0].operands[0]
+
+
+def senders(consume: ir.Operation, cores: int) -> tuple[int, ...]:
+    """Per core the one that it receives from, itself where it is no consumer."""
+    produce = consume.operands[0].owner
+    found = list(range(cores))
+    for group in _tile_sets.groups(consume.operands[0].type.groups) or ():
+        (producer,) = _tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,)) or (-1,)
+        for consumer in _tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,)) or ():
+            found[consumer] = producer
+    return tuple(found)
+
+
 def one_corelet(x: Footprint) -> Footprint:
     """Where the second corelet's result is dropped."""
     corelet = np.broadcast_to(np.arange(x.corelets)[:, None], (x.corelets, x.inner.size))
-    return replace(x, limits=(*x.limits, Limit(corelet, {}, np.ones(len(x.base), np.int64), False)))
+    return replace(x, limits=(*x.limits, Limit(corelet, number(1).at, False)))
 
 
 def refuse(op: ir.Operation, text: str) -> NoReturn:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import keeps_lane, kind_of, type_letter
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
-from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
 from ktir.mlir import ir
+
+from .scalars import LANES, compares_positions, kind, letter, live_lanes
 
 _STAYS = ("neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "copysign")
 """Kinds that give f16 values for f16 values."""
@@ -111,10 +111,9 @@ class Expressions:
 # Of a linalg.generic
 
 
-def of_generic(g: Generic, table: Expressions, operands: Sequence[int], sticks: int) -> int:
+def of_generic(g: Generic, table: Expressions, operands: Sequence[int], rows: int, sticks: int) -> int:
     """What the body yields; of a reduction the reduced value. `operands` are the expressions of the inputs."""
-    stick_loop, lane_loop = (0, 2) if g.is_pointwise else (1, 2)
-    reader = _Generic(table, LaneMasks(stick_loop, lane_loop, sticks), sticks)
+    reader = _Generic(table, g.is_pointwise, rows, sticks)
     reader.known = dict(zip(g.body.arguments, operands, strict=False))
     combine = None if g.is_pointwise else g.yielded.owner
     for op in g.body_ops:
@@ -122,16 +121,17 @@ def of_generic(g: Generic, table: Expressions, operands: Sequence[int], sticks: 
             reader.known[op.results[0]] = reader.op(op)
     if combine is None:
         return reader.value(g.yielded)
-    kind = g.combiner
-    if kind is None:
+    combiner = g.combiner
+    if combiner is None:
         raise Unreadable(f"its body ends in '{combine.name}', which is no reduction of the vector unit")
-    return table.reduced(kind, reader.value(g.mapped))
+    return table.reduced(combiner, reader.value(g.mapped))
 
 
 @dataclass
 class _Generic:
     table: Expressions
-    masks: LaneMasks
+    pointwise: bool
+    rows: int
     sticks: int
     known: dict[ir.Value, int] = field(default_factory=dict)
 
@@ -148,26 +148,25 @@ class _Generic:
         table = self.table
         if op.name == "arith.constant":
             return self._constant(op)
-        if op.name == "arith.cmpi" and is_index_arithmetic(op):
-            lanes = self.masks.limit(op.results[0])
+        if compares_positions(op):
+            stick_loop, row_loop = (0, 1) if self.pointwise else (1, 0)
+            lanes = live_lanes(op, {stick_loop: self.sticks, row_loop: self.rows, 2: LANES}, stick_loop, 2)
             if lanes is None:
                 raise Unreadable("its body asks for a position that is not a lane before the end of a row")
             return table.live(lanes, self.sticks)
         operands = [self.value(v) for v in op.operands]
-        if keeps_lane(op):
-            return operands[0]
-        kind = kind_of(op)
-        if kind is None:
+        name = kind(op)
+        if name is None:
             raise Unreadable(f"the vector unit has no '{op.name}' for its types")
-        result = table.of(kind, *operands)
+        result = table.of(name, *operands)
         return table.rounded(result) if isinstance(op.results[0].type, ir.F16Type) else result
 
     def _constant(self, op: ir.Operation) -> int:
-        attribute, letter = op.attributes["value"], type_letter(op.results[0].type)
-        if letter == "f":
+        attribute, holds = op.attributes["value"], letter(op.results[0].type)
+        if holds == "f":
             return self.table.bits(np.float32(ir.FloatAttr(attribute).value))
         value = ir.BoolAttr(attribute).value if isinstance(attribute, ir.BoolAttr) else ir.IntegerAttr(attribute).value
-        return self.table.bits(int(bool(value)) if letter == "m" else int(value))
+        return self.table.bits(int(bool(value)) if holds == "m" else int(value))
 
 
 # Of a REP

@@ -1,78 +1,65 @@
-"""Which memory a walk touches, as a function of core, corelet, loop counters and entry: in one normal form for access tiles of KTIR and
-for descriptors, so that two of them can be compared over all cores and trips at once.
+"""Which memory a walk touches, on every core and in every trip, for access tiles of KTIR and for descriptors alike, so that two of them
+can be compared.
 
-Addresses count elements. An address is base[core] + corelet * step + inner[entry] + lane * lane step + steps[level] * counter[level]
-+ rotation; what lies beyond a clip is dead.
+Addresses count elements. An address is origin[core, trips] + corelet * step + inner[entry] + lane * lane step; what lies beyond a limit
+is dead. Arrays over cores and trips have an axis for each, see `grid`.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ktir.isa.descriptor import Descriptor
+from ktir.isa.descriptor import Bound, Descriptor
 from ktir.isa.program import Kernel
-from ktir.lowering.ktir_to_spyre.access import Tile
 from ktir.target import LANES, STICK_BYTES
 
-Ints = NDArray[np.int64]
+from .grid import LEVELS, Ints, along, levels_of, number, points, taken
+from .tiles import Tile
+
 Trips = Mapping[int, int]
 """Trips of the open loops by level."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """An entry (or lane, if `lanes`) is live where position[corelet, entry] + sum of steps[level] * counter[level] (+ lane) is below
-    limit[core]."""
+    """An entry (or lane, if `lanes`) is live where position[corelet, entry] (+ lane) is below the room at its core and trips."""
 
     position: Ints
-    steps: Mapping[int, int]
-    limit: Ints
+    room: Ints
     lanes: bool
 
-    def binds(self, trips: Trips) -> bool:
+    @property
+    def binds(self) -> bool:
         """Whether it makes anything dead."""
-        most = int(self.position.max(initial=0)) + sum(max(step, 0) * (trips[level] - 1) for level, step in self.steps.items())
-        return bool((self.limit - most < (LANES if self.lanes else 1)).any())
+        return bool(self.room.min() - self.position.max(initial=0) < (LANES if self.lanes else 1))
 
     def same(self, other: Limit) -> bool:
         """Whether both say the same in the same words."""
-        return (
-            self.lanes == other.lanes
-            and self.steps == other.steps
-            and bool((self.position == other.position).all())
-            and bool((self.limit == other.limit).all())
-        )
+        return self.lanes == other.lanes and bool((self.position == other.position).all()) and bool((self.room == other.room).all())
 
     def live(self, counters: Mapping[int, int]) -> Ints:
         """Live lanes [cores, corelets, entries]."""
-        moved = sum(step * counters[level] for level, step in self.steps.items())
-        room = self.limit[:, None, None] - self.position - moved
+        room = taken(self.room, counters)[:, None, None] - self.position
         return np.clip(room, 0, LANES) if self.lanes else np.where(room > 0, LANES, 0)
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """A walk of `inner.size` entries on `corelets` corelets. `argument` is that of the program, None for LX.
-
-    `rotation` is (levels, buffers, step): ((sum of the counters of `levels`) mod `buffers`) * `step`.
-    """
+    """A walk of `inner.size` entries on `corelets` corelets. `argument` is that of the program, None for LX."""
 
     argument: int | None
     element_bytes: int
     trips: Trips
-    base: Ints
+    cores: int
+    origin: Ints
     corelet_step: int
     corelets: int
     inner: Ints
     lane_step: int
-    steps: Mapping[int, int]
-    rotation: tuple[tuple[int, ...], int, int] | None = None
     limits: tuple[Limit, ...] = ()
     splat: bool = False
     pad: str = "zero"
@@ -88,7 +75,7 @@ class Footprint:
 
     def live(self, counters: Mapping[int, int]) -> Ints:
         """Live lanes [cores, corelets, entries]."""
-        found = np.full((len(self.base), self.corelets, self.inner.size), LANES)
+        found = np.full((self.cores, self.corelets, self.inner.size), LANES)
         for limit in self.limits:
             found = np.minimum(found, limit.live(counters))
         return found
@@ -96,37 +83,13 @@ class Footprint:
     @property
     def levels(self) -> set[int]:
         """Levels that decide what is live."""
-        return {level for limit in self.limits for level in limit.steps}
+        return {level for limit in self.limits for level in levels_of(limit.room)}
 
     def ever_live(self) -> Ints:
         """Most live lanes of each entry [corelets, entries] over all cores and trips."""
         if not self.limits:
             return np.full((self.corelets, self.inner.size), LANES)
-        return np.maximum.reduce([self.live(at).max(0) for at in counters(self.levels, self.trips)])
-
-
-def counters(levels: set[int], trips: Trips) -> list[dict[int, int]]:
-    """All values of the counters of some levels."""
-    order = sorted(levels)
-    return [dict(zip(order, at, strict=True)) for at in itertools.product(*(range(trips[level]) for level in order))]
-
-
-def _moving(steps: Mapping[int, int], trips: Trips) -> dict[int, int]:
-    """The steps that matter: of loops of several trips. A level that is not open keeps its step, and differs from all others."""
-    return {level: step for level, step in steps.items() if step and trips.get(level, 2) > 1}
-
-
-def _rotation(
-    levels: Sequence[int], buffers: int, step: int, steps: dict[int, int], trips: Trips
-) -> tuple[dict[int, int], tuple[tuple[int, ...], int, int] | None]:
-    """Steps and rotation in normal form: one that never comes back to the first buffer is a step."""
-    moving = tuple(level for level in levels if trips.get(level, 2) > 1)
-    if buffers <= 1 or not step or not moving:
-        return steps, None
-    if sum(trips.get(level, buffers) - 1 for level in moving) < buffers:
-        steps = {level: steps.get(level, 0) + (step if level in moving else 0) for level in {*steps, *moving}}
-        return _moving(steps, trips), None
-    return steps, (moving, buffers, step)
+        return np.maximum.reduce([self.live(at).max(0) for at in points(self.levels, self.trips)])
 
 
 def of_tile(
@@ -145,34 +108,29 @@ def of_tile(
     apart = apart or {}
     n = next((c.size for c in coordinates.values()), 1)
     inner = sum((c * tile.strides[d] for d, c in coordinates.items()), np.zeros(n, np.int64))
-    anchor = tile.anchor
-    steps, rotation = _moving(anchor.steps, trips), None
-    if anchor.rotation:
-        r = anchor.rotation
-        steps, rotation = _rotation([i for i in range(32) if r.levels >> i & 1], r.buffers, r.step, steps, trips)
     limits = []
     for clip in tile.clips:
         at = coordinates.get(clip.dim, np.zeros(n, np.int64))
         position = clip.step * np.stack([at + k * apart.get(clip.dim, 0) for k in range(corelets)])
-        room = clip.room
-        assert room.argument is None
-        assert room.rotation is None
-        limit = np.broadcast_to(room.constant, (cores,))
-        limits.append(Limit(position, _moving({level: -s for level, s in room.steps.items()}, trips), limit, clip.lanes))
+        limits.append(Limit(position, clip.room, clip.lanes))
     return Footprint(
-        argument=None if tile.local or anchor.argument is None else arguments[anchor.argument],
+        argument=None if tile.local or tile.first.argument is None else arguments[tile.first.argument],
         element_bytes=tile.element_bytes,
         trips=trips,
-        base=np.broadcast_to(anchor.constant, (cores,)),
+        cores=cores,
+        origin=tile.first.at,
         corelet_step=sum(tile.strides[d] * rows for d, rows in apart.items()),
         corelets=corelets,
         inner=np.broadcast_to(inner, (n,)),
         lane_step=tile.strides[-1],
-        steps=steps,
-        rotation=rotation,
-        limits=tuple(limit for limit in limits if limit.binds(trips)),
+        limits=tuple(limit for limit in limits if limit.binds),
         splat=splat,
     )
+
+
+def _counter(level: int, trips: Trips) -> Ints:
+    """A loop counter on the grid; one that is not open stays 0."""
+    return along(1 + level, np.arange(trips.get(level, 1)))
 
 
 def of_descriptor(d: Descriptor, kernel: Kernel, trips: Trips, corelets: int, looked_up: int | None = None) -> Footprint:
@@ -181,38 +139,41 @@ def of_descriptor(d: Descriptor, kernel: Kernel, trips: Trips, corelets: int, lo
     n = d.entries
     index = [np.arange(n) // prod(d.extent[i + 1 :]) % d.extent[i] for i in range(len(d.extent))]
     walked = [(p, s) for i, (p, s) in enumerate(zip(index, d.stride, strict=True)) if i != looked_up]
-    table = np.zeros(kernel.cores, np.int64) if d.core_table is None else np.array(kernel.tables[d.core_table], np.int64)
-    steps = _moving({level: step * unit for level, step in enumerate(d.level_step)}, trips)
-    rotating = [level for level in range(len(d.level_step)) if d.rotate_levels >> level & 1 and level in trips]
-    steps, rotation = _rotation(rotating, d.buffers, d.rotate_step * unit, steps, trips)
-    limits = []
-    for b in d.bounds:
-        at = np.zeros(n, np.int64) if b.dim is None else index[b.dim] * b.dim_step
-        limits.append(
-            Limit(
-                np.stack([at + k * b.corelet_step for k in range(corelets)]),
-                _moving({} if b.level is None else {b.level: b.level_step}, trips),
-                np.array([b.limit] * kernel.cores if b.table is None else kernel.tables[b.table], np.int64),
-                b.lanes,
-            )
-        )
+    origin = number(d.base).at
+    if d.core_table is not None:
+        origin = origin + along(0, np.array(kernel.tables[d.core_table]))
+    turn = number(0).at
+    for level in range(LEVELS):
+        counter = _counter(level, trips)
+        if d.level_step[level]:
+            origin = origin + d.level_step[level] * counter
+        if d.rotate_levels >> level & 1:
+            turn = turn + counter
+    limits = [_limit(b, kernel, index, trips, n, corelets) for b in d.bounds]
     return Footprint(
         argument=d.arg,
         element_bytes=d.element_bytes,
         trips=trips,
-        base=(table + d.base) * unit,
+        cores=kernel.cores,
+        origin=(origin + turn % d.buffers * d.rotate_step) * unit,
         corelet_step=d.corelet_step * unit,
         corelets=corelets,
         inner=sum((p * s for p, s in walked), np.zeros(n, np.int64)) * unit,
         lane_step=d.lane_stride,
-        steps=steps,
-        rotation=rotation,
-        limits=tuple(limit for limit in limits if limit.binds(trips)),
+        limits=tuple(limit for limit in limits if limit.binds),
         splat=d.splat,
         pad=d.pad,
         positions=None if looked_up is None else index[looked_up],
         stride=0 if looked_up is None else d.stride[looked_up] * unit,
     )
+
+
+def _limit(b: Bound, kernel: Kernel, index: Sequence[Ints], trips: Trips, n: int, corelets: int) -> Limit:
+    room = number(b.limit).at if b.table is None else along(0, np.array(kernel.tables[b.table]))
+    if b.level is not None and b.level_step:
+        room = room - b.level_step * _counter(b.level, trips)
+    at = np.zeros(n, np.int64) if b.dim is None else index[b.dim] * b.dim_step
+    return Limit(np.stack([at + k * b.corelet_step for k in range(corelets)]), room, b.lanes)
 
 
 def difference(expected: Footprint, found: Footprint, *, lanes: int = LANES) -> str | None:
@@ -225,6 +186,8 @@ def difference(expected: Footprint, found: Footprint, *, lanes: int = LANES) -> 
     dead = _liveness(expected, found)
     if dead:
         return dead
+    if expected.limits and found.pad != expected.pad:
+        return f"pads with {found.pad}, but KTIR with {expected.pad}"
     live = expected.ever_live()
     if not live.any():
         return None
@@ -234,23 +197,16 @@ def difference(expected: Footprint, found: Footprint, *, lanes: int = LANES) -> 
         return f"has elements of {found.element_bytes} bytes, but KTIR of {expected.element_bytes}"
     if found.splat != expected.splat:
         return f"{'repeats' if found.splat else 'does not repeat'} lane 0, unlike KTIR"
-    if (live < LANES).any() and found.pad != expected.pad and expected.limits:
-        return f"pads with {found.pad}, but KTIR with {expected.pad}"
     if lanes > 1 and (live > 1).any() and not found.splat and found.lane_step != expected.lane_step:
         return f"has lanes {found.lane_step} elements apart, but KTIR {expected.lane_step}"
-    return _addresses(expected, found, live)
+    return _positions(expected, found, live) or _addresses(expected, found, live)
 
 
 def _where(x: Footprint) -> str:
     return "LX" if x.argument is None else f"argument {x.argument}"
 
 
-def _addresses(expected: Footprint, found: Footprint, live: Ints) -> str | None:
-    if found.steps != expected.steps:
-        level = min(k for k in {*found.steps, *expected.steps} if found.steps.get(k) != expected.steps.get(k))
-        return f"steps {found.steps.get(level, 0)} elements per trip of level {level}, but KTIR {expected.steps.get(level, 0)}"
-    if found.rotation != expected.rotation:
-        return f"rotates {_turning(found)}, but KTIR {_turning(expected)}"
+def _positions(expected: Footprint, found: Footprint, live: Ints) -> str | None:
     if (found.positions is None) != (expected.positions is None):
         return "looks up a dimension, unlike KTIR" if expected.positions is None else "looks up no dimension, unlike KTIR"
     if found.positions is not None and expected.positions is not None:
@@ -258,23 +214,30 @@ def _addresses(expected: Footprint, found: Footprint, live: Ints) -> str | None:
             return f"steps {found.stride} elements per index, but KTIR {expected.stride}"
         if (found.positions != expected.positions)[live.any(0)].any():
             return "takes its indices in another order than KTIR"
+    return None
+
+
+def _addresses(expected: Footprint, found: Footprint, live: Ints) -> str | None:
+    """Where addresses differ: over all cores and trips at the first live entry, of the others how far from it they are."""
     for corelet in range(expected.corelets):
         entries = np.flatnonzero(live[corelet])
         if not entries.size:
             continue
-        mine, theirs = (x.base[:, None] + corelet * x.corelet_step + x.inner[entries] for x in (found, expected))
-        if (mine != theirs).any():
-            core, k = np.argwhere(mine != theirs)[0]
-            at = f"core {core}" + (f", corelet {corelet}" if expected.corelets > 1 else "") + f", entry {entries[k]}"
-            return f"touches element {mine[core, k]} at {at}, but KTIR {theirs[core, k]}"
+        first = entries[0]
+        mine, theirs = (x.origin + corelet * x.corelet_step + x.inner[first] for x in (found, expected))
+        unlike = mine != theirs
+        place = f", corelet {corelet}" if expected.corelets > 1 else ""
+        if unlike.any():
+            core, *counters = (int(i) for i in np.argwhere(unlike)[0])
+            trip = "".join(f", i{level} = {counters[level]}" for level in range(LEVELS) if unlike.shape[1 + level] > 1)
+            a, b = (int(np.broadcast_to(x, unlike.shape)[(core, *counters)]) for x in (mine, theirs))
+            return f"touches element {a} at core {core}{place}, entry {first}{trip}, but KTIR {b}"
+        apart = [x.inner[entries] - x.inner[first] for x in (found, expected)]
+        if (apart[0] != apart[1]).any():
+            k = int(np.argmax(apart[0] != apart[1]))
+            a, b = (int(mine.flat[0] + x[k]) for x in apart)
+            return f"touches element {a} at core 0{place}, entry {entries[k]}, but KTIR {b}"
     return None
-
-
-def _turning(x: Footprint) -> str:
-    if x.rotation is None:
-        return "over one buffer"
-    levels, buffers, step = x.rotation
-    return f"over {buffers} buffers {step} elements apart with levels {', '.join(map(str, levels))}"
 
 
 def _liveness(expected: Footprint, found: Footprint) -> str | None:
@@ -283,9 +246,7 @@ def _liveness(expected: Footprint, found: Footprint) -> str | None:
     if len(mine) == len(theirs) and all(any(x.same(y) for y in theirs) for x in mine) and all(any(x.same(y) for y in mine) for x in theirs):
         return None
     levels = expected.levels | found.levels
-    if levels - expected.trips.keys():
-        return f"is clipped by level {min(levels - expected.trips.keys())}, which is not open"
-    for at in counters(levels, expected.trips):
+    for at in points(levels, expected.trips):
         a, b = found.live(at), expected.live(at)
         if (a != b).any():
             core, corelet, k = np.argwhere(a != b)[0]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ktir.isa.functions import integer_lane
 from ktir.isa.program import Kernel, Word
 from ktir.isa.units import Unit
 
@@ -84,8 +83,8 @@ class Rules:
         if w.op not in ("fill", "ifill"):
             yield Unit.MNIL, place, f"'{w.op}' stands for an op that needs 'fill'"
             return
-        lane = np.float32(w["value"]) if w.op == "fill" else integer_lane(w["value"])
-        if int(lane.view(np.uint32)) != action.bits:
+        held = int(np.float32(w["value"]).view(np.uint32)) if w.op == "fill" else w["value"] & 0xFFFFFFFF
+        if held != action.bits:
             yield (
                 Unit.MNIL,
                 place,

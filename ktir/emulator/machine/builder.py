@@ -13,6 +13,7 @@ from ktir.target import LANES
 
 from . import stream
 from .body import Body
+from .divisions import DIVISIONS
 from .emitter import Emitter, whole_piece
 from .indexing import Claims, IndexReader
 from .lxmap import LxMap
@@ -202,12 +203,13 @@ class Builder:
                 if port.fifo == fifo:
                     span = numbers[:, port.span]
                     inputs[i] = self.emitter.view(value.pick(span.ravel()), span.shape)
-        vector = Vector(body, [inputs[i] for i in range(len(inputs))], self.scratch)
+        vector = Vector(body, [inputs[i] for i in range(len(inputs))], self.scratch, self.emitter.missing)
         self.emitter.operations.append(vector)
         for o in vector.outputs:
             self._push(o.fifo, o.value(groups, body.per_group(body.pushes, o.fifo)))
 
     def _ordered(self, body: Body, steps: tuple[int, int] | None) -> None:
+        self.emitter.unwatched |= any(w.op == "v2" and w["kind"] in DIVISIONS for w in body.words)
         plan = stream.of_body(body, 0)
         first, last = steps or (0, plan.steps)
         inputs: dict[str, tuple[Buffer, View]] = {}

@@ -103,14 +103,14 @@ class Checks:
                 touch.entry = np.zeros_like(touch.entry)
             self.memories.lx.read(touch, clock, stamp, component, number, self._reporter(event, "LX"))
 
-    def write_lx(self, event: Event, number: int, access: Access, rows: Clock, component: int = MNIL) -> None:
-        """Check and record a write by event `number`; `rows` as in `LxShadow.write`."""
+    def write_lx(self, event: Event, number: int, access: Access, rows: Clock, component: int = MNIL, landed: int | None = None) -> None:
+        """Check and record a write by event `number`; `rows` and `landed` as in `LxShadow.write`."""
         toucher = self._toucher(access, event.unit.per_corelet)
         touch, low, high = toucher.touch(event.counters)
         self._check_lx(event, low, high)
         self._check_apart(event, access, toucher, touch)
         if self.memories.shadows:
-            self.memories.lx.write(touch, rows, component, number, self._reporter(event, "LX"))
+            self.memories.lx.write(touch, rows, component, number, self._reporter(event, "LX"), landed)
 
     def _check_lx(self, event: Event, low: int, high: int) -> None:
         if low < 0 or high >= self.memories.lx_sticks:
@@ -133,14 +133,14 @@ class Checks:
         if leaders is not None:
             self._check_members(event, x)
         number = x.ddr.descriptor.arg or 0
+        if x.ddr.misaligned(event.counters):
+            message = f"{self.state.site(event)} begins at the second stick of an f32 entry of {self._argument(number)}"
+            raise self.state.fault(faults.TypeFault, message, event)
         if not self.memories.cells[number]:
             touch, low, high = self._toucher(x.ddr, False, leaders).touch(event.counters)
             self._check_memory(event, x.ddr, low, high)
             return Moved(touch, readers, touch.cells.size * STICK_BYTES)
         toucher = self._element_toucher(x.ddr, leaders, dim=x.dim if x.idx else None)
-        if toucher.misaligned(event.counters):
-            message = f"{self.state.site(event)} begins at the second stick of an f32 entry of {self._argument(number)}"
-            raise self.state.fault(faults.TypeFault, message, event)
         granule = self.state.target.dram_granule_bytes
         counted, pieces = toucher.price.of(event.counters)
         touch, index_bytes = None, 0

@@ -42,6 +42,7 @@ WORDING: dict[str, tuple[type[faults.MachineFinding], str]] = {
     "RAW": (faults.RawHazard, "RAW hazard: {me} reads {stick}, not ordered after {other} wrote it"),
     "WAR": (faults.WarHazard, "WAR hazard: {me} overwrites {stick} before {other} has surely read it"),
     "WAW": (faults.WawHazard, "WAW hazard: {me} overwrites {stick}, not ordered after {other} wrote it"),
+    "flight": (faults.WawHazard, "WAW hazard: {me} overwrites {stick}, to which {other} may still be loading"),
     "uninit": (faults.UninitialisedRead, "{me} reads {stick}, which nothing has written"),
     "type": (faults.TypeFault, "{me} reads {stick} with another element size than {other} wrote"),
     "foreign read": (faults.MemoryHazard, "{me} reads {stick}, which another core writes in this kernel by {other}"),

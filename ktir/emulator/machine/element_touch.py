@@ -147,10 +147,3 @@ class ElementToucher:
         last = (live - 1) * self.access.lane
         low, high = (first + np.minimum(last, 0))[live > 0].min(), (first + np.maximum(last, 0))[live > 0].max()
         return int(low), int(high)
-
-    def misaligned(self, counters: Counters) -> bool:
-        """Whether a stick descriptor of f32 begins entries at the second stick of a pair."""
-        if self.access.descriptor.element or self.access.width == 1:
-            return False
-        odd, lanes = self.access.addresses(counters) % self.access.width > 0, self.access.lanes(counters)
-        return bool((odd if lanes is None else odd & (lanes > 0)).any())

@@ -21,6 +21,10 @@ class Emitter:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.lasting: list[Buffer] = []
+        self.missing = np.zeros((), np.bool_)
+        """Whether an integer division of a launch had no quotient in some lane."""
+        self.unwatched = False
+        """Whether there are divisions that do not tell."""
 
     def constant(self, value: np.float32, entries: int) -> Value:
         """Entries that all hold one value."""

@@ -141,7 +141,7 @@ class IndexFault(MachineFinding):
     kind = "index"
 
 
-class DivisionFault(MachineFinding):
+class DivisionFault(MachineFinding, RuntimeError):  # as PyTorch's is
     """Live integers without a quotient: a division by zero, or of the least number by -1; found at a launch."""
 
     kind = "division"

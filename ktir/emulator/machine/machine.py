@@ -16,8 +16,10 @@ from ktir.isa.verify import verify
 from ktir.target import DATASHEET, LANES, Target
 
 from .control import control
+from .divisions import divides_by_data
+from .faults import DivisionFault
 from .grid import check_grid
-from .quotients import check_quotients, divides_by_data
+from .quotients import Quotients
 from .report import MachineReport, report
 from .step import Step
 from .tape import Tape
@@ -57,6 +59,10 @@ class Machine:
         return Tape(self.program, self.trace, self.target.corelets)
 
     @cached_property
+    def _quotients(self) -> Quotients:
+        return Quotients(self.program, self.trace, self.target.corelets)
+
+    @cached_property
     def step(self) -> Step:
         """The reference executor."""
         return Step(self.program, self.trace, self.target.corelets)
@@ -71,12 +77,19 @@ class Machine:
         if len(arguments) != len(declared):
             raise KtirError(f"program '{self.program.name}' expects {len(declared)} arguments, but got {len(arguments)}")
         given = [self._carrier(i, a) for i, a in enumerate(arguments)]
-        if self._divides:
-            check_quotients(self.program, self.trace, self.target.corelets, given)
+        before = [g if a.constant or a.role == "pool" else g.copy() for a, g in zip(declared, given, strict=True)] if self._divides else []
         if mode == "step":
             self.step.run(given)
         else:
             self.tape.run(given)
+        if self._divides and (mode == "step" or self.tape.missing):
+            try:
+                self._quotients.check(before)
+            except DivisionFault:
+                for now, then in zip(given, before, strict=True):
+                    if now is not then:
+                        now[...] = then
+                raise
         for argument, array, carrier in zip(declared, arguments, given, strict=True):
             if array is not None and carrier is not array and not argument.constant:
                 array[...] = carrier

@@ -117,4 +117,4 @@ def _add_flat(a: F32, b: F32, sums: F32, first: bool) -> None:
 
 
 def _add_product(a: F32, b: F32, sums: F32, first: bool) -> None:
-    np.add(numerics.matmul_block(a, b), np.float32(0) if first else sums, sums)
+    np.add(numerics.matmul_block(a, b, ("f16", "f16")), np.float32(0) if first else sums, sums)

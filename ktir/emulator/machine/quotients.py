@@ -1,93 +1,147 @@
 """Integer divisions that have no quotient: a finding where live data divides, as in the KTIR executor.
 
-Lanes that a bound clips divide pads, which is no fault. What depends on them is told from live data by running the program again with
-other pads: a division is at fault if it has no quotient whatever the pads are. Programs whose divisors are constants are not run for this.
+The tape only notices that some lane had none. Lanes that a bound clips divide pads, which is no fault; which lanes are `Dead` follows from
+the program alone, so it is worked out once, and only for a program that was noticed. Programs whose divisors are constants are not looked
+at.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.integers import no_quotient
+from ktir.isa.access import Access
 from ktir.isa.functions import integer_lane
-from ktir.isa.instructions import CONSTANTS
-from ktir.isa.program import Program, Word
+from ktir.isa.program import Program
+from ktir.target import LANES
 
+from .body import Body, Node
+from .divisions import DIVISIONS, missing
 from .faults import DivisionFault
 from .step import Step
 from .trace import Event, Trace
-from .vector import F32
+from .transfer import transfer
+from .vector import F32, all_lanes
 
-DIVISIONS = ("divsi", "remsi", "floordivsi", "divui", "remui")
-_PADS = (None, 0x2A5F3C71, 0x5B86D14F)
-"""The program's own pads, then two numbers that a computation does not meet by chance."""
-
-
-@dataclass
-class _Missing:
-    """A division without quotient: its kind, event, corelet, and where it divides by zero or overflows [cores, ..]."""
-
-    kind: str
-    event: Event
-    corelet: int
-    zero: NDArray[np.bool_]
-    bad: NDArray[np.bool_]
+_DEAD = integer_lane(1)
+_Place = tuple[int, int, int]
+"""A division: number of its event, corelet, and which one it is of those of the event."""
 
 
-def divides_by_data(program: Program) -> bool:
-    """Whether a divisor may be zero or -1."""
-    return any(_unsafe(words) for kernel in program.kernels for words in kernel.units.values())
+class Quotients:
+    """Judges the divisions of a program at a launch in which some lane had no quotient."""
+
+    def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
+        self.program, self.trace, self.corelets = program, trace, corelets
+        self._dead: dict[_Place, NDArray[np.bool_]] | None = None
+
+    def check(self, arguments: Sequence[F32]) -> None:
+        """Raise a DivisionFault for a division of live integers without a quotient. `arguments` are left as they are."""
+        if self._dead is None:
+            dead = _Dead(self.program, self.trace, self.corelets)
+            dead.run([np.zeros_like(a) for a in arguments])
+            self._dead = dead.found
+        step = Step(self.program, self.trace, self.corelets)
+        numbers, seen = {id(e): i for i, e in enumerate(self.trace.events)}, Counter[tuple[int, int]]()
+
+        def look(event: Event, corelet: int, kind: str, operands: Sequence[F32]) -> None:
+            if kind in DIVISIONS:
+                zero, over = missing(kind, operands[0], operands[1])
+                at = numbers[id(event)], corelet
+                dead = self._dead.get((*at, seen[at])) if self._dead else None
+                seen[at] += 1
+                bad = zero if over is None else zero | over
+                if dead is not None:
+                    bad = bad & ~dead
+                if bad.any():
+                    _report(self.trace, event, corelet, kind, zero, bad)
+
+        step.observe = look
+        step.run([a.copy() for a in arguments])
 
 
-def _unsafe(words: Sequence[Word]) -> bool:
-    made: dict[int, Word] = {}
-    for w in words:
-        if w.op == "v2" and w["kind"] in DIVISIONS:
-            divisor = made.get(w["src2"])
-            if divisor is None or divisor.op not in CONSTANTS or divisor["value"] in (0, -1):
-                return True
-        if "dst" in w.operands and w.op != "vout":
-            made[w["dst"]] = w
-    return False
+class _Dead(Step):
+    """The program on flags: which lanes come from positions that a bound clips. A result is dead where an operand is; of what is reduced,
+    where all of it is, since what is reduced is masked or padded with what changes nothing. What no rule says is alive.
+    """
 
+    def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
+        super().__init__(program, trace, corelets, _DEAD)
+        self.found: dict[_Place, NDArray[np.bool_]] = {}
+        self._numbers = {id(e): i for i, e in enumerate(trace.events)}
 
-def check_quotients(program: Program, trace: Trace, corelets: int, arguments: Sequence[F32]) -> None:
-    """Raise a DivisionFault for a division of live integers without a quotient. `arguments` are left as they are."""
-    always: list[_Missing] = []
-    for pad in _PADS:
-        found = _run(Step(program, trace, corelets, None if pad is None else integer_lane(pad)), arguments)
-        if pad is None:
-            always = found
+    def _pad(self, access: Access) -> np.float32:
+        return _DEAD
+
+    def _event(self, e: Event, k: int) -> None:
+        x = e.instruction
+        if e.op in ("fill", "ifill") and x.lx:
+            self._write_lx(x.lx, e.counters, k, np.zeros((1, 1, LANES), np.float32))
+        elif e.op == "mm":
+            row = self._queue("A", k).pop(x.count).min(-1, keepdims=True)
+            self.sums[k] = all_lanes(np.minimum(self.sums[k][..., :1], row) if k in self.sums else row)
         else:
-            for one, again in zip(always, found, strict=True):
-                one.bad = one.bad & again.bad
-        if not any(one.bad.any() for one in always):
+            super()._event(e, k)
+
+    def _read_memory(self, e: Event) -> F32:
+        t = transfer(e.instruction, e.counters)
+        if t.indices is None:
+            return super()._read_memory(e)
+        return np.where(t.live[..., None] > np.arange(LANES), np.float32(0), _DEAD)
+
+    def _write_memory(self, e: Event, values: F32) -> None:
+        if transfer(e.instruction, e.counters).indices is None:
+            super()._write_memory(e, values)
+
+    def _rep(self, e: Event, body: Body, k: int) -> None:
+        if e.steps is None and body.regular:
+            super()._rep(e, body, k)
             return
-    _report(trace, next(one for one in always if one.bad.any()))
+        first, last = e.steps or (0, body.groups * body.sticks)
+        for fifo in body.pops:
+            total = body.total(body.pops, fifo)
+            self._queue(fifo, k).pop(int(total[last] - total[first]))
+        for fifo in body.pushes:
+            total = body.total(body.pushes, fifo)
+            self._queue(fifo, k).push(np.zeros((self.cores, int(total[last] - total[first]), LANES), np.float32))
+
+    def _results(self, e: Event, body: Body, k: int, inputs: Sequence[F32]) -> list[F32]:
+        dead: list[NDArray[np.bool_]] = []
+        divisions = 0
+        for node in body.nodes:
+            dead.append(_dead(body, node, [dead[n] for n in node.operands], inputs))
+            if node.kind == "function" and node.data[0] in DIVISIONS:
+                self.found[self._numbers[id(e)], k, divisions] = dead[-1]
+                divisions += 1
+        return [np.where(dead[n], _DEAD, np.float32(0)) for n in body.results]
 
 
-def _run(step: Step, arguments: Sequence[F32]) -> list[_Missing]:
-    found: list[_Missing] = []
+def _dead(body: Body, node: Node, x: Sequence[NDArray[np.bool_]], inputs: Sequence[F32]) -> NDArray[np.bool_]:
+    match node.kind:
+        case "in":
+            return inputs[node.data] != 0
+        case "function":
+            if node.data[0] == "select":
+                return x[0] | (x[1] & x[2])
+            return np.logical_or.reduce(np.broadcast_arrays(*x))
+        case "mask":
+            return x[0] & body.live(node.data[0])
+        case "accumulate":
+            return np.logical_and.reduce(x[0], axis=-2, keepdims=True)
+        case "tree":
+            return np.logical_and.reduce(x[0], axis=-1, keepdims=True)
+        case "last":
+            return x[0][..., -1:, :]
+    return np.zeros((1, 1, 1), np.bool_)
 
-    def look(event: Event, corelet: int, kind: str, operands: Sequence[F32]) -> None:
-        if kind in DIVISIONS:
-            zero, over = no_quotient(f"arith.{kind}", "i32")(*(x.view(np.int32) for x in operands))
-            found.append(_Missing(kind, event, corelet, zero, zero if over is None else zero | over))
 
-    step.observe = look
-    step.run([a.copy() for a in arguments])
-    return found
-
-
-def _report(trace: Trace, missing: _Missing) -> None:
-    e = missing.event
-    site = trace.kernels[e.kernel].site(e.unit, e.instruction.index, missing.corelet, e.loops)
-    at = np.argwhere(missing.bad)[0]
-    core = f" on core {int(at[0])}" if missing.bad.ndim > 1 and missing.bad.shape[0] > 1 else ""
-    by_zero = bool(np.broadcast_to(missing.zero, missing.bad.shape)[tuple(at)])
+def _report(trace: Trace, event: Event, corelet: int, kind: str, zero: NDArray[np.bool_], bad: NDArray[np.bool_]) -> None:
+    site = trace.kernels[event.kernel].site(event.unit, event.instruction.index, corelet, event.loops)
+    at = np.argwhere(bad)[0]
+    core = f" on core {int(at[0])}" if bad.ndim > 1 and bad.shape[0] > 1 else ""
+    by_zero = bool(np.broadcast_to(zero, bad.shape)[tuple(at)])
     what = "divides by zero" if by_zero else f"divides {-(2**31)} by -1, which i32 cannot hold,"
-    raise DivisionFault(f"{site} {what} in '{missing.kind}'{core}", site)
+    raise DivisionFault(f"{site} {what} in '{kind}'{core}", site)

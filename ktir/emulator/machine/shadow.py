@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .clocks import ABSOLUTE, READER_ROW, READERS, Clock
+from .clocks import ABSOLUTE, MNIL, READER_ROW, READERS, Clock
 from .conflicts import Conflict, EarlyRead, Report
 from .touch import NEVER, Touch
 
@@ -21,6 +21,8 @@ class LxShadow:
         """Component (absolute) of the last write."""
         self.write_clock = np.zeros(n, np.int64)
         self.write_event = np.full(n, -1, np.int32)
+        self.loaded = np.zeros(n, np.int64)
+        """MNIL's clock at the last write, where that was a load: until it has landed, MNIL itself may not write what it fills at once."""
         self.tag = np.full(n, NEVER, np.int8)
         self.lanes = np.zeros(n, np.int64)
         """Initialised lanes, counted from lane 0."""
@@ -54,10 +56,18 @@ class LxShadow:
         self.read_event[row, cells] = event
         self.unread[cells] = False
 
-    def write(self, touch: Touch, rows: Clock, component: int, event: int, report: Report) -> None:
-        """A word of `component` (relative) writes; `rows` [entries | 1, WIDTH] is what it had seen at each entry, with its own stamp."""
+    def write(self, touch: Touch, rows: Clock, component: int, event: int, report: Report, landed: int | None = None) -> None:
+        """A word of `component` (relative) writes; `rows` [entries | 1, WIDTH] is what it had seen at each entry, with its own stamp.
+
+        Loads that MNIL has issued up to `landed` have landed for sure; None: this is a load, which lands after those before it.
+        """
         self.early_reads(touch, event, report)
         cells = touch.cells
+        if landed is not None:
+            flying = self.loaded[cells] > landed
+            if flying.any():
+                k = int(flying.argmax())
+                report(self._conflict("flight", touch, k, MNIL, int(self.write_event[cells[k]])))
         at = touch.entry if len(rows) > 1 else 0
         mine = rows[:, ABSOLUTE][at, touch.corelet]
         old = self.writer[cells]
@@ -76,6 +86,7 @@ class LxShadow:
         self.lanes[cells] = np.maximum(touch.lanes, np.where(same, self.lanes[cells], 0))
         self.writer[cells] = own
         self.write_clock[cells] = mine[np.arange(len(cells)), own]
+        self.loaded[cells] = 0 if landed is not None else self.write_clock[cells]
         self.write_event[cells] = event
         self.tag[cells] = touch.tag
         self.unread[cells] = True

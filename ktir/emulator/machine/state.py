@@ -9,7 +9,7 @@ from ktir.isa.units import FIFOS, Unit
 from ktir.target import Target
 
 from . import faults
-from .clocks import Clock
+from .clocks import MNIL, Clock
 from .decode import UNITS, DecodedKernel, Instruction
 from .fifo import FifoQueue
 from .timing import MemoryChannel
@@ -26,6 +26,8 @@ class UnitState:
         self.time = 0
         self.landed = 0
         """Cycle at which the last asynchronous transfer has landed."""
+        self.heard = int(clock[MNIL])
+        """The last load of MNIL that has landed for sure: a unit that was told so, or the end of a kernel, says it."""
         self.counters = [0] * LEVELS
         self.levels: list[int] = []
         self.at: Instruction | None = None

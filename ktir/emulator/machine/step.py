@@ -23,7 +23,7 @@ from .indexing import Claims, IndexReader
 from .touch import HALF
 from .trace import Event, Trace
 from .transfer import Transfer, transfer
-from .vector import F32, InOrder, all_lanes, evaluate, run_groups, run_steps
+from .vector import F32, InOrder, Observe, all_lanes, evaluate, run_groups, run_steps
 
 _LANE = np.arange(LANES)
 
@@ -118,7 +118,7 @@ class Step:
             case "ldw":
                 self.weights[k] = self._queue("W", k).pop(x.count)
             case "mm":
-                product = numerics.matmul_block(self._queue("A", k).pop(x.count), self.weights[k])
+                product = numerics.matmul_block(self._queue("A", k).pop(x.count), self.weights[k], ("f16", "f16"))
                 self.sums[k] = self.sums.get(k, np.float32(0)) + product
             case "pto":
                 self._queue("P", k).push(self.sums.pop(k))
@@ -206,8 +206,7 @@ class Step:
     # SFP
 
     def _rep(self, e: Event, body: Body, k: int) -> None:
-        look, steps = self.observe, e.steps
-        observe = None if look is None else lambda kind, x: look(e, k, kind, x)
+        observe, steps = self._observer(e, k), e.steps
         if steps is not None:
             if steps[0] == 0:
                 self.parts[k] = InOrder(body, observe)
@@ -223,7 +222,7 @@ class Step:
             n = body.per_group(body.pops, fifo)
             popped[fifo] = self._queue(fifo, k).pop(n * body.groups).reshape(self.cores, body.groups, n, LANES)
         if body.regular:
-            results = evaluate(body, [popped[p.fifo][:, :, p.span] for p in body.inputs], observe)
+            results = self._results(e, body, k, [popped[p.fifo][:, :, p.span] for p in body.inputs])
             pushed = {}
             for fifo in body.pushes:
                 pushed[fifo] = out = np.empty((self.cores, body.groups, body.per_group(body.pushes, fifo), LANES), np.float32)
@@ -235,3 +234,11 @@ class Step:
         for fifo, x in pushed.items():
             x = np.broadcast_to(all_lanes(x), (self.cores, body.groups, x.shape[-2], LANES))
             self._queue(fifo, k).push(x.reshape(self.cores, -1, LANES))
+
+    def _results(self, e: Event, body: Body, k: int, inputs: Sequence[F32]) -> list[F32]:
+        """What a regular body pushes."""
+        return evaluate(body, inputs, self._observer(e, k))
+
+    def _observer(self, e: Event, k: int) -> Observe | None:
+        look = self.observe
+        return None if look is None else lambda kind, x: look(e, k, kind, x)

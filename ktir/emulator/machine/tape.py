@@ -28,14 +28,21 @@ class Tape:
         self.bytes = _lay_out(emitter.operations, emitter.lasting)
         """Memory that the buffers take."""
         self._launch = Launch()
+        self._missing, self._unwatched = emitter.missing, emitter.unwatched
         self._calls: list[Call] = [call for op in emitter.operations for call in op.calls(self._launch)]
 
     def __len__(self) -> int:
         return len(self._calls)
 
+    @property
+    def missing(self) -> bool:
+        """Whether an integer division of the last run may have had no quotient in some lane, a lane that a bound clips perhaps."""
+        return self._unwatched or bool(self._missing)
+
     def run(self, arguments: Sequence[F32]) -> None:
         """Execute; `arguments` are C-contiguous float32 carriers [entries, 64] and written in place."""
         self._launch.arguments = arguments
+        self._missing.fill(False)
         with numerics.quiet():
             for function, operands in self._calls:
                 function(*operands)

@@ -8,12 +8,14 @@ from itertools import product
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir import numerics
 from ktir.isa.functions import FUNCTIONS
 from ktir.target import LANES
 
 from .body import Body, Node
+from .divisions import DIVISIONS, missing
 from .ops import Call, Launch
 from .values import F32, Buffer, Value, View, stored
 from .vector import InOrder, accumulate, live_mask, run_groups, run_steps, tree
@@ -90,6 +92,8 @@ class Vector:
     body: Body
     inputs: list[tuple[Buffer, View]]
     scratch: Scratch
+    missing: NDArray[np.bool_]
+    """Set where an integer division has no quotient in some lane."""
     outputs: list[Output] = field(default_factory=list)
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
@@ -212,6 +216,11 @@ class _Block:
         self.arrays.append(goal)
         out.extend(self._node(node, x, goal))
 
+    def _is_safe(self, node: Node) -> bool:
+        """Whether the divisor is a number by which all integers can be divided."""
+        divisor = self.vector.body.nodes[node.operands[1]]
+        return divisor.kind == "const" and np.float32(divisor.data).view(np.int32) not in (0, -1)
+
     def _goal(self, i: int, shape: Shape) -> F32 | None:
         """The output that may hold node `i` while it is computed."""
         for part, alone in self.targets[i]:
@@ -225,7 +234,8 @@ class _Block:
         match node.kind:
             case "function":
                 name, rounded = node.data
-                return [(FUNCTIONS[name], (*x, y)), *(self._round(y) if rounded else ())]
+                watch = [(_watch, (name, *x, self.vector.missing))] if name in DIVISIONS and not self._is_safe(node) else []
+                return [*watch, (FUNCTIONS[name], (*x, y)), *(self._round(y) if rounded else ())]
             case "accumulate":
                 return [(_accumulate, (node.data, x[0], body.sticks, y))]
             case "tree":
@@ -244,6 +254,15 @@ class _Block:
         flat = y.reshape(-1)
         parts = [flat[k : k + _ROUND] for k in range(0, flat.size, _ROUND)]
         return [(numerics.round_chunk, numerics.rounding_views(p, p, self.vector.scratch.rounding)) for p in parts]
+
+
+def _watch(kind: str, a: F32, b: F32, found: NDArray[np.bool_]) -> None:
+    """Notice lanes without a quotient; most launches have none that even look like it."""
+    divisors = b.view(np.int32)
+    if divisors.all() and (divisors.min() > 0 or not (divisors == -1).any()):
+        return
+    zero, over = missing(kind, a, b)
+    found |= zero.any() or (over is not None and over.any())
 
 
 def _accumulate(kind: str, x: F32, sticks: int, y: F32) -> None:

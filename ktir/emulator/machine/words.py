@@ -19,6 +19,9 @@ from .stream import Plan, Stream
 from .timing import multicast_cycles, transfer_cycles
 from .trace import Event
 
+NO_LOAD = 2**62
+"""For LXSU, whose order after a load is that of its clock."""
+
 Blocked = Generator[None, None, None]
 
 
@@ -72,6 +75,7 @@ class Words:
             time, clock = channel.posts.popleft()
             u.time = max(u.time, time)
             u.clock = np.maximum(u.clock, clock)
+            u.heard = max(u.heard, int(clock[MNIL]))
         u.statistics.lose(f"token {x.peer.name}", u.time - before)
 
     def _sig(self, u: UnitState, x: Instruction) -> Blocked:
@@ -125,7 +129,7 @@ class Words:
         u.statistics.busy += cycles
         u.clock[MNIL] += 1
         event.end = u.time
-        self.checks.write_lx(event, self.state.emit(event), x.lx, u.clock[None])
+        self.checks.write_lx(event, self.state.emit(event), x.lx, u.clock[None], landed=u.heard)
         yield from ()
 
     # Streams
@@ -179,7 +183,8 @@ class Words:
             assert x.lx
             if fifo.announced < fifo.popped:
                 return False
-            self.checks.write_lx(event, self.state.emit(event), x.lx, np.concatenate(s.rows), s.component)
+            rows = np.concatenate(s.rows)
+            self.checks.write_lx(event, self.state.emit(event), x.lx, rows, s.component, landed=NO_LOAD)
         event.end = s.time
         return True
 
@@ -238,7 +243,7 @@ class Words:
             raise self.state.fault(faults.FifoFault, message, event)
         clock[MNIL] += 1
         u.clock, event.end = clock, u.time
-        self.checks.write_lx(event, self.state.emit(event), x.lx, clock[None])
+        self.checks.write_lx(event, self.state.emit(event), x.lx, clock[None], landed=u.heard)
 
     # PT
 

@@ -103,6 +103,8 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
 
 def _narrowed(function: Function, i: int, value: NDArray[Any]) -> NDArray[Any]:
     """A copy of an array of integers in i32; raises KtirError for one that does not fit."""
+    if value.dtype.kind == "u":
+        value = value.view(f"i{value.itemsize}")  # narrower integers are held sign-extended
     if value.dtype.kind not in "ib":
         raise KtirError(f"argument {i} of '{function.name}' expects integers, but got {value.dtype}", function.where.location)
     copy = value.astype(np.int32)

@@ -249,12 +249,18 @@ def _name(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
+_MOST_TILES = 1 << 20
+"""All tiles of a grid run at once, as an axis of every array."""
+
+
 def _grid(op: ir.Operation) -> tuple[int, ...] | None:
     if "grid" not in op.attributes:
         return None
     grid = tuple(ir.IntegerAttr(n).value for n in ir.ArrayAttr(op.attributes["grid"]))
     if not 1 <= len(grid) <= 3 or any(n < 1 for n in grid):
         raise KtirError(f"'func.func' op expects a grid of 1 to 3 positive sizes, but got {list(grid)}", op.location)
+    if prod(grid) > _MOST_TILES:
+        raise KtirError(f"'func.func' op expects a grid of at most {_MOST_TILES} tiles, but got {prod(grid)}", op.location)
     return grid
 
 

@@ -126,6 +126,8 @@ class Recorder:
         self.where = Where("func.func", None)
         self.trips: tuple[tuple[int, int], ...] = ()
         """The trips that are being recorded, of the loops that carry nothing: number of the loop, number of the trip."""
+        self.disturbances = 0
+        """Sums so far that are off (`Policy.disturbance`)."""
         self._loops = 0
         self._depth = 0
 

@@ -20,7 +20,7 @@ from ktir.emulator.reference.maps import IndexMap, read, scatter
 from ktir.emulator.reference.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.scalar import Body, Combiner, Ref
-from ktir.emulator.reference.structured_steps import Matmul, Reduce, Statistic, identity_of, repeat
+from ktir.emulator.reference.structured_steps import Matmul, Reduce, Statistic, disturbed, identity_of, repeat
 from ktir.emulator.reference.values import Overlay, Strided, Tensor, Value, is_float
 
 __all__ = ["Structured"]
@@ -150,7 +150,7 @@ class Structured:
         step.order = (0, *(1 + j for j in kept), *step.over)
         step.physical = len(over) == 2 and self.extents[over[1]] == numerics.STICK
         step.numerics = rec.policy.numerics
-        rec.emit(step)
+        rec.emit(disturbed(rec, step))
         rec.count(combiner.name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result))
 
@@ -253,7 +253,7 @@ class Structured:
         result = rec.temporary(shape, (tiles, *shape[1:]), self.elements[k])
         step = Matmul((a, b, acc), (result,), reuse=2)
         step.numerics, step.element = rec.policy.numerics, self.elements[k]
-        rec.emit(step)
+        rec.emit(disturbed(rec, step))
         for name in ("arith.mulf", "arith.addf") if is_float(self.elements[k]) else ("arith.muli", "arith.addi"):
             rec.count(name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result.moved(_ungrouped(result.at, roles, self.extents))))

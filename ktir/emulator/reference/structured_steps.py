@@ -10,15 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import numerics
+from ktir.emulator.policy import Disturbance
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.tape import Binder, Call, Place, Step, clipped_of
 from ktir.emulator.reference.values import CARRIERS, Storage, Tensor, is_float, is_odd
 from ktir.integers import fit, width
 
-__all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "identity_of", "repeat"]
+__all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "disturbed", "identity_of", "put_off", "repeat"]
 
 _MOST_LANES = 1 << 15
 """Partial sums of a rounding reduction that are held at once."""
+
+
+_ROUNDING = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
+"""The largest relative error of a rounding to a type."""
 
 
 _SMALL = 1 << 17
@@ -73,16 +78,24 @@ class Matmul(Step):
     def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
         return self._moved(tensors)
 
-    def calls(self, binder: Binder) -> Iterable[Call]:
+    def arrays(self, binder: Binder) -> tuple[NDArray[Any], ...]:
+        """Operands, accumulator, result."""
         full = range(len(self.writes[0].at.shape) - 3, len(self.writes[0].at.shape))
-        a, b, acc = (binder.array(t, full) for t in self.reads)
-        out = binder.array(self.writes[0], full)
+        return tuple(binder.array(t, full) for t in (*self.reads, *self.writes))
+
+    def magnitude(self, binder: Binder) -> tuple[NDArray[Any], int]:
+        """The sum of the magnitudes of the terms, and how many there are."""
+        a, b, acc, _ = map(np.abs, self.arrays(binder))
+        return np.matmul(a, b) + acc, a.shape[-1] + 1
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        a, b, acc, out = self.arrays(binder)
         if out.size == 0:
             return
         if binder.same_memory(self.reads[2], self.writes[0]):
             acc = out
         if out.dtype != np.float32:
-            yield _matmul_exact, (a, b, acc, out)
+            yield _matmul_f64 if out.dtype == np.float64 else _matmul_exact, (a, b, acc, out)
             if is_odd(self.element):
                 yield _fit_into, (out, self.element)
         elif self.numerics == "peer":
@@ -91,15 +104,24 @@ class Matmul(Step):
         elif self.numerics == "fast":
             yield _matmul_fast, (a, b, acc, out)
         else:
-            yield numerics.matmul_machine, (a, b, acc, out)
+            yield numerics.matmul_machine, (a, b, acc, out, (self.reads[0].element, self.reads[1].element))
         if self.element in numerics.NARROW:
             yield numerics.round_to, (self.element, out, out)
 
 
 def _matmul_exact(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
-    """Integers and f64: in the type of the result."""
+    """Integers: modulo the type of the result, so the order is not seen."""
     product = np.matmul(a.astype(out.dtype), b.astype(out.dtype))
     np.add(acc, product, out=out)
+
+
+def _matmul_f64(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArray[Any]) -> None:
+    """Products rounded to f64 each, added to `acc` in order of k: BLAS would sum in an order of its own."""
+    if acc is not out:
+        np.copyto(out, acc)
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    for k in range(a.shape[-1]):
+        np.add(out, a[..., :, k : k + 1] * b[..., k : k + 1, :], out=out)
 
 
 def _fit_into(out: NDArray[Any], element: str) -> None:
@@ -157,12 +179,21 @@ class Reduce(Step):
         result.over, result.order = tuple(1 + i for i in self.over), (0, *(1 + i for i in self.order))
         return result
 
-    def calls(self, binder: Binder) -> Iterable[Call]:
+    def arrays(self, binder: Binder) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """What is reduced, reduced axes last; accumulator and result without these."""
         value = binder.array(self.reads[0], self.over).transpose(self.order)
-        kept = self.order[: len(self.order) - len(self.over)]
         accumulator = binder.array(self.reads[1]).transpose(self.order)[(..., *([0] * len(self.over)))]
         out = binder.array(self.writes[0]).transpose(self.order)[(..., *([0] * len(self.over)))]
-        assert out.ndim == len(kept)
+        assert out.ndim == len(self.order) - len(self.over)
+        return value, accumulator, out
+
+    def magnitude(self, binder: Binder) -> tuple[NDArray[Any], int]:
+        """The sum of the magnitudes of the terms, and how many there are."""
+        value, accumulator, _ = map(np.abs, self.arrays(binder))
+        return value.sum(tuple(range(-len(self.over), 0))) + accumulator, prod(value.shape[-len(self.over) :]) + 1
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        value, accumulator, out = self.arrays(binder)
         if self._is_plain_sum(value):
             yield from self._sum_calls(binder, value, accumulator, out)
         else:
@@ -192,6 +223,7 @@ class Reduce(Step):
             yield numerics.round_chunk, numerics.rounding_views(half.reshape(-1), half.reshape(-1), scratch)
             total = half
         yield np.add, (accumulator, total[..., 0], out)
+        yield np.add, (out, np.float32(0), out)
         yield numerics.round_f16, (out, out)
 
     def _run(self, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> None:
@@ -209,6 +241,8 @@ class Reduce(Step):
             else:
                 reduced = function.reduce(value, axis=every, dtype=value.dtype)
             function(accumulator, reduced, out=target)
+            if out.dtype.kind == "f" and kind == "add":
+                np.add(out, out.dtype.type(0), out)
             if out.dtype.kind == "f" and kind not in ("add", "mul"):
                 _settle_zeros(kind, value, accumulator, out, every)
             if is_odd(self.element):
@@ -229,6 +263,8 @@ class Reduce(Step):
         else:
             reduced = numerics.reduce_sticks(kind, value.reshape(*value.shape[:-axes], -1), -1)
         numerics.PLAIN[kind](accumulator, reduced, out)
+        if kind == "add":
+            np.add(out, np.float32(0), out)  # lanes start with +0, which zeros alone show
         if narrow and kind in ("add", "mul"):
             numerics.round_to(self.element, out, out)
 
@@ -268,6 +304,38 @@ class Reduce(Step):
             half = total.shape[-1] // 2
             total = self._round(function(total[..., :half], total[..., half:]))
         return total[..., 0]
+
+
+def disturbed(rec: Recorder, step: Matmul | Reduce) -> Step:
+    """The step, or one whose sums are off, where the policy asks for it."""
+    sums = is_float(step.element) and (isinstance(step, Matmul) or step.kind == "add")
+    if rec.policy.disturbance is None or not sums:
+        return step
+    result = _Disturbed(step.reads, step.writes)
+    rec.disturbances += 1
+    result.inner, result.by, result.number = step, rec.policy.disturbance, rec.disturbances
+    return result
+
+
+class _Disturbed(Step):
+    inner: Matmul | Reduce
+    by: Disturbance
+    number: int
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        found: list[tuple[NDArray[Any], int]] = []
+        yield lambda: found.append(self.inner.magnitude(binder)), ()
+        yield from self.inner.calls(binder)
+        yield lambda: put_off(self.inner.arrays(binder)[-1], *found.pop(), self.inner.element, self.by, self.number), ()
+
+
+def put_off(out: NDArray[Any], magnitude: NDArray[Any], terms: Any, element: str, by: Disturbance, number: int) -> None:
+    """Move sums by as much as they may be off: `terms` is how many each has, `magnitude` the sum of their magnitudes."""
+    size = magnitude * (terms * _ROUNDING.get(element, 0.0) + by.terms) + np.abs(out) * by.result
+    rng = np.random.default_rng((by.seed, number))
+    out += size * rng.choice((-1, 1), out.shape) * rng.uniform(1, 2, out.shape)
+    if element in numerics.NARROW:
+        numerics.round_to(element, out, out)
 
 
 class Statistic(Step):

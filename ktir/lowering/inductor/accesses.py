@@ -53,6 +53,12 @@ class Storage:
     values: dict[str, Tensor] = field(default_factory=dict)
     memories: dict[tuple[str, tuple[int, ...]], Memory] = field(default_factory=dict)
     """Values that were put into memory to be gathered from, by name and shape."""
+    parts: dict[str, dict[Index, int]] = field(default_factory=dict)
+    """Of each value, where it was stored to, and how many elements each time."""
+
+    def is_whole(self, buffer: Buffer) -> bool:
+        """Whether every element of a buffer has been written, so that it may be read where its reader does not look."""
+        return buffer.name in self.bases or sum(self.parts.get(buffer.name, {}).values()) >= prod(n for n, _ in buffer.dims)
 
 
 def stride_order(buffer: Buffer) -> list[int]:
@@ -359,6 +365,7 @@ class Accesses:
         """The new value of a temporary: the stored one, or the old one with a box replaced."""
         shape = [n for n, _ in buffer.dims]
         order = stride_order(buffer)
+        self._storage.parts.setdefault(buffer.name, {})[index] = prod(n for v, n in self._loops if v in index.variables)
         try:
             match = _in_order(matched(index, self._loops, _descending(buffer)), buffer)
         except Irregular as failure:

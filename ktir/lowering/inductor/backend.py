@@ -7,6 +7,7 @@ is installed, the name "spyre" is left to it.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
 import logging
 import uuid
@@ -16,12 +17,17 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor.fallback import chain, warn_once
+from ktir.lowering.inductor import tracing
+from ktir.lowering.inductor.fallback import chain, in_torch
+from ktir.lowering.inductor.faults import Fault
+from ktir.lowering.inductor.guarded import Guarded, written
 from ktir.lowering.inductor.origins import refusal, source, type_text
 from ktir.lowering.inductor.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
+from ktir.runtime import forms
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +47,7 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
 def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Sequence[Any], *, again: bool = False) -> Any:
     """`again`: the sizes of the graph have been made numbers; a symbol that is left depends on data."""
     with _patched(options):
+        forms.shared.set_limit(config.current().forms_bytes)
         _check_kinds(gm)
 
         @functools.wraps(ktir)  # the name that Dynamo shows in errors
@@ -52,15 +59,22 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
             return for_each(f"dynamic shapes: {', '.join(sizes)}", rungs=config.current().buckets)
         # who asks for the stages must get them: no cache may answer
         nonce = uuid.uuid4().hex if config.current().dump_dir else ""
+        strict = config.current().fallback == "error"
         try:
-            return compile_graph(gm, inputs, nonce=nonce)
+            tracing.compiled_one()
+            return Guarded(compile_graph(gm, inputs, nonce=nonce), gm, strict=strict)
         except DynamicShape as error:
             if not again and (integers := dynamic_integers(gm)):
                 return for_each(f"dynamic shapes: {', '.join(integers)}", specialize=True)
-            if config.current().fallback == "error":
+            if strict:
                 raise
-            warn_once("graph", error, error.message, "the whole graph runs on the CPU")
-            return gm
+            return in_torch(gm, error)
+        except Exception as error:
+            if isinstance(error, TorchDynamoException) and not isinstance(error, BackendCompilerFailed):
+                raise  # how torch asks for another trace
+            if strict or (isinstance(error, KtirError) and not isinstance(error, Fault)):
+                raise
+            return in_torch(gm, error, *(() if isinstance(error, Fault) else [written(gm)]))
 
 
 def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
@@ -83,11 +97,30 @@ def compile_graph(
     with _own_errors():
         check_call(gm)
         artifacts.take_missing()
-        compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce)
+        compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce or beside_operators(gm, inputs))
         if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
             compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=uuid.uuid4().hex)
         return compiled
+
+
+def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
+    """A hash of what torch's cache keys leave out: source lines, so that no program names those of another script that computes the same;
+    the values of Python floats, since what is compiled may hold them as constants, which only Dynamo's guards know; and where inputs
+    lie that share their memory, for one of them may be written.
+    """
+    nodes = [node for module in gm.modules() if isinstance(module, fx.GraphModule) for node in module.graph.nodes]
+    floats = [v.node.hint for n in nodes if isinstance(v := n.meta.get("example_value"), torch.SymFloat)]
+    return hashlib.sha256(repr(([source(node) for node in nodes], floats, _shared_memory(inputs))).encode()).hexdigest()
+
+
+def _shared_memory(inputs: Sequence[Any]) -> list[tuple[int, int, int]]:
+    """Number, first holder and offset of each input that shares its memory with an earlier one, or a later one with it."""
+    plain = [(k, t) for k, t in enumerate(inputs) if isinstance(t, torch.Tensor) and t.layout == torch.strided]
+    holders: dict[int, list[int]] = {}
+    for k, tensor in plain:
+        holders.setdefault(tensor.untyped_storage()._cdata, []).append(k)
+    return [(k, group[0], int(inputs[k].storage_offset())) for group in holders.values() if len(group) > 1 for k in group]
 
 
 def standalone_compile(
@@ -180,6 +213,7 @@ def register() -> None:
     """Register both names with Dynamo, once; names that an entry point will register are left to it."""
     from torch._dynamo.backends import registry
 
+    tracing.install({"ktir": ktir, "spyre": spyre})
     for name, function in (("ktir", ktir), ("spyre", spyre)):
         if name == "spyre" and torch_spyre_is_installed():
             log.warning("torch_spyre is installed: ktir does not register the backend 'spyre'; use backend='ktir'")

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ktir.lowering.inductor.strides import as_eager
+
 aten = torch.ops.aten
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -174,6 +176,36 @@ def pair_distances(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     return torch.linalg.vector_norm(x[first] - x[second], p, -1)
 
 
+def _triangle(upper: bool) -> Callable[..., Any]:
+    """`tril_indices` or `triu_indices` as a constant: the sizes are known, and the general form takes square roots in float64."""
+
+    def indices(
+        rows: int,
+        columns: int,
+        offset: int = 0,
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> Any:
+        if any(not isinstance(n, int) for n in (rows, columns, offset)) or rows * columns > _MOST_ENTRIES:
+            return NotImplemented
+        inside = [(r, c) for r in range(rows) for c in range(columns) if (c - r >= offset if upper else c - r <= offset)]
+        both = [[pair[k] for pair in inside] for k in range(2)]
+        return torch.tensor(both, dtype=dtype or torch.int64, device=device)
+
+    return indices
+
+
+def _named(index: torch.Tensor, size: int) -> Any:
+    """The same indices, looked up in a table of all that are legal: the load finds one that is not, as a comparison never would."""
+    once = index[tuple(slice(0, 1 if step == 0 else None) for step in index.stride())]  # what is spread is looked up before
+    # of two dims, for Inductor turns a short constant of one dim into comparisons
+    table = torch.tensor([range(size)], dtype=index.dtype, device=index.device).reshape(-1)
+    return aten.index.Tensor(table, [torch.where(once < 0, size, once)]).expand(index.shape)
+
+
 def adaptive_average(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     """Adaptive pooling of volumes, first of the depths, then of the planes; f32 in between."""
     if 0 in (x.numel(), *output_size):
@@ -186,6 +218,8 @@ def adaptive_average(x: torch.Tensor, output_size: Sequence[int]) -> Any:
 
 
 _MOST_COMPARISONS = 1 << 24
+_MOST_ENTRIES = 1 << 16
+"""Of a matrix whose triangle becomes a constant of the program."""
 
 
 def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, *, include_self: bool = True) -> Any:
@@ -202,6 +236,7 @@ def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Te
     if x.numel() * index.shape[dim] > _MOST_COMPARISONS:
         return NotImplemented
     dim %= x.dim()
+    index = _named(index, x.shape[dim])
     src = src[tuple(slice(n) for n in index.shape)]
     room = [0 if k == dim else x.shape[k] - index.shape[k] for k in range(x.dim())]
     pads = [n for r in reversed(room) for n in (0, r)]
@@ -280,7 +315,7 @@ def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
-    aten.convolution.default: convolution,
+    aten.convolution.default: as_eager(aten.convolution.default, convolution),
     aten.addcdiv.default: plus_quotient,
     aten.addcmul.default: plus_product,
     **dict.fromkeys((aten.floor_divide.default, aten.floor_divide.Scalar), floor_division),
@@ -291,6 +326,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: scatter_reduce,
     **dict.fromkeys((aten.scatter.reduce, aten.scatter.value_reduce), scatter_multiply),
     aten.searchsorted.Tensor: searchsorted,
+    aten.tril_indices.default: _triangle(upper=False),
+    aten.triu_indices.default: _triangle(upper=True),
     aten.median.default: median,
     aten.median.dim: median_along,
     **dict.fromkeys((aten.any.default, aten.any.dim, aten.any.dims), any_of),

@@ -14,13 +14,13 @@ from ktir.diagnostics import Unsupported
 from ktir.lowering.inductor.region import Origin
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_TORCH = os.path.dirname(torch.__file__) + os.sep
+TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def origin(node: fx.Node) -> Origin:
     """Name, operator, module path and innermost source line outside of torch of an FX node."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if not f[0].startswith(_TORCH)] or frames
+    own = [f for f in frames if not f[0].startswith(TORCH)] or frames
     file, line = own[-1] if own else (None, 0)
     return Origin(node.name, str(node.target), file, int(line), _module(node))
 

@@ -158,6 +158,11 @@ class Recorder:
             return self._several(op, operands, dtype)
         return self._emit(op, operands, dtype)
 
+    def dot(self, x: Any, y: Any) -> str:
+        """A product of a matmul, in the operands' type; Inductor's rule is that of an instruction that gives float32."""
+        operands = (self._value(x), self._value(y))
+        return self._emit("dot", operands, self._types[operands[0]])
+
     def constant(self, value: Any, dtype: torch.dtype) -> str:
         """A number."""
         if isinstance(value, sympy.Expr):

@@ -87,8 +87,12 @@ class Reductions:
             return [value, index or constant_node(0, "int64")]
         if value.dtype == "bool":
             value = Node("to_dtype", "uint8", (value,))
+        elif computed(value.dtype) != value.dtype:  # the best one is rounded as it is kept, so each is before they are compared
+            value = Node("round_to", value.dtype, (value,))
         best = self._reduced(kind[3:6], value, value.dtype)
+        last = highest("int32")  # no position is beyond it
         if index is None:
+            last = prod(n for _, n in self._reduction) - 1
             total, weight = Index(), 1
             for v, n in reversed(self._reduction):
                 total, weight = total + Index(0, ((weight, v),)), weight * n
@@ -97,7 +101,7 @@ class Reductions:
         if is_float(value.dtype):
             both = Node("logical_and", "bool", (Node("isnan", "bool", (value,)), Node("isnan", "bool", (best,))))
             hit = Node("logical_or", "bool", (hit, both))
-        place = Node("where", "int64", (hit, index, constant_node(highest("int64"), "int64")))
+        place = Node("where", "int64", (hit, index, constant_node(last, "int64")))
         return [best, self._reduced("min", place, "int64")]
 
     def _welford(self, value: Node, dtype: str) -> list[Node]:

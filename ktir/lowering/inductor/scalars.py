@@ -1,8 +1,8 @@
 """Scalar bodies: the pointwise records of a nest as `arith` and `math` ops, with the exact semantics of Inductor's ops.
 
-Types follow Inductor's default (`config.emulate_precision_casts` off): a chain of half-precision ops is computed in f32 and rounded
-once, where it is stored; a `to_dtype` to a narrow float inside a chain does not round. A narrow load is extended at its first use that
-needs it; selections (maximum, neg, ...) are exact in either type and do not extend.
+A chain of half-precision ops is computed in f32. It is rounded where it is stored and by `round_to`, which stands wherever the user's
+program has a value that must be one number (`rounding`); a `to_dtype` to a narrow float inside a chain does not round. A narrow load is
+extended at its first use that needs it; selections (maximum, neg, ...) are exact in either type and do not extend.
 """
 
 from __future__ import annotations
@@ -81,18 +81,29 @@ class Body:
         if is_float(dtype):
             if is_float(source):
                 return self._other_float(scalar, dtype)
+            if width(dtype) == 16:  # as C++ does it, which knows no other float
+                return self._other_float(self.convert(scalar, "float32"), dtype)
             kind = "uitofp" if source == "bool" or is_unsigned(source) else "sitofp"
             return self.op(f"arith.{kind} {{}} : {old} to {new}", dtype, scalar)
         if is_float(source):
-            if width(dtype) < 32 or is_unsigned(dtype):  # as C++ does it on x86: through a wider integer
-                return self.convert(self.op(f"arith.fptosi {{}} : {old} to i64", "int64", scalar), dtype)
-            return self.op(f"arith.fptosi {{}} : {old} to {new}", dtype, scalar)
+            return self._whole(scalar, dtype)
         if width(source) == width(dtype):
             return Scalar(dtype, scalar.name)
         if width(source) > width(dtype):
             return self.op(f"arith.trunci {{}} : {old} to {new}", dtype, scalar)
         kind = "extui" if source == "bool" or is_unsigned(source) else "extsi"
         return self.op(f"arith.{kind} {{}} : {old} to {new}", dtype, scalar)
+
+    def _whole(self, scalar: Scalar, dtype: str) -> Scalar:
+        """A float as an integer, as C++ does it on x86: through 32 bits, of which the least number stands for all that they do not hold, or
+        through 64.
+        """
+        if width(dtype) == 64 or (is_unsigned(dtype) and not (width(dtype) == 8 and width(scalar.dtype) <= 32)):
+            return self.convert(self.op(f"arith.fptosi {{}} : {ELEMENTS[scalar.dtype]} to i64", "int64", scalar), dtype)
+        x = self.convert(scalar, computed(scalar.dtype))
+        held = self.compare("lt", self.plain("math.absf", x.dtype, x), Scalar(x.dtype, number=2.0**31))
+        number = self.op(f"arith.fptosi {{}} : {ELEMENTS[x.dtype]} to i32", "int32", x)
+        return self.convert(self.select(held, number, Scalar("int32", number=-(2**31)), "int32"), dtype)
 
     def _other_float(self, scalar: Scalar, dtype: str) -> Scalar:
         old, new = width(scalar.dtype), width(dtype)
@@ -171,18 +182,26 @@ class Body:
     def compare(self, relation: str, a: Scalar, b: Scalar) -> Scalar:
         """Comparison in the operands' common dtype; with a NaN only `ne` holds."""
         dtype = common(a, b)
-        x, y = self.convert(a, dtype), self.convert(b, dtype)
+        x, y = (self.convert(self._in_own_type(o), dtype) for o in (a, b))
         if is_float(dtype):
             predicate = "une" if relation == "ne" else "o" + relation
             return self.op(f"arith.cmpf {predicate}, {{}}, {{}} : {ELEMENTS[dtype]}", "bool", x, y)
         sign = "" if relation in ("eq", "ne") else "u" if is_unsigned(dtype) or dtype == "bool" else "s"
         return self.op(f"arith.cmpi {sign}{relation}, {{}}, {{}} : {ELEMENTS[dtype]}", "bool", x, y)
 
+    def _in_own_type(self, scalar: Scalar) -> Scalar:
+        """A number as a value of its type, which is what PyTorch compares with: 0.1 is what a float16 holds of it."""
+        return (
+            self.constant(scalar.number, scalar.dtype) if scalar.number is not None and computed(scalar.dtype) != scalar.dtype else scalar
+        )
+
     def record(self, op: str, operands: Sequence[Scalar], dtype: str) -> Scalar:
         """A pointwise op of Inductor whose result has this dtype. Raises NoScalarForm."""
         build = OPS.get(op)
         if build is None:
             raise NoScalarForm(f"'{op}' op")
+        if op in ("fmod", "remainder"):
+            operands = list(map(self._in_own_type, operands))
         return self.once((op, dtype, *((o.name, repr(o.number), o.dtype) for o in operands)), lambda: build(self, list(operands), dtype))
 
 
@@ -411,7 +430,8 @@ def _cast(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
 
 
 def _round_to(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
-    return body.convert(body.convert(operands[0], "float32"), dtype)
+    x = operands[0]
+    return x if x.dtype == dtype and x.number is None else body.convert(body.convert(x, "float32"), dtype)
 
 
 OPS: dict[str, Build] = {

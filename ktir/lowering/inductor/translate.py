@@ -9,6 +9,7 @@ made on the operand, so every op runs over the loops of its nest.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -123,7 +124,9 @@ _ROLES = {"output": "output", "mutated": "input_output", "mem": "output"}
 def _attributes(buffer: Buffer) -> str:
     role = _ROLES.get(buffer.role, "input")
     host = tensor_type(buffer.size, ELEMENTS[buffer.dtype])
-    return f'{{ktir.name = {json.dumps(buffer.name)}, ktir.role = "{role}", ktir.type = {host}}}'
+    dense = all(n == 1 or s == math.prod(buffer.size[d + 1 :]) for d, (n, s) in enumerate(zip(buffer.size, buffer.stride, strict=True)))
+    strides = "" if dense or 0 in buffer.size else f", ktir.strides = array<i64: {', '.join(map(str, buffer.stride))}>"
+    return f'{{ktir.name = {json.dumps(buffer.name)}, ktir.role = "{role}"{strides}, ktir.type = {host}}}'
 
 
 class _Locations:
@@ -158,7 +161,7 @@ class _Nest:
         self._accesses = Accesses(writer, storage, nest.loops, self._tables, lambda *rung: rungs.append(Rung(nest, *rung)))
         self._reductions = Reductions(writer, nest.iteration, nest.reduction)
         self._storage = storage
-        self._orders = _operand_orders(nest)
+        self._orders = _index_orders(nest) | _operand_orders(nest)
 
     def run(self) -> None:
         """Emit the nest."""
@@ -271,6 +274,8 @@ class _Nest:
         loops = [loop for loop in self._nest.loops if loop[0] in index.variables]
         if index.variables & self._tables.keys():
             return self._clamped(buffer, index, mask)
+        if not self._storage.is_whole(buffer) and (operand := self._windowed(buffer, index, mask, loops)) is not None:
+            return operand  # the other forms may reach what nobody has written
         if self._is_inside(buffer, index, {v: (0, n) for v, n in loops}):
             return self._accesses.load(buffer, index)
         ranges = masks.box(mask, self._nest.loops)
@@ -283,12 +288,7 @@ class _Nest:
             operand = self._merged_load(buffer, mask, loops, *found)
             if operand is not None:
                 return operand
-        reached = masks.windows(mask, index, [buffer.dims[k] for k in stride_order(buffer)], loops)
-        if reached is not None:
-            operand = self._windowed(buffer, reached, prod(n for _, n in loops))
-            if operand is not None:
-                return operand
-        return self._clamped(buffer, index, mask)
+        return self._windowed(buffer, index, mask, loops) or self._clamped(buffer, index, mask)
 
     def _zeros(self, buffer: Buffer, loops: Loops) -> Operand:
         """What a load yields whose mask never holds."""
@@ -350,11 +350,14 @@ class _Nest:
         labels = tuple(p for v in operand.labels for p in (parts if v == name else (v,)))
         return Operand(self._writer.reshape(operand.tensor, [trips[v] for v in labels]), labels)
 
-    def _windowed(self, buffer: Buffer, reached: Sequence[masks.Window], points: int) -> Operand | None:
-        """The load of what is reached of each dim, padded to what is asked for; None if that is much more than the points."""
+    def _windowed(self, buffer: Buffer, index: Index, mask: Node, loops: Loops) -> Operand | None:
+        """The load of what is reached of each dim, padded to what is asked for; None if no window of dims is asked for, or one that is
+        much more than the points.
+        """
         dims = [buffer.dims[k] for k in stride_order(buffer)]
+        reached = masks.windows(mask, index, dims, loops) or []
         wholes = [w.greatest - w.least + 1 for w in reached]
-        if prod(wholes) > 2 * max(points, span(buffer)):
+        if len(reached) != len(dims) or prod(wholes) > 2 * max(prod(n for _, n in loops), span(buffer)):
             return None
         names = [f"dim {k}" for k in range(len(dims))]
         boxes = [(max(w.least, 0), min(w.greatest + 1, n)) for w, (n, _) in zip(reached, dims, strict=True)]
@@ -410,6 +413,20 @@ def _operand_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
     both = [v for v, _ in nest.iteration if v in a and v in b]
     rest = [v for v, _ in nest.iteration if v not in both]
     return {product.args[0]: (*both, *rest, *summed), product.args[1]: (*both, *summed, *rest)}
+
+
+def _index_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
+    """The loops of the loads that indices are computed from: an index is walked by what it depends on, and by no row loop beside it."""
+    args = {r.out: r.args for r in nest.records()}
+    wanted = [a for r in nest.records() if r.op == "indirect" for a in r.args]
+    found: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += args.get(name, ())
+    order = tuple(v for v, _ in nest.loops)
+    return {r.out: order for r in nest.records() if r.op == "load" and r.out in found}
 
 
 def _ordered(body: Sequence[Record]) -> list[Record]:

@@ -17,15 +17,16 @@ from torch._logging._internal import trace_structured
 from ktir import config
 from ktir.assembly import print_module
 from ktir.context import context
-from ktir.diagnostics import Diagnostic, KtirError, PassError, Unsupported, verify
+from ktir.diagnostics import Diagnostic, Unsupported, verify
 from ktir.hints import HintRefused
-from ktir.lowering.inductor import artifacts
+from ktir.lowering.inductor import artifacts, progress
 from ktir.lowering.inductor.emit import emit
-from ktir.lowering.inductor.fallback import warn_once
-from ktir.lowering.inductor.region import Buffer, Region
+from ktir.lowering.inductor.fallback import Apart, Place, refused_by_chip
+from ktir.lowering.inductor.faults import Fault, as_error, fault_of, notice, reproducer
+from ktir.lowering.inductor.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
-from ktir.pipeline import Reproducer, parse_pipeline
-from ktir.runtime.logical import Argument, files_of
+from ktir.runtime.kernel import OURS
+from ktir.runtime.logical import NOTICE, Argument, files_of
 
 log = logging.getLogger(__name__)
 
@@ -44,62 +45,70 @@ def logical(region: Region) -> ir.Module:
 
 
 def compile_region(region: Region) -> str:
-    """Compile a region for the engine of the configuration, store the result, and return its content hash."""
+    """Compile a region for the engine of the configuration, store the result, and return its content hash. Raises Apart where the chip's
+    compiler refuses some nests of several.
+    """
     from ktir.package import content_hash
     from ktir.runtime import cache
 
     with context(), ir.Location.unknown():
-        module = logical(region)
-        text = print_module(module, debuginfo=True)
+        try:
+            module = logical(region)
+            text = print_module(module, debuginfo=True)
+        except NestRefused:
+            raise
+        except Exception as error:
+            raise _translation_fault(error, region) from error
         name = f"{region.name}_{_result_shape(region)}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         log.debug("region %s: %d nests, %d arguments", name, len(region.nests), len(region.arguments))
         with _own_dump_folder(name) as folder:
             if folder:
                 (folder / "region.json").write_text(region.to_json())
-            files = _compiled(name, region, module, text, folder)
+            files, places = _compiled(name, region, module, text, folder)
     key = content_hash(files)
     cache.store(key, files)
     artifacts.record(key, files)
+    if places:
+        raise Apart(places, key)
     return key
 
 
-def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: Path | None) -> dict[str, bytes]:
-    """The files of a package; where the chip's compiler refuses the program, those of its logical form. A fault of the compiler is none
-    of the program: it is raised, with a file that reproduces it.
+def _translation_fault(error: Exception, region: Region) -> Fault:
+    """The fault of a region that has no valid logical form, with a file of the region."""
+    fault = fault_of(error, "the translation to KTIR", region)
+    path = Path(tempfile.mkdtemp(prefix="ktir-")) / "region.json"
+    path.write_text(region.to_json())
+    fault.diagnostics = [*fault.diagnostics, Diagnostic("note", f"{OURS}; what it failed at is in {path}")]
+    return fault
+
+
+def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: Path | None) -> tuple[dict[str, bytes], list[Place]]:
+    """The files of a program: those of its logical form, and those of the chip's package. Where the chip's compiler refuses the program, or
+    fails, a file that says so is in place of the package; `fallback="error"` makes it an error. Also the nests to take out, where it is
+    some that are refused.
     """
     from ktir.lowering.compile import compile_logical
 
     options = config.current()
-    if options.engine == "spyre":
-        try:
-            return compile_logical(module, observe=lambda stage, m: _show(name, stage, m))
-        except Unsupported as error:
-            if options.fallback == "error":
-                raise
-            warn_once("program", error, error.message, "the program runs on the KTIR executor instead of the emulated chip")
-        except HintRefused:
-            raise
-        except Exception as error:
-            raise _fault(error, name, module, text, folder) from error
-    else:
+    files = files_of(text, [_argument(region.buffers[name]) for name in region.arguments])
+    if options.engine != "spyre":
         _show(name, "logical", module)
         if folder:
             (folder / "0_logical.ktir.mlir").write_text(text)
-    return files_of(text, [_argument(region.buffers[name]) for name in region.arguments])
-
-
-def _fault(error: Exception, name: str, module: ir.Module, text: str, folder: Path | None) -> KtirError:
-    """The error for a fault of the chip's compiler, and what to run to see it again."""
-    from ktir.lowering.compile import pipeline
-
-    fault = error if isinstance(error, KtirError) else PassError(f"the compiler for the chip failed: {type(error).__name__}: {error}")
-    path = (folder or Path(tempfile.mkdtemp(prefix="ktir-"))) / f"{name}.reproducer.mlir"
-    steps = parse_pipeline(f"{pipeline(config.current().cores)},convert-ktir-to-spyre")
-    Reproducer(path, lambda _: text).write(module, steps, verify_each=True)
-    fault.diagnostics.append(
-        Diagnostic("note", f"the fault lies in ktir, not in the model; see it again with ktir-opt --run-reproducer {path}")
-    )
-    return fault
+        return files, []
+    try:
+        return files | compile_logical(module, observe=lambda stage, m: _show(name, stage, m)), []
+    except HintRefused:
+        raise
+    except Unsupported as error:
+        if options.fallback == "error":
+            raise
+        return files | {NOTICE: notice(error)}, refused_by_chip(error, region)
+    except Exception as error:
+        fault = fault_of(error, "the compiler for the chip", region)
+        if options.fallback == "error":
+            raise as_error(fault, reproducer(text, folder, name)) from error
+        return files | {NOTICE: notice(fault)}, []
 
 
 def _argument(buffer: Buffer) -> Argument:
@@ -108,7 +117,8 @@ def _argument(buffer: Buffer) -> Argument:
 
 
 def _show(name: str, stage: str, module: ir.Module) -> None:
-    """A stage for TORCH_TRACE and TORCH_LOGS="+ktir"."""
+    """A stage for the terminal, TORCH_TRACE and TORCH_LOGS="+ktir"."""
+    progress.show(name, stage)
     trace_structured(
         "artifact",
         metadata_fn=lambda: {"name": f"ktir_{name}_{stage}", "encoding": "string"},

@@ -11,7 +11,7 @@ import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import SCALAR_OPS, keeps_lane, kind_of, type_letter
+from ktir.dialects.vector_kinds import SCALAR_OPS, is_folded, keeps_lane, kind_of, type_letter
 from ktir.isa.instructions import FIRST_ACCUMULATOR
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word, word
@@ -33,8 +33,8 @@ class Stream:
 
 
 def _alias(value: ir.Value) -> ir.Value:
-    """The scalar whose lanes `value` shares."""
-    while not isinstance(value.owner, ir.Block) and keeps_lane(value.owner):
+    """The scalar whose lanes `value` shares; a rounding that is folded is done in the register of what it rounds."""
+    while not isinstance(value.owner, ir.Block) and (keeps_lane(value.owner) or is_folded(value.owner)):
         value = value.owner.operands[0]
     return value
 
@@ -148,7 +148,7 @@ class VectorBody:
     # Ops
 
     def _op(self, op: ir.Operation) -> None:
-        if op.name == "arith.constant" or keeps_lane(op) or is_index_arithmetic(op):
+        if op.name == "arith.constant" or keeps_lane(op) or is_folded(op) or is_index_arithmetic(op):
             return
         if op.name == "arith.select" and self._masked(op):
             return
@@ -167,7 +167,8 @@ class VectorBody:
         start = all(_is_constant(v) or self.registers.phase[v] == "start" for v in operands)
         phase = "start" if start else "stick"
         sources = [self._operand(v, phase) for v in operands]
-        rounds = isinstance(result.type, ir.F16Type) and KINDS[kind].rounds and kind != "select"
+        narrow = isinstance(result.type, ir.F16Type) or any(is_folded(use.owner.operation) for use in result.uses)
+        rounds = narrow and KINDS[kind].rounds and kind != "select"
         fields = dict(zip(("src", "src2", "src3"), sources, strict=False))
         self._emit(f"v{len(sources)}", kind=kind, **fields, dst=self.registers.define(result, phase), round=rounds, phase=phase)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +39,31 @@ class DescriptorTable:
             self._ids[descriptor] = len(self.descriptors)
             self.descriptors.append(descriptor)
         return self._ids[descriptor]
+
+    def stores_apart(self, stored: Iterable[int]) -> None:
+        """Make no descriptor of `stored` write what another one may hold: a partly live stick is written as a whole, and so by elements
+        where another store goes to elements of the same argument."""
+        stored = set(stored)
+        mixed = {self.descriptors[i].arg for i in stored if self.descriptors[i].element}
+        for i in stored:
+            d = self.descriptors[i]
+            if d.arg in mixed and not d.element and any(b.lanes for b in d.bounds):
+                self.descriptors[i] = self._by_elements(d)
+
+    def _by_elements(self, d: Descriptor) -> Descriptor:
+        """The same walk over whole sticks, counted in elements."""
+        unit = STICK_BYTES // d.element_bytes
+        return replace(
+            d,
+            element=True,
+            lane_stride=1,
+            base=d.base * unit,
+            stride=tuple(s * unit for s in d.stride),
+            core_table=None if d.core_table is None else self._table(np.array(self.tables[d.core_table]) * unit),
+            level_step=tuple(s * unit for s in d.level_step),
+            rotate_step=d.rotate_step * unit,
+            corelet_step=d.corelet_step * unit,
+        )
 
     def _table(self, values: np.ndarray) -> int:
         row = [int(v) for v in np.broadcast_to(values, (self.cores,))]

@@ -60,7 +60,10 @@ class KernelLowering:
         self.trips: dict[int, int] = {}
         """Of the open loops, by level."""
         self.root = Loop(1, -1, 0)
+        self.stored: list[int] = []
+        """Descriptors of stores to memory."""
         self._block(function.regions[0].blocks[0], self.root)
+        self.table.stores_apart(self.stored)
 
     def kernel(self) -> Kernel:
         """The kernel with synchronisation inserted."""
@@ -192,6 +195,7 @@ class KernelLowering:
         live = target.without_dead_rows()
         source = replace(source, shape=(*live.shape[:-1], source.shape[-1]))
         ddr = self.table.describe(live, whole(live))
+        self.stored.append(ddr)
         lx = self.table.describe(source, whole(source))
         return Action({Unit.MNIS: [word("xst", number, ddr=ddr, lx=lx)]}, touched)
 
@@ -288,6 +292,7 @@ class KernelLowering:
         accesses = [self._touch(Unit.LXSU, target, True, halved=halved)]
         program: dict[Unit, list[Word]] = {}
         for i, tile in enumerate(tiles):
+            self._check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
             if tile is None:
                 program[Unit.PT] = [word("pto", number, rows=rows)]
                 streams.append(Stream("P", "stick"))
@@ -321,6 +326,19 @@ class KernelLowering:
         result = self.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
         program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O", count=rows * (sticks if g.is_pointwise else 1))]
         return Action(program, accesses)
+
+    def _check_walk(self, g: Generic, operand: int, loops: tuple[int, int, int], extents: tuple[int, int, int]) -> None:
+        """Entries come in the order in which they are computed; what is spread over a loop of several trips is pushed again from LX, which
+        the accumulators of PT cannot be."""
+        walked = [g.loop_of(operand, d) for d in range(len(g.maps[operand].results))]
+        in_order = len(walked) == 3 and all(w in (loop, None) for w, loop in zip(walked, loops, strict=True))
+        spread = any(w is None and n != 1 for w, n in zip(walked, extents, strict=False))
+        if not in_order or (spread and self._is_accumulator(g.inputs[operand])):
+            raise Unsupported(
+                f"'linalg.generic' op reads operand {operand} by {g.maps[operand]}, but "
+                + ("sums of the array come element for element" if in_order else "entries come in the order of its loops"),
+                location_text(g.op.location),
+            )
 
     @staticmethod
     def _is_accumulator(value: ir.Value) -> bool:

@@ -41,17 +41,21 @@ module attributes {ktir.level = "logical"} {
     ^bb0(%in: f32, %out: f32):
       %cst_3 = arith.constant 1.250000e-01 : f32
       %29 = arith.mulf %in, %cst_3 : f32
-      %30 = arith.maximumf %out, %29 : f32
-      linalg.yield %30 : f32
+      %30 = arith.truncf %29 : f32 to f16
+      %31 = arith.extf %30 : f16 to f32
+      %32 = arith.maximumf %out, %31 : f32
+      linalg.yield %32 : f32
     } -> tensor<10xf32>
     %12 = tensor.empty() : tensor<10x57xf32>
     %13 = linalg.generic {indexing_maps = [#map, #map1, #map], iterator_types = ["parallel", "parallel"]} ins(%8, %11 : tensor<10x57xf32>, tensor<10xf32>) outs(%12 : tensor<10x57xf32>) {
     ^bb0(%in: f32, %in_3: f32, %out: f32):
       %cst_4 = arith.constant 1.250000e-01 : f32
       %29 = arith.mulf %in, %cst_4 : f32
-      %30 = arith.subf %29, %in_3 : f32
-      %31 = math.exp %30 : f32
-      linalg.yield %31 : f32
+      %30 = arith.truncf %29 : f32 to f16
+      %31 = arith.extf %30 : f16 to f32
+      %32 = arith.subf %31, %in_3 : f32
+      %33 = math.exp %32 : f32
+      linalg.yield %33 : f32
     } -> tensor<10x57xf32>
     %cst_1 = arith.constant 0.000000e+00 : f32
     %14 = tensor.empty() : tensor<10xf32>

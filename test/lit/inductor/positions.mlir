@@ -53,8 +53,10 @@ module attributes {ktir.level = "logical"} {
       %47 = arith.extf %in : f16 to f32
       %48 = arith.extf %in_2 : f16 to f32
       %49 = arith.addf %47, %48 : f32
-      %50 = arith.addf %out, %49 : f32
-      linalg.yield %50 : f32
+      %50 = arith.truncf %49 : f32 to f16
+      %51 = arith.extf %50 : f16 to f32
+      %52 = arith.addf %out, %51 : f32
+      linalg.yield %52 : f32
     } -> tensor<3x10xf32>
     %9 = tensor.empty() : tensor<3x10xf32>
     %10 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<3x10xf32>) outs(%9 : tensor<3x10xf32>) {
@@ -77,10 +79,12 @@ module attributes {ktir.level = "logical"} {
       %47 = arith.extf %in : f16 to f32
       %48 = arith.extf %in_2 : f16 to f32
       %49 = arith.addf %47, %48 : f32
-      %50 = arith.subf %49, %in_3 : f32
-      %51 = arith.mulf %50, %50 : f32
-      %52 = arith.addf %out, %51 : f32
-      linalg.yield %52 : f32
+      %50 = arith.truncf %49 : f32 to f16
+      %51 = arith.extf %50 : f16 to f32
+      %52 = arith.subf %51, %in_3 : f32
+      %53 = arith.mulf %52, %52 : f32
+      %54 = arith.addf %out, %53 : f32
+      linalg.yield %54 : f32
     } -> tensor<3x10xf32>
     %20 = ktdp.construct_memory_view %arg0, sizes: [3, 10, 65], strides: [650, 65, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<3x10x65xf16>
     %21 = ktdp.construct_access_tile %20[0, 0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<3x10x65xf16> -> !ktdp.access_tile<3x10x65xindex>
@@ -100,19 +104,21 @@ module attributes {ktir.level = "logical"} {
       %47 = arith.extf %in : f16 to f32
       %48 = arith.extf %in_2 : f16 to f32
       %49 = arith.addf %47, %48 : f32
-      %50 = arith.subf %49, %in_3 : f32
+      %50 = arith.truncf %49 : f32 to f16
+      %51 = arith.extf %50 : f16 to f32
+      %52 = arith.subf %51, %in_3 : f32
       %cst_7 = arith.constant 6.500000e+01 : f32
-      %51 = arith.divf %in_4, %cst_7 : f32
+      %53 = arith.divf %in_4, %cst_7 : f32
       %cst_8 = arith.constant 9.99999974E-6 : f32
-      %52 = arith.addf %51, %cst_8 : f32
-      %53 = math.rsqrt %52 : f32
-      %54 = arith.mulf %50, %53 : f32
-      %55 = arith.extf %in_5 : f16 to f32
-      %56 = arith.mulf %54, %55 : f32
-      %57 = arith.extf %in_6 : f16 to f32
-      %58 = arith.addf %56, %57 : f32
-      %59 = arith.truncf %58 : f32 to f16
-      linalg.yield %59 : f16
+      %54 = arith.addf %53, %cst_8 : f32
+      %55 = math.rsqrt %54 : f32
+      %56 = arith.mulf %52, %55 : f32
+      %57 = arith.extf %in_5 : f16 to f32
+      %58 = arith.mulf %56, %57 : f32
+      %59 = arith.extf %in_6 : f16 to f32
+      %60 = arith.addf %58, %59 : f32
+      %61 = arith.truncf %60 : f32 to f16
+      linalg.yield %61 : f16
     } -> tensor<3x10x65xf16>
     %collapsed = tensor.collapse_shape %33 [[0, 1], [2]] : tensor<3x10x65xf16> into tensor<30x65xf16>
     %34 = ktdp.construct_memory_view %arg4, sizes: [65, 100], strides: [1, 65] {coordinate_set = #set2, memory_space = #ktdp.memory_space<global>} : memref<65x100xf16>

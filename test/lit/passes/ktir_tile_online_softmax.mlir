@@ -4,7 +4,7 @@
 // RUN: ktir-opt %s --ktir-to-allocated='cores=1 online-softmax=never' --ktir-stop-after=ktir-tile | FileCheck %s --check-prefix=NEVER
 // RUN: ktir-opt %s --ktir-to-allocated='cores=1 online-softmax=always' --check-semantics -o /dev/null
 // RUN: ktir-opt %s --ktir-to-allocated='cores=1' --remarks -o /dev/null 2>&1 | FileCheck %s --check-prefix=AUTO
-// RUN: ktir-opt %s --ktir-to-allocated='cores=1 lx-bytes=160000' --remarks -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEEDED
+// RUN: ktir-opt %s --ktir-to-allocated=cores=1 --ktir-stop-after=ktir-keep-resident | ktir-opt - --ktir-tile=lx-bytes=160000 --remarks -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEEDED
 // RUN: not ktir-opt %s --ktir-tile=online-softmax=perhaps 2>&1 | FileCheck %s --check-prefix=OPTION
 
 // AUTO: remark: {{.*}}softmax over blocks of 1024 keys, 4 rows at once: {{.*}} cycles, {{.*}}; the runner-up is a softmax of whole rows of scores, 4 rows

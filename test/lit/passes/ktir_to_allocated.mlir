@@ -8,10 +8,11 @@
 // RUN: not ktir-opt %s --pass-pipeline='builtin.module(func.func(ktir-to-allocated))' 2>&1 | FileCheck %s --check-prefix=NESTED
 // RUN: ktir-opt %s --ktir-to-allocated | not ktir-opt --ktir-to-allocated 2>&1 | FileCheck %s --check-prefix=TWICE
 
-// CHECK: module attributes {ktir.level = "allocated"}
+// CHECK: module attributes {ktir.hosts = [tensor<
+// CHECK-SAME: ], ktir.level = "allocated"}
 // CHECK: grid = [8]
-// STAGES: builtin.module(ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4},ktir-assign-layouts,ktir-form-kernels{cores=4},ktir-divide-work{cores=4},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
-// TILED: module attributes {ktir.level = "tiled"}
+// STAGES: builtin.module(ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts,ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
+// TILED: ktir.level = "tiled"}
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'
 // OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)

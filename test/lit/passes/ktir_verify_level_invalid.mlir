@@ -8,7 +8,7 @@ module {
 
 // -----
 
-// expected-error@+1 {{expects 'ktir.level' to be one of logical, laid-out, divided, tiled, allocated, but got 'final'}}
+// expected-error@+1 {{expects 'ktir.level' to be one of logical, laid-out, divided, tiled, allocated, spyre, but got "final"}}
 module attributes {ktir.level = "final"} {
 }
 
@@ -241,7 +241,6 @@ module attributes {ktir.level = "divided"} {
     call @k1() : () -> ()
     call @k2() : () -> ()
     call @k3() : () -> ()
-    call @k4() : () -> ()
     call @k5() : () -> ()
     return
   }
@@ -255,7 +254,16 @@ module attributes {ktir.level = "divided"} {
   func.func @k2() attributes {ktir.rows = array<i64: 57>, grid = [57], ktir.work = #ktir.work<splits = [1, 57, 1], tile = [1, 1, 64]>} { return }
   // expected-error@+1 {{expects 29 parts of 3 rows to cover 57 rows with no part empty}}
   func.func @k3() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 3, 64]>} { return }
-  // expected-error@+1 {{expects 'ktir.work' to divide sticks and rows [57] of 64 lanes, but got splits [1, 29], tile [1, 2]}}
+}
+
+// -----
+
+module attributes {ktir.level = "divided"} {
+  func.func @main() {
+    call @k4() : () -> ()
+    return
+  }
+  // expected-error@+1 {{expects 'ktir.work' to divide sticks, the rows [57] and lanes, but got splits [1, 29]}}
   func.func @k4() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29], tile = [1, 2]>} { return }
 }
 

@@ -52,4 +52,9 @@ def test_beyond_the_tolerance(wanted: float, got: float) -> None:
 def test_within_the_tolerance() -> None:
     assert compare(np.array([100.0, 0.0]), np.array([101.0, 0.05]), atol=0.1, rtol=0.01) is None
     assert compare(np.array([100.0, 0.0]), np.array([100.0, 0.5]), rtol=0.01) is not None
-    assert compare(np.array([100.0, 0.0]), np.array([100.0, 0.5]), rtol=0.01, scaled=True) is None
+
+
+def test_bounds_by_element() -> None:
+    wrong = compare(np.array([100.0, 0.5]), np.array([100.25, 0.75]), atol=np.array([0.25, 0.125]))
+    assert wrong is not None
+    assert wrong.first == (1,)

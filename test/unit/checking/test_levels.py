@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ktir.assembly import parse_module
-from ktir.checking import Mismatch, check_levels
+from ktir.checking import Mismatch, check_levels, levels
 from ktir.checking.levels import BIT_EXACT_FROM
 from ktir.context import context
+from ktir.emulator.policy import Policy
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function
 from ktir.mlir import ir
 
@@ -51,3 +53,46 @@ def test_a_wrong_pass_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ktir_assign_layouts, "_masked", lambda value, *_: value)
     with pytest.raises(Mismatch, match="ktir-assign-layouts"):
         check_levels(text, arguments(text), source=path.name)
+
+
+def corrupted(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], None]) -> None:
+    """From now on the laid-out level has other results than it computes."""
+    run = levels._run
+
+    def wrong(module: ir.Module, given: Sequence[np.ndarray], policy: Policy | None = None) -> list[np.ndarray]:
+        arrays = run(module, given, policy)
+        if policy is None and ir.StringAttr(module.operation.attributes["ktir.level"]).value == "laid-out":
+            change(arrays[-1])
+        return arrays
+
+    monkeypatch.setattr(levels, "_run", wrong)
+
+
+def zero_tail(y: np.ndarray) -> None:
+    assert ((y > 0) & (y < 2e-4)).any()
+    y[y < 2e-4] = 0
+
+
+def one_place(y: np.ndarray) -> None:
+    y.flat[np.argmin(np.abs(y - np.median(y)))] += np.abs(y).max() / 300
+
+
+def small_place(y: np.ndarray) -> None:
+    """By less than a thousandth of the largest value, but by much of its own."""
+    y.flat[np.argmin(np.abs(y))] += np.abs(y).max() / 2000
+
+
+def shifted(y: np.ndarray) -> None:
+    y[...] = np.roll(y, 1, -1)
+
+
+@pytest.mark.parametrize("change", [zero_tail, one_place, small_place, shifted])
+def test_a_wrong_element_is_caught(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], None]) -> None:
+    """The bound of an element is its own: the tail of a softmax is not measured by its head."""
+    text = next(p for p in PROGRAMS if p.stem == "softmax").read_text()
+    given = arguments(text)
+    given[0][...] = np.linspace(4, -8, given[0].shape[-1])
+    check_levels(text, given)
+    corrupted(monkeypatch, change)
+    with pytest.raises(Mismatch, match=r"ktir-assign-layouts.* changes values"):
+        check_levels(text, given)

@@ -97,6 +97,7 @@ def test_generated_values_make_sense(kernel: ir.Module) -> None:
     for element, dtype in inputs.DTYPES.items():
         array = inputs.generate(np.random.default_rng(1), element, (3, 5))
         assert (array.dtype.name, array.shape) == (dtype, (3, 5))
+        assert inputs.generate(rng, element, ()).shape == ()
         again = inputs.generate(np.random.default_rng(1), element, (3, 5))
         assert array.tobytes() == again.tobytes()
         if element in inputs.FLOATS:

@@ -124,5 +124,5 @@ def test_a_wrong_pass_between_levels(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert ktir_opt.main(words) == 1
     said = capsys.readouterr().err
     assert "error: pass 'ktir-assign-layouts' changes values of 'forward': buf3[0:57, 0:10] differs" in said
-    assert "the pass allows 0.000977" in said
+    assert "; the first one may by " in said
     assert "note: buf3[0, 0] was written by this 'ktdp.store' op" in said

@@ -107,17 +107,6 @@ def test_f16_conversions():
         num.f16_to_f32(np.zeros(3, np.float32))  # pyright: ignore[reportArgumentType]
 
 
-def test_erf():
-    x = np.concatenate([np.linspace(-6, 6, 200_001), np.geomspace(1e-38, 4, 20_000)]).astype(np.float32)
-    want = np.array([math.erf(float(v)) for v in x])
-    got = num.erf(x)
-    ulp = np.spacing(np.abs(want).astype(np.float32))
-    assert (np.abs(got - want) / ulp).max() <= 1.0
-    assert np.abs(got).max() == 1
-    special = num.erf(np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32))
-    same_bits(special, np.array([0.0, -0.0, 1.0, -1.0, np.nan], np.float32))
-
-
 @pytest.mark.parametrize("name", sorted(num.UNARY))
 def test_unary(name):
     function = {

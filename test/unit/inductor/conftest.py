@@ -119,7 +119,7 @@ class Loops(Logical):
 def _installed(made: Logical, monkeypatch: pytest.MonkeyPatch) -> None:
     """Generated wrappers take their kernels from `made`."""
     stub = ModuleType("ktir.runtime.cache")
-    vars(stub)["kernel"] = made.kernel
+    vars(stub)["kernel"] = lambda key, strict=False: made.kernel(key)
     monkeypatch.setitem(sys.modules, "ktir.runtime.cache", stub)
     monkeypatch.setattr(ktir.runtime, "cache", stub, raising=False)
     monkeypatch.setattr(artifacts, "note", lambda key: None)

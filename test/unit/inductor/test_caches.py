@@ -1,7 +1,11 @@
 """Torch's caches carry our kernels, and never serve one that another version or other options made."""
 
 import hashlib
+import io
+import struct
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +20,7 @@ from ktir.diagnostics import KtirError
 from ktir.lowering.inductor import adapter, artifacts
 from ktir.lowering.inductor.backend import compile_graph
 from ktir.lowering.inductor.region import Region
+from ktir.package import content_hash
 
 
 class Store(ModuleType):
@@ -84,7 +89,7 @@ def test_other_options_miss(store: Store) -> None:
     with config.patch(cores=4):
         assert run(store) == {"hit": 0, "miss": 1, "bypass": 0}
     assert run(store) == {"hit": 1, "miss": 0, "bypass": 0}
-    with config.patch(verify_each=True):  # changes no code
+    with config.patch(forms_bytes=1 << 30):  # changes no code
         assert run(store) == {"hit": 1, "miss": 0, "bypass": 0}
     assert len(set(store.compiled)) == 2
 
@@ -141,6 +146,26 @@ def test_cache_artifacts_carry_packages(store: Store) -> None:
     assert len(store.compiled) == 1
 
 
+def test_a_program_names_the_lines_of_who_compiles_it(store: Store) -> None:
+    """The same graph from another place is another program."""
+    places = [{}, {}]
+    exec(compile("def double(x):\n    return x.relu() * 2\n", "first.py", "exec"), places[0])
+    exec(compile("\n\ndef double(x):\n    return x.relu() * 2\n", "second.py", "exec"), places[1])
+    found = []
+    for place in places:
+        torch._dynamo.reset()
+
+        def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+            return compile_graph(gm, inputs, store.compile_region)
+
+        with torch.no_grad():
+            torch.compile(place["double"], backend=backend, dynamic=False)(torch.ones(57, 10).half())
+        found.append(store.packages[store.compiled[-1]]["module.json"].decode())
+    assert len(store.compiled) == 2
+    assert "first.py" in found[0]
+    assert "second.py" in found[1]
+
+
 def test_a_warm_start_is_saved_too(store: Store) -> None:
     from torch.compiler._cache import CacheArtifactManager
 
@@ -174,3 +199,71 @@ def test_global_tables_are_restored() -> None:
 def test_sources_are_part_of_the_identity() -> None:
     assert len(adapter.sources_hash()) == 64
     assert adapter.sources_hash() in adapter.identity()
+
+
+@pytest.mark.parametrize("name", ["../../../x", "/ktir-absolute", "a/b", "..", "a\\b", ".hidden"])
+def test_nothing_is_written_outside_the_cache(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """Whatever names an artifact has, and with the right hash."""
+    home = tmp_path / "a" / "b" / "cache"
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(home))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "a" / "inductor"))
+    for folder in (home, tmp_path / "a" / "inductor"):
+        folder.mkdir(parents=True)
+    files = {"launch_spec.json": b"{}", name: b"written"}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for each, data in files.items():
+            archive.writestr(each, data)
+    artifacts.PackageArtifact(content_hash(files), buffer.getvalue()).populate_cache()
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+    assert not Path("/ktir-absolute").exists()
+    assert caplog.text.count("is left out") == 1
+
+
+def _bomb(declared: int | None) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("program.bin", "w", force_zip64=True) as file:
+        for _ in range(1024):
+            file.write(bytes(1 << 20))
+    data = buffer.getvalue()
+    if declared is not None:  # a directory that promises less than comes out
+        data = data.replace(struct.pack("<Q", 1 << 30), struct.pack("<Q", declared))
+    return data
+
+
+@pytest.mark.parametrize("declared", [None, 1000])
+def test_an_artifact_that_grows_is_not_unpacked(declared: int | None, caplog: Any) -> None:
+    import tracemalloc
+
+    content = _bomb(declared)
+    assert len(content) < 2 << 20
+    tracemalloc.start()
+    try:
+        artifacts.PackageArtifact("0" * 64, content).populate_cache()
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert "is left out" in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no zip", artifacts.pack({"a": b"x" * 1000})[:-30], artifacts.pack({"a": b"x"})[::-1]])
+def test_a_damaged_artifact_is_left_out(content: bytes, caplog: Any) -> None:
+    artifacts.PackageArtifact("0" * 64, content).populate_cache()
+    assert "is left out" in caplog.text
+
+
+def test_inputs_that_overlap_are_part_of_the_key() -> None:
+    """Two views of one buffer, both written: what torch caches for one overlap is no program for another."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        y.mul_(3)
+        return x + y
+
+    with fresh_cache():
+        for first, second in ((slice(0, 4), slice(1, 5)), (slice(0, 4), slice(0, 4)), (slice(0, 4), slice(2, 6))):
+            torch._dynamo.reset()
+            ours, theirs = torch.arange(6.0), torch.arange(6.0)
+            result = torch.compile(function, backend="ktir")(ours[first], ours[second])
+            assert torch.equal(result, function(theirs[first], theirs[second]))
+            assert torch.equal(ours, theirs)

@@ -53,4 +53,6 @@ def test_bad_patch() -> None:
 
 def test_key_holds_what_changes_code() -> None:
     assert Config(cores=4).key() != Config().key()
-    assert Config(dump_dir="/x", verify_each=True).key() == Config().key()
+    assert Config(verify_each=True).key() != Config().key()  # what was compiled without it has not been verified
+    assert Config(frozen_weights=True).key() != Config().key()
+    assert Config(dump_dir="/x", forms_bytes=7).key() == Config().key()

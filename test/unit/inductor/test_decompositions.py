@@ -84,3 +84,39 @@ def test_parts_of_bytes(dtype: torch.dtype) -> None:
         return torch.cat([a, b, a + 1]), torch.cat([a, b[:, :2]], -1) * 2, torch.stack([a, b], 1), joined, torch.cat([a[None, None]] * 2, 1)
 
     same(model, torch.arange(15).reshape(3, 5).to(dtype))
+
+
+EMPTY_BAGS = [torch.tensor([0, 4, 4, 9]), torch.tensor([0, 0, 3]), torch.tensor([0])]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(mode: str) -> None:
+    """Rows of equal bags, bags at offsets, empty ones, one that is padding alone, and a row that no bag names which is infinite."""
+    weight = some(23, 5)
+    weight[0] = float("inf")
+    matrix = torch.randint(1, 23, (3, 7), generator=torch.Generator().manual_seed(1))
+    matrix[1] = 4
+    for padding in (None, 4):
+        same(lambda i, w, p=padding: F.embedding_bag(i, w, mode=mode, padding_idx=p), matrix, weight)
+        for offsets in EMPTY_BAGS:
+            same(lambda i, w, o, p=padding: F.embedding_bag(i, w, o, mode=mode, padding_idx=p), matrix.reshape(-1)[:12], weight, offsets)
+    ends = torch.tensor([0, 4, 4, 12])
+    same(lambda i, w, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True), matrix.reshape(-1)[:12], weight, ends)
+
+
+def test_weighted_bags() -> None:
+    matrix = torch.randint(0, 23, (3, 7), generator=torch.Generator().manual_seed(1))
+    same(lambda i, w, s: F.embedding_bag(i, w, per_sample_weights=s, mode="sum"), matrix, some(23, 5), some(3, 7))
+
+
+def test_rows_by_groups() -> None:
+    """A group without rows, rows behind the last group, an infinity in a group that has no rows. Sums of small integers are exact."""
+    x, weights = (torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(1)).bfloat16() for shape in ((15, 16), (4, 16, 8)))
+    weights[2, 3] = float("inf")
+    ends = torch.tensor([3, 11, 11, 13], dtype=torch.int32)
+    same(lambda x, w, o: torch.nn.functional.grouped_mm(x, w, offs=o)[:13], x, weights, ends)
+
+
+def test_histogram() -> None:
+    x = torch.tensor([0.0, 4, 4.1, 3.999, -0.1, 2, 2, float("nan"), float("inf"), -float("inf"), 0.5, 1e-30, 3.2])
+    same(lambda x: (torch.histc(x, 5, 0, 4), torch.histc(x, 7, -0.3, 3.2), torch.histc(x, 3, 100, 101)), x)

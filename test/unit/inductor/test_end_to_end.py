@@ -29,6 +29,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.usefixtures("on_chip")
 def test_values_and_caches(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, x = Model().half(), torch.randn(57, 65).half()
@@ -45,6 +46,7 @@ def test_values_and_caches(tmp_path: Path) -> None:
         assert counters["inductor"]["fxgraph_cache_hit"] == 1
 
 
+@pytest.mark.usefixtures("on_chip")
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_other_shapes_compile_anew(dynamic: bool | None) -> None:
     """Dynamo's second shape is symbolic; each combination of sizes gets a program of its own, more than Dynamo's own limit."""
@@ -56,6 +58,7 @@ def test_other_shapes_compile_anew(dynamic: bool | None) -> None:
             torch.testing.assert_close(compiled(x), layer(x), rtol=4e-3, atol=4e-3)
 
 
+@pytest.mark.usefixtures("on_chip")
 def test_stages_are_dumped(tmp_path: Path) -> None:
     with fresh_cache(), torch.no_grad():
         torch.compile(torch.relu, backend="ktir", dynamic=False)(torch.ones(57, 10).half())
@@ -73,6 +76,8 @@ path, x = sys.argv[1], torch.arange(570).reshape(57, 10).half() / 100
 with torch.no_grad():
     y = torch.compile(lambda x: torch.softmax(x, -1), backend="spyre", dynamic=False)(x)
 assert torch.allclose(y, torch.softmax(x, -1), atol=4e-3)
+from ktir.runtime import metrics
+assert metrics.total() == metrics.Launches(chip=1)
 open(path, "wb").write(torch.compiler.save_cache_artifacts()[0])
 """
 _LOAD = """
@@ -85,6 +90,8 @@ assert len(info.artifacts["ktir_package"]) == 1
 with torch.no_grad():
     y = torch.compile(lambda x: torch.softmax(x, -1), backend="spyre", dynamic=False)(x)
 assert torch.allclose(y, torch.softmax(x, -1), atol=4e-3)
+from ktir.runtime import metrics
+assert metrics.total() == metrics.Launches(chip=1)
 assert counters["inductor"]["fxgraph_cache_hit"] == 1 and not counters["inductor"]["fxgraph_cache_miss"], dict(counters["inductor"])
 """
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from chip import only_on_chip
 from nested_programs import host_arrays, nested
 from torch import nn
 from torch._inductor.utils import fresh_cache
@@ -82,7 +83,8 @@ class Stack(nn.Module):
 
 
 def run(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    return torch.compile(model, backend="spyre", fullgraph=True, dynamic=False, options=OPTIONS)(ids)
+    with only_on_chip():
+        return torch.compile(model, backend="spyre", fullgraph=True, dynamic=False, options=OPTIONS)(ids)
 
 
 def distance(actual: torch.Tensor, expected: torch.Tensor) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from chip import only_on_chip
 
 from ktir import config
 from ktir.diagnostics import remarks
@@ -19,7 +20,7 @@ ALL = [torch.float16, torch.float32, torch.int32, pytest.param(torch.int64, mark
 def on_chip(f: Callable[..., Any], *inputs: torch.Tensor) -> Any:
     """What `f` gives, compiled; an error if the chip's compiler refuses anything."""
     torch._dynamo.reset()
-    with config.patch(fallback="error", engine="spyre"), torch.no_grad():
+    with config.patch(fallback="error", engine="spyre"), torch.no_grad(), only_on_chip():
         return torch.compile(f, backend=spyre, fullgraph=True, dynamic=False)(*(x.clone() for x in inputs))
 
 

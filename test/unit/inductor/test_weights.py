@@ -12,8 +12,11 @@ import torch
 from torch import nn
 from torch._inductor.utils import fresh_cache
 
+from ktir.lowering.inductor.nested import nested
 from ktir.runtime import cache
-from ktir.runtime.executable import Executable
+from ktir.runtime.forms import shared
+
+pytestmark = pytest.mark.usefixtures("on_chip")
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +24,7 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cache, "_loaded", {})
     torch._dynamo.reset()
+    shared.clear()
     with fresh_cache(), torch.no_grad():
         yield
 
@@ -31,7 +35,7 @@ def compiled(model: nn.Module) -> Callable[..., torch.Tensor]:
 
 def arranged() -> int:
     """Arguments arranged so far by all programs."""
-    return sum(e.arranged for e in cache._loaded.values() if isinstance(e, Executable))
+    return sum(k.chip.arranged for k in cache._loaded.values() if k.chip)
 
 
 def linear() -> nn.Linear:
@@ -84,6 +88,22 @@ def _in_a_view(model: nn.Linear) -> None:
     model.weight[7:9].mul_(-3)
 
 
+def _one_element(model: nn.Linear) -> None:
+    model.weight.data[3, 7] = 300
+
+
+def _every_other_column(model: nn.Linear) -> None:
+    model.weight.data[:, 1::2] = 1
+
+
+def _pruning(model: nn.Linear) -> None:
+    model.weight.data.mul_((torch.arange(70) % 3 != 1).half())
+
+
+def _one_element_through_numpy(model: nn.Linear) -> None:
+    model.weight.detach().numpy()[56, 69] = 100
+
+
 MUTATIONS: list[Callable[[nn.Linear], object]] = [
     lambda model: model.weight.add_(1),
     lambda model: model.weight.data.add_(1),
@@ -92,6 +112,10 @@ MUTATIONS: list[Callable[[nn.Linear], object]] = [
     _through_numpy,
     _another_place,
     _in_a_view,
+    _one_element,
+    _every_other_column,
+    _pruning,
+    _one_element_through_numpy,
 ]
 
 
@@ -144,6 +168,114 @@ def test_what_a_program_writes_is_read_anew() -> None:
     for k in range(1, 4):
         write(torch.ones(57, 64, dtype=torch.float16))
         torch.testing.assert_close(read(state), torch.full((57, 64), 2.0 * k + 1, dtype=torch.float16))
+
+
+def test_an_input_on_the_memory_of_a_buffer_that_is_refilled() -> None:
+    buffer = np.zeros((57, 64), np.float16)
+    x = torch.from_numpy(buffer)
+    run = torch.compile(lambda x: x * 2 + 1, backend="ktir", dynamic=False, options={"engine": "spyre", "cores": 3})
+    for k, (i, j) in enumerate([(0, 0), (56, 63), (3, 7), (30, 1)]):
+        buffer[i, j] = k + 1
+        torch.testing.assert_close(run(x), x * 2 + 1)
+
+
+def test_tied_weights() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(57, 64).half()
+            self.head = nn.Linear(64, 57, bias=False)
+            self.head.weight = self.embedding.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.embedding(x))
+
+    model, x = Tied(), torch.tensor([[3, 5, 56]])
+    run = compiled(model)
+    for k in range(3):
+        model.embedding.weight.data[3 + k, 7] = 20.0 * (k + 1)
+        torch.testing.assert_close(run(x), model(x), rtol=2e-3, atol=2e-3)
+
+
+def test_two_programs_share_a_weight() -> None:
+    model = linear()
+    run = compiled(model)
+    for rows, arrangements in ((3, 3), (5, 1), (7, 1)):
+        before = arranged()
+        x = torch.ones(rows, 70).half()
+        torch.testing.assert_close(run(x), model(x), rtol=2e-3, atol=2e-3)
+        assert arranged() - before == arrangements
+    model.weight.data[3, 7] = 300
+    for rows in (3, 5, 7):
+        x = torch.ones(rows, 70).half()
+        torch.testing.assert_close(run(x), model(x), rtol=2e-3, atol=2e-3)
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(128, 128).half() for _ in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+def test_nested_layers_keep_their_weights() -> None:
+    model = nested(Layers())
+    run = compiled(model)
+    x = torch.ones(2, 128).half()
+    run(x)
+    before = arranged()
+    torch.testing.assert_close(run(x), model(x), rtol=4e-3, atol=4e-3)
+    assert arranged() - before <= 2 * len(model.layers)  # activations only: of a linear layer and of a relu each
+
+
+def test_forms_go_with_the_model() -> None:
+    model = Layers()
+    run = compiled(model)
+    run(torch.ones(2, 128).half())
+    run(torch.ones(3, 128).half())
+    assert shared.bytes >= 5 * 128 * 128 * 4
+    assert len(cache._loaded) >= 2
+    torch._dynamo.reset()
+    del model, run
+    gc.collect()
+    assert shared.bytes < 128 * 128 * 4
+    assert not cache._loaded
+
+
+def test_forms_are_bounded() -> None:
+    model = Layers()
+    weight = 128 * 128 * 4
+    options = {"engine": "spyre", "fallback": "error", "cores": 3, "forms_bytes": 2 * weight}
+    run = torch.compile(model, backend="ktir", fullgraph=True, dynamic=False, options=options)
+    try:
+        for k in range(3):
+            x = torch.full((2, 128), float(k)).half()
+            torch.testing.assert_close(run(x), model(x), rtol=4e-3, atol=4e-3)
+            assert shared.bytes <= 2 * weight
+    finally:
+        shared.set_limit(None)
+
+
+def test_frozen_weights() -> None:
+    """Writes that torch counts are seen, other inputs as always, other writes to weights are not: the option says there are none."""
+    model = linear()
+    options = {"engine": "spyre", "fallback": "error", "cores": 3, "frozen_weights": True}
+    run = torch.compile(model, backend="ktir", fullgraph=True, dynamic=False, options=options)
+    check(run, model, 3)
+    model.weight.mul_(2)
+    torch.testing.assert_close(run(X), model(X), rtol=2e-3, atol=2e-3)
+    buffer = np.ones((3, 70), np.float16)
+    x = torch.from_numpy(buffer)
+    for k in range(3):
+        buffer[1, 7 * k] = 30
+        torch.testing.assert_close(run(x), model(x), rtol=2e-3, atol=2e-3)
+    before = run(x)
+    model.weight.data[3, 7] = 300
+    torch.testing.assert_close(run(x), before, rtol=0, atol=0)
 
 
 def test_inference_mode() -> None:

@@ -15,8 +15,8 @@ from ktir.diagnostics import KtirError
 from ktir.dialects.vector_kinds import SCALAR_OPS
 from ktir.elementary import FLOAT_PREDICATES
 from ktir.emulator.machine import Machine
+from ktir.emulator.machine.divisions import divides_by_data
 from ktir.emulator.machine.faults import DivisionFault
-from ktir.emulator.machine.quotients import divides_by_data
 from ktir.emulator.reference import execute
 from ktir.integers import PREDICATES
 from ktir.isa.kinds import KINDS

@@ -1,12 +1,17 @@
 """The package on disk: round trip, agreement of its files, refusal of damaged ones."""
 
 import json
+import os
+import shutil
+import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +19,7 @@ from hypothesis import strategies as st
 from ktir.diagnostics import KtirError
 from ktir.isa.assembly import parse_program
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PackageError, PublishedLayout, content_hash, manifest, read
+from ktir.package.schema import SCHEMA
 
 PROGRAM = """
 .program "scale"
@@ -70,6 +76,30 @@ def test_round_trip(tmp_path: Path) -> None:
     assert content_hash(FILES) == content_hash(dict(reversed(FILES.items())))
     assert content_hash(FILES) != content_hash({**FILES, "debug.json": b""})
     assert read(with_file("allocated.ktir.mlir", None)).files == {}
+
+
+def test_schema() -> None:
+    """What the schema allows and forbids is what the reader does, apart from how fields belong together."""
+    check = jsonschema.Draft202012Validator(SCHEMA)
+    spec = package().launch_spec.to_json()
+    assert list(check.iter_errors(spec)) == []
+    one = spec["args"][0]
+    for changed in (
+        {**spec, "version": 2},
+        {**spec, "args": [{**one, "role": "x"}]},
+        {**spec, "args": [{**one, "host": None}]},
+        {**spec, "args": [{k: v for k, v in one.items() if k != "host"}]},
+        {**spec, "args": [{**one, "shape": [0]}]},
+        {**spec, "args": [{**one, "layout": {**one["layout"], "stride_map": [-2]}}]},
+        {**spec, "args": [{**one, "range": {"low": 0}}]},
+        {**spec, "args": [{k: v for k, v in one.items() if k != "layout"}]},
+        {**spec, "hosts": [{"element": "f16", "size": [3, 70]}]},
+        {**spec, "hosts": [{"element": "f16", "size": [3, 70], "strides": [-1, 1]}]},
+    ):
+        assert list(check.iter_errors(changed)), changed
+        if changed["args"][0].get("host", 0) is not None:
+            with pytest.raises(PackageError):
+                LaunchSpec.from_json(changed)
 
 
 def test_manifest() -> None:
@@ -194,7 +224,7 @@ def test_folders(tmp_path: Path) -> None:
         read(tmp_path / "nothing")
     package().write(tmp_path)
     (tmp_path / "more").mkdir()
-    with pytest.raises(PackageError, match="'more' is no file of a package"):
+    with pytest.raises(PackageError, match="'more' is no plain file"):
         read(tmp_path)
 
 
@@ -241,3 +271,46 @@ def test_random_program(data: bytes) -> None:
 def test_hash_is_plain_sha256() -> None:
     parts = b"".join(len(x).to_bytes(8, "little") + x for n in sorted(FILES) for x in (n.encode(), FILES[n]))
     assert content_hash(FILES) == sha256(parts).hexdigest()
+
+
+def _nested(values: int) -> bytes:
+    return b"[" + b"[0]," * values + b"0]"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"[" * 1_000_000, b'{"a":' * 100_000, _nested(6_000_000), b'"' + b'\\"' * 2_000_000, b" " * (1 << 27), b"9" * 10_000_000],
+    ids=["lists", "objects", "values", "quotes", "blanks", "digits"],
+)
+@pytest.mark.parametrize("name", ["launch_spec.json", "debug.json"])
+def test_json_is_bounded_before_it_is_read(data: bytes, name: str) -> None:
+    tracemalloc.start()
+    began = time.process_time()
+    try:
+        with pytest.raises(PackageError, match=name):
+            read(with_file(name, data))
+        assert tracemalloc.get_traced_memory()[1] < 300 << 20
+        assert time.process_time() - began < 5
+    finally:
+        tracemalloc.stop()
+
+
+def test_links_pipes_and_folders_are_not_opened(tmp_path: Path) -> None:
+    for make in (lambda p: p.symlink_to("/dev/zero"), lambda p: p.symlink_to(tmp_path / "real"), os.mkfifo, Path.mkdir):
+        folder = tmp_path / "p"
+        for name, data in FILES.items():
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes(data)
+        (tmp_path / "real").write_bytes(FILES["debug.json"])
+        (folder / "debug.json").unlink()
+        make(folder / "debug.json")
+        with pytest.raises(PackageError, match=r"'debug\.json' is no plain file") as found:
+            read(folder)
+        assert str(folder) in str(found.value)
+        assert "remove the folder and compile again" in str(found.value.diagnostics[-1])
+        shutil.rmtree(folder)
+
+
+def test_text_is_utf_8() -> None:
+    with pytest.raises(PackageError, match=r"allocated\.ktir\.mlir: is not UTF-8 text: byte 1 is 0xff"):
+        read(with_file("allocated.ktir.mlir", b"a\xffb"))

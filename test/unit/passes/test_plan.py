@@ -114,3 +114,23 @@ def test_a_softmax_of_very_many_keys_stays_one_kernel() -> None:
         run_pipeline(module, ToAllocated().text(until="ktir-form-kernels"))
         assert sum("ktir.rows" in op.attributes for op in module.body.operations) == 1
     assert not any("is not in the kernel that the plan has for it" in r.message for r in found)
+
+
+def test_kernels_fit_the_scratchpad_that_there_is() -> None:
+    """Rows that a kernel cannot hold all of are handed on between kernels, as many as the scratchpad needs."""
+
+    def program() -> Logical:
+        p = Logical()
+        x, kept = p.input(64, 4096), p.input(64, 4096)
+        for _ in range(2):
+            x = p.combine("arith.subf", p.combine("arith.mulf", x, kept, "f32"), p.row_sum(x), "f16")
+        p.output(x)
+        return p
+
+    counts = []
+    for lx_bytes in (400_000, 100_000):
+        with context(), ir.Location.unknown():
+            module = parse_module(program().text())
+            run_pipeline(module, ToAllocated(lx_bytes=lx_bytes).text())
+            counts.append(len(lower_program(module).kernels))
+    assert counts[0] < counts[1]

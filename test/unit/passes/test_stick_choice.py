@@ -56,3 +56,11 @@ def test_the_same_problem_has_the_same_answer() -> None:
     tables = [Table((0, 1), np.zeros((3, 3), np.int64)), Table((1, 2), np.zeros((3, 2), np.int64))]
     assert choose([3, 3, 2], tables) == choose([3, 3, 2], tables)
     assert choose([3, 3, 2], tables).values == (0, 0, 0)
+
+
+def test_variables_of_one_alternative_take_no_part() -> None:
+    shared, count = np.arange(3, dtype=np.int64), 100
+    tables = [Table((0,), shared), *(Table((0, v), np.array([[5], [1], [3]], np.int64)) for v in range(1, count))]
+    found = choose([3, *[1] * (count - 1)], tables)
+    assert found.values == (1, *[0] * (count - 1))
+    assert found.cost == found.bound == 1 + (count - 1)

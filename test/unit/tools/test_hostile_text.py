@@ -19,6 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.diagnostics import KtirError
+from ktir.mlir import ir
 from ktir.tools.ktir_opt import main
 
 SECONDS = 20
@@ -182,3 +186,40 @@ def test_truncated_bytecode(cut: int, tmp_path: Path) -> None:
     status, out, err = run(path.read_bytes()[:cut])
     assert (status, out) == (1, "")
     assert "<stdin>:1:1: error: " in err
+
+
+DEEP = {
+    "modules": "module {" * 20_000,
+    "regions": "module {" * 5000 + "}" * 5000,
+    "parentheses of a map": "#m = affine_map<(d0) -> (" + "(" * 20_000 + "d0" + ")" * 20_000 + ")>\nmodule {}",
+    "brackets": "module attributes {a.b = " + "[" * 50_000,
+    "signs of a map": "#m = affine_map<(d0) -> (" + "- " * 100_000 + "d0)>\nmodule attributes {a.b = #m} {}",
+    "operators of a map": "#m = affine_map<(d0) -> (d0" + " floordiv 2" * 100_000 + ")>\nmodule attributes {a.b = #m} {}",
+    "type aliases": "!a0 = i32\n" + "".join(f"!a{i} = tuple<!a{i - 1}>\n" for i in range(1, 20_000)) + "func.func private @f(!a19999)",
+}
+
+
+def test_bytecode_whose_names_are_no_text() -> None:
+    """MLIR quotes the bytes of a damaged section, which are no UTF-8."""
+    status, _, err = run(b"ML\xefR\x06" + bytes(range(256)) * 50)
+    assert status == 1
+    assert "Traceback" not in err
+    assert "error:" in err
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_the_parser_itself_refuses_deep_text(kind: str) -> None:
+    """Whoever calls it: tools, packages, conformance."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(SECONDS)
+            with context(), ir.Location.unknown():
+                parse_module(DEEP[kind])
+        except KtirError as error:
+            status = 0 if "more than" in str(error) else 2
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(ended) == 0

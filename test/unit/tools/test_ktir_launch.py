@@ -11,8 +11,8 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
-from ktir.package import HostView, LaunchArgument, PublishedLayout, read
-from ktir.tools.ktir_launch import hosts, main
+from ktir.package import HostView, LaunchArgument, LaunchSpec, PublishedLayout, read
+from ktir.tools.ktir_launch import Host, hosts, main
 
 PROGRAM = Path(__file__).parents[2] / "lit" / "inductor" / "softmax.mlir"
 
@@ -32,7 +32,7 @@ def given(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Sequence[s
     folder = tmp_path_factory.mktemp("inputs")
     rng = np.random.default_rng(1)
     flags = []
-    for host in hosts(read(package).launch_spec.args):
+    for host in hosts(read(package).launch_spec):
         if host.role != "output":
             np.save(folder / f"{host.name}.npy", rng.standard_normal(host.shape).astype(host.dtype))
             flags += ["-i", f"{host.name}={folder / host.name}.npy"]
@@ -112,7 +112,20 @@ def test_wrong_arrays_and_packages(package: Path, given: Sequence[str], tmp_path
     np.save(short, np.zeros(3, np.float16))
     np.save(other, np.zeros((57, 64), np.int32))
     np.save(pickled, np.array([{}], object), allow_pickle=True)
-    for place, message in ((short, "at least"), (other, "float16 or float32"), (pickled, "Python objects")):
+    x = np.load(given[1].partition("=")[2])
+    wrong = {
+        "transposed": np.ascontiguousarray(x.T),
+        "flat": x.reshape(-1),
+        "wider": np.zeros((57, 20), np.float16),
+        "float32": x.astype("f4"),
+    }
+    for name, array in wrong.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        assert main([str(package), "-i", str(tmp_path / f"{name}.npy")]) == 2
+        said = capsys.readouterr().err
+        expected = "expects shape [57, 10], but got" if name != "float32" else "expects element type float16, but got float32"
+        assert expected in said, name
+    for place, message in ((short, "expects shape [57, 10]"), (other, "float16 or float32"), (pickled, "Python objects")):
         assert main([str(package), "-i", str(place)]) == 2
         assert message in capsys.readouterr().err
     assert main([str(package), *given, "--against", str(short)]) == 2
@@ -128,9 +141,21 @@ def test_hosts_of_views() -> None:
         layout = PublishedLayout(size, (1, 4, 64), (1, 1, 1), "IEEE_FP16", "STANDARD", "zero")
         return LaunchArgument(0, "x", role, HostView(0, offset, size, strides), "float16", layout)
 
-    (whole,) = hosts([argument("input", 0, (2, 8), (8, 1)), argument("input", 0, (2, 8), (4, 1))])
+    def hosts_of(*arguments: LaunchArgument) -> list[Host]:
+        return hosts(LaunchSpec("f", 0, arguments))
+
+    (whole,) = hosts_of(argument("input", 0, (2, 8), (8, 1)), argument("input", 0, (2, 8), (4, 1)))
     assert (whole.elements, whole.shape) == (16, (2, 8))
-    (part,) = hosts([argument("input", 3, (2, 8), (8, 1))])
+    (part,) = hosts_of(argument("input", 3, (2, 8), (8, 1)))
     assert part.shape == (19,)
-    (both,) = hosts([argument("input", 0, (2, 8), (8, 1)), argument("output", 0, (2, 8), (8, 1))])
+    (both,) = hosts_of(argument("input", 0, (2, 8), (8, 1)), argument("output", 0, (2, 8), (8, 1)))
     assert both.role == "input_output"
+
+
+def test_any_strides_are_read_right(package: Path, given: Sequence[str], tmp_path: Path) -> None:
+    """A file may be in Fortran order."""
+    x = np.load(given[1].partition("=")[2])
+    np.save(tmp_path / "fortran.npy", np.asfortranarray(x))
+    for name, source in (("a.npy", given[1]), ("b.npy", str(tmp_path / "fortran.npy"))):
+        assert main([str(package), "-i", source, "-o", str(tmp_path / name)]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))

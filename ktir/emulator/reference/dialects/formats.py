@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir import elementary, numerics
 from ktir.elementary import once
 from ktir.emulator.findings import DivisionByZero, Finding
 from ktir.emulator.reference.compiler import OpReader
@@ -73,8 +73,8 @@ def _clamp(op: OpReader) -> ScalarOp:
 @elementwise_results("math.sincos")
 def _sincos(op: OpReader) -> tuple[ScalarOp, ...]:
     element = op.result_type().element
-    rounds = element in numerics.NARROW
-    return tuple(ScalarOp(element, deliver(f, 1), rounds=rounds) for f in (np.sin, np.cos))
+    functions = (elementary.function(name, CARRIERS[element]) for name in ("sin", "cos"))
+    return tuple(ScalarOp(element, deliver(f, 1), rounds=element in numerics.NARROW) for f in functions)
 
 
 @elementwise("math.ipowi")

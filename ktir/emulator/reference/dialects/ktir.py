@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ktir import numerics
 from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import Where
+from ktir.emulator.policy import Disturbance
 from ktir.emulator.reference.access import Buffer
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.indirect import scatter
@@ -19,6 +20,7 @@ from ktir.emulator.reference.indirect_steps import Scatter
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes
 from ktir.emulator.reference.scalar import Body, Ref, compile_body
+from ktir.emulator.reference.structured_steps import put_off
 from ktir.emulator.reference.tape import Binder, Call, Step
 from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, AccessTile, IndirectTile, Tensor, View, is_float
 from ktir.mlir import ir
@@ -119,7 +121,7 @@ class _Along(Step):
         yield self.function, (inputs, outputs)
 
 
-def _along(op: OpReader, function: Callable[[list[NDArray[Any]], list[NDArray[Any]]], None]) -> Action:
+def _along(op: OpReader, function: Callable[[list[NDArray[Any]], list[NDArray[Any]]], None], *, sums: bool = False) -> Action:
     axis = 1 + ir.IntegerAttr(op.attribute("dimension")).value
     operands, results = op.operands, op.results
     elements = [op.result_type(k).element for k in range(len(results))]
@@ -132,12 +134,26 @@ def _along(op: OpReader, function: Callable[[list[NDArray[Any]], list[NDArray[An
         values = [v if tiles > 1 else v.moved(v.at.tiles(0, 1)) for v in values]
         step = _Along(tuple(values), tuple(t.moved(t.at) if tiles > 1 else t.moved(t.at.tiles(0, 1)) for t in made))
         step.function, step.axis = function, axis
+        if sums and rec.policy.disturbance is not None and is_float(elements[0]):
+            rec.disturbances += 1
+            step.function = _put_off(function, elements[0], rec.policy.disturbance, rec.disturbances)
         rec.count(op.where.op, prod(shape[1:]))
         rec.emit(step)
         for slot, tensor in zip(results, made, strict=True):
             rec.set(slot, tensor)
 
     return action
+
+
+def _put_off(function: Callable[..., None], element: str, by: Disturbance, number: int) -> Callable[..., None]:
+    """Running sums that are off, as `Policy.disturbance` asks for."""
+
+    def run(inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> None:
+        function(inputs, outputs)
+        magnitude = np.add.accumulate(np.abs(inputs[0]), axis=-1)
+        put_off(outputs[0], magnitude, np.arange(1, magnitude.shape[-1] + 1), element, by, number)
+
+    return run
 
 
 _ACCUMULATE: dict[str, np.ufunc] = {
@@ -172,7 +188,7 @@ def _scan(op: OpReader) -> Action:
                 for out, value in zip(outputs, combined, strict=True):
                     out[..., i] = value
 
-    return _along(op, scan)
+    return _along(op, scan, sums=simple is np.add)
 
 
 def _simple(body: Body, count: int) -> np.ufunc | None:

@@ -1,13 +1,12 @@
 """math: elementary functions.
 
-Those that kernels spend their time in are NumPy's and ours in f32, a few units of its last place off at most; all others are
-computed in f64 and rounded once to f32, so that their results do not depend on the vector instructions of the host.
+Results of 32 bits or less are those of `ktir.transcendental`, computed in f64 and rounded once, the same on every host; in f64 they
+are the host's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import erf as _erf_scalar
 from typing import Any
 
 import numpy as np
@@ -31,17 +30,6 @@ _FUNCTIONS = {
 }
 _EXACT = ("abs", "floor")
 """Their results lie on the grid of their operands."""
-_erf_wide = np.frompyfunc(_erf_scalar, 1, 1)
-_WIDE: dict[str, Callable[..., Any]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "tanh": np.tanh,
-    "erf": lambda x: np.asarray(_erf_wide(x)).astype(np.float64),
-    "abs": np.abs,
-    "floor": np.floor,
-}
 
 
 _PEER: dict[str, Callable[..., Any]] = {
@@ -71,21 +59,21 @@ def _peer(name: str, element: str) -> Callable[..., Any] | None:
 def _function(op: OpReader) -> ScalarOp:
     kind = _FUNCTIONS[op.where.op]
     element = op.result_type().element
-    compute = numerics.PLAIN[kind] if CARRIERS[element] is np.float32 else deliver(_WIDE[kind], 1)
+    compute = numerics.PLAIN[kind] if CARRIERS[element] is np.float32 else deliver(elementary.function(kind, CARRIERS[element]), 1)
     return ScalarOp(element, compute, rounds=element in numerics.NARROW and kind not in _EXACT, peer=_peer(op.where.op, element))
 
 
 @elementwise(*(f"math.{name}" for name in elementary.UNARY))
 def _unary(op: OpReader) -> ScalarOp:
     element = op.result_type().element
-    compute = deliver(elementary.in_wide(elementary.UNARY[op.where.op.removeprefix("math.")], CARRIERS[element]), 1)
+    compute = deliver(elementary.function(op.where.op.removeprefix("math."), CARRIERS[element]), 1)
     return ScalarOp(element, compute, rounds=element in numerics.NARROW, peer=_peer(op.where.op, element))
 
 
 @elementwise(*(f"math.{name}" for name in elementary.BINARY))
 def _binary(op: OpReader) -> ScalarOp:
     element = op.result_type().element
-    compute = elementary.in_wide(elementary.BINARY[op.where.op.removeprefix("math.")], CARRIERS[element])
+    compute = elementary.function(op.where.op.removeprefix("math."), CARRIERS[element])
     return ScalarOp(element, deliver(compute, 2), rounds=element in numerics.NARROW)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from math import erfc
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir import numerics, transcendental
 from ktir.elementary import once
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.dialects.arith import deliver, extreme
@@ -28,12 +27,11 @@ SLICE = 8
 """Elements of a slice of a stick, as `slice_reduction` counts them."""
 
 
-def _sigmoid(x: Any) -> Any:
-    return np.divide(1, 1 + np.exp(-x), dtype=np.float32)
+_exp, _sigmoid = numerics.PLAIN["exp"], numerics.in_chunks(transcendental.sigmoid)
 
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
-    "spyreop.exp": np.exp,
+    "spyreop.exp": _exp,
     "spyreop.reciprocal": lambda x: np.divide(np.float32(1), x),
     "spyreop.sigmoid": _sigmoid,
     "spyreop.silu": lambda x: x * _sigmoid(x),
@@ -52,8 +50,8 @@ def _unary(op: OpReader) -> ScalarOp:
 def _gelu_of_every(element: str) -> NDArray[np.float32]:
     """The result for each pattern of a 16-bit type."""
     x = numerics.decode(element, np.arange(1 << 16).astype(np.uint16)).astype(np.float64)
-    tail = np.array([erfc(-v * 0.5**0.5) for v in x])  # 1 + erf loses it where x is negative
     with numerics.quiet():
+        tail = transcendental.erfc(-x * 0.5**0.5)  # 1 + erf loses it where x is negative
         return once(0.5 * x * tail, element)
 
 
@@ -75,8 +73,9 @@ def _softplus(op: OpReader) -> ScalarOp:
     beta, threshold = (np.float32(ir.FloatAttr(op.attribute(n)).value) for n in ("beta", "threshold"))
 
     def softplus(x: Any) -> Any:
-        scaled = x * beta
-        return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta).astype(np.float32)
+        scaled = np.asarray(x) * beta
+        power = transcendental.exp(np.minimum(scaled, threshold).astype(np.float64))
+        return np.where(scaled > threshold, x, transcendental.log1p(power) / beta).astype(np.float32)
 
     return ScalarOp(element, deliver(softplus, 1), rounds=element in numerics.NARROW)
 

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 from element_programs import carrier, indexed, linear, relayout
+from literal_runs import literal
 from machine_programs import MNIL, MNIS, Build, Case, program
 from mutations import ELEMENT, SYNC, carriers, mutate, outcome, same
-from naive import Naive
 
 from ktir.emulator.machine import Machine, faults
 from ktir.emulator.machine.control import control
@@ -19,12 +19,12 @@ from ktir.isa.program import Argument
 
 
 def agrees(case: Case, seed: int) -> None:
-    """Tape, step and the naive emulator give the expected bits, the tape twice."""
+    """Tape, step and the literal machine give the expected bits, the tape twice."""
     machine = Machine(case.program)
-    for mode in ("tape", "tape", "step", "naive"):
+    for mode in ("tape", "tape", "step", "literal"):
         got = [a.copy() for a in case.arguments if a is not None]
-        if mode == "naive":
-            Naive(case.program, 2, seed).run(got)
+        if mode == "literal":
+            got = literal(case.program, got, seed)
         else:
             machine.launch(got, mode=mode)
         for i, (a, e) in enumerate(zip(got, case.expected, strict=True)):
@@ -48,7 +48,7 @@ def test_scatters(seed):
 
 
 def mutants(count: int, seed: int) -> dict[str, int]:
-    """Mutants: tape and step agree on each that the control run accepts, the naive emulator on each that passes all checks."""
+    """Mutants: tape and step agree on each that the control run accepts, the literal machine on each that passes all checks."""
     r = random.Random(seed)
     verdicts: dict[str, int] = {}
     for _ in range(count):
@@ -62,10 +62,10 @@ def mutants(count: int, seed: int) -> dict[str, int]:
         verdict, _ = outcome(changed, mutant)
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
         if verdict in ("harmless", "silent"):
-            by_step, by_naive = carriers(mutant, changed), carriers(mutant, changed)
+            by_step = carriers(mutant, changed)
+            found = literal(mutant, by_step, number)
             Step(mutant, control(mutant), 2).run(by_step)
-            Naive(mutant, 2, number).run(by_naive)
-            assert all(same(a, b) for a, b in zip(by_step, by_naive, strict=True)), (number, kind)
+            assert all(same(a, b) for a, b in zip(by_step, found, strict=True)), (number, kind)
     return verdicts
 
 

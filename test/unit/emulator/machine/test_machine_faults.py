@@ -130,7 +130,29 @@ def test_write_after_write():
     negate(b, 4, 0, 8)
     b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=15), value=0.0)
     e = found(faults.WawHazard, b)
-    assert "overwrites LX stick 15, not ordered after" in e.message
+    assert "overwrites LX stick 15, to which MNIL 'xld' (word 0) may still be loading" in e.message
+    b = loaded(16)
+    negate(b, 4, 0, 8)
+    b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=11), value=0.0)  # what LXSU writes too
+    e = found(faults.WawHazard, b)
+    assert "overwrites LX stick 11, " in e.message
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_fill_while_a_load_is_in_flight(answered):
+    """A load lands later than the words that MNIL runs next; only what somebody else has seen of it has landed for sure."""
+    b = loaded(signal=answered)
+    if answered:
+        b.sig(LXLU, MNIL)
+        b.wait(MNIL, LXLU)
+    b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=7), value=0.0)
+    b.add(MNIL, "xld", ddr=b.ddr(0, (1,), (1,)), lx=b.lx((1,), (1,), base=7))  # loads land in their order, and after a fill
+    b.add(MNIL, "xld", ddr=b.ddr(0, (1,), (1,)), lx=b.lx((1,), (1,), base=7))
+    if answered:
+        clean(b)
+    else:
+        e = found(faults.WawHazard, b)
+        assert "MNIL 'fill' (word 1) overwrites LX stick 7, to which MNIL 'xld' (word 0) may still be loading" in e.message
 
 
 def test_corelets_write_one_stick():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from literal_runs import literal
 from machine_programs import LXLU, LXSU, MNIL, MNIS, Build, Case, half, program, v2, vin, vout
 from mutations import same
-from naive import Naive
 
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control import control
@@ -89,9 +89,12 @@ def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4
 def check(case: Case, seed: int = 0) -> Machine:
     machine, expected = Machine(case.program), case.expected[1]
     assert expected is not None
-    for mode in ("tape", "step", "tape", "naive"):
+    for mode in ("tape", "step", "tape", "literal"):
         got = [a for a in case.fresh() if a is not None]
-        Naive(case.program, 2, seed).run(got) if mode == "naive" else machine.launch(got, mode)
+        if mode == "literal":
+            got = literal(case.program, got, seed)
+        else:
+            machine.launch(got, mode)
         assert same(got[1], expected), mode
     return machine
 

@@ -1,0 +1,106 @@
+"""What scalar ops of bodies mean in kinds of the vector unit, and which lanes a comparison of positions holds for.
+
+These are facts of the check's own: it shares neither table nor analysis with the lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.mlir import ir
+
+LANES = 64
+
+_SAME = "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
+_SAME += " sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"
+_RENAMED = {"addf": "add", "subf": "sub", "mulf": "mul", "divf": "div", "remf": "remf", "maximumf": "max", "minimumf": "min", "negf": "neg"}
+_INTEGERS = "addi subi muli minsi maxsi minui maxui andi ori xori shli shrsi shrui divsi remsi floordivsi divui remui"
+_CMPF = (None, "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", None)
+_CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+# Name and types, operands before the result: f for f16 and f32, i for i32, m for i1.
+_TABLE: dict[tuple[str, str], str] = {
+    **{(f"math.{name}", "ff"): name for name in _SAME.split()},
+    **{(f"math.{name}", "fff"): name for name in ("copysign", "powf", "atan2")},
+    ("math.absf", "ff"): "abs",
+    ("math.absi", "ii"): "absi",
+    **{(f"arith.{name}", "ff" if name == "negf" else "fff"): kind for name, kind in _RENAMED.items()},
+    **{(f"arith.{name}", "iii"): name for name in _INTEGERS.split()},
+    **{(f"arith.{name}", "mmm"): name for name in ("andi", "ori", "xori")},
+    **{("arith.select", f"m{x}{x}{x}"): "select" for x in "fim"},
+    ("arith.truncf", "ff"): "mov",
+    ("arith.extf", "ff"): "mov",
+    ("arith.extui", "mi"): "mov",
+    ("arith.bitcast", "fi"): "mov",
+    ("arith.bitcast", "if"): "mov",
+    ("arith.extsi", "mi"): "negi",
+    ("arith.sitofp", "if"): "sitofp",
+    ("arith.uitofp", "if"): "uitofp",
+    ("arith.uitofp", "mf"): "uitofp",
+    ("arith.fptosi", "fi"): "fptosi",
+    ("arith.fptoui", "fi"): "fptoui",
+}
+
+
+def letter(type_: ir.Type) -> str:
+    """What a lane holds of this type: f, i or m; ? for what it cannot hold."""
+    return {"f16": "f", "f32": "f", "i32": "i", "i1": "m"}.get(str(type_), "?")
+
+
+def kind(op: ir.Operation) -> str | None:
+    """The kind that computes a scalar op on its types; `mov` where the lane stays as it is or is only rounded."""
+    letters = "".join(letter(v.type) for v in (*op.operands, *op.results))
+    if op.name in ("arith.cmpf", "arith.cmpi"):
+        number = ir.IntegerAttr(op.attributes["predicate"]).value
+        if op.name == "arith.cmpf":
+            return f"cmpf_{_CMPF[number]}" if letters == "ffm" and _CMPF[number] else None
+        signed_truth = letters == "mmm" and _CMPI[number][0] == "s"  # there true is -1, a mask 1
+        return f"cmpi_{_CMPI[number]}" if letters in ("iim", "mmm") and not signed_truth else None
+    if op.name == "math.fma":
+        return "fma" if letters == "ffff" and str(op.results[0].type) == "f32" else None
+    return _TABLE.get((op.name, letters))
+
+
+_RELATIONS: tuple[Callable[[Any, Any], Any], ...] = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
+
+
+def compares_positions(op: ir.Operation) -> bool:
+    """Whether an op asks where in its loops a body stands."""
+    return op.name == "arith.cmpi" and all(isinstance(v.type, ir.IndexType) for v in op.operands)
+
+
+def live_lanes(op: ir.Operation, extents: Mapping[int, int], stick_loop: int, lane_loop: int) -> int | None:
+    """How many lanes of a row, from the first on, a comparison of positions holds for, by trying all of them; None if it holds for others,
+    or not alike in all rows. `extents` of the other loops."""
+    order = [*sorted(extents.keys() - {stick_loop, lane_loop}), stick_loop, lane_loop]
+    axes = np.meshgrid(*(np.arange(extents[loop]) for loop in order), indexing="ij", sparse=True)
+    places = dict(zip(order, axes, strict=True))
+    left, right = (_position(v, places) for v in op.operands)
+    if left is None or right is None:
+        return None
+    number = ir.IntegerAttr(op.attributes["predicate"]).value
+    if number >= 6:
+        left, right, number = left.view(np.uint64), right.view(np.uint64), number - 4
+    holds = np.broadcast_to(_RELATIONS[number](left, right), [extents[loop] for loop in order])
+    rows = holds.reshape(-1, extents[stick_loop] * extents[lane_loop])
+    count = int(rows[0].sum())
+    return count if (rows == (np.arange(rows.shape[1]) < count)).all() else None
+
+
+def _position(value: ir.Value, places: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64] | None:
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    if op.name == "linalg.index":
+        return places[ir.IntegerAttr(op.attributes["dim"]).value]
+    if op.name == "arith.constant":
+        return np.array([ir.IntegerAttr(op.attributes["value"]).value])
+    operands = [_position(v, places) for v in op.operands]
+    if op.name not in _ARITHMETIC or any(x is None for x in operands):
+        return None
+    return _ARITHMETIC[op.name](*operands)

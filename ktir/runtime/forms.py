@@ -1,0 +1,209 @@
+"""Forms: what memory of the host looks like on the device, arranged once and kept from launch to launch.
+
+A *form* is a view of a memory in a layout: its carrier, and what the memory held when that was made. It is valid while the memory holds the
+same, and is arranged anew, in place, where it does not. All programs of a process share the forms of a memory, so that a weight is there
+once per layout, whatever the number of programs that read it. A form lives no longer than its memory; all together are bounded in bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.layout import Layout
+from ktir.runtime.content import Content
+from ktir.target import LANES
+
+_SPARE = 1 << 25
+"""Bytes of carriers that are kept when their memory is gone, for the next one of their layout: activations come and go at each launch."""
+_SMALL = 1 << 22
+"""Bytes of the largest such carrier; what is larger, as weights are, goes with its memory."""
+
+
+@dataclass(eq=False)
+class Form:
+    """A view of a memory, arranged. No `digest`: not valid."""
+
+    layout: Layout
+    carrier: NDArray[np.float32]
+    digest: Hashable | None = None
+    stamp: object | None = None
+    users: int = 0
+    """Launches that read the carrier at this moment."""
+
+    def holds(self, content: Content) -> bool:
+        """Whether the form is one of this content."""
+        if self.digest is None:
+            return False
+        if self.stamp is None or self.stamp != content.stamp:
+            if self.digest != content.digest:
+                return False
+            self.stamp = content.stamp
+        return True
+
+
+@dataclass
+class _Memory:
+    """A memory that has forms: where it is referred to, without keeping it, and the places of its forms."""
+
+    owner: weakref.ref[Any]
+    places: set[Hashable] = field(default_factory=set)
+
+
+@cache
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+class Forms:
+    """The forms of the memories of a process. May be used by several threads."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.bytes = 0
+        """What all forms take."""
+        self._limit = _half_of_memory() if limit is None else limit
+        self._forms: OrderedDict[tuple[int, Hashable], Form] = OrderedDict()
+        self._memories: dict[int, _Memory] = {}
+        self._gone: deque[int] = deque()  # memories that have died; filled by callbacks, which come at any time
+        self._spare: defaultdict[Layout, list[NDArray[np.float32]]] = defaultdict(list)
+        self._spare_bytes = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def take(self, owner: Any, place: Hashable, layout: Layout, content: Content, arrange: Callable[[Form], None]) -> Form:
+        """The form in `layout` of a memory's `content`; `arrange` fills its carrier if it is not valid.
+
+        owner: the object whose life is that of the memory. place: what, besides content and layout, decides what the carrier looks like.
+        The carrier is only to be read, and the form to be given to `release` after that.
+        """
+        if content.stamp is None:
+            _ = content.digest  # takes its time, so not under the lock
+        with self._locked():
+            form = self._find(owner, place, layout, content)
+            form.users += 1
+        if form.digest is None:
+            try:
+                arrange(form)
+            except BaseException:
+                self.release([form])
+                raise
+            form.digest, form.stamp = content.digest, content.stamp
+        return form
+
+    def release(self, forms: Iterable[Form]) -> None:
+        """A launch has read these."""
+        with self._locked():
+            for form in forms:
+                form.users -= 1
+            self._shrink()
+
+    def set_limit(self, limit: int | None) -> None:
+        """Bytes that forms may take together, beyond those that a launch is reading: the ones used longest ago go first. None: half of what
+        the machine has.
+        """
+        with self._locked():
+            self._limit = _half_of_memory() if limit is None else limit
+            self._shrink()
+
+    def clear(self) -> None:
+        """Drop everything that no launch is reading."""
+        with self._locked():
+            for key in [k for k, form in self._forms.items() if not form.users]:
+                self._drop(key)
+            self._spare.clear()
+            self._spare_bytes = 0
+
+    def _find(self, owner: Any, place: Hashable, layout: Layout, content: Content) -> Form:
+        """The form at a place, or one to be arranged there."""
+        name = id(owner)
+        key = (name, place)
+        memory = self._memories.get(name)
+        if memory is None:
+            memory = self._memories[name] = _Memory(weakref.ref(owner, lambda _: self._died(name)))
+        form = self._forms.get(key)
+        if form is not None and not form.holds(content):
+            if form.users:  # what a launch is reading stays as it is
+                self._drop(key)
+                form = None
+            else:
+                form.digest = None  # of a carrier that is half arranged, should an error come
+        if form is None:
+            form = self._forms[key] = Form(layout, self._carrier(layout))
+            memory.places.add(place)
+            self.bytes += form.carrier.nbytes
+        self._forms.move_to_end(key)
+        return form
+
+    def _carrier(self, layout: Layout) -> NDArray[np.float32]:
+        """A carrier whose padding is zero."""
+        if spare := self._spare.get(layout):
+            carrier = spare.pop()
+            self._spare_bytes -= carrier.nbytes
+            return carrier
+        return np.zeros((layout.entries, LANES), np.float32)
+
+    def _drop(self, key: tuple[int, Hashable]) -> Form:
+        form = self._forms.pop(key)
+        self.bytes -= form.carrier.nbytes
+        if memory := self._memories.get(key[0]):
+            memory.places.discard(key[1])
+        return form
+
+    def _shrink(self) -> None:
+        """Keep to the limit."""
+        if self.bytes > self._limit:
+            for key in [k for k, form in self._forms.items() if not form.users]:
+                if self.bytes <= self._limit:
+                    break
+                self._drop(key)
+
+    def _died(self, name: int) -> None:
+        """A memory is gone. This may come in the middle of anything that this thread does, also under the lock."""
+        self._gone.append(name)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._bury()
+            finally:
+                self._lock.release()
+
+    def _bury(self) -> None:
+        """Drop the forms of memories that are gone."""
+        while self._gone:
+            name = self._gone.popleft()
+            memory = self._memories.get(name)
+            if memory is None or memory.owner() is not None:
+                continue  # another memory of this name has taken the place
+            del self._memories[name]
+            for place in memory.places:
+                form = self._forms.pop((name, place))
+                self.bytes -= form.carrier.nbytes
+                if not form.users and form.carrier.nbytes <= _SMALL and self._spare_bytes + form.carrier.nbytes <= _SPARE:
+                    self._spare[form.layout].append(form.carrier)
+                    self._spare_bytes += form.carrier.nbytes
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            self._bury()
+            yield
+        if self._gone and self._lock.acquire(blocking=False):  # a memory died meanwhile
+            try:
+                self._bury()
+            finally:
+                self._lock.release()
+
+
+shared = Forms()
+"""The forms of this process."""

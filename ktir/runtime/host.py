@@ -1,0 +1,116 @@
+"""Tensors of the host at a launch: checked against what the program declares, and their memory arranged as it expects it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.diagnostics import KtirError
+from ktir.package import HostTensor
+from ktir.runtime.content import Content
+
+TYPES = {
+    "f16": ("float16",),
+    "f32": ("float32",),
+    "i64": ("int64", "uint64"),
+    "i32": ("int32", "uint32"),
+    "i16": ("int16", "uint16"),
+    "i8": ("int8", "uint8"),
+    "i1": ("bool",),
+}
+"""Element type of KTIR, which has no signs -> those of NumPy."""
+
+Array = NDArray[Any]
+
+
+def dense_strides(size: Sequence[int]) -> tuple[int, ...]:
+    """Those of elements that lie one after the other, in elements."""
+    return tuple(prod(size[d + 1 :]) for d in range(len(size)))
+
+
+def check_tensor(array: Array, wanted: HostTensor, name: str) -> None:
+    """Raises KtirError where the shape or the element type are not those declared."""
+    types = TYPES.get(wanted.element, ())
+    if array.dtype.name not in types:
+        raise KtirError(f"argument '{name}' expects element type {' or '.join(types) or wanted.element}, but got {array.dtype}")
+    if array.shape != wanted.size:
+        raise KtirError(f"argument '{name}' expects shape {list(wanted.size)}, but got {list(array.shape)}")
+
+
+def with_strides(array: Array, strides: Sequence[int], name: str) -> Array:
+    """The array itself if it has these strides, counted in elements, else a copy that has them.
+
+    Raises KtirError for strides with which elements share their place, as an expanded tensor has them: then only the array itself will do.
+    """
+    item = array.itemsize
+    if all(n == 1 or s == t * item for n, s, t in zip(array.shape, array.strides, strides, strict=True)) or not array.size:
+        return array
+    reach = 0
+    for n, s in sorted(zip(array.shape, strides, strict=True), key=lambda pair: pair[1]):
+        if n > 1 and s <= reach:
+            got = tuple(s // item for s in array.strides)
+            raise KtirError(f"argument '{name}' expects strides {tuple(strides)}, but got {got}")
+        reach += (n - 1) * s
+    copy = np.lib.stride_tricks.as_strided(np.zeros(reach + 1, array.dtype), array.shape, [s * item for s in strides])
+    copy[...] = array
+    return copy
+
+
+class Host:
+    """An argument of a launch as an array, and what is known of it. `wanted`: None where the program does not say what it expects; then any
+    shape will do that has the elements.
+    """
+
+    def __init__(self, tensor: Any, array: Array, wanted: HostTensor | None, name: str, stamp: object | None) -> None:
+        if wanted is not None:
+            check_tensor(array, wanted, name)
+        self.array = array
+        self._tensor = tensor
+        self._strides = dense_strides(array.shape) if wanted is None else wanted.strides
+        self._name = name
+        self._stamp = stamp
+
+    @cached_property
+    def memory(self) -> Array:
+        """The elements, lying as the program expects them: the array itself or a copy."""
+        return with_strides(self.array, self._strides, self._name)
+
+    def check_written(self) -> None:
+        """Raises KtirError for what cannot be written."""
+        if not self.array.flags.writeable:
+            raise KtirError(f"argument '{self._name}' expects an array that can be written")
+        if any(n > 1 and s == 0 for n, s in zip(self.array.shape, self.array.strides, strict=True)):
+            raise KtirError(
+                f"argument '{self._name}' is written and expects elements that lie apart, but got strides {self.array.strides} bytes"
+            )
+
+    def write_back(self) -> None:
+        """Bring what was written to a copy to where it belongs."""
+        if self.memory is not self.array:
+            self.array[...] = self.memory
+
+    @property
+    def owner(self) -> Any:
+        """The object whose life is that of the memory."""
+        if hasattr(self._tensor, "untyped_storage"):
+            return self._tensor.untyped_storage()
+        owner = self.array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        return owner
+
+    @property
+    def place(self) -> tuple[Hashable, ...]:
+        """Where the elements lie, and of what type they are."""
+        array = self.array
+        return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
+
+    @cached_property
+    def content(self) -> Content:
+        """What it holds; taken once for all views of it."""
+        return Content(self.array, self._stamp)

@@ -1,0 +1,155 @@
+"""A kernel of generated code: a program with its logical form beside it, and what a launch does where the program cannot.
+
+The chip's program runs where there is one. A launch whose data it is not proved for, and one in which the emulator finds a fault, runs on
+the KTIR executor instead, which has exact integers and no layouts, hazards or padding. Either engine writes to the caller's tensors at the
+end of a launch that succeeded, so a second try starts from the same data.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ktir import notices
+from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
+from ktir.package import read
+from ktir.package.manifest import NAME as MANIFEST
+from ktir.runtime import stamps
+from ktir.runtime.executable import Executable
+from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
+
+_MOST_BYTES = 1 << 28
+"""Arguments larger than this together are left out of what reproduces a fault."""
+
+ON_EXECUTOR = "it runs on the KTIR executor instead"
+OURS = "the fault lies in ktir, not in the model"
+
+
+class Kernel:
+    """What was compiled for a region. Loading checks nothing and runs nothing; the first launch does."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = {n: data for n, data in files.items() if n not in FILES}
+        self.logical = LogicalExecutable(files) if PROGRAM in files else None
+        """What the KTIR executor runs; packages that no compiler of ours has made may come without."""
+        self.faulty = False
+        """Whether a launch has shown that the chip's program is at fault."""
+        self._chip: Executable | None = None
+        self._lock = Lock()
+
+    @property
+    def chip(self) -> Executable | None:
+        """The chip's program, if there is one; raises for one that cannot be loaded."""
+        with self._lock:
+            if self._chip is None and MANIFEST in self._files:
+                self._chip = Executable(read(self._files))
+            return self._chip
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self._chip.spec.kernel_name if self._chip else "forward"
+
+    def __call__(self, *tensors: Any, frozen_weights: bool = False, strict: bool = False) -> None:
+        """Launch on host tensors in the order of the program's arguments.
+
+        frozen_weights: weights are taken to hold what they held as long as torch counts no write. strict: no engine stands in for another.
+
+        Raises what the program's own data bring about, such as an index out of range, and what no engine has a result for.
+        """
+        if MANIFEST not in self._files or (self.faulty and not strict):
+            self._execute(tensors)
+            return
+        try:
+            self._launch(tensors, frozen_weights)
+        except Exception as error:
+            if self.logical is None:
+                raise
+            if strict:
+                raise self._refused(error, tensors) from error
+            self._stand_in(error, tensors)
+
+    def _launch(self, tensors: tuple[Any, ...], frozen_weights: bool) -> None:
+        chip = self.chip
+        assert chip is not None
+        try:
+            chip(*tensors, stamps=[stamps.installed.of(t) for t in tensors] if frozen_weights else ())
+        finally:
+            _changed(tensors, chip.written)
+
+    def _execute(self, tensors: tuple[Any, ...]) -> None:
+        assert self.logical is not None
+        try:
+            self.logical(*tensors)
+        finally:
+            _changed(tensors, self.logical.written)
+
+    def _stand_in(self, error: Exception, tensors: tuple[Any, ...]) -> None:
+        """Let the executor do what the chip could not. It is the judge, too: what fails there as well is no fault of the chip's program."""
+        reproduction = None if isinstance(error, OutOfRange) else Reproduction(self._files, tensors)  # before a launch changes them
+        try:
+            self._execute(tensors)
+        except Exception:
+            raise error from None
+        if isinstance(error, OutOfRange):
+            notices.warn_once(self.name, error.message, error, ON_EXECUTOR, notices.NOT_HERE)
+        elif reproduction and not self.faulty:
+            self.faulty = True
+            notices.warn(error, f"{OURS}; {reproduction.write()}", f"{ON_EXECUTOR}, now and later; {notices.WITHOUT_CHIP}")
+
+    def _refused(self, error: Exception, tensors: tuple[Any, ...]) -> Exception:
+        """The error of a launch that no other engine may stand in for, with the way out."""
+        assert self.logical is not None
+        if not isinstance(error, OutOfRange):
+            try:
+                self.logical(*tensors, dry=True)
+            except Exception:
+                return error  # the data's own matter
+        own = error if isinstance(error, KtirError) else KtirError(f"the emulated chip failed: {type(error).__name__}: {error}")
+        if not isinstance(error, OutOfRange):
+            own.diagnostics.append(Diagnostic("note", f"{OURS}; {Reproduction(self._files, tensors).write()}"))
+        own.diagnostics.append(Diagnostic("note", f'without fallback="error" {ON_EXECUTOR}; {notices.WITHOUT_CHIP}'))
+        return own
+
+
+def _changed(tensors: tuple[Any, ...], written: list[int]) -> None:
+    for i in written:
+        if i < len(tensors):
+            stamps.installed.changed(tensors[i])
+
+
+class Reproduction:
+    """A launch to be seen again: the package and the arguments as they are now."""
+
+    def __init__(self, files: Mapping[str, bytes], tensors: tuple[Any, ...]) -> None:
+        self.files = files
+        self.arrays: dict[int, np.ndarray] = {}
+        try:
+            arrays = [np.asarray(t if isinstance(t, (np.ndarray, int, float)) else t.detach().numpy()) for t in tensors]
+        except (AttributeError, TypeError):
+            return  # what no program of the chip takes
+        if sum(a.nbytes for a in arrays) <= _MOST_BYTES:
+            self.arrays = {i: a.copy() for i, a in enumerate(arrays)}
+
+    def write(self) -> str:
+        """Write a folder; what to run to see the launch again."""
+        folder = Path(tempfile.mkdtemp(prefix="ktir-"))
+        package = folder / "package"
+        package.mkdir()
+        for name, data in self.files.items():
+            (package / name).write_bytes(data)
+        if not self.arrays:
+            return f"the package is kept in {package}, without the arguments"
+        inputs = []
+        for argument in {a.host.arg: a for a in reversed(read(self.files).launch_spec.args) if a.host is not None}.values():
+            assert argument.host is not None
+            if argument.role != "output":
+                place = folder / f"{argument.name}.npy"
+                np.save(place, self.arrays[argument.host.arg])
+                inputs.append(f"-i {argument.name}={place}")
+        return " ".join(["see it again with ktir-launch", str(package), *inputs])

@@ -1,0 +1,42 @@
+"""Launches of programs on the literal machine, from and to the carriers of the emulator."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from ktir.checking.literal import run
+from ktir.emulator.machine.machine import carrier_shape
+from ktir.isa.assembly import print_program
+from ktir.isa.program import Program
+
+F32 = np.ndarray
+
+
+def literal(program: Program, carriers: Sequence[F32 | None], seed: int | None = None, unwritten: int = 0xFF) -> list[F32]:
+    """What memory holds after a run; `seed` draws the order of the units. Pools start full of `unwritten`."""
+    memory = []
+    for a, x in zip(program.arguments, carriers, strict=True):
+        memory.append(
+            bytearray([unwritten]) * (a.sticks * 128) if x is None else bytearray(x.astype(np.float16) if a.element_bytes == 2 else x)
+        )
+    run(print_program(program), memory, order=None if seed is None else random.Random(seed), unwritten=unwritten)
+    out = []
+    for a, held in zip(program.arguments, memory, strict=True):
+        values = np.frombuffer(held, np.float16 if a.element_bytes == 2 else np.float32).astype(np.float32)
+        out.append(values.reshape(carrier_shape(a)))
+    return out
+
+
+def differing(program: Program, mine: Sequence[F32], theirs: Sequence[F32 | None]) -> str | None:
+    """The first element in which two states of memory differ, pools left out. Any two NaNs are alike."""
+    for a, x, y in zip(program.arguments, mine, theirs, strict=True):
+        if a.role == "pool" or y is None:
+            continue
+        unlike = (x.view(np.uint32) != y.view(np.uint32)) & ~(np.isnan(x) & np.isnan(y))
+        if unlike.any():
+            at = tuple(int(i) for i in np.argwhere(unlike)[0])
+            return f"{a.name}{list(at)}: {x[at]!r} ({x.view(np.uint32)[at]:#x}) is not {y[at]!r} ({y.view(np.uint32)[at]:#x})"
+    return None

@@ -1,0 +1,58 @@
+"""What the chip's compiler refuses is a program of its own on the executor; the ops around it stay on the chip."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._inductor.utils import fresh_cache
+
+from ktir import notices
+from ktir.runtime import metrics
+
+
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    notices.forget()
+    with fresh_cache(), torch.no_grad():
+        yield
+
+
+def between(x: torch.Tensor) -> Any:
+    y = torch.relu(x) @ x.t()
+    z = y.float().cumprod(1)
+    return (z * 2 + 1).sum(-1), y.softmax(-1)
+
+
+def beside(x: torch.Tensor) -> Any:
+    """Two refusals at different places."""
+    return (x + 1).double() * 3, x.float().cumprod(1), x * 2
+
+
+def in_place(x: torch.Tensor) -> Any:
+    x.mul_(0.5)
+    z = x.float().cumprod(1)
+    x.add_(z.sum(-1, keepdim=True).half())
+    return x.relu()
+
+
+@pytest.mark.parametrize(("function", "launches"), [(between, (2, 1)), (beside, (1, 2)), (in_place, (1, 1))])
+def test_the_rest_stays_on_the_chip(function: Callable[..., Any], launches: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+    mine, theirs = (torch.linspace(-1, 1, 5 * 70).reshape(5, 70).half() for _ in range(2))
+    for start in range(2):  # cold, warm
+        torch._dynamo.reset()
+        run = torch.compile(function, backend="spyre", dynamic=False, options={"cores": 2})
+        with metrics.counted() as counted:
+            torch.testing.assert_close(run(mine), function(theirs), rtol=4e-3, atol=4e-3)
+        assert (counted().chip, counted().executor, counted().torch) == (*launches, 0), start
+        torch.testing.assert_close(mine, theirs, rtol=4e-3, atol=4e-3)
+        mine.copy_(theirs)
+    assert caplog.text.count("it runs on the KTIR executor instead") == (2 if function is beside else 1)
+
+
+def test_refusals_are_errors_if_asked() -> None:
+    with pytest.raises(Exception, match=r"test_apart.py:\d+:1: error: .*cumprod"):
+        torch.compile(between, backend="spyre", dynamic=False, options={"fallback": "error"})(torch.ones(5, 7).half())

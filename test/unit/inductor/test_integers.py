@@ -1,0 +1,244 @@
+"""Integers as eager PyTorch has them, on both engines: every type, edge values, rows around a stick; small numbers stay on the chip.
+
+One function computes many ops, so that a type costs one compile; PyTorch itself is the oracle, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ktir.diagnostics import OutOfRange
+from ktir.runtime import metrics
+
+Inputs = tuple[torch.Tensor, ...]
+TYPES = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+WIDE = [torch.int32, torch.int64]
+
+
+def compiled(f: Callable[..., object], engine: str, **options: str) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    return torch.compile(f, backend="spyre", dynamic=False, options={"engine": engine, **options})
+
+
+def same(f: Callable[..., object], engine: str, *inputs: torch.Tensor) -> metrics.Launches:
+    """Hold a function against eager; the launches that this took."""
+    want = f(*(x.clone() for x in inputs))
+    with metrics.counted() as launches:
+        got = compiled(f, engine)(*(x.clone() for x in inputs))
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    return launches()
+
+
+def edges(dtype: torch.dtype, shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
+    """Limits, powers of two and their neighbours, small numbers; in any order."""
+    limits = torch.iinfo(dtype)
+    powers = (sign * ((1 << k) + d) for k in range(0, limits.bits, 3) for d in (-1, 0, 1) for sign in (1, -1))
+    found = sorted({n for n in (*powers, limits.min, limits.max, 0, 5, -7, 100) if limits.min <= n <= limits.max})
+    rng = torch.Generator().manual_seed(seed)
+    return torch.tensor(found, dtype=dtype)[torch.randint(len(found), shape, generator=rng)]
+
+
+def small(dtype: torch.dtype, shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
+    """Numbers as indices, counts and masks have them."""
+    limits = torch.iinfo(dtype)
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randint(max(limits.min, -50), min(limits.max, 100), shape, generator=rng).to(dtype)
+
+
+def ring(a: torch.Tensor, b: torch.Tensor) -> Inputs:
+    return a + b, a - b, a * b, -a, ~a, a & b, a | b, a ^ b, a + 3, 5 - a, a * a
+
+
+def order(a: torch.Tensor, b: torch.Tensor) -> Inputs:
+    limits = torch.iinfo(a.dtype)
+    most = torch.full((), limits.max, dtype=a.dtype)
+    return (
+        a < b, a >= b, a == b, (a + b) > a, (a * b) == b, a >= 100, a == limits.max, torch.maximum(a, b), torch.minimum(a, b),
+        a.clamp(3, 100), torch.where(a > b, a, b), a.masked_fill(a > 3, 7), torch.abs(a) > 0, torch.sign(a), torch.minimum(a, most) == a,
+    )  # fmt: skip
+
+
+def quotients(a: torch.Tensor, b: torch.Tensor) -> Inputs:
+    """Of divisors that are never 0, and never -1, by which the least number has no quotient."""
+    b = torch.where((b == 0) | (b == -1), 3, b)
+    return a // b, a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc"), a // 7, a % 7, (a // b).sum(-1, dtype=a.dtype) > 0
+
+
+def shifts(a: torch.Tensor, b: torch.Tensor) -> Inputs:
+    return a << 3, a >> 3, (a << 1) > a, a << (b & 3), a >> (b & 3), (a + b) >> 1
+
+
+def sums(a: torch.Tensor, b: torch.Tensor) -> Inputs:
+    return a.sum(-1), a.sum(0), a.cumsum(-1), a.amax(-1), a.amin(-1), a.argmax(-1), a.max(-1).indices, (a > b).sum(-1), a.any(-1)
+
+
+def conversions(a: torch.Tensor, b: torch.Tensor) -> Inputs:
+    types = (torch.float32, torch.float16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
+    return (*(a.to(t) for t in types), a / 3, a * 0.5, a.float() + b)
+
+
+GROUPS = [ring, order, quotients, shifts, sums, conversions]
+
+
+@pytest.mark.parametrize(("f", "dtype"), [(quotients, torch.int32), (order, torch.uint8), (ring, torch.int64)])
+def test_edge_values_on_the_default_engine(f: Callable[..., Inputs], dtype: torch.dtype) -> None:
+    same(f, "spyre", edges(dtype, (3, 65)), edges(dtype, (3, 65), 1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["spyre", "ktir"])
+@pytest.mark.parametrize("shape", [(5,), (3, 65), (2, 64), (2, 3, 130)])
+@pytest.mark.parametrize(("f", "dtype"), itertools.product(GROUPS, TYPES))
+def test_edge_values(f: Callable[..., Inputs], dtype: torch.dtype, shape: tuple[int, ...], engine: str) -> None:
+    same(f, engine, edges(dtype, shape), edges(dtype, shape, 1))
+
+
+@pytest.mark.parametrize(("f", "dtype"), [(quotients, torch.int64), (sums, torch.int32)])
+def test_small_numbers_stay_on_the_chip(f: Callable[..., Inputs], dtype: torch.dtype) -> None:
+    launches = same(f, "spyre", small(dtype, (3, 65)), small(dtype, (3, 65), 1))
+    assert launches.chip
+    assert not launches.executor
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [(1, 5), (3, 64), (9, 70), (2, 3, 130)])
+@pytest.mark.parametrize(("f", "dtype"), itertools.product([ring, order, quotients, shifts, sums], TYPES))
+def test_small_numbers_of_all_types_stay_on_the_chip(f: Callable[..., Inputs], dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    if f is sums and dtype == torch.uint8:
+        pytest.skip("the chip has no extremes of unsigned numbers")
+    assert not same(f, "spyre", small(dtype, shape), small(dtype, shape, 1)).executor
+
+
+BEYOND = {
+    "square": (lambda x: x * x, torch.full((3, 5), 2**20)),
+    "sum": (lambda x: x.sum(-1), torch.full((3, 5), 2**30, dtype=torch.int32)),
+    "shift": (lambda x: x << 8, torch.full((3, 5), 2**30)),
+    "float": (lambda x: (x * 1e6).long(), torch.full((3, 5), 2.0**20)),
+    "one": (lambda x: x + 1, torch.tensor([1, 2**40, 3])),
+    "largest": (lambda x: torch.where(x > 5, x, torch.iinfo(torch.int64).max), torch.arange(9)),
+    "least": (lambda x: x.masked_fill(x > 5, torch.iinfo(torch.int64).min), torch.arange(9)),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_what_32_bits_do_not_hold_runs_on_the_executor(case: str) -> None:
+    f, x = BEYOND[case]
+    launches = same(f, "spyre", x)
+    assert launches.executor == 1
+    assert not launches.chip
+
+
+def test_a_launch_out_of_range_says_so_and_writes_nothing() -> None:
+    square = compiled(lambda x: x * x, "spyre", fallback="error")
+    assert torch.equal(square(torch.arange(9)), torch.arange(9) ** 2)
+    with pytest.raises(OutOfRange, match="expects integers of -32768 to 32767, but has 1048576"):
+        square(torch.full((9,), 2**20))
+
+
+def test_low_bits_need_no_range(on_chip: None) -> None:
+    x = torch.arange(-5, 5) * 2**40 + 3
+    same(lambda x: (x * 2654435761 + (x << 7)) & 0xFFFF, "spyre", x)
+
+
+def test_an_input_that_is_written_in_parts_keeps_its_numbers() -> None:
+    def write(b: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        b[i] = torch.arange(i.shape[0])
+        return b
+
+    places = torch.arange(7) * 3
+    for numbers in (torch.arange(100), torch.arange(100) * 2**40):
+        assert same(write, "spyre", numbers, places).chip
+    assert same(lambda b, i: (write(b, i), b + 1), "spyre", torch.arange(100) * 2**40, places).executor
+
+
+def test_memory_that_is_written_in_parts_keeps_what_32_bits_do_not_hold(on_chip: None) -> None:
+    def routing(p: torch.Tensor) -> torch.Tensor:
+        inverse = torch.empty_like(p)
+        inverse[p] = torch.arange(p.shape[0])
+        return inverse
+
+    kept = [torch.full((70,), 2**50 + i) for i in range(20)]
+    del kept  # memory that the result may be given is full of large numbers
+    same(routing, "spyre", torch.randperm(70))
+
+
+def test_a_division_by_zero_is_an_error_of_the_kind_of_pytorch() -> None:
+    a, b = torch.ones(3, 70, dtype=torch.int32), torch.ones(3, 70, dtype=torch.int32)
+    b[1, 69] = 0
+    for engine in ("spyre", "ktir"):
+        with pytest.raises(RuntimeError, match=r"test_integers.py:\d+:1: error: .* divides by zero"):
+            compiled(lambda a, b: a // b, engine)(a, b)
+
+
+def test_conversions_of_large_integers_round_as_eager_does() -> None:
+    x = torch.tensor([2**24 + 1, 2**24 + 2**16 + 1, 2**25 + 3, -(2**24) - 1, 2**31 - 1, 65519, 65520, 2049, 2051, 4098, 4099])
+    for dtype, engine in itertools.product(WIDE, ("spyre", "ktir")):
+        same(lambda x: (x.float(), x.half(), x.bfloat16(), x / 3, x * 1.5), engine, x.to(dtype))
+
+
+def test_conversions_of_floats_beyond_the_integers_are_those_of_eager() -> None:
+    numbers = [
+        0.0,
+        -1.5,
+        2.5,
+        255.5,
+        300.0,
+        -300.0,
+        65504.0,
+        3e9,
+        -3e9,
+        2.0**31,
+        -(2.0**31),
+        1e30,
+        float("inf"),
+        -float("inf"),
+        float("nan"),
+    ]
+    x = torch.tensor(numbers * 5)
+    for engine in ("spyre", "ktir"):
+        same(lambda x: tuple(x.to(t) for t in TYPES if t != torch.int64), engine, x)
+        same(lambda x: tuple(x.to(t) for t in TYPES if t != torch.int64), engine, x.half())
+    same(lambda x: x.long(), "spyre", x)
+
+
+def test_a_range_that_a_program_cannot_have_is_refused() -> None:
+    from ktir.package import LaunchSpec, PackageError
+
+    layout = {"size": [64], "device_size": [1, 64], "stride_map": [64, 1], "device_dtype": "IEEE_INT32", "element_arrangement": "STANDARD"}
+    host = {"arg": 0, "offset": 0, "size": [64], "strides": [1]}
+    argument = {"arg_index": 0, "name": "x", "role": "input", "shape": [64], "dtype": "int32", "layout": {**layout, "pad": "zero"}}
+    for range_, message in (
+        ({"low": 1, "high": 0, "bits": 64}, "in order"),
+        ({"low": 0, "high": 300, "bits": 8}, "within the type"),
+        ({"low": 0, "high": 3, "bits": 7}, "one of 8, 16, 32, 64"),
+        ({"low": 0, "high": 2**70, "bits": 64}, "integer of 64 bits"),
+        ({"low": 0, "high": 3, "bits": 32, "spare": 5}, "stands for integers of 64"),
+    ):
+        listed = {"version": 1, "kernel_name": "f", "pool_size": 0, "args": [{**argument, "host": host, "range": range_}]}
+        with pytest.raises(PackageError, match=message):
+            LaunchSpec.from_json(listed)
+
+
+def test_the_intervals_hold_what_numpy_computes() -> None:
+    """Every op of two integers on random intervals, at all of their corners and inside."""
+    from ktir import integers
+    from ktir.passes._intervals import RING, SIGNED, Interval
+
+    rng = np.random.default_rng(0)
+    for name, function in {**RING, **SIGNED}.items():
+        compute = integers.apply(name, "i64")
+        for _ in range(200):
+            (a, b), (c, d) = (sorted(int(n) for n in rng.integers(-40, 40, 2)) for _ in range(2))
+            x, y = np.meshgrid(np.arange(a, b + 1), np.arange(c, d + 1))
+            if "div" in name or "rem" in name:
+                x, y = x[y != 0], y[y != 0]
+            if name in ("arith.shli", "arith.shrsi"):
+                x, y = x[y >= 0], y[y >= 0]
+            found, values = function(Interval(a, b), Interval(c, d)), compute(x, y)
+            assert not values.size or found.low <= values.min() <= values.max() <= found.high, (name, a, b, c, d, found)

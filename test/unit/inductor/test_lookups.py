@@ -1,0 +1,75 @@
+"""Lookups and scatters through several indices, along any dim, on the chip: the values of eager PyTorch, and an error where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ktir.diagnostics import KtirError
+
+OPTIONS: dict[str, Any] = {"fallback": "error"}
+"""On the chip or not at all."""
+
+
+def _below(size: int, *shape: int) -> torch.Tensor:
+    return torch.randint(0, size, shape, generator=torch.Generator().manual_seed(size))
+
+
+def _apart(size: int, count: int) -> torch.Tensor:
+    return torch.randperm(size, generator=torch.Generator().manual_seed(size))[:count]
+
+
+def _whole(*shape: int) -> torch.Tensor:
+    """Small integers: all sums of them are exact."""
+    return torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(3)).half()
+
+
+MATRIX, CUBE = _whole(9, 70), _whole(3, 7, 33)
+
+CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "two indices": (lambda x, i, j: x[i, j], (CUBE, _below(3, 5), _below(7, 5) - 7)),
+    "two that broadcast": (lambda x, i, j: x[:, i, j], (CUBE, _below(7, 4, 1), _below(33, 5))),
+    "three": (lambda x, i, j, k: x[i, j, k], (CUBE, _below(3, 5), _below(7, 5), _below(33, 5))),
+    "apart": (lambda x, i, j: x[i, :, j], (CUBE, _below(3, 5), _below(33, 5))),
+    "one per row": (lambda x, i: x[torch.arange(3), i], (CUBE, _below(7, 3))),
+    "triangle": (lambda x: x[:, *torch.tril_indices(7, 33, -1).unbind()], (CUBE,)),
+    "gather of rows": (lambda x, i: x.gather(0, i), (MATRIX, _below(9, 5, 66))),
+    "along the middle": (lambda x, i: torch.take_along_dim(x, i, 1), (CUBE, _below(7, 3, 2, 33))),
+    "scatter to rows": (lambda x, i, v: x.scatter(0, i, v), (MATRIX, torch.stack([_apart(9, 5)] * 70, 1), _whole(5, 70))),
+    "put": (lambda x, i, j, v: x.index_put((i, j), v), (CUBE, _below(3, 5), _apart(7, 5), _whole(5, 33))),
+    "sums at rows": (lambda x, i, v: x.scatter_add(0, i[:, None].expand(-1, 70), v), (MATRIX, _below(9, 20), _whole(20, 70))),
+    "sums in rows": (lambda x, i, v: x.scatter_add(1, i, v), (MATRIX, _below(70, 9, 20), _whole(9, 20))),
+    "sums of slices": (lambda x, i, v: x.index_add(1, i, v, alpha=2), (CUBE, _below(7, 11), _whole(3, 11, 33))),
+    "sums at two indices": (
+        lambda x, i, j, v: x.index_put((i, j), v, accumulate=True),
+        (CUBE, _below(3, 20), _below(7, 20), _whole(20, 33)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values(case: str) -> None:
+    function, inputs = CASES[case]
+    torch._dynamo.reset()
+    actual = torch.compile(function, backend="ktir", dynamic=False, options=OPTIONS)(*inputs)
+    expected = function(*inputs)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+    assert actual.stride() == expected.stride()
+
+
+@pytest.mark.parametrize(
+    ("function", "indices"),
+    [
+        (lambda x, i, j: x[i, j], (torch.tensor([0, 0]), torch.tensor([1, 7]))),  # the place of x[1, 0]
+        (lambda x, i, j: x.index_put((i, j), x[0, 0]), (torch.tensor([0, -4]), torch.tensor([1, 6]))),
+        (lambda x, i, j: x.index_add(1, i, x[:, j]), (torch.tensor([0, 7]), torch.tensor([1, 6]))),
+        (lambda x, i, j: x.scatter_reduce(0, i, x[j], "amax"), (torch.full((2, 7, 33), 3), torch.tensor([1, 2]))),
+    ],
+)
+def test_out_of_range(function: Callable[..., torch.Tensor], indices: tuple[torch.Tensor, torch.Tensor]) -> None:
+    torch._dynamo.reset()
+    with pytest.raises(KtirError, match="index"):
+        torch.compile(function, backend="ktir", dynamic=False, options=OPTIONS)(CUBE, *indices)

@@ -1,0 +1,142 @@
+"""A float16 result of the user's program is one number for all who read it. What jumps is judged by PyTorch's op on our own operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.isa.units import Unit
+from ktir.lowering.compile import compile_logical
+from ktir.lowering.inductor import rounding
+from ktir.lowering.inductor.capture import capture
+from ktir.lowering.inductor.lowerings import decompositions
+from ktir.mlir import ir
+from ktir.package import read
+
+Function = Callable[..., Any]
+
+PRODUCERS: dict[str, Function] = {
+    "matmul": lambda x, w: x @ w,
+    "softmax": lambda x, w: (x @ w).softmax(-1),
+    "layer norm": lambda x, w: F.layer_norm(x @ w, (65,)),
+    "gelu": lambda x, w: F.gelu(x @ w),
+    "mean": lambda x, w: (x[:, :, None] * w[None]).mean(1),
+    "var": lambda x, w: (x[:, :, None] * w[None]).var(1),
+    "chain": lambda x, w: (x[:, :65] * 1.1 + w[:5]) * w[5:10],
+}
+CONSUMERS: dict[str, Function] = {
+    "argmax": lambda y: y.argmax(-1),
+    "argmin": lambda y: y.argmin(-1),
+    "max": lambda y: torch.max(y, -1)[1],
+    "equal": lambda y: y == y.amax(-1, keepdim=True),
+    "filter": lambda y: y.masked_fill(y < torch.topk(y, 3)[0][:, -1:], -float("inf")),
+    "floor": lambda y: (y * 64).floor(),
+    "truth": lambda y: (y * 1e-7).bool(),
+    "above": lambda y: torch.where(y > 0.1, y, -y),
+    "remainder": lambda y: torch.remainder(y, 0.3),
+    "sorted": lambda y: torch.sort(y, dim=-1, stable=True)[1],
+}
+PAIRS = [*((p, "argmax") for p in PRODUCERS), *(("matmul", c) for c in CONSUMERS), ("softmax", "filter"), ("chain", "floor")]
+
+
+def compiled(f: Function, *inputs: torch.Tensor, engine: str = "spyre") -> Any:
+    torch._dynamo.reset()
+    options: dict[str, Any] = {"engine": engine, "fallback": "error"}
+    with torch.no_grad():
+        return torch.compile(f, backend="spyre", fullgraph=True, dynamic=False, options=options)(*inputs)
+
+
+def operands() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(5, 70, generator=generator).half(), torch.randn(70, 65, generator=generator).half()
+
+
+@pytest.mark.parametrize(("producer", "consumer"), dict.fromkeys(PAIRS), ids=lambda name: name)
+def test_what_jumps_reads_the_number_that_is_returned(producer: str, consumer: str) -> None:
+    make, use = PRODUCERS[producer], CONSUMERS[consumer]
+    x, w = operands()
+    expected = use(compiled(make, x, w))
+    assert torch.equal(compiled(lambda x, w: use(make(x, w)), x, w), expected)
+
+
+def test_the_executor_reads_it_too() -> None:
+    x, w = operands()
+    expected = compiled(lambda x, w: x @ w, x, w, engine="ktir").argmax(-1)
+    assert torch.equal(compiled(lambda x, w: (x @ w).argmax(-1), x, w, engine="ktir"), expected)
+
+
+def test_two_readers_see_the_rounded_value() -> None:
+    """Each step is one float32 op: the oracle rounds where the program has a value with several readers."""
+    a, b = (torch.randn(4, 130, generator=torch.Generator().manual_seed(k)).half() for k in (0, 1))
+    y = (a * b).float()
+    expected = ((y - a.float()) * y).half()
+    assert not torch.equal(expected, ((a.float() * b.float() - a.float()) * (a.float() * b.float())).half())
+    assert torch.equal(compiled(lambda a, b: ((y := a * b) - a) * y, a, b), expected)
+
+
+@pytest.mark.parametrize("kind", ["argmax", "argmin", "max", "min"])
+@pytest.mark.parametrize("width", [1, 64, 65])
+def test_extremes_of_special_values(kind: str, width: int) -> None:
+    """NaN wins, the first of equals is it; also of a value that is computed in the same program."""
+    rows = torch.zeros(6, width).half()
+    rows[1] = -float("inf")
+    rows[2] = float("inf")
+    rows[3, width // 2 :] = float("nan")
+    rows[4, -1] = 1.0
+    rows[5] = (torch.arange(width) % 7).half()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        found = getattr(torch, kind)(x + x, -1)
+        return found if isinstance(found, torch.Tensor) else found[1]
+
+    assert torch.equal(compiled(f, rows), f(rows))
+
+
+def test_a_rounding_takes_no_word() -> None:
+    """The word that multiplies rounds; only what comes from the array is moved."""
+    x = torch.ones(8, 64).half()
+    with context(), ir.Location.unknown():
+        module = parse_module(capture(lambda a, b: (a * b).amax(-1), x, x), "product")
+        program = read(compile_logical(module, cores=2)).program
+    words = [w for k in program.kernels for w in k.units[Unit.SFP] if w.op in ("v1", "v2")]
+    assert [(w["kind"], w["round"]) for w in words if w.op == "v2"] == [("mul", True)]
+    assert not any(w["kind"] == "mov" for w in words)
+
+
+GRAPHS: dict[str, tuple[Function, list[str]]] = {
+    "one reader": (lambda x, y: torch.relu(x * y), []),
+    "only returned": (lambda x, y: x @ y, []),
+    "two readers": (lambda x, y: (z := x * y).exp() + z, ["mul"]),
+    "returned and read": (lambda x, y: ((z := x * y), z + x), ["mul"]),
+    "views of it": (lambda x, y: (z := x @ y)[:2].exp() * z[2:4], ["mm"]),
+    "reduction": (lambda x, y: (x * y).sum(-1), ["mul"]),
+    "matmul": (lambda x, y: (x + y) @ y, ["add"]),
+    "comparison": (lambda x, y: x * y > 1, ["mul"]),
+    "rounding": (lambda x, y: (x * y).floor(), ["mul"]),
+    "quotient": (lambda x, y: torch.div(x * y, y, rounding_mode="floor"), ["mul"]),
+    "integers": (lambda x, y: (x * y).int(), ["mul"]),
+    "wider type": (lambda x, y: (x * y).float(), ["mul"]),
+    "inside of one operator": (lambda x, y: F.gelu(F.silu(x @ y)), []),
+    "of one operator": (lambda x, y: F.silu(x @ y).sum(), ["convert_element_type_1"]),
+    "composite reader": (lambda x, y: (x @ y).softmax(-1), ["mm"]),
+    "moved": (lambda x, y: torch.cat([x, y])[1:] + 1, []),
+    "written": (lambda x, y: x.index_copy(0, torch.tensor([1]), (x * y)[:1]).sum(), ["mul"]),
+    "float32": (lambda x, y: (x.float() * y.float()).floor(), []),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_where_values_are_rounded(name: str) -> None:
+    f, expected = GRAPHS[name]
+    x = torch.ones(8, 8).half()
+    graph = make_fx(f, decomposition_table=decompositions(), tracing_mode="fake")(x, x).graph
+    rounding.mark(graph)
+    graph.lint()
+    assert [n.args[0].name for n in graph.nodes if n.target is rounding.ROUNDED and isinstance(n.args[0], torch.fx.Node)] == expected
