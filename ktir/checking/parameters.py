@@ -12,12 +12,12 @@ from math import prod
 from typing import Any
 
 from ktir.assembly.names import TextNames
+from ktir.checking.demands import Range, demands
 from ktir.diagnostics import position
+from ktir.dialects.structured import loop_extents
 from ktir.mlir import ir, operations
 
 __all__ = ["Parameter", "Place", "argument_names", "functions", "parameters", "roots"]
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class _Reader:
                 visit(op)
             elif op.name in _ARITHMETIC and len(op.results) == 1:
                 self.numbers[op.results[0]] = _ARITHMETIC[op.name]([self.number(v) for v in op.operands])
-            if op.name not in ("linalg.generic", "scf.for"):
+            if op.name != "scf.for":
                 for region in op.regions:
                     for inner in region.blocks:
                         self.block(inner)
@@ -253,6 +253,10 @@ class _Reader:
         attribute = op.attributes["value"]
         if isinstance(attribute, ir.IntegerAttr):
             self.numbers[op.results[0]] = (attribute.value, attribute.value)
+
+    def _linalg_index(self, op: ir.Operation) -> None:
+        extent = loop_extents(op.operation.block.owner.operation)[ir.IntegerAttr(op.attributes["dim"]).value]
+        self.numbers[op.results[0]] = (0, extent - 1) if extent > 0 else None
 
     def _ktdp_get_compute_tile_id(self, op: ir.Operation) -> None:
         for result, extent in zip(op.results, self.grid, strict=False):
@@ -354,8 +358,15 @@ class _Reader:
             for use, _ in self.made_of.get(index, []):
                 if use is not None:
                     use.read = True
-                    if size is not None:
-                        use.below = size if use.below is None else min(size, use.below)
+            if size is not None:
+                self.bound(index, size)
+
+    def bound(self, index: ir.Value, below: int) -> None:
+        """Values of memory `index` must be less than `below`; what this asks of the buffers that they come from."""
+        for place, least in demands(index, below, self.number):
+            for use, _ in self.made_of.get(place, []):
+                if use is not None:
+                    use.below = least if use.below is None else min(least, use.below)
 
     def _ktdp_load(self, op: ir.Operation) -> None:
         for use, _ in self.made_of.get(op.operands[0], []):

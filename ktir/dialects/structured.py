@@ -132,6 +132,17 @@ class Generic:
         return ir.AffineDimExpr(expression).position if isinstance(expression, ir.AffineDimExpr) else None
 
 
+def loop_extents(op: ir.Operation) -> list[int]:
+    """Extents of the loops of a generic, negative where they are dynamic."""
+    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    extents = [1] * maps[0].n_dims
+    for value, m in zip(op.operands, maps, strict=True):
+        for size, result in zip(ir.RankedTensorType(value.type).shape, m.results, strict=True):
+            if isinstance(result, ir.AffineDimExpr):
+                extents[ir.AffineDimExpr(result).position] = size
+    return extents
+
+
 def affine_map(loops: int, results: Sequence[int | None]) -> ir.AffineMap:
     """A projected permutation: a loop number per result, None = constant 0."""
     zero = ir.AffineConstantExpr.get(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, number
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, loop_extents, number
 from ktir.mlir import arith, func, ir, operations
 from ktir.passes._flat import refuse
 from ktir.passes._new_arguments import NewArguments
@@ -28,7 +28,7 @@ def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> N
         return numbers[extent]
 
     for op in [op for op in operations(function) if op.name == "linalg.generic"]:
-        extents = loop_extents(list(op.operands), _maps(op))
+        extents = loop_extents(op)
         op = _counted(op)
         found = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == "linalg.index"]
         if found:
@@ -108,16 +108,6 @@ def _inserted_argument(block: ir.Block, position: int, location: ir.Location) ->
         arguments[i - 1].replace_all_uses_with(arguments[i])
     arguments[position].set_type(i32)
     return arguments[position]
-
-
-def loop_extents(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> list[int]:
-    """Extents of the loops of a generic."""
-    extents = [1] * maps[0].n_dims
-    for value, m in zip(operands, maps, strict=True):
-        for size, result in zip(ir.RankedTensorType(value.type).shape, m.results, strict=True):
-            if isinstance(result, ir.AffineDimExpr):
-                extents[ir.AffineDimExpr(result).position] = size
-    return extents
 
 
 def with_operands(op: ir.Operation, inputs: Sequence[ir.Value], inits: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> ir.Operation:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, generic
+from ktir.dialects.structured import affine_map, generic, loop_extents
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes import _windows
 from ktir.passes._addresses import functions_of
-from ktir.passes._coordinates import loop_extents
 from ktir.passes._flat import refuse
 from ktir.passes._new_arguments import NewArguments
 from ktir.passes._reshapes import collapsed
@@ -88,7 +87,7 @@ def _read_through_tiles(op: ir.Operation) -> None:
     maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
     if all(isinstance(e, ir.AffineDimExpr) for m in maps for e in m.results):
         return
-    extents = loop_extents(list(op.operands), maps)
+    extents = loop_extents(op)
     for i, m in enumerate(maps[: len(op.operands) - len(op.results)]):
         value, expressions = op.operands[i], list(m.results)
         if not _is_entangled(expressions, shape(value), extents):

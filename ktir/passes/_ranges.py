@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+from ktir.dialects.structured import loop_extents
 from ktir.mlir import func, ir
 from ktir.passes import _intervals
 from ktir.passes._calls import Functions, callee
@@ -150,7 +151,7 @@ class Walk:
     def _generic(self, op: ir.Operation) -> None:
         block = op.regions[0].blocks[0]
         *body, end = [o.operation for o in block.operations]
-        extents = _extents(op)
+        extents = loop_extents(op)
         kinds = ["reduction" in str(i) for i in ir.ArrayAttr(op.attributes["iterator_types"])]
         trips = prod(n for n, reduced in zip(extents, kinds, strict=True) if reduced)
         self._body(op, block, body, end, [self.values.get(v) for v in op.operands], extents, trips if any(kinds) else 0)
@@ -279,17 +280,6 @@ def _number(attribute: ir.Attribute) -> Interval:
 def _folds(op: ir.Operation, accumulator: ir.Value) -> bool:
     """Whether an op combines the accumulator with something else, and nothing else reads it."""
     return len(op.operands) == 2 and len(list(accumulator.uses)) == 1 and sum(v == accumulator for v in op.operands) == 1
-
-
-def _extents(op: ir.Operation) -> list[int]:
-    """Trips of the loops of a generic."""
-    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-    extents = [1] * maps[0].n_dims
-    for value, m in zip(op.operands, maps, strict=True):
-        for size, e in zip(ir.RankedTensorType(value.type).shape, m.results, strict=True):
-            if isinstance(e, ir.AffineDimExpr):
-                extents[e.position] = size
-    return extents
 
 
 def _as_unsigned(op: ir.Operation) -> Callable[..., Interval]:

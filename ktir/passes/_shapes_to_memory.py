@@ -13,12 +13,11 @@ from itertools import accumulate, product
 from math import prod
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, generic
+from ktir.dialects.structured import Generic, affine_map, generic, loop_extents
 from ktir.layout import LANES
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes import _windows
 from ktir.passes._addresses import Numbers, digits_of, functions_of, ranges_of
-from ktir.passes._coordinates import loop_extents
 from ktir.passes._flat import refuse
 from ktir.passes._new_arguments import NewArguments
 from ktir.passes._windows import Window, box_of, moved, moved_back, shape, source
@@ -310,7 +309,7 @@ class ShapesToMemory:
 
     def _by_map(self, value: ir.Value, g: Generic, i: int, *, repeat: bool) -> Computed:
         """An operand that is read at sums or divisions of loops, as a tensor over all loops."""
-        extents = loop_extents(list(g.op.operands), g.maps)
+        extents = loop_extents(g.op)
         place = self._addressed(self._stored(value, self.place(value)), list(g.maps[i].results), extents, g.op, g.op.results[0])
         return self._without_repeats(place, g.op, repeat=repeat)
 
