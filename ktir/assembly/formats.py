@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ktir.assembly import elements, old_spellings
+from ktir.assembly import elements, index_elements, old_spellings
 from ktir.assembly.elements import Element, Reading, Rewrite, Writing
 from ktir.assembly.lexer import Cursor, SyntaxFault, Text
 from ktir.assembly.parameters import ParameterList
@@ -90,7 +90,7 @@ class OpSyntax:
     @cached_property
     def hides(self) -> bool:
         """Whether the op has a region that its text does not show."""
-        return any(isinstance(e, elements.Variables) for e in self.elements)
+        return any(isinstance(e, index_elements.Variables) for e in self.elements)
 
     def read(self, cursor: Cursor, rewrite: Rewrite) -> tuple[Text, str]:
         """Reads the op after its name; the generic form, from the quoted name on, and `Reading.collapsed`."""
@@ -205,15 +205,15 @@ class OpSyntax:
 
 
 DIRECTIVES: dict[str, Callable[..., Element]] = {
-    "mixed": elements.MixedList,
-    "affine": elements.Subscripts,
+    "mixed": index_elements.MixedList,
+    "affine": index_elements.Subscripts,
     "integer": elements.IntegerValue,
     "integers": elements.IntegerList,
     "keyword": elements.KeywordValue,
     "symbol": elements.SymbolName,
     "region": elements.Region,
-    "variables": elements.Variables,
-    "indirect": elements.IndirectSubscripts,
+    "variables": index_elements.Variables,
+    "indirect": index_elements.IndirectSubscripts,
     "enum": elements.EnumValue,
     "old_types": old_spellings.OldTypes,
     "role_types": old_spellings.RoleTypes,

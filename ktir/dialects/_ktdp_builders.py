@@ -16,19 +16,11 @@ from ktir.dialects._ktdp_inter_tile import (
     YieldPartialOp,
     YieldReducedOp,
 )
-from ktir.dialects._ktdp_memory import (
-    EXTRACTS,
-    ConstructAccessTileOp,
-    ConstructDistributedMemoryViewOp,
-    ConstructIndirectAccessTileOp,
-    ConstructMemoryViewOp,
-    GetComputeTileIdOp,
-    LoadOp,
-    RegionTerminatorOp,
-    RuntimeArgExtractOp,
-    StoreOp,
-)
+from ktir.dialects._ktdp_kernel import EXTRACTS, GetComputeTileIdOp, RuntimeArgExtractOp
+from ktir.dialects._ktdp_memory import LoadOp, StoreOp
+from ktir.dialects._ktdp_tiles import ConstructAccessTileOp, ConstructIndirectAccessTileOp, RegionTerminatorOp
 from ktir.dialects._ktdp_types import AccessTileType, MemorySpaceAttr, RuntimeArgType, TileFutureType
+from ktir.dialects._ktdp_views import ConstructDistributedMemoryViewOp, ConstructMemoryViewOp
 from ktir.mlir import ir
 
 

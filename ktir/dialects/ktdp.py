@@ -1,7 +1,8 @@
 """The `ktdp` dialect, in the newest public spelling: views of memory, tiles of views, loads and stores of tiles, exchange between tiles.
 
 This module names everything. `_ktdp_types` holds the types, the attributes and the declaration, `Ktdp(Dialect, name="ktdp")`, which the
-registry looks for here; `_ktdp_memory` and `_ktdp_inter_tile` hold the ops, `_ktdp_builders` the functions that build them.
+registry looks for here; `_ktdp_kernel`, `_ktdp_views`, `_ktdp_tiles`, `_ktdp_memory` and `_ktdp_inter_tile` hold the ops,
+`_ktdp_builders` the functions that build them.
 """
 
 from ktir.assembly.parameters import DYNAMIC
@@ -33,17 +34,9 @@ from ktir.dialects._ktdp_inter_tile import (
     YieldPartialOp,
     YieldReducedOp,
 )
-from ktir.dialects._ktdp_memory import (
-    ConstructAccessTileOp,
-    ConstructDistributedMemoryViewOp,
-    ConstructIndirectAccessTileOp,
-    ConstructMemoryViewOp,
-    GetComputeTileIdOp,
-    LoadOp,
-    RegionTerminatorOp,
-    RuntimeArgExtractOp,
-    StoreOp,
-)
+from ktir.dialects._ktdp_kernel import GetComputeTileIdOp, RuntimeArgExtractOp
+from ktir.dialects._ktdp_memory import LoadOp, StoreOp
+from ktir.dialects._ktdp_tiles import ConstructAccessTileOp, ConstructIndirectAccessTileOp, RegionTerminatorOp
 from ktir.dialects._ktdp_types import (
     SUCCESSORS,
     AccessTileType,
@@ -53,6 +46,7 @@ from ktir.dialects._ktdp_types import (
     SpyreMemorySpaceAttr,
     TileFutureType,
 )
+from ktir.dialects._ktdp_views import ConstructDistributedMemoryViewOp, ConstructMemoryViewOp
 
 __all__ = [
     "DYNAMIC",

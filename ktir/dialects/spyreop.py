@@ -6,10 +6,12 @@ An op's class says which types it takes: `F` is f16, df16 or f32, `H` f16 or df1
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ktir.assembly import elements, formats
-from ktir.assembly.lexer import Cursor
+from ktir.assembly import formats
 from ktir.dialects._base import Attribute, Dialect, Operation, Pure, Type, report
+from ktir.dialects._spyreop_elements import DIRECTIVES
 from ktir.mlir import ext, ir
+
+formats.DIRECTIVES |= DIRECTIVES
 
 
 class SpyreOp(Dialect, name="spyreop"):
@@ -178,41 +180,6 @@ class Idx32ToAddrOp(Operation, dialect=SpyreOp, name="idx32toaddr", traits=[Pure
         return None
 
 
-class _AddressPart(elements.Element):
-    """An operand of `values`, or, in an old spelling that is kept, the i32 attribute `name`; printed as an address."""
-
-    form = "0x{:08X}"
-
-    def __init__(self, values: str, name: str) -> None:
-        self.fields = (values, name)
-        self.values, self.name = values, name
-
-    def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
-        values = op.operands.setdefault(self.values, [])
-        at = cursor.start
-        if cursor.kind == "value":
-            values.append((cursor.value, at))
-            cursor.advance()
-            return
-        number = cursor.integer() % 2**32
-        cursor.old(at, "a number here is deprecated: write a value of type i32")
-        op.attributes[self.name] = [(f"{number - 2**32 if number >= 2**31 else number} : i32", at)]
-
-    def write(self, op: elements.Writing) -> str:
-        if self.name in op.attributes:
-            return self.form.format(int(op.attribute(self.name).partition(" :")[0]) % 2**32)
-        return op.operands[self.values][0 if self.name == "base_value" else 1]
-
-
-class _NumberPart(_AddressPart):
-    """As `_AddressPart`, but printed as a plain number."""
-
-    form = "{}"
-
-
-formats.DIRECTIVES |= {"address_part": _AddressPart, "number_part": _NumberPart}
-
-
 # --- floats ----------------------------------------------------------------------------------------------------------
 
 
@@ -270,26 +237,6 @@ class CompareOp(_Scalar, dialect=SpyreOp, name="compare", traits=[Pure]):
     assembly = f"bare($predicate, spyreop.compare_predicate) {_BINARY}"
 
 
-class _BareAttribute(elements.AttributeValue):
-    """Attribute `name` of the type called `attribute`, written without that name: `<word>`."""
-
-    def __init__(self, name: str, attribute: str) -> None:
-        super().__init__(name)
-        self.prefix = f"#{attribute}"
-
-    def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
-        if cursor.value != "<":
-            super().read(cursor, op, rewrite)
-            return
-        op.attributes[self.name] = rewrite(*cursor.bracketed(), self.prefix)
-
-    def write(self, op: elements.Writing) -> str:
-        return op.attribute(self.name).removeprefix(self.prefix)
-
-
-formats.DIRECTIVES["bare"] = _BareAttribute
-
-
 class SelectOp(_Scalar, dialect=SpyreOp, name="select", traits=[Pure]):
     """`%t` where `%c` is not zero, else `%f`: `%y = spyreop.select %c, %t, %f : f16`."""
 
@@ -322,26 +269,6 @@ class SoftplusOp(_Scalar, dialect=SpyreOp, name="softplus", traits=[Pure]):
         if self.attributes["beta"].value == 0:
             return "attribute 'beta' failed to satisfy constraint: 32-bit float attribute which is non-zero"
         return super().check()
-
-
-class _F32Literal(elements.AttributeValue):
-    """An f32 attribute as a bare number."""
-
-    def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
-        at = cursor.start
-        minus = "-" if cursor.accept("-") else ""
-        number = cursor.take("number", "floating point literal")
-        if number[-1] in "eE" and cursor.value in ("+", "-"):  # the lexer ends numbers before a sign
-            number += cursor.value
-            cursor.advance()
-            number += cursor.take("number", "exponent")
-        op.attributes[self.name] = [(f"{minus}{number} : f32", at)]
-
-    def write(self, op: elements.Writing) -> str:
-        return op.attribute(self.name).partition(" :")[0]
-
-
-formats.DIRECTIVES["f32_literal"] = _F32Literal
 
 
 # --- normalisation ---------------------------------------------------------------------------------------------------
@@ -454,37 +381,6 @@ class ConstantOp(Operation, dialect=SpyreOp, name="constant", traits=[Pure]):
         if value.type != self.results[0].type:
             return "failed to verify that all of {value, result} have same type"
         return None
-
-
-class _TypedValue(elements.AttributeValue):
-    """Attribute `name` with its type, which is that of result `result`."""
-
-    def __init__(self, name: str, result: str) -> None:
-        super().__init__(name)
-        self.result = result
-
-    def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
-        probe = Cursor(cursor.text, cursor.start)
-        probe.accept("-")
-        if probe.value in ("dense", "sparse", "dense_resource"):
-            probe.advance()
-            probe.bracketed()
-        else:
-            probe.advance()
-        if probe.value in ("+", "-"):
-            probe.advance()
-            probe.advance()
-        start = cursor.start
-        probe.expect(":")
-        op.types[self.result] = [rewrite(*probe.type_extent())]
-        op.attributes[self.name] = rewrite(start, probe.last)
-        cursor.seek(probe.last)
-
-    def write(self, op: elements.Writing) -> str:
-        return op.attribute(self.name)
-
-
-formats.DIRECTIVES["typed"] = _TypedValue
 
 
 class SliceReductionOp(Operation, dialect=SpyreOp, name="slice_reduction", traits=[Pure]):

@@ -16,6 +16,16 @@ class Broken(Exception):
         self.notes = notes
 
 
+def note_at(op: ir.Operation) -> Diagnostic:
+    """Points at an op that has a part in it."""
+    return Diagnostic("note", f"this '{op.name}' op", location_text(op.location))
+
+
+def note_source(value: ir.Value) -> Diagnostic:
+    """Points at where an operand comes from."""
+    return Diagnostic("note", "the operand is defined here", location_text(value.location))
+
+
 def refuse_broken(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None]) -> None:
     """Runs `check` on every op; raises KtirError with a diagnostic per faulty op, each with its first fault."""
     faults: list[Diagnostic] = []

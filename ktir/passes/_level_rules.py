@@ -1,156 +1,16 @@
-"""Rules of the levels for single ops and functions. Each raises `Broken` with what the op does not have, or returns."""
+"""Rules of the levels for single ops. Each raises `Broken` with what the op does not have, or returns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from math import prod
-
-from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import _affine
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import IDENTITY, Generic
-from ktir.mlir import func, ir, operations
+from ktir.dialects.structured import Generic
+from ktir.mlir import ir
 from ktir.passes._broken import Broken
-from ktir.passes._calls import callee, callees_first, is_kernel
-from ktir.passes._levels import constant_of, kernel_rows
-from ktir.passes._pads import folded_pad
-from ktir.passes._residents import EXCHANGE, RESIDENTS, resident_of
+from ktir.passes._function_rules import moves_residents, no_attributes
+from ktir.passes._levels import constant_of
+from ktir.passes._residents import resident_of
 from ktir.target import LANES
-
-HOST_ROLES = ("input", "output", "input_output")
-OWN_ROLES = ("pool", "iota")
-"""Of arguments that the host has no buffer for."""
-SHARED = "shared"
-"""Role of memory of the caller that other calls see too."""
-DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE)
-"""Attributes of kernels."""
-
-
-# The program: functions and their attributes
-
-
-def program(module: ir.Operation, *, level: str, functions: Mapping[str, func.FuncOp]) -> None:
-    """One entry, which calls all functions and kernels, itself or through others."""
-    called = {callee(op) for f in functions.values() for op in operations(f) if op.name == "func.call"}
-    entries = [f for name, f in functions.items() if name not in called and (level == "logical" or not is_kernel(f))]
-    if len(entries) != 1:
-        names = ", ".join(f"'{f.name.value}'" for f in entries) or "none"
-        raise Broken(f"expects one entry function, without 'ktir.rows', but has {names}")
-    for name, f in functions.items():
-        if f is not entries[0] and name not in called:
-            note = Diagnostic("note", "this one", location_text(f.location))
-            raise Broken(f"expects the entry function to call every kernel, but it does not call '{name}'", note)
-    try:
-        callees_first(functions)
-    except Unsupported as cycle:
-        raise Broken(f"has functions that call themselves: {cycle.message}") from None
-
-
-def moves_residents(function: ir.Operation) -> bool:
-    """Whether a function is a kernel that only moves what stays in the scratchpad from core to core."""
-    return EXCHANGE in function.attributes
-
-
-def calls_what_is_there(call: ir.Operation, *, functions: Mapping[str, func.FuncOp]) -> None:
-    """A call gives each argument of a function its address and has no results."""
-    function = functions.get(callee(call))
-    if function is None:
-        raise Broken(f"calls '{callee(call)}', which is not defined")
-    count = len(function.regions[0].blocks[0].arguments)
-    if len(call.operands) != count or len(call.results):
-        raise Broken(f"expects {count} operands and no results, as '{callee(call)}' has, but got {len(call.operands)}")
-
-
-def function_of(f: ir.Operation, *, level: str, cores: int, formed: bool, called: Collection[str]) -> None:
-    """A function from the laid-out level on. `formed`: there are kernels; `called`: what other functions call."""
-    if is_kernel(f):
-        _kernel(f, level, cores)
-        return
-    _no_attributes(f, DIVISION, "of a kernel")
-    shared = [SHARED] if ir.StringAttr(f.attributes["sym_name"]).value in called else []
-    for i, d in enumerate(_argument_attributes(f)):
-        role = _role(i, d, (*HOST_ROLES, *OWN_ROLES, *shared))
-        _require(i, d, "ktir.layout")
-        if role in HOST_ROLES:
-            _require(i, d, "ktir.host")
-    names = [op.operation.name for op in f.regions[0].blocks[0].operations]
-    if not formed and level == "laid-out" and "func.call" not in names:
-        return
-    for op in f.regions[0].blocks[0].operations:
-        if op.operation.name not in ("func.call", "func.return"):
-            raise Broken(f"expects an entry function that only calls kernels, but it has '{op.operation.name}'", _at(op.operation))
-
-
-def _kernel(f: ir.Operation, level: str, cores: int) -> None:
-    for op in operations(f):
-        if op.name == "func.call":
-            raise Broken("expects a kernel that calls nothing", _at(op))
-    if level == "laid-out":
-        _no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE), "of a later level")
-        return
-    for name in ("grid",) if moves_residents(f) else ("grid", "ktir.work"):
-        if name not in f.attributes:
-            raise Broken(f"expects a kernel with the attribute '{name}'")
-    grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
-    if prod(grid) > cores:
-        raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
-    if moves_residents(f):
-        _no_attributes(f, ("ktir.rows", "ktir.work", "ktir.sums"), "of a kernel that computes")
-        return
-    work = kt.WorkAttr(f.attributes["ktir.work"])
-    splits, tile, extents = list(work.splits), list(work.tile), kernel_rows(f)
-    sums = ir.IntegerAttr(f.attributes["ktir.sums"]).value if "ktir.sums" in f.attributes else 1
-    if prod(grid) != prod(splits) * sums:
-        each = f" and {sums} partial sums each" if sums != 1 else ""
-        raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")
-    if len(splits) != len(extents) + 2 or len(tile) != len(splits) or tile[-1] != LANES or splits[-1] != 1:
-        raise Broken(f"expects 'ktir.work' to divide sticks and rows {extents} of {LANES} lanes, but got splits {splits}, tile {tile}")
-    for axis, (parts, share, rows) in enumerate(zip(splits[1:-1], tile[1:-1], extents, strict=True)):
-        if not (parts - 1) * share < rows <= parts * share:
-            raise Broken(f"expects {parts} parts of {share} rows to cover {rows} rows with no part empty")
-        if axis < len(extents) - 1 and rows % share:
-            raise Broken(f"expects equal parts of batch axis {axis}, but got {parts} of {share} for {rows}")
-
-
-def logical_function(f: ir.Operation) -> None:
-    """No grid; arguments are base addresses of named host buffers."""
-    _no_attributes(f, DIVISION, "of a kernel")
-    for i, d in enumerate(_argument_attributes(f)):
-        _role(i, d, (*HOST_ROLES, *OWN_ROLES, SHARED))
-        _require(i, d, "ktir.type")
-
-
-def _argument_attributes(f: ir.Operation) -> list[ir.DictAttr | dict[str, ir.Attribute]]:
-    types = [a.type for a in f.regions[0].blocks[0].arguments]
-    for i, type_ in enumerate(types):
-        if not isinstance(type_, ir.IndexType):
-            raise Broken(f"expects argument #{i} to be a base address of type 'index', but got '{type_}'")
-    return [ir.DictAttr(a) for a in ir.ArrayAttr(f.attributes["arg_attrs"])] if "arg_attrs" in f.attributes else [{} for _ in types]
-
-
-def _role(i: int, d: ir.DictAttr | dict[str, ir.Attribute], roles: tuple[str, ...]) -> str:
-    _require(i, d, "ktir.name")
-    _require(i, d, "ktir.role")
-    role = ir.StringAttr(d["ktir.role"]).value
-    if role not in roles:
-        raise Broken(f"expects 'ktir.role' of argument #{i} to be one of {', '.join(roles)}, but got '{role}'")
-    return role
-
-
-def _require(i: int, d: ir.DictAttr | dict[str, ir.Attribute], name: str) -> None:
-    if name not in d:
-        raise Broken(f"expects argument #{i} to have an attribute '{name}'")
-
-
-def _no_attributes(op: ir.Operation, names: tuple[str, ...], what: str) -> None:
-    for name in names:
-        if name in op.attributes:
-            raise Broken(f"has '{name}', an attribute {what}")
-
-
-def _at(op: ir.Operation) -> Diagnostic:
-    return Diagnostic("note", f"this '{op.name}' op", location_text(op.location))
-
 
 # Every op
 
@@ -178,7 +38,7 @@ def without_layout(op: ir.Operation) -> None:
         if t.encoding is not None:
             raise Broken(f"expects tensors without an encoding, but got '{t}'")
     if op.name == "ktdp.construct_memory_view":
-        _no_attributes(op, ("ktir.layout",), "of the laid-out level")
+        no_attributes(op, ("ktir.layout",), "of the laid-out level")
 
 
 def in_sticks(op: ir.Operation) -> None:
@@ -347,94 +207,6 @@ def one_block(op: ir.Operation) -> None:
         raise Broken(f"expects a contraction with one block of {LANES} x {LANES} per trip, but got '{block}'")
 
 
-class _Elsewhere(Exception):
-    """The value comes out of memory that another kernel wrote."""
-
-
-def pads_kept_out(op: ir.Operation) -> None:
-    """What lies beyond a tensor's columns reaches no result: a reduction masks it unless it holds the identity; the first operand of a
-    contraction has zeros there, since garbage times zero may be NaN."""
-    g = Generic(op)
-    if g.is_pointwise:
-        return
-    try:
-        if g.is_contraction:
-            for i, (which, v) in enumerate(zip(("first", "second"), g.inputs, strict=True)):
-                reduced = _lane_loop(g, i) is not None and g.iterators[_lane_loop(g, i) or 0] == "reduction"
-                if reduced and _partial(v) and _pad_of(v) != 0.0:
-                    raise Broken(f"expects the lanes of its {which} operand beyond its columns to be zero", _source(v))
-        elif g.combiner is not None:
-            reduced = [i for i, v in enumerate(g.inputs) if _lane_loop(g, i) is not None and _partial(v)]
-            if reduced and _reduced_pad(g) != IDENTITY[g.combiner]:
-                raise Broken(f"expects lanes beyond the columns of its operands to be masked with the identity of '{g.combiner}'")
-    except _Elsewhere:
-        return
-
-
-def _source(value: ir.Value) -> Diagnostic:
-    return Diagnostic("note", "the operand is defined here", location_text(value.location))
-
-
-def _partial(value: ir.Value) -> bool:
-    """Whether the last stick of a laid-out tensor has lanes beyond its columns."""
-    size = list(kt.LayoutAttr(ir.RankedTensorType(value.type).encoding).size)
-    return bool(size) and size[-1] % LANES != 0
-
-
-def _reduced_pad(g: Generic) -> float | None:
-    masked = _masked_with(g.mapped)
-    return masked if masked is not None else folded_pad(g, _shown(g), g.mapped)
-
-
-def _shown(g: Generic) -> list[float | None]:
-    """What operands show in pad lanes; operands that do not walk the lanes show data."""
-    return [_pad_of(v) if _lane_loop(g, i) is not None else None for i, v in enumerate(g.inputs)]
-
-
-def _lane_loop(g: Generic, operand: int) -> int | None:
-    """The loop that walks the lanes of an operand; None: it shows lane 0 everywhere."""
-    return g.loop_of(operand, len(g.maps[operand].results) - 1)
-
-
-def _pad_of(value: ir.Value) -> float | None:
-    """What a laid-out tensor holds beyond its columns, as far as it follows from the ops that made it; None = anything."""
-    owner = value.owner
-    if isinstance(owner, ir.Block):
-        return None
-    if owner.name == "ktdp.load":
-        view = owner.operands[0].owner.operands[0].owner
-        zero = kt.LayoutAttr(view.attributes["ktir.layout"]).pad == "zero"
-        if not zero and is_kernel(view.parent):
-            raise _Elsewhere
-        return 0.0 if zero else None
-    if owner.name in ("tensor.expand_shape", "tensor.pad"):
-        return _pad_of(owner.operands[0])
-    if owner.name == "linalg.fill" and not isinstance(owner.operands[0].owner, ir.Block):
-        attribute = owner.operands[0].owner.attributes["value"]
-        return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
-    if owner.name != "linalg.generic" or not (g := Generic(owner)).is_pointwise:
-        return None
-    masked = _masked_with(g.yielded)
-    return masked if masked is not None else folded_pad(g, _shown(g))
-
-
-def _masked_with(scalar: ir.Value) -> float | None:
-    """The constant that a scalar is in lanes beyond a bound, if it is chosen by a comparison of an index."""
-    select = scalar.owner
-    if isinstance(select, ir.Block) or select.name != "arith.select" or not _compares_index(select.operands[0]):
-        return None
-    other = select.operands[2].owner
-    if isinstance(other, ir.Block) or other.name != "arith.constant":
-        return None
-    value = other.attributes["value"]
-    return ir.FloatAttr(value).value if isinstance(value, ir.FloatAttr) else ir.IntegerAttr(value).value
-
-
-def _compares_index(condition: ir.Value) -> bool:
-    compare = condition.owner
-    return not isinstance(compare, ir.Block) and compare.name == "arith.cmpi" and isinstance(compare.operands[0].type, ir.IndexType)
-
-
 # Loops
 
 
@@ -475,72 +247,3 @@ def carries_declared(loop: ir.Operation) -> None:
         raise Broken("has 'ktir.acc', but carries no tensor")
     if carried:
         carries_accumulators(loop)
-
-
-# Data flow of the allocated level
-
-
-def _space_of(tile: ir.Value) -> str:
-    """`global` or `ct_local`: where a tile of a view lies."""
-    return tile.owner.operands[0].owner.opview.memory_space
-
-
-def _is_load(value: ir.Value, space: str) -> bool:
-    owner = value.owner
-    return not isinstance(owner, ir.Block) and owner.name == "ktdp.load" and _space_of(owner.operands[0]) == space
-
-
-def load_moves(load: ir.Operation) -> None:
-    """What comes from global memory goes to the scratchpad; what comes from there to a compute op or to global memory."""
-    space = _space_of(load.operands[0])
-    for use in load.results[0].uses:
-        user = use.owner.operation
-        stores = user.name == "ktdp.store" and _space_of(user.operands[1]) == ("ct_local" if space == "global" else "global")
-        if not stores and not (space == "ct_local" and user.name in ("linalg.generic", "ktdp.yield_partial")):
-            wanted = "stored to the scratchpad" if space == "global" else "read by a compute op, sent to a core or stored to global memory"
-            raise Broken(f"expects what is loaded from {space} memory to be {wanted} only", _at(user))
-
-
-def store_moves(store: ir.Operation) -> None:
-    """Global memory is written from the scratchpad; the scratchpad from global memory or by a compute op."""
-    value = store.operands[0]
-    made = "" if isinstance(value.owner, ir.Block) else value.owner.name
-    if _space_of(store.operands[1]) == "global":
-        if not _is_load(value, "ct_local"):
-            raise Broken("expects a store to global memory of what was loaded from the scratchpad", _source(value))
-    elif made not in ("linalg.generic", "linalg.fill", "ktdp.inter_tile_consume") and not _is_load(value, "global"):
-        what = "a compute op's result, a fill, a load from global memory or what a core has sent"
-        raise Broken(f"expects a store to the scratchpad of {what}", _source(value))
-
-
-def sends_from_scratchpad(produce: ir.Operation) -> None:
-    """What a core sends to another one lies in its scratchpad."""
-    for value in list(produce.regions[0].blocks[0].operations)[-1].operands:
-        if not _is_load(value, "ct_local"):
-            raise Broken("expects to send what was loaded from the scratchpad", _source(value))
-
-
-def gives_nothing(branch: ir.Operation) -> None:
-    """A branch stores what it makes."""
-    if len(branch.results):
-        raise Broken("expects no results: what a branch makes is stored in it")
-
-
-def received_once(consume: ir.Operation) -> None:
-    """What a core receives goes to one place of its scratchpad; one core sends it."""
-    uses = [u.owner.operation for u in consume.results[0].uses]
-    if len(consume.results) != 1 or len(uses) != 1 or uses[0].name != "ktdp.store" or _space_of(uses[0].operands[1]) != "ct_local":
-        raise Broken("expects one tensor, which is stored to one place of the scratchpad", *map(_at, uses))
-
-
-def computes_on_scratchpad(op: ir.Operation) -> None:
-    """A compute op reads the scratchpad or an accumulator; its result goes to the scratchpad or stays in the accumulator."""
-    g = Generic(op)
-    for i, value in enumerate(g.inputs):
-        owner = value.owner
-        accumulator = not isinstance(owner, ir.Block) and owner.name == "scf.for" and "ktir.acc" in owner.attributes
-        if not accumulator and not _is_load(value, "ct_local"):
-            raise Broken(f"expects operand #{i} to be loaded from the scratchpad or to be an accumulator", _source(value))
-    for use in op.results[0].uses:
-        if use.owner.operation.name not in ("ktdp.store", "scf.yield"):
-            raise Broken("expects its result to be stored to the scratchpad or carried as an accumulator", _at(use.owner.operation))

@@ -1,7 +1,8 @@
 """Whether a module is what the design (section 4, "The levels, exactly") says of its level.
 
 A level is a set of ops and, per op, a list of rules. A rule raises `Broken`; each faulty op is reported with its first fault. Rules of
-single ops stand in `_level_rules`, those of addresses and lifetimes in the scratchpad in `_scratchpad_rules`.
+single ops stand in `_level_rules`, those of functions, pads and data flow in `_function_rules`, `_pad_rules` and `_flow_rules`, those of
+addresses and lifetimes in the scratchpad in `_scratchpad_rules`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import ClassVar
 
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir, operations
+from ktir.passes import _flow_rules as flow
+from ktir.passes import _function_rules as program
 from ktir.passes import _level_rules as rules
 from ktir.passes._attribute_types import check_attributes
 from ktir.passes._broken import Broken, refuse_broken
+from ktir.passes._calls import callee, is_kernel
+from ktir.passes._pad_rules import pads_kept_out
 from ktir.passes._scratchpad_rules import Scratchpad
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET
@@ -58,7 +63,7 @@ EVERY_OP: dict[str, tuple[Rule, ...]] = {
 
 RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
     "logical": {
-        "func.func": (rules.logical_function,),
+        "func.func": (program.logical_function,),
         "ktdp.construct_memory_view": (rules.in_global_memory, rules.unmasked, rules.constant_offset),
         "ktdp.construct_access_tile": (rules.whole_tile,),
         "linalg.generic": (rules.wide_sum,),
@@ -66,7 +71,7 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
     "laid-out": {
         "ktdp.construct_memory_view": (rules.in_global_memory, rules.view_of_layout),
         "ktdp.construct_access_tile": (rules.whole_tile,),
-        "linalg.generic": (rules.projected, rules.wide_sum, rules.pads_kept_out),
+        "linalg.generic": (rules.projected, rules.wide_sum, pads_kept_out),
     },
     "divided": {
         "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
@@ -79,13 +84,13 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
     },
     "allocated": {
         "ktdp.construct_memory_view": (rules.masked_where_dynamic,),
-        "ktdp.load": (rules.load_moves,),
-        "ktdp.store": (rules.store_moves,),
-        "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block, rules.computes_on_scratchpad),
+        "ktdp.load": (flow.load_moves,),
+        "ktdp.store": (flow.store_moves,),
+        "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block, flow.computes_on_scratchpad),
         "scf.for": (rules.equal_trips, rules.carries_declared),
-        "ktdp.inter_tile_produce": (rules.sends_from_scratchpad,),
-        "ktdp.inter_tile_consume": (rules.received_once,),
-        "scf.if": (rules.gives_nothing,),
+        "ktdp.inter_tile_produce": (flow.sends_from_scratchpad,),
+        "ktdp.inter_tile_consume": (flow.received_once,),
+        "scf.if": (flow.gives_nothing,),
     },
 }
 """Rules of single kinds of op, per level."""
@@ -120,15 +125,15 @@ class VerifyLevelPass(Pass):
         check_attributes(module)
         level = self._level(module)
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
-        refuse_broken([module.operation], partial(rules.program, level=level, functions=functions))
+        refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))
         if level != "logical":
-            called = {rules.callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
-            formed = any(rules.is_kernel(f.operation) for f in functions.values())
-            check = partial(rules.function_of, level=level, cores=self.cores, formed=formed, called=called)
+            called = {callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
+            formed = any(is_kernel(f.operation) for f in functions.values())
+            check = partial(program.function_of, level=level, cores=self.cores, formed=formed, called=called)
             refuse_broken([f.operation for f in functions.values()], check)
         refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
         calls = [op for op in operations(module) if op.name == "func.call"]
-        refuse_broken(calls, partial(rules.calls_what_is_there, functions=functions))
+        refuse_broken(calls, partial(program.calls_what_is_there, functions=functions))
         pad = Scratchpad(functions, self.lx_bytes)
         if level in ("divided", "tiled", "allocated"):
             refuse_broken([f.operation for f in functions.values()], pad.check_residents)

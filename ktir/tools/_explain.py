@@ -17,7 +17,7 @@ from ktir.isa.program import Kernel, Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
 from ktir.passes._calls import calls_of, functions_of, is_kernel, root_of, runs_of
-from ktir.passes._level_rules import moves_residents
+from ktir.passes._function_rules import moves_residents
 from ktir.passes._levels import kernel_rows, require_level
 from ktir.passes._residents import resident_of, residents_of
 from ktir.target import LANES, Target

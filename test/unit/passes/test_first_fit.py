@@ -7,14 +7,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktir.passes.ktir_allocate_scratchpad import _ORDERS, Rotation, _Buffer, _placed, first_fit, live_at_once
+from ktir.passes._buffer_plan import Buffer
+from ktir.passes._first_fit import _ORDERS, _placed, first_fit, live_at_once
+from ktir.passes._rotation import Rotation
 
 ANY: Any = None
 HARD = [(3, 6, 4), (2, 4, 5), (3, 5, 1), (4, 6, 2), (4, 5, 4)]
 """Begin, end, sticks."""
 BUFFERS = st.lists(
     st.builds(
-        lambda start, length, sticks, slots: _Buffer(ANY, start, start + length, sticks * 128, Rotation(slots)),
+        lambda start, length, sticks, slots: Buffer(ANY, start, start + length, sticks * 128, Rotation(slots)),
         st.integers(0, 20),
         st.integers(1, 10),
         st.integers(1, 40),
@@ -26,7 +28,7 @@ BUFFERS = st.lists(
 
 
 @given(BUFFERS, st.booleans())
-def test_no_overlap(buffers: list[_Buffer], reuse: bool) -> None:
+def test_no_overlap(buffers: list[Buffer], reuse: bool) -> None:
     used = first_fit(buffers, 1 << 30, reuse)
     assert used == max(b.address + b.bytes for b in buffers)
     for i, a in enumerate(buffers):
@@ -39,14 +41,14 @@ def test_no_overlap(buffers: list[_Buffer], reuse: bool) -> None:
 
 def test_other_orders_are_tried() -> None:
     """Of these no order by begin, size or length needs as little as what lives at once."""
-    buffers = [_Buffer(ANY, start, end, sticks * 128) for start, end, sticks in HARD]
+    buffers = [Buffer(ANY, start, end, sticks * 128) for start, end, sticks in HARD]
     assert first_fit(buffers, 1 << 30, reuse=True) == live_at_once(buffers)
     for key in _ORDERS:
         assert _placed(sorted(buffers, key=key), reuse=True) > live_at_once(buffers)
 
 
 @given(BUFFERS)
-def test_budget(buffers: list[_Buffer]) -> None:
+def test_budget(buffers: list[Buffer]) -> None:
     used = first_fit(buffers, 1 << 30, reuse=True)
     assert first_fit(buffers, used - 1, reuse=True) == -1
     assert used <= first_fit(buffers, 1 << 30, reuse=False)

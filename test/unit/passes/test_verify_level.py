@@ -14,7 +14,8 @@ from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
-from ktir.passes import ktir_allocate_scratchpad, ktir_assign_layouts
+from ktir.passes import ktir_assign_layouts
+from ktir.passes._buffer_plan import BufferPlan
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
 from ktir.passes.ktir_verify_level import LEVELS, OPS, RULES
 from ktir.pipeline import Pass, parse_pipeline, run_pipeline
@@ -78,7 +79,7 @@ def test_missing_masks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_short_lifetimes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocator that forgets what a buffer is read for lays others over it."""
-    monkeypatch.setattr(ktir_allocate_scratchpad._Plan, "_extend", lambda *_: None)
+    monkeypatch.setattr(BufferPlan, "_extend", lambda *_: None)
     with pytest.raises(KtirError, match="has been overwritten meanwhile"):
         lowered("residual", "ktir-to-allocated{reuse=true}")
 
