@@ -28,7 +28,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "test" / "unit" / "emulator" / "machine")]
 
-from machine_programs import Case, Work, elementwise, matmul, reduction, softmax
+from machine_builds import Case
+from machine_programs import Work, elementwise, matmul, reduction, softmax
 
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control import control

@@ -6,7 +6,7 @@ import random
 from math import prod
 
 import numpy as np
-from machine_programs import MNIL, MNIS, Build, Case, half, program
+from machine_builds import MNIL, MNIS, Build, Case, half, program
 
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.isa.descriptor import Bound

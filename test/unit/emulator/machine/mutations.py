@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machine_programs import Case
+from machine_builds import Case
 
 from ktir.emulator.machine.control import control
 from ktir.emulator.machine.faults import MachineFinding

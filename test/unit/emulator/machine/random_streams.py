@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 import numpy as np
-from machine_programs import (
+from machine_builds import (
     LXLU,
     LXSU,
     MNIL,

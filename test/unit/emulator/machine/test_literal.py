@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_runs import differing, literal
-from machine_programs import LXLU, LXSU, MNIL, MNIS, Build, program, v1, v2, v3, vacc, vin, vout, vred
+from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, program, v1, v2, v3, vacc, vin, vout, vred
 
 import ktir.checking.literal
 from ktir.checking.literal import arithmetic, elementary

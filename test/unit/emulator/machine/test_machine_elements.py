@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from element_programs import carrier, indexed, linear, relayout
 from literal_runs import literal
-from machine_programs import MNIL, MNIS, Build, Case, program
+from machine_builds import MNIL, MNIS, Build, Case, program
 from mutations import ELEMENT, SYNC, carriers, mutate, outcome, same
 
 from ktir.emulator.machine import Machine, faults

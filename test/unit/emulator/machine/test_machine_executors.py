@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 from literal_runs import differing, literal
-from machine_programs import Case, Work, all_cases, elementwise, matmul, reduction, softmax, two_kernels
+from machine_builds import Case
+from machine_programs import Work, all_cases, elementwise, matmul, reduction, softmax, two_kernels
 from mutations import KINDS, SYNC, carriers, mutate, outcome, same
 from random_streams import make
 

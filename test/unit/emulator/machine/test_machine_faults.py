@@ -1,89 +1,22 @@
 """Every kind of fault is found by the control run, placed in its word, and worded with both parties."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from machine_programs import (
-    LXLU,
-    LXSU,
-    MNIL,
-    MNIS,
-    PT,
-    SFP,
-    Build,
-    program,
-    v1,
-    v2,
-    vacc,
-    vconst,
-    vin,
-    vout,
-)
+from fault_programs import ARGUMENTS, clean, finish, found, loaded, negate, store
+from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, program, vin, vout
 
 from ktir.emulator.machine import faults
 from ktir.emulator.machine.control import control
-from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import Machine
 from ktir.isa.descriptor import Bound
-from ktir.isa.program import Argument, Channel
-from ktir.isa.units import Unit
 from ktir.target import DATASHEET
-
-ARGUMENTS = [Argument("x", "input", 64, 2), Argument("y", "output", 64, 2), Argument("p", "pool", 64, 2), Argument("f", "input", 64, 4)]
-
-
-def found(kind: type[faults.MachineFinding], *builds: Build, target=DATASHEET) -> faults.MachineFinding:
-    """The fault that the kernels raise."""
-    p = program("p", ARGUMENTS, *(b.kernel() for b in builds))
-    with pytest.raises(kind) as e:
-        check_grid(p, control(p, target))
-    return e.value
-
-
-def clean(*builds: Build, target=DATASHEET) -> None:
-    """The kernels raise nothing."""
-    p = program("p", ARGUMENTS, *(b.kernel() for b in builds))
-    check_grid(p, control(p, target))
-
-
-def loaded(sticks: int = 8, cores: int = 1, signal: bool = True) -> Build:
-    """MNIL has loaded sticks 0 to 7 of LX; LXLU knows."""
-    b = Build("k", cores)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (sticks,), (1,)), lx=b.lx((sticks,), (1,)))
-    if signal:
-        b.sig(MNIL, LXLU)
-        b.wait(LXLU, MNIL)
-    return b
-
-
-def negate(b: Build, n: int, at: int, to: int, **more) -> None:
-    """Both corelets read n sticks each from `at` and write them to `to`."""
-    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=at, corelet_step=n), fifo="I0", count=n)
-    b.rep(n, 1, vin(0, "I0"), v1("neg", 1, 0), vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=to, corelet_step=n, **more), fifo="O", count=n)
-
-
-def store(b: Build, at: int, n: int = 8, arg: int = 1, **more) -> None:
-    """MNIS writes n sticks from `at`."""
-    b.add(MNIS, "xst", ddr=b.ddr(arg, (n,), (1,), **more), lx=b.lx((n,), (1,), base=at))
-
-
-def finish(b: Build, at: int) -> Build:
-    """LXSU's results go to memory."""
-    b.sig(LXSU, MNIS)
-    b.wait(MNIS, LXSU)
-    store(b, at)
-    return b
 
 
 def test_a_clean_program():
     b = loaded()
     negate(b, 4, 0, 8)
     clean(finish(b, 8))
-
-
-# Scratchpad
 
 
 def test_read_after_write():
@@ -301,9 +234,6 @@ def test_what_begins_at_a_core_table_may_go_backwards():
     assert "sticks 67 to 70 of argument 'x' of 64 sticks" in found(faults.OutOfRange, b).message
 
 
-# Memory
-
-
 def test_two_cores_write_one_stick():
     b = loaded(cores=2, signal=False)
     b.sig(MNIL, MNIS)
@@ -420,248 +350,6 @@ def test_multicast_members():
     b.add(MNIL, "xldm", ddr=b.ddr(0, (1,), (1,), core_table=b.table([0, 0, 1])), lx=b.lx((1,), (1,)), group=0)
     e = found(faults.MulticastFault, b)
     assert "core 2 and its leader 0 describe different reads" in e.message
-
-
-# Array
-
-
-def _array(*words: tuple[str, dict], pushes: tuple[tuple[str, int], ...] = ()) -> Build:
-    b = loaded(64)
-    for fifo, n in pushes:
-        b.add(LXLU, "push", lx=b.lx((n,), (1,)), fifo=fifo, count=n)
-    for op, operands in words:
-        b.add(PT, op, **operands)
-    return b
-
-
-@pytest.mark.parametrize(
-    ("words", "pushes", "message"),
-    [
-        ([("mm", {"rows": 4})], [("A", 4)], "multiplies before any LDW"),
-        ([("ldw", {"count": 64}), ("pto", {"rows": 4})], [("W", 64)], "drains, but no MM has run"),
-        ([("ldw", {"count": 64}), ("mm", {"rows": 4})], [("W", 64), ("A", 4)], "ends with sums that PTO has not drained"),
-        (
-            [("ldw", {"count": 64}), ("mm", {"rows": 4}), ("mm", {"rows": 2})],
-            [("W", 64), ("A", 6)],
-            "has 2 rows, but the accumulators hold sums of 4",
-        ),
-        (
-            [("ldw", {"count": 64}), ("mm", {"rows": 4}), ("pto", {"rows": 3})],
-            [("W", 64), ("A", 4)],
-            "has 3 rows, but the accumulators hold sums of 4",
-        ),
-    ],
-)
-def test_accumulator_protocol(words, pushes, message):
-    e = found(faults.AccumulatorFault, _array(*words, pushes=tuple(pushes)))
-    assert e.kind == "pt"
-    assert message in e.message
-
-
-def test_array_takes_f16():
-    b = Build("k", 1)
-    f32 = {"element_bytes": 4}
-    b.add(MNIL, "xld", ddr=b.ddr(3, (32,), (2,), **f32), lx=b.lx((32,), (2,), **f32))
-    b.sig(MNIL, LXLU)
-    b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((2, 32), (0, 2), **f32), fifo="W", count=64)
-    b.add(PT, "ldw", count=64)
-    assert "takes f32 entries from FIFO W, but PT multiplies f16 values" in found(faults.TypeFault, b).message
-
-
-@pytest.mark.parametrize(
-    ("body", "fine"),
-    [
-        ([v2("mul", 1, 0, 0)], False),
-        ([v2("mul", 1, 0, 0, True)], True),
-        ([v2("max", 1, 0, 0)], True),
-        ([v1("neg", 1, 0)], True),
-        ([v1("exp", 1, 0)], False),
-        ([vconst(1, 0.1)], False),
-        ([vconst(1, 0.5)], True),
-        ([v1("exp", 1, 0), v1("mov", 1, 1, True)], True),
-        ([v2("add", 2, 0, 0, True), vconst(3, 1 / 3), v2("min", 1, 2, 3)], False),
-    ],
-)
-def test_f16_sticks_take_rounded_values(body, fine):
-    b = loaded()
-    b.add(LXLU, "push", lx=b.lx((4,), (1,), corelet_step=4), fifo="I0", count=4)
-    b.rep(4, 1, vin(0, "I0"), *body, vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((4,), (1,), base=8, corelet_step=4), fifo="O", count=4)
-    if fine:
-        clean(b)
-    else:
-        e = found(faults.TypeFault, b)
-        assert "stores f32 values of FIFO O in f16 sticks; no operation has rounded them" in e.message
-
-
-def test_fill_of_f16_sticks():
-    b = Build("k", 1)
-    b.add(MNIL, "fill", lx=b.lx((1,), (1,)), value=0.1)
-    assert "which is no f16 value" in found(faults.TypeFault, b).message
-
-
-# Tokens, FIFOs, deadlock
-
-
-def test_leftover_tokens():
-    b = Build("k", 1)
-    b.sig(MNIL, LXLU, 3, 2)
-    e = found(faults.TokenFault, b)
-    assert "channel MNIL -> LXLU, token 3 ends with 2 tokens, but the kernel declares 0" in e.message
-    b = Build("k", 1, channels=[Channel(MNIL, LXLU, 3, 2)])
-    b.sig(MNIL, LXLU, 3, 2)
-    clean(b)
-    b = Build("k", 1, channels=[Channel(MNIL, LXLU, 3, 2)])
-    assert "ends with 0 tokens, but the kernel declares 2" in found(faults.TokenFault, b).message
-
-
-def test_token_overflow():
-    b = Build("k", 1, channels=[Channel(MNIL, LXLU, 0, 300)])
-    b.loop(3, 0, MNIL)
-    b.sig(MNIL, LXLU, 0, 100)
-    b.end(0, MNIL)
-    e = found(faults.TokenFault, b)
-    assert "channel MNIL -> LXLU, token 0 overflows" in e.message
-    assert e.site is not None
-    assert e.site.counters == ((0, 2),)
-
-
-def test_core_units_take_from_both_corelets():
-    """A core unit's WAIT needs a token of each corelet; corelets signal each on their own."""
-    b = Build("k", 1)
-    b.sig(LXLU, MNIL)
-    b.wait(MNIL, LXLU)
-    b.sig(LXLU, LXSU)
-    b.wait(LXSU, LXLU)
-    b.sig(MNIL, MNIS)
-    b.wait(MNIS, MNIL)
-    clean(b)
-
-
-def test_leftover_entries():
-    b = loaded()
-    b.add(LXLU, "push", lx=b.lx((3,), (1,)), fifo="I1", count=3)
-    e = found(faults.FifoFault, b)
-    assert "3 entries are left in FIFO I1 at the end of the kernel, pushed by LXLU" in e.message
-
-
-def test_deadlock_of_two_units():
-    b = Build("k", 1)
-    b.wait(MNIL, LXLU)
-    b.wait(LXLU, MNIL)
-    b.sig(LXLU, MNIL)
-    b.sig(MNIL, LXLU)
-    e = found(faults.Deadlock, b)
-    assert isinstance(e, faults.Deadlock)
-    assert e.message.startswith("deadlock of MNIL -> LXLU: MNIL at word 0 'wait' waits for 1 of token 0 from LXLU, which has posted 0")
-    assert e.waits[MNIL][1] is LXLU
-    assert e.site is not None
-    assert e.site.unit is MNIL
-
-
-def test_deadlock_on_a_full_fifo():
-    """Two operands of more than 16 entries, pushed one after the other: the vector unit needs both."""
-
-    def build(par: bool) -> Build:
-        b = loaded(40)
-        if par:
-            b.add(LXLU, "par", streams=2)
-        for fifo in ("I0", "I1"):
-            b.add(LXLU, "push", lx=b.lx((20,), (1,), corelet_step=20), fifo=fifo, count=20)
-        b.rep(20, 1, vin(0, "I0"), vin(1, "I1"), v2("max", 2, 0, 1), vout(2, "O"))
-        b.add(LXSU, "pull", lx=b.lx((20,), (1,), base=40, corelet_step=20), fifo="O", count=20)
-        return b
-
-    e = found(faults.Deadlock, build(False))
-    assert "LXLU at word 1 'push' waits for room in FIFO I0 (SFP); SFP at word 0 'rep' waits for entries in FIFO I1 (LXLU)" in e.message
-    assert "deadlock of LXLU -> SFP" in e.message
-    clean(build(True))
-    clean(build(False), target=replace(DATASHEET, fifo_entries=20))
-
-
-def test_deadlock_on_a_halted_unit():
-    b = Build("k", 1)
-    b.wait(MNIS, LXSU)
-    e = found(faults.Deadlock, b)
-    assert "(LXSU, which has halted)" in e.message
-
-
-def test_runaway_loops(monkeypatch):
-    monkeypatch.setattr("ktir.emulator.machine.control.MAX_WORDS", 1000)
-    b = Build("k", 1)
-    b.loop(2**31 - 1, 0, SFP)
-    b.end(0, SFP)
-    assert "executes more than 1000 words" in found(faults.IllegalProgram, b).message
-
-
-# Meaning of words
-
-
-def _one(unit: Unit, op: str, more: Callable[[Build], dict] = lambda b: {}) -> Build:
-    b = Build("k", 2)
-    b.add(unit, op, **more(b))
-    return b
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: _one(MNIL, "wait", lambda b: {"sender": "LXLU", "count": 0}), "expects a count of at least 1"),
-        (lambda: _one(MNIL, "fill", lambda b: {"lx": 3}), "names descriptor 3, but the kernel has 0"),
-        (lambda: _one(MNIL, "fill", lambda b: {"lx": b.ddr(0, (1,), (1,))}), "expects a descriptor of lx"),
-        (lambda: _one(MNIL, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "I0", "count": 1}), "is no instruction of this unit"),
-        (lambda: _one(LXLU, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "O", "count": 1}), "names FIFO O, which does not connect"),
-        (lambda: _one(LXLU, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "I0", "count": 2}), "expects a count of 1"),
-        (lambda: _one(LXLU, "pusht", lambda b: {"lx": b.lx((3,), (1,)), "fifo": "W", "count": 3}), "expects blocks of 64 entries"),
-        (lambda: _one(LXLU, "par", lambda b: {"streams": 2}), "expects 2 PUSH or PULL words to follow"),
-        (lambda: _one(PT, "ldw", lambda b: {"count": 32}), "expects a count of 64"),
-        (lambda: _one(PT, "mm", lambda b: {"rows": 300}), "expects 1 to 256 rows"),
-        (lambda: _one(SFP, "rep", lambda b: {"groups": 1, "sticks": 1, "body": 2}), "expects a body of 2 words to follow"),
-        (lambda: _one(SFP, "vconst", lambda b: {"dst": 0}), "stands outside of a REP body"),
-        (lambda: _one(MNIL, "endl"), "ends level 0, which is not the innermost open loop"),
-        (lambda: _one(MNIL, "loop", lambda b: {"trips": 1}), "inside a loop"),
-        (lambda: _one(MNIL, "xldm", lambda b: {"ddr": b.ddr(0, (1,), (1,)), "lx": b.lx((1,), (1,)), "group": 0}), "names group 0"),
-    ],
-)
-def test_words_without_meaning(build, message):
-    e = found(faults.IllegalProgram, build())
-    assert e.kind == "illegal"
-    assert message in e.message
-
-
-def test_bodies_without_meaning():
-    b = loaded()
-    b.rep(1, 1, vin(0, "I0"), v1("neg", 1, 5), vout(1, "O"))
-    e = found(faults.IllegalProgram, b)
-    assert "SFP 'v1' reads register 5 before it is written" in e.message
-    assert e.site is not None
-    assert e.site.word == 2
-    b = loaded()
-    b.rep(2, 0, vin(0, "I0"), vacc("add", 16, 0))
-    assert "expects at least 1 group of 1 stick" in found(faults.IllegalProgram, b).message
-
-
-def test_words_that_are_too_long():
-    b = Build("k", 1)
-    b.lx((2**20, 2**20), (0, 1))
-    assert "visits 1099511627776 entries" in found(faults.IllegalProgram, b).message
-    b = Build("k", 1)
-    b.rep(2**20, 2**20, vconst(0, 0.0))
-    assert "computes 1099511627776 sticks" in found(faults.IllegalProgram, b).message
-
-
-def test_nothing_at_all():
-    assert Machine(program("empty", [])).report.cycles == 0
-    Machine(program("empty", [], Build("k", 3).kernel())).launch([])
-
-
-def test_cores_and_tables():
-    b = Build("k", 33)
-    assert "expects 1 to 32 cores, but got 33" in found(faults.IllegalProgram, b).message
-    b = Build("k", 2)
-    b.lx((1,), (1,), core_table=4)
-    assert "names a table, dimension or argument that does not exist" in found(faults.IllegalProgram, b).message
 
 
 def test_machine_raises_findings():

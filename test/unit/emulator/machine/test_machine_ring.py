@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_runs import literal
-from machine_programs import LXLU, LXSU, MNIL, MNIS, Build, Case, half, program, v2, vin, vout
+from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, Case, half, program, v2, vin, vout
 from mutations import same
 
 from ktir.emulator.machine import Machine

@@ -6,26 +6,8 @@ from math import ceil
 import numpy as np
 import pytest
 from element_programs import indexed, relayout
-from machine_programs import (
-    LXLU,
-    LXSU,
-    MNIL,
-    MNIS,
-    PT,
-    SFP,
-    Build,
-    Work,
-    all_cases,
-    elementwise,
-    matmul,
-    program,
-    reduction,
-    softmax,
-    v1,
-    vin,
-    vout,
-    vred,
-)
+from machine_builds import LXLU, LXSU, MNIL, MNIS, PT, SFP, Build, program, v1, vin, vout, vred
+from machine_programs import Work, all_cases, elementwise, matmul, reduction, softmax
 from mutations import carriers, same
 
 from ktir.cost.program import kernel_work
