@@ -99,7 +99,14 @@ def function(name: str, carrier: type) -> Callable[..., Any]:
     if name in UNARY:
         return numerics.in_chunks(UNARY[name])
     compute = BINARY[name]
-    return lambda x, y: np.asarray(compute(np.asarray(x, np.float64), _exponent(y))).astype(carrier)
+
+    def apply(x: Any, y: Any) -> Any:
+        x, y = np.asarray(x, np.float64), _exponent(y)
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        # At least one dim: NumPy makes numbers, which are not written in place, of results without any.
+        return compute(np.atleast_1d(x), np.atleast_1d(y)).reshape(shape).astype(carrier)
+
+    return apply
 
 
 def _exponent(y: Any) -> Any:
