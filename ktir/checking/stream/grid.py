@@ -71,6 +71,15 @@ def _unsigned(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 _RELATIONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+"""Signed and equal ones, in the order of the predicates of `arith.cmpi`; the unsigned ones follow them."""
+
+
+def relation(compare: ir.Operation) -> Callable[[Any, Any], Any]:
+    """What an `arith.cmpi` asks, of arrays of 64-bit integers."""
+    predicate = ir.IntegerAttr(compare.attributes["predicate"]).value
+    return _RELATIONS[predicate] if predicate < 6 else _unsigned(_RELATIONS[predicate - 4])
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "arith.muli": np.multiply,
     "arith.minsi": np.minimum,
@@ -148,9 +157,7 @@ class Grid:
             a, b = operands
             return self.sum(a, b, op, sign=1 if op.name == "arith.addi" else -1)
         if op.name == "arith.cmpi":
-            predicate = ir.IntegerAttr(op.attributes["predicate"]).value
-            relation = _RELATIONS[predicate] if predicate < 6 else _unsigned(_RELATIONS[predicate - 4])
-            return Index(self._apply(relation, op, *operands))
+            return Index(self._apply(relation(op), op, *operands))
         if op.name not in _FUNCTIONS:
             raise refused(op, "computes an index")
         return Index(self._apply(_FUNCTIONS[op.name], op, *operands))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ktir.mlir import ir
 
-LANES = 64
+from .grid import relation
 
 _SAME = "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
 _SAME += " sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"
@@ -65,7 +65,6 @@ def kind(op: ir.Operation) -> str | None:
     return _TABLE.get((op.name, letters))
 
 
-_RELATIONS: tuple[Callable[[Any, Any], Any], ...] = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
 
 
@@ -83,10 +82,7 @@ def live_lanes(op: ir.Operation, extents: Mapping[int, int], stick_loop: int, la
     left, right = (_position(v, places) for v in op.operands)
     if left is None or right is None:
         return None
-    number = ir.IntegerAttr(op.attributes["predicate"]).value
-    if number >= 6:
-        left, right, number = left.view(np.uint64), right.view(np.uint64), number - 4
-    holds = np.broadcast_to(_RELATIONS[number](left, right), [extents[loop] for loop in order])
+    holds = np.broadcast_to(relation(op)(left, right), [extents[loop] for loop in order])
     rows = holds.reshape(-1, extents[stick_loop] * extents[lane_loop])
     count = int(rows[0].sum())
     return count if (rows == (np.arange(rows.shape[1]) < count)).all() else None

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ktir.dialects import _affine, ktdp
 from ktir.mlir import ir
+from ktir.target import LANES
 
 from .grid import Grid, Index, along, number, refused
 
-LANES = 64
 ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
 
 
