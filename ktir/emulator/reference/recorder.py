@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Policy
+from ktir.emulator.reference.budget import take_step
 from ktir.emulator.reference.compiler import BlockPlan, Function, Program
 from ktir.emulator.reference.memory import Memory
 from ktir.emulator.reference.observer import Observer, timed
@@ -128,6 +129,8 @@ class Recorder:
         """The trips that are being recorded, of the loops that carry nothing: number of the loop, number of the trip."""
         self.disturbances = 0
         """Sums so far that are off (`Policy.disturbance`)."""
+        self.turns = 0
+        """Trips and calls so far."""
         self._loops = 0
         self._depth = 0
 
@@ -139,6 +142,7 @@ class Recorder:
             raise KtirError(f"'{self.where.op}' op calls '{function.name}', which has no body", self.where.location)
         if self._depth > 32:
             raise Unsupported(f"'{self.where.op}' op calls functions recursively", self.where.location)
+        take_step(self, self.where)
         outer = (self.values, self.tiles, self.grid, self.active, self.kernel_name)
         if outer[1] != 1 and function.grid is not None:
             raise Unsupported(f"{self.where} calls a function with a grid from within a grid", self.where.location)

@@ -209,6 +209,25 @@ def test_a_breakpoint_that_is_not_reached(capsys: pytest.CaptureFixture[str]) ->
     assert "warning: no op of line 14 was executed" in capsys.readouterr().err
 
 
+def test_loops_that_would_not_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "loop.mlir"
+    source.write_text("""func.func @f() {
+  %a = arith.constant 0 : index
+  %b = arith.constant 1000 : index
+  %c = arith.constant 1 : index
+  scf.for %i = %a to %b step %c {
+    scf.for %j = %a to %b step %c {
+    }
+  }
+  return
+}
+""")
+    assert run(str(source), "--most-steps=100000") == 2
+    wanted = "'scf.for' op takes 1002000 steps or more in its 1000 trips, but a run may take 100000; 'most-steps' sets how many"
+    assert f"{source}:5:3: error: {wanted}" in capsys.readouterr().err
+    assert run(str(source), "--most-steps=2000000") == 0
+
+
 def test_values_of_all_element_types() -> None:
     expected = Expected("bf16", (2, 3))
     assert read_value("x", "ones", expected, 0).dtype == np.uint16

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from ktir.diagnostics import KtirError, Unsupported
+from ktir.diagnostics import KtirError
+from ktir.emulator.findings import Where
+from ktir.emulator.reference.budget import expect_trips, take_step, trip_count, work_of
 from ktir.emulator.reference.compiler import OpReader
 from ktir.emulator.reference.recorder import Recorder
 from ktir.emulator.reference.registry import Action, executes
 from ktir.emulator.reference.values import simplify
 
-_MOST_STEPS = 1 << 21
-"""Steps of a tape; a program with more would need gigabytes for its plan."""
-_MOST_TRIPS = 1 << 22
 _DYNAMIC = -(2**63)
 
 
@@ -23,6 +23,7 @@ _DYNAMIC = -(2**63)
 def _for(op: OpReader) -> Action:
     low, high, step, *initial = op.operands
     results, where = op.results, op.where
+    work = work_of(op.op.regions[0].blocks[0], op.numbering)
     body = op.block()
     induction, *carried_slots = body.arguments
 
@@ -30,17 +31,19 @@ def _for(op: OpReader) -> Action:
         first, end, stride = rec.known(low), rec.known(high), rec.known(step)
         if not np.all(np.greater(stride, 0)):
             raise KtirError(f"{where} expects a positive step, but got {stride}", where.location)
-        trips: Any = np.maximum(-(np.subtract(first, end) // stride), 0)
+        trips: Any = trip_count(first, end, stride)
         outer = rec.active
         if outer is not None and np.ndim(trips):
             trips = np.where(outer, trips, 0)
         trips = simplify(trips)
         carried = [rec.get(slot) for slot in initial]
-        for i in rec.trips_of(int(np.max(trips)), bool(carried)):
+        most = int(np.max(trips))
+        expect_trips(rec, where, most, work)
+        for i in rec.trips_of(most, bool(carried)):
             if isinstance(trips, np.ndarray):
                 running = trips > i if outer is None else (trips > i) & outer
                 rec.active = None if running.all() else running
-            _check_steps(rec, where)
+            take_step(rec, where)
             rec.set(induction, simplify(np.add(first, np.multiply(stride, i))))
             for slot, value in zip(carried_slots, carried, strict=True):
                 rec.set(slot, value)
@@ -50,11 +53,6 @@ def _for(op: OpReader) -> Action:
             rec.set(slot, value)
 
     return action
-
-
-def _check_steps(rec: Recorder, where: Any) -> None:
-    if len(rec.steps) > _MOST_STEPS:
-        raise Unsupported(f"{where} unrolls to more than {_MOST_STEPS} steps", where.location)
 
 
 @executes("scf.if")
@@ -95,8 +93,8 @@ def _while(op: OpReader) -> Action:
         outer = rec.active
         carried: list[Any] = [rec.get(slot) for slot in initial]
         found: list[Any] | None = None
-        for _ in range(_MOST_TRIPS):
-            _check_steps(rec, where)
+        while True:
+            take_step(rec, where)
             for slot, value in zip(before.arguments, carried, strict=True):
                 rec.set(slot, value)
             _, *values = rec.run(before)
@@ -110,8 +108,6 @@ def _while(op: OpReader) -> Action:
             for slot, value in zip(after.arguments, found, strict=True):
                 rec.set(slot, value)
             carried = [rec.merge(old, new) for old, new in zip(carried, rec.run(after), strict=True)]
-        else:
-            raise Unsupported(f"{where} makes more than {_MOST_TRIPS} trips", where.location)
         rec.active = outer
         for slot, value in zip(results, found or [], strict=True):
             rec.set(slot, value)
@@ -174,15 +170,10 @@ def _parallel(op: OpReader) -> Action:
         reducers = [inner.block(i) for i in range(len(reduced))]
 
     def action(rec: Recorder) -> None:
-        ranges = []
-        for a, b, s in zip(low, high, step, strict=True):
-            first, end, stride = (rec.integer(slot, "a bound") for slot in (a, b, s))
-            if stride <= 0:
-                raise KtirError(f"{where} expects a positive step, but got {stride}", where.location)
-            ranges.append(range(first, end, stride))
+        bounds = ([rec.integer(slot, "a bound") for slot in row] for row in (low, high, step))
         totals = [rec.get(slot) for slot in initial]
-        for point in product(*ranges):
-            _check_steps(rec, where)
+        for point in _points(rec, where, *bounds):
+            take_step(rec, where)
             for slot, value in zip(body.arguments, point, strict=True):
                 rec.set(slot, value)
             rec.run(body)
@@ -194,6 +185,25 @@ def _parallel(op: OpReader) -> Action:
             rec.set(slot, value)
 
     return action
+
+
+def _points(rec: Recorder, where: Where, low: Sequence[int], high: Sequence[int], step: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The iterations of a loop over several dims, last dim fastest. Raises where they are too many, before the first one."""
+    for stride in step:
+        if stride <= 0:
+            raise KtirError(f"{where} expects a positive step, but got {stride}", where.location)
+    expect_trips(rec, where, prod(map(trip_count, low, high, step)))
+    return _product([range(*bounds) for bounds in zip(low, high, step, strict=True)])
+
+
+def _product(ranges: Sequence[range]) -> Iterator[tuple[int, ...]]:
+    """As `itertools.product`, without a copy of the ranges."""
+    if not ranges:
+        yield ()
+        return
+    for first in ranges[0]:
+        for rest in _product(ranges[1:]):
+            yield (first, *rest)
 
 
 @executes("scf.reduce")
@@ -219,8 +229,8 @@ def _forall(op: OpReader) -> Action:
         shared = body.arguments[rank:]
         for slot, output in zip(shared, outputs, strict=True):
             rec.set(slot, rec.get(output))
-        for point in product(*(range(a, b, s) for a, b, s in zip(low, high, step, strict=True))):
-            _check_steps(rec, where)
+        for point in _points(rec, where, low, high, step):
+            take_step(rec, where)
             for slot, value in zip(body.arguments, point, strict=False):
                 rec.set(slot, value)
             rec.run(body)
