@@ -56,10 +56,16 @@ _TRAITS = {
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
+_SPAN = re.compile(r"(`[^`]*`|(?<![\w*)\]])\*\w(?:[^*`\n]*\w)?\*(?!\w))")
+"""Markup that our texts mean: code, and words that are *stressed*."""
+_MARKUP = re.compile(r"(?<=\S)\*|<(?=[\w/!?])|\|")
+"""Markup that they do not mean: products, angles that HTML would take for a tag, bars that a table would take for an end of a cell."""
+
+
 def prose(text: str) -> str:
-    """Plain text as Markdown: what would be markup outside of code spans stands for itself."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(p if i % 2 else re.sub(r"(?<=\S)\*|[<\[\]|]|(?<=\w)_(?=\w)", r"\\\g<0>", p) for i, p in enumerate(parts))
+    """Plain text as Markdown: what would be markup but is not meant as such stands for itself."""
+    parts = _SPAN.split(text)
+    return "".join(p if i % 2 else _MARKUP.sub(r"\\\g<0>", p) for i, p in enumerate(parts))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
