@@ -8,6 +8,7 @@ a result. Which proof is tried first has no influence on it.
 
 from __future__ import annotations
 
+from math import frexp
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = ["block_sums"]
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Pair = tuple[float, float]
 Places = tuple[Ints, ...]
 """Indices of some elements of the result."""
 
@@ -31,43 +33,62 @@ _DIGIT = 20
 """Bits of a slice: the sums of 64 products of two, and of 2^7 of these, are exact in f64."""
 _ENOUGH = 1 << 30
 """More than float32 holds and a bit to round by: of what follows below only matters whether it is zero."""
+_MUCH = 8
+"""An operand that is so much smaller is worth a closer look."""
 _FEW = 1 / 12
 """Up to this part of the results, it takes less time to make them one by one than all of them."""
 
 
-def block_sums(a: F32, b: F32, right: F64 | None = None, steps: tuple[float, float] = (STEP["f32"], STEP["f32"])) -> F32:
+def block_sums(a: F32, b: F32, steps: Pair = (STEP["f32"], STEP["f32"]), largest: float | None = None, right: F64 | None = None) -> F32:
     """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero is +0.
 
-    right: b in f64, if at hand. steps: what all elements of a, and of b, are multiples of.
+    Nothing but the time depends on the rest. steps: what all elements of a, and of b, are multiples of. largest: a bound for the magnitudes
+    in b, NaN where there may be one. right: b in f64.
     """
     left = a.astype(np.float64)
     right = b.astype(np.float64) if right is None else right
     sums = np.matmul(left, right)
     result = sums.astype(np.float32)
     np.add(result, np.float32(0), out=result)
-    largest = _largest(a), _largest(b)
-    most = a.shape[-1] * largest[0] * largest[1]
-    if not most <= _WHOLE * steps[0] * steps[1]:
-        places = _open(a, b, left, right, sums, largest, steps)
-        if places[0].size:
-            result[places] = _exact_at(places, a, b, sums.shape) + np.float32(0)
+    sizes = np.add.reduce(np.abs(left), -1, keepdims=True)
+    if largest is None or not _proved(left, right, sizes, largest, steps):
+        exact = _largest(b)
+        if not _proved(left, right, sizes, exact, steps):
+            places = _open(a, b, left, right, sums, sizes, exact, steps)
+            if places[0].size:
+                result[places] = _exact_at(places, a, b, sums.shape) + np.float32(0)
     return result
 
 
 def _largest(x: F32) -> float:
     """The largest magnitude. NaN if there is one."""
-    return float(np.maximum(x.max(), -x.min()))
+    return float(np.abs(x).max())
 
 
-def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, largest: tuple[float, float], steps: tuple[float, float]) -> Places:
+def _proved(left: F64, right: F64, sizes: F64, largest: float, steps: Pair) -> bool:
+    """Whether no sum has an error: all are whole numbers of some unit that f64 holds.
+
+    sizes: the sums of the magnitudes in the rows of `left`. largest: a bound for those in `right`.
+    """
+    unit = float(sizes.max()) * largest / (_WHOLE * steps[1])  # what all of `left` must be multiples of
+    if unit <= steps[0]:
+        return True
+    if left.size * _MUCH > right.size or not unit < np.inf or not largest >= 4 * steps[1]:
+        return False
+    point = 1.5 * 2.0 ** (52 + frexp(unit)[1])  # adding it loses what is below the unit: nothing in `left` is as large as a third of it
+    return bool((left + point - point == left).all())
+
+
+def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, sizes: F64, largest: float, steps: Pair) -> Places:
     """Where nothing shows that the rounded f64 sum is the rounded exact one."""
-    reach = a.shape[-1] * largest[0] * largest[1] * _ERROR
+    reach = float(sizes.max()) * largest * _ERROR
     many = (a.size + b.size) // a.shape[-1]  # so many results have as many factors as the operands have elements
     if min(steps) > STEP["bf16"]:
         by_row = a.size <= b.size  # the smaller operand is looked at, of the other one the grid is enough
-        x, wide, axis, other = (a, left, -1, 1) if by_row else (b, right, -2, 0)
-        sizes = np.abs(wide).sum(axis, keepdims=True) * largest[other]
-        lines = ~(sizes <= _units(x, axis) * (_WHOLE * steps[other]))
+        if by_row:
+            lines = ~(sizes * largest <= _units(a, -1) * (_WHOLE * steps[1]))
+        else:
+            lines = ~(np.abs(right).sum(-2, keepdims=True) * _largest(a) <= _units(b, -2) * (_WHOLE * steps[0]))
         if np.count_nonzero(lines) <= _FEW * lines.size:
             places = _in_lines(lines, sums, reach) if by_row else _swapped(_in_lines(lines.swapaxes(-1, -2), sums.swapaxes(-1, -2), reach))
             if places[0].size <= many:

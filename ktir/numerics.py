@@ -401,7 +401,7 @@ def _add_blocks(a: F32, b: F32, acc: F32, steps: tuple[float, float]) -> None:
     for start in range(done, k, STICK):
         span = slice(start, start + STICK)
         right = b[..., span, :]
-        wide = right.astype(np.float64)
+        wide, largest = right.astype(np.float64), float(np.abs(right).max())
         for top in range(0, m, rows):
             part = acc[..., top : top + rows, :]
-            np.add(part, block_sums(a[..., top : top + rows, span], right, wide, steps), out=part)
+            np.add(part, block_sums(a[..., top : top + rows, span], right, steps, largest, wide), out=part)

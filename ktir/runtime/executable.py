@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -124,6 +124,7 @@ class Executable:
         hosts: dict[int, Host] = {}
         views: list[np.ndarray | None] = []
         device: list[np.ndarray | None] = []
+        bounds: dict[int, Callable[[], float]] = {}
         for i, (argument, layout) in enumerate(zip(self.spec.args, self.layouts, strict=True)):
             if argument.host is None:
                 views.append(None)
@@ -139,12 +140,13 @@ class Executable:
                 views.append(None)
                 taken.append(self._form(i, host))
                 device.append(taken[-1].carrier)
+                bounds[i] = taken[-1].largest
             else:
                 host.check_written()
                 view = self._view(i, host)
                 views.append(view)
                 device.append(self._written_carrier(i, view))
-        self.machine.launch(device, mode=mode)
+        self.machine.launch(device, mode, bounds)
         for argument, layout, view, carrier in zip(self.spec.args, self.layouts, views, device, strict=True):
             if view is not None and carrier is not None:
                 from_device(carrier.view(layout.value_type), layout, view, argument.range)

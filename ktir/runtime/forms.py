@@ -40,6 +40,14 @@ class Form:
     stamp: object | None = None
     users: int = 0
     """Launches that read the carrier at this moment."""
+    _largest: float | None = None
+
+    def largest(self) -> float:
+        """The largest magnitude in the carrier of floats, NaN if there is one; looked for once per content."""
+        if self._largest is None:
+            with np.errstate(invalid="ignore"):
+                self._largest = float(np.maximum(self.carrier.max(), -self.carrier.min()))
+        return self._largest
 
     def holds(self, content: Content) -> bool:
         """Whether the form is one of this content."""
@@ -99,6 +107,7 @@ class Forms:
             except BaseException:
                 self.release([form])
                 raise
+            form._largest = None
             form.digest, form.stamp = content.digest, content.stamp
         return form
 

@@ -126,7 +126,7 @@ class Builder:
         entries = np.arange(cores * n).reshape(cores, n)
         boxes, parts = cut(t, access.descriptor.extent, entries * LANES, 1)
         pads = [(lanes, entries[t.live == lanes]) for lanes in np.unique(t.live[t.live < LANES]).tolist()]
-        buffer = Buffer(cores * n * LANES)
+        buffer = Buffer(cores * n * LANES, origin=None if access.pad else t.argument)
         self.emitter.operations.append(Load(t, buffer, boxes, parts, np.float32(access.pad), pads, self._reader(e, t)))
         return Value(buffer, stored((cores, 1, n, LANES), (n,)), 0 if access.descriptor.splat else 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +19,7 @@ from .control import control
 from .divisions import divides_by_data
 from .faults import DivisionFault
 from .grid import check_grid
+from .ops import Bound
 from .quotients import Quotients
 from .report import MachineReport, report
 from .step import Step
@@ -67,11 +68,12 @@ class Machine:
         """The reference executor."""
         return Step(self.program, self.trace, self.target.corelets)
 
-    def launch(self, arguments: Sequence[Array | None], mode: Mode = "tape") -> None:
+    def launch(self, arguments: Sequence[Array | None], mode: Mode = "tape", bounds: Mapping[int, Bound] | None = None) -> None:
         """Run the program. `arguments` are float32 carriers [entries, 64] in the order of `program.arguments`.
 
         Carriers of f16 arguments hold values on the f16 grid. Outputs are written in place. For an argument of role `pool` None may be
-        given; its content is not kept. Raises KtirError if an array does not fit.
+        given; its content is not kept. bounds: of some arguments that the program only reads, by their numbers, what gives a bound for the
+        magnitudes in them, NaN where there may be one; nothing but the time depends on it. Raises KtirError if an array does not fit.
         """
         declared = self.program.arguments
         if len(arguments) != len(declared):
@@ -81,7 +83,7 @@ class Machine:
         if mode == "step":
             self.step.run(given)
         else:
-            self.tape.run(given)
+            self.tape.run(given, bounds)
         if self._divides and (mode == "step" or self.tape.missing):
             try:
                 self._quotients.check(before)

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir.block_sums import block_sums
+from ktir.floats import STEP
 from ktir.target import LANES
 
 from .values import F32, Buffer, Ints, View
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments. The tape is a list of them."""
+Bound = Callable[[], float]
+"""Gives a bound for the magnitudes in a carrier, once it is asked for."""
+_STEPS = STEP["f16"], STEP["f16"]
+"""What the elements of both operands of an MM are multiples of."""
 
 
 @dataclass
 class Launch:
-    """What differs from launch to launch: the arguments' carriers, [entries, 64] float32, C-contiguous."""
+    """What differs from launch to launch: the arguments' carriers, [entries, 64] float32, C-contiguous, and bounds for those only read."""
 
     arguments: Sequence[F32] = ()
+    bounds: Mapping[int, Bound] = field(default_factory=dict)
+
+    def largest(self, origin: int | None) -> float | None:
+        """A bound for the magnitudes of an argument, NaN if there may be one. None: unknown."""
+        bound = None if origin is None else self.bounds.get(origin)
+        return bound and bound()
 
 
 class Operation(Protocol):
@@ -102,9 +113,10 @@ class Multiply:
         a = _full(self.left.of(self.left_buffer.flat), rows)
         b = _full(self.right.of(self.right_buffer.flat), LANES)
         sums = self.sums.flat.reshape(self.shape)
+        origin = self.right_buffer.origin
         if b.shape[:2] == (1, 1) and a.shape[:2] == (cores, corelets):
-            return [(_add_flat, (a, b[0, 0], sums.reshape(-1, LANES), self.first))]
-        return [(_add_product, (a, b, sums, self.first))]
+            return [(_add_flat, (launch, origin, a, b[0, 0], sums.reshape(-1, LANES), self.first))]
+        return [(_add_product, (launch, origin, a, b, sums, self.first))]
 
 
 def _full(x: F32, rows: int) -> F32:
@@ -112,9 +124,13 @@ def _full(x: F32, rows: int) -> F32:
     return np.broadcast_to(x, (*x.shape[:2], rows, LANES))
 
 
-def _add_flat(a: F32, b: F32, sums: F32, first: bool) -> None:
-    _add_product(a.reshape(-1, LANES), b, sums, first)
+def _add_flat(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
+    _add_product(launch, origin, a.reshape(-1, LANES), b, sums, first)
 
 
-def _add_product(a: F32, b: F32, sums: F32, first: bool) -> None:
-    np.add(numerics.matmul_block(a, b, ("f16", "f16")), np.float32(0) if first else sums, sums)
+def _add_product(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
+    block = block_sums(a, b, _STEPS, launch.largest(origin))
+    if first:
+        np.copyto(sums, block)
+    else:
+        np.add(sums, block, sums)

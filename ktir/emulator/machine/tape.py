@@ -7,7 +7,7 @@ copies into memory. All cores and both corelets go together.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ktir import numerics
 from ktir.isa.program import Program
 
 from .builder import Builder
-from .ops import Call, Launch, Operation
+from .ops import Bound, Call, Launch, Operation
 from .trace import Trace
 from .values import F32, Buffer
 
@@ -39,14 +39,14 @@ class Tape:
         """Whether an integer division of the last run may have had no quotient in some lane, a lane that a bound clips perhaps."""
         return self._unwatched or bool(self._missing)
 
-    def run(self, arguments: Sequence[F32]) -> None:
-        """Execute; `arguments` are C-contiguous float32 carriers [entries, 64] and written in place."""
-        self._launch.arguments = arguments
+    def run(self, arguments: Sequence[F32], bounds: Mapping[int, Bound] | None = None) -> None:
+        """Execute; `arguments` are C-contiguous float32 carriers [entries, 64] and written in place. bounds: as for `Machine.launch`."""
+        self._launch.arguments, self._launch.bounds = arguments, bounds or {}
         self._missing.fill(False)
         with numerics.quiet():
             for function, operands in self._calls:
                 function(*operands)
-        self._launch.arguments = ()
+        self._launch.arguments, self._launch.bounds = (), {}
 
 
 def _lay_out(operations: Sequence[Operation], lasting: Sequence[Buffer]) -> int:

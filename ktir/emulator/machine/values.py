@@ -28,6 +28,8 @@ class Buffer:
     size: int
     lasting: bool = False
     data: F32 | None = None
+    origin: int | None = None
+    """The argument that all elements come from, but for zeros, if it is one."""
 
     @property
     def flat(self) -> F32:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from ktir import numerics as num
+from ktir.block_sums import block_sums
+from ktir.floats import STEP
 
 FORMATS = ("f16", "bf16", "dl16", "f8E4M3FN", "f8E5M2", "f32")
 LEAST = {"f16": -24, "bf16": -133, "dl16": -40, "f8E4M3FN": -9, "f8E5M2": -16, "f32": -149}
@@ -64,11 +66,47 @@ def draw(rng, kind, element, shape):
 @pytest.mark.parametrize("element", FORMATS)
 def test_exact_sums_rounded_once(element, kind):
     rng = np.random.default_rng(len(kind))
-    for m, k, n in [(1, 1, 1), (1, 64, 5), (12, 64, 9), (3, 2, 40), (20, 3, 2), (9, 17, 6)]:
+    for m, k, n in [(1, 1, 1), (1, 64, 5), (1, 64, 20), (12, 64, 9), (3, 2, 40), (20, 3, 2), (9, 17, 6)]:
         a, b = draw(rng, kind, element, (m, k)), draw(rng, kind, element, (k, n))
         want = exact(a, b)
         same(num.matmul_block(a, b), want)
         same(num.matmul_block(a, b, (element, element)), want)
+
+
+@pytest.mark.parametrize("kind", ["normal", "wide", "cancelling", "bits"])
+def test_a_known_bound_decides_on_nothing(kind):
+    rng = np.random.default_rng(5)
+    for element in ("f16", "bf16", "f32"):
+        steps = STEP[element], STEP[element]
+        for m, n in [(1, 20), (2, 16), (12, 9)]:
+            a, b = draw(rng, kind, element, (m, 64)), draw(rng, kind, element, (64, n))
+            want = exact(a, b)
+            for bound in (None, float(np.abs(b).max()), 3 * float(np.abs(b).max()), np.inf, np.nan):
+                with num.quiet():
+                    same(block_sums(a, b, steps, bound), want)
+
+
+def test_a_row_of_coarse_values_beside_fine_columns():
+    """What lies between two large products that cancel tells whether f64 holds a sum."""
+    steps = STEP["f16"], STEP["f16"]
+    for large, low in [(7, -24), (28, -24), *((60000, k) for k in range(-24, 10))]:
+        a, b = np.zeros((1, 64), np.float32), np.zeros((64, 16), np.float32)
+        a[0, [0, 20, 63]] = [large, 2.0**low, large]
+        b[[0, 20, 63]] = np.array([large, 2.0**-24, -large])[:, None]
+        same(block_sums(a, b, steps, large), exact(a, b))
+        a[0, 0] = np.inf
+        with num.quiet():
+            assert np.isinf(block_sums(a, b, steps, large)).all()
+
+
+def test_an_infinity_does_not_hide_the_other_row():
+    steps = STEP["f16"], STEP["f16"]
+    a, b = np.zeros((2, 64), np.float32), np.zeros((64, 16), np.float32)
+    a[1, [0, 20, 63]], b[[0, 20, 63]] = [60000, 1, 60000], np.array([60000, 2.0**-24, -60000])[:, None]
+    want = exact(a[1:], b)
+    a[0, 3] = np.inf
+    with num.quiet():
+        same(block_sums(a, b, steps, 65504.0)[1:], want)
 
 
 @pytest.mark.parametrize("elements", [("f16", "bf16"), ("f8E4M3FN", "f16"), ("f32", "f16")])

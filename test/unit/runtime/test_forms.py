@@ -47,6 +47,15 @@ def test_any_element_counts(at: tuple[int, int]) -> None:
     assert memory.arranged == 2
 
 
+def test_the_largest_magnitude_is_of_the_content() -> None:
+    forms, memory = Forms(), Memory(3)
+    for value, largest in ((-7, 7), (5, 5), (1, 3), (np.nan, np.nan), (0, 3)):
+        memory.array[3, 5] = value
+        form = memory.take(forms)
+        np.testing.assert_equal(form.largest(), largest)
+        forms.release([form])
+
+
 def test_strides_and_gaps() -> None:
     memory = np.zeros((64, 64), np.float16)
     for view in (memory, memory.T, memory[::2], memory[:, :40], memory[:, :3], memory[::-1], np.broadcast_to(memory[:1], (8, 64))):
