@@ -165,7 +165,7 @@ class _Finder:
         assert self.exponential is not None
         scores = self.trees.of_scalar(self.most, self.most.mapped, through=False)
         found = Softmax(columns, self.sticks, self.most, scores, self.exponential, self.keyed, sums, products)
-        found.undefined = self._undefined()
+        found.undefined = _undefined(self.exponential.shift)
         self._sort(found)
         return found
 
@@ -311,12 +311,6 @@ class _Finder:
         _need(tree.type == "f32")
         return tree.with_operands(tuple(self._finish(t) if i == at else t for i, t in enumerate(tree.operands)))
 
-    def _undefined(self) -> bool:
-        """Whether weights are NaN where the largest score is -inf, so that what a row is shifted by must be finite there."""
-        assert self.exponential is not None
-        shift = self.exponential.shift
-        return not any(isinstance(t, Node) and t.name in ("arith.select", "arith.maximumf") for t in nodes(shift))
-
     # What is needed when
 
     def _sort(self, found: Softmax) -> None:
@@ -355,6 +349,11 @@ class _Finder:
             if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic":
                 pending += [v for v in Generic(value.owner.operation).inputs if v in self.keyed]
         return found
+
+
+def _undefined(shift: Tree) -> bool:
+    """Whether weights are NaN where the largest score is -inf, so that what a row is shifted by must be finite there."""
+    return not any(isinstance(t, Node) and t.name in ("arith.select", "arith.maximumf") for t in nodes(shift))
 
 
 def _of_weight(kinds: list[str]) -> int:

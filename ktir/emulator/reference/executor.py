@@ -113,6 +113,46 @@ def _plan(key: tuple[Any, ...], make: Any) -> Plan:
     return plan
 
 
+def _planned(
+    whole: tuple[Any, ...], program: Program, function: Function, bound: Bound, observer: Observer | None
+) -> tuple[Plan, float, float]:
+    """The plan of a launch, when its making began, and when it was done, 0 if it was at hand or has been launched already."""
+    policy: Policy = whole[-1]
+    watched = observer is not None and observer.values
+    eager, by_tile = _modes.get(whole, (False, frozenset[str]()))
+    eager |= watched
+    made = 0.0
+
+    def make() -> Plan:
+        nonlocal made
+        plan = Plan(program, function, bound, policy, by_tile=by_tile, observer=observer)
+        made = time.perf_counter()
+        return plan
+
+    plan: Plan | None = None
+    began = time.perf_counter()
+    while plan is None:
+        try:
+            if eager:
+                began = time.perf_counter()
+                plan = Plan(program, function, bound, policy, eager=True, by_tile=by_tile, observer=observer)
+            else:
+                plan = _plan(whole, make)
+        except MemoryError:
+            raise KtirError(f"'{function.name}' needs more memory than there is", function.where.location) from None
+        except NeedsData:
+            eager = True
+        except NeedsTiles as need:
+            if need.kernel in by_tile or not need.kernel:
+                raise
+            by_tile |= {need.kernel}
+    if by_tile or (eager and not watched):
+        _modes[whole] = (eager, by_tile)
+        while len(_modes) > _MOST_PLANS:
+            _modes.popitem()
+    return plan, began, made
+
+
 def execute(
     module: ir.Module | str,
     func: str | None = None,
@@ -150,37 +190,7 @@ def execute(
     for space, tile, *_ in bound.placed:
         if space == "lx" and tile >= most:
             raise KtirError(f"memory in LX of tile {tile}: the program has {most} tiles", function.where.location)
-    whole = (key, name, bound.signature, bound.placed, policy)
-    made: list[float] = []
-
-    eager, by_tile = _modes.get(whole, (False, frozenset[str]()))
-    eager |= observer is not None and observer.values
-
-    def make() -> Plan:
-        plan = Plan(program, function, bound, policy, by_tile=by_tile, observer=observer)
-        made.append(time.perf_counter() - begin)
-        return plan
-
-    plan: Plan | None = None
-    while plan is None:
-        try:
-            if eager:
-                begin = time.perf_counter()
-                plan = Plan(program, function, bound, policy, eager=True, by_tile=by_tile, observer=observer)
-            else:
-                plan = _plan(whole, make)
-        except MemoryError:
-            raise KtirError(f"'{name}' needs more memory than there is", function.where.location) from None
-        except NeedsData:
-            eager = True
-        except NeedsTiles as need:
-            if need.kernel in by_tile or not need.kernel:
-                raise
-            by_tile |= {need.kernel}
-    if by_tile or (eager and not (observer is not None and observer.values)):
-        _modes[whole] = (eager, by_tile)
-        while len(_modes) > _MOST_PLANS:
-            _modes.popitem()
+    plan, began, made = _planned((key, name, bound.signature, bound.placed, policy), program, function, bound, observer)
     _check_writable(plan, function, bound)
     start = time.perf_counter()
     counts = plan.launch(bound.arrays, observer)
@@ -193,8 +203,8 @@ def execute(
         dict(counts.read),
         dict(counts.written),
         plan.lx_peak,
-        end - (begin if plan.eager else start),
-        made[0] if made else 0.0,
+        end - (began if plan.eager else start),
+        made - begin if made else 0.0,
         {view: (read, written) for view, (read, written) in counts.views.items()},
         dict(counts.arithmetic),
         plan.lx_peaks,

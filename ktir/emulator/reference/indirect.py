@@ -46,16 +46,7 @@ def _read_index(rec: Recorder, view: View | Distributed, at: tuple[NDArray[np.in
         if view.masked[dim]:
             clipped = beyond if clipped is None else clipped | beyond
         elif rec.policy.bounds:
-            wrong = beyond if live is None else beyond & live
-            if wrong.any():
-                point = np.argwhere(wrong)[0]
-                number = int(np.broadcast_to(coordinate, wrong.shape)[tuple(point)])
-                raise OutOfBounds(
-                    f"reads index coordinate {number} in dim {dim} of a view of size {int(np.max(limit))}",
-                    where,
-                    tiles=sorted({int(t) for t in np.argwhere(wrong)[:, 0]}),
-                    address=number,
-                )
+            _check_coordinate("reads index", coordinate, beyond if live is None else beyond & live, dim, limit, where)
         address = address + coordinate * stride
     mask = None
     if clipped is not None and clipped.any():
@@ -95,6 +86,17 @@ def _read_index(rec: Recorder, view: View | Distributed, at: tuple[NDArray[np.in
     rec.counts.moved(view, "ct_local" if view.buffer is None else "global", count * ELEMENT_BYTES[view.element], write=False)
     rec.emit(step)
     return result
+
+
+def _check_coordinate(
+    what: str, coordinate: NDArray[np.int64], wrong: NDArray[np.bool_], dim: int, limit: NDArray[np.int64], where: Where
+) -> None:
+    """Raises OutOfBounds for the first place where a coordinate is wrong."""
+    if wrong.any():
+        points = np.argwhere(wrong)
+        number = int(np.broadcast_to(coordinate, wrong.shape)[tuple(points[0])])
+        message = f"{what} coordinate {number} in dim {dim} of a view of size {int(np.max(limit))}"
+        raise OutOfBounds(message, where, tiles=sorted({int(t) for t in points[:, 0]}), address=number)
 
 
 def _check_range(rec: Recorder, points: Points, view: View, where: Where) -> None:
@@ -169,27 +171,8 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
     assert isinstance(view, View)
     origins = view.origin if view.held is None and tile.shifted and view.origin is not None else (0,) * len(view.sizes)
     indirect = [s for s in tile.subscripts if s.index is not None]
-    used: set[int] = set()
-    for s in tile.subscripts:
-        if s.index is not None:
-            used |= {v for c in s.at for v in range(rank) if c.shape[1 + v] > 1}
-        elif s.row is None:
-            assert s.known is not None
-            used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
-    for dim, s in enumerate(tile.subscripts):
-        if s.known is None or not view.masked[dim]:
-            continue
-        limit = _per_tile(view.sizes[dim], rank)
-        if ((s.known < 0) | (s.known >= limit)).any():  # clipped: its variables decide what is live
-            used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
     beyond_lane = _beyond_lane(tile, rank)
-    if beyond_lane is not None and beyond_lane.any():
-        used |= {v for v in range(rank) if beyond_lane.shape[1 + v] > 1}
-    if tile.mask is not None:
-        used = set(range(rank))
-    linear = [(s.row, stride) for s, stride in zip(tile.subscripts, view.strides, strict=True) if s.row is not None]
-    backwards = [sum(row[v] * stride for row, stride in linear) < 0 for v in range(rank)]
-    used |= {v for v in range(rank) if backwards[v]}  # blocks run forward from their address
+    used = _used(tile, view, beyond_lane)
     inside = [v for v in range(rank) if v not in used]
     fixed: Any = _per_tile(view.offset, rank)
     steps = [0] * rank
@@ -213,16 +196,7 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
             if beyond.any():
                 mask = ~beyond if mask is None else mask & ~beyond
         elif rec.policy.bounds:
-            wrong = beyond if live is None else beyond & live
-            if wrong.any():
-                point = np.argwhere(wrong)[0]
-                number = int(np.broadcast_to(s.known, wrong.shape)[tuple(point)])
-                raise OutOfBounds(
-                    f"{'writes' if write else 'reads'} coordinate {number} in dim {dim} of a view of size {int(np.max(limit))}",
-                    where,
-                    tiles=sorted({int(t) for t in np.argwhere(wrong)[:, 0]}),
-                    address=number,
-                )
+            _check_coordinate("writes" if write else "reads", s.known, beyond if live is None else beyond & live, dim, limit, where)
         corner = s.known
         for v in inside:
             if s.row is not None:
@@ -239,7 +213,33 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
     fixed = np.broadcast_to(fixed, np.broadcast_shapes(fixed.shape, tuple(outside)))
     _fill(step, rec, view, where, np.asarray(fixed, np.int64), tuple(terms), block, tile.order, None)
     step.mask = mask
-    dims = tuple((s, n) for _, s, n in block)
+    _note_points(rec, view, step, where, tuple((s, n) for _, s, n in block), write)
+    return index, inside
+
+
+def _used(tile: IndirectTile, view: View, beyond_lane: NDArray[np.bool_] | None) -> set[int]:
+    """Variables that need an address for each of their values; along the others a point is a block."""
+    rank = len(tile.extents)
+    if tile.mask is not None:
+        return set(range(rank))
+    used: set[int] = set()
+    for dim, s in enumerate(tile.subscripts):
+        if s.index is not None:
+            used |= {v for c in s.at for v in range(rank) if c.shape[1 + v] > 1}
+            continue
+        assert s.known is not None
+        # What is clipped: its variables decide what is live.
+        clipped = view.masked[dim] and ((s.known < 0) | (s.known >= _per_tile(view.sizes[dim], rank))).any()
+        if s.row is None or clipped:
+            used |= {v for v in range(rank) if s.known.shape[1 + v] > 1}
+    if beyond_lane is not None and beyond_lane.any():
+        used |= {v for v in range(rank) if beyond_lane.shape[1 + v] > 1}
+    linear = [(s.row, stride) for s, stride in zip(tile.subscripts, view.strides, strict=True) if s.row is not None]
+    return used | {v for v in range(rank) if sum(row[v] * stride for row, stride in linear) < 0}  # blocks run forward from their address
+
+
+def _note_points(rec: Recorder, view: View, step: Indirect, where: Where, dims: tuple[tuple[int, int], ...], write: bool) -> None:
+    """What `step` touches, of which the data will say where."""
     tiles = np.arange(rec.tiles)
     name = "LX" if view.buffer is None else view.buffer.name
     step.points = Points(name, view.element, tiles, None, dims, where, rec.kernel, write, rec.epoch, rec.clock, dynamic=True)
@@ -252,7 +252,6 @@ def _plan(rec: Recorder, tile: IndirectTile, step: Indirect, where: Where, write
         view.buffer.carrier(view.element, step.points.reach)
         _keep(rec, view, step.points)
         step.limit = None if view.buffer.size is None else view.buffer.size // ELEMENT_BYTES[view.element]
-    return index, inside
 
 
 def _beyond_lane(tile: IndirectTile, rank: int) -> NDArray[np.bool_] | None:

@@ -59,9 +59,8 @@ class Plan:
         rec = Recorder(program, policy, eager, observer, by_tile)
         if observer is not None:
             observer.started(rec)
-        self.rec = rec
         rec.where = function.where
-        self.eager, self.policy = eager, policy
+        self.rec, self.eager, self.policy = rec, eager, policy
         buffers = {i: _buffer(rec, i, a, function, bound) for i, a in enumerate(bound.arrays) if _is_argument(bound, i)}
         local = self._place(bound)
         if eager:
@@ -89,15 +88,7 @@ class Plan:
             keep_bits(rec.steps, _HOST)
         for buffer, accesses in rec.memory.accesses.items():
             self._settle(buffer, accesses)
-        for step in rec.steps:
-            if isinstance(step, Gather | Scatter) and step.source.buffer in self._in_place:
-                number = step.source.buffer.argument
-                assert number is not None
-                if isinstance(step, Gather):
-                    self.raw.append((number, step))
-                else:
-                    step.deferred = True
-                    self.deferred.append((number, step))
+        self._defer()
         self.calls, self.origins = ([], []) if eager else bind(rec.steps)
         self._counts: Counts = rec.counts
         self.lx_peak = rec.scratchpad.peak
@@ -114,6 +105,18 @@ class Plan:
             s.array.nbytes for s in {t.storage for step in rec.steps for t in (*step.reads, *step.writes)} if s.array is not None
         )
         self.lock = threading.Lock()
+
+    def _defer(self) -> None:
+        """Gathers and scatters that work on an array in place."""
+        for step in self.rec.steps:
+            if isinstance(step, Gather | Scatter) and step.source.buffer in self._in_place:
+                number = step.source.buffer.argument
+                assert number is not None
+                if isinstance(step, Gather):
+                    self.raw.append((number, step))
+                else:
+                    step.deferred = True
+                    self.deferred.append((number, step))
 
     def _launched(self) -> Counts:
         """What the last launch has done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -269,6 +269,42 @@ class _Evaluation:
         return _Source("register", len(self.micros) - 1)
 
 
+def _needed(body: Body, wanted: Sequence[Ref], given: Collection[int]) -> list[int]:
+    """Numbers of the ops that `wanted` follows from, beyond those whose results are given, in order."""
+    needed: set[int] = set()
+    stack = [r.index for r in wanted if r.kind == "op"]
+    while stack:
+        i = stack.pop()
+        if i not in needed and i not in given:
+            needed.add(i)
+            stack.extend(r.index for r in body.ops[i].operands if r.kind == "op")
+    return sorted(needed)
+
+
+def _element_of(rec: Recorder, body: Body, ref: Ref) -> str:
+    """The element type of a value that a body uses."""
+    if ref.kind == "op":
+        return body.ops[ref.index].op.element
+    if ref.kind == "argument":
+        return body.elements[ref.index]
+    outer = rec.get(ref.index)
+    if isinstance(outer, Tensor):
+        return outer.element
+    return dict(body.outer).get(ref.index) or {"f": "f32", "b": "i1"}.get(np.asarray(outer).dtype.kind, "i64")
+
+
+def _at_every_point(rec: Recorder, outer: Any, extents: tuple[int, ...]) -> Any:
+    """A value from outside of a body at the points of its loops."""
+    if isinstance(outer, np.ndarray):
+        return outer.reshape((rec.tiles,) + (1,) * len(extents))
+    if isinstance(outer, Tensor):  # a scalar from data
+        at = outer.at
+        for n in extents:
+            at = type(at)((*at.shape, n), (*at.strides, 0), at.offset)
+        return outer.moved(at)
+    return outer
+
+
 def evaluate(
     rec: Recorder,
     body: Body,
@@ -285,42 +321,16 @@ def evaluate(
     loop, for `linalg.index`. `given`: results of body ops that are known already.
     """
     work = _Evaluation(rec, extents, origin)
-    needed: set[int] = set()
-    stack = [r.index for r in wanted if r.kind == "op"]
-    while stack:
-        i = stack.pop()
-        if i not in needed and i not in (given or {}):
-            needed.add(i)
-            stack.extend(r.index for r in body.ops[i].operands if r.kind == "op")
     results: dict[int, Any] = dict(given or {})
-    entry_kinds: dict[int, str] = dict(body.outer)
 
     def value(ref: Ref) -> Any:
         if ref.kind == "op":
             return results[ref.index]
         if ref.kind == "argument":
             return arguments[ref.index]
-        outer = rec.get(ref.index)
-        if isinstance(outer, np.ndarray):
-            return outer.reshape((rec.tiles,) + (1,) * len(extents))
-        if isinstance(outer, Tensor):  # a scalar from data
-            at = outer.at
-            for n in extents:
-                at = type(at)((*at.shape, n), (*at.strides, 0), at.offset)
-            return outer.moved(at)
-        return outer
+        return _at_every_point(rec, rec.get(ref.index), extents)
 
-    def kind(ref: Ref) -> str:
-        if ref.kind == "op":
-            return body.ops[ref.index].op.element
-        if ref.kind == "argument":
-            return body.elements[ref.index]
-        outer = rec.get(ref.index)
-        if isinstance(outer, Tensor):
-            return outer.element
-        return entry_kinds.get(ref.index) or {"f": "f32", "b": "i1"}.get(np.asarray(outer).dtype.kind, "i64")
-
-    for i in sorted(needed):
+    for i in _needed(body, wanted, results.keys()):
         entry = body.ops[i]
         op = entry.op
         rec.where = entry.where
@@ -333,7 +343,7 @@ def evaluate(
         if op.form != "copy" and op.counts:
             rec.count(entry.where.op, prod(extents))
         operands = [value(r) for r in entry.operands]
-        kinds = [kind(r) for r in entry.operands]
+        kinds = [_element_of(rec, body, r) for r in entry.operands]
         known = not any(isinstance(v, Tensor | _Source) for v in operands)
         compute = op.peer if op.peer is not None and rec.policy.numerics == "peer" else op.compute
         if op.form == "copy":
