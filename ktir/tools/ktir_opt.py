@@ -21,23 +21,21 @@ from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
 from ktir.mlir import ir
 from ktir.pipeline import (
-    MlirPass,
     Pipeline,
     Reproducer,
     Step,
     check_pipeline,
-    nested_as_needed,
-    parse_pipeline,
     read_reproducer,
     run_pipeline,
 )
+from ktir.tools._asked import dumps_of, pipeline_of, stopped
 from ktir.tools._expected import mismatches
 from ktir.tools._flags import CommandLine, UsageError, help_text, parse
 from ktir.tools._input import BYTECODE, Part, decoded, parse_bytecode, parts, read
 from ktir.tools._remarks import Selection, yaml
 from ktir.tools._show import Printing, keep_names
 from ktir.tools._table import FLAGS
-from ktir.tools._watch import Clock, Dumps, Statistics
+from ktir.tools._watch import Clock, Statistics
 
 if TYPE_CHECKING:
     from ktir.checking.semantics import SemanticsCheck
@@ -62,7 +60,7 @@ class Driver:
         self.only_expected = expected == "only-expected"
         self.text_lines: list[str] = []
         self.printing = Printing.of(line)
-        self.dumps = self.what_to_dump()
+        self.dumps = dumps_of(line, self.printing.text)
         self.statistics = Statistics({})
         self.selection = Selection.of(line)
         self.said: list[Remark] = []
@@ -129,7 +127,7 @@ class Driver:
             said = inside.enter_context(remarks())
             self.statistics.counted = inside.enter_context(statistics())
             if self.asked is None:
-                self.asked = self.stopped(self.pipeline())
+                self.asked = stopped(pipeline_of(self.line), self.line)
                 check_pipeline(self.asked, new)
             try:
                 output = self.transform(part, reported)
@@ -264,51 +262,6 @@ class Driver:
         if asked is None:
             raise KtirError("the input is no reproducer: it has no 'mlir_reproducer' section", f"{self.shown_source}:1:1")
         return asked.text, asked.pipeline, asked.verify_each
-
-    def pipeline(self) -> Pipeline:
-        """The passes that the command line gives."""
-        text, flags = self.line.values.get("pass-pipeline"), self.line.others
-        if text is not None and flags:
-            raise UsageError(f"'--pass-pipeline' and '--{flags[0][0]}' cannot be given together")
-        if text is not None:
-            return parse_pipeline(text)
-        steps: list[Step] = []
-        for name, options in flags:
-            if registry.pass_class(name):
-                steps += parse_pipeline(f"{name}{{{options}}}").steps
-                continue
-            step = Step(MlirPass(f"{name}{{{options}}}" if options else name))
-            try:
-                steps.append(nested_as_needed(step, ir.Context.current))
-            except KtirError as error:
-                if "does not refer to a registered pass" in error.message:
-                    raise UsageError(f"unknown command line argument '--{name}'; try 'ktir-opt --help'") from None
-                raise
-        return Pipeline(tuple(steps))
-
-    def stopped(self, pipeline: Pipeline) -> Pipeline:
-        """`pipeline` up to the pass that `--ktir-stop-after` names."""
-        last = self.line.values.get("ktir-stop-after")
-        if last is None:
-            return pipeline
-        names = [step.name for step in pipeline]
-        if last not in names:
-            raise UsageError(f"'--ktir-stop-after={last}': the pipeline has no such pass (passes: {', '.join(names) or 'none'})")
-        return Pipeline(pipeline.steps[: names.index(last) + 1])
-
-    def what_to_dump(self) -> Dumps:
-        line = self.line
-        only_changes = line.on("mlir-print-ir-after-change")
-        selected = line.list("mlir-print-ir-before") or line.list("mlir-print-ir-after") or line.on("mlir-print-ir-before-all")
-        folder = line.values.get("mlir-print-ir-tree-dir")
-        after_all = line.on("mlir-print-ir-after-all") or (only_changes and not line.list("mlir-print-ir-after"))
-        return Dumps(
-            self.printing.text,
-            None if line.on("mlir-print-ir-before-all") else line.list("mlir-print-ir-before"),
-            None if after_all or (folder and not selected) else line.list("mlir-print-ir-after"),
-            only_changes,
-            Path(folder) if folder else None,
-        )
 
     def report(self, diagnostics: list[Diagnostic]) -> None:
         """Prints diagnostics on stderr, each with its source line where it has one."""

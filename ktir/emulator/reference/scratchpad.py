@@ -8,15 +8,15 @@ tiles' scratchpads it lies. Where addresses differ between tiles, an access is d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.findings import LxOverflow, OutOfBounds, Race, TypeConfusion, Uninitialized, Where
+from ktir.emulator.findings import LxOverflow, OutOfBounds, Where
 from ktir.emulator.policy import LX_BYTES
 from ktir.emulator.reference.access import Access, Part, resolve
+from ktir.emulator.reference.scratchpad_checks import Entry, check_holes, check_read, check_write, meet, pad
 from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
 from ktir.emulator.reference.values import (
     ELEMENT_BYTES,
@@ -35,37 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["Scratchpad"]
 
 
-@dataclass(eq=False)
-class _Entry:
-    """A stored value: element addresses `at` (axis 0 is empty of meaning), byte interval, scratchpads that hold it.
-
-    `writer`: the tile that put it there; None: each tile into its own. `kernel` and `epoch` say when. `readers`: for a scratchpad
-    and a tile that has read there the kernel, epoch and op of its last read.
-    """
-
-    at: Strided
-    element: str
-    low: int
-    high: int
-    value: Tensor | Overlay
-    tiles: NDArray[np.bool_]
-    where: Where
-    dense: bool
-    kernel: int
-    epoch: int
-    writer: int | None = None
-    readers: dict[tuple[int, int], tuple[int, int, Where]] = field(default_factory=dict)
-
-    def overlaps(self, low: int, high: int) -> bool:
-        return self.low < high and low < self.high
-
-
 class Scratchpad:
     """The map of all scratchpads."""
 
     def __init__(self, rec: Recorder) -> None:
         self.rec = rec
-        self.entries: list[_Entry] = []
+        self.entries: list[Entry] = []
         self.peak = 0
         self.peaks = np.zeros(1, np.int64)
         """Highest byte used, per tile."""
@@ -130,18 +105,18 @@ class Scratchpad:
         rec = self.rec
         low, high = self._bytes(at, value.element, where, tiles)
         if self.remote and rec.policy.races:
-            self._check_write(low, high, tiles, writer, where)
+            check_write(self.rec, self.entries, low, high, tiles, writer, where)
         dense = at.present_size * ELEMENT_BYTES[value.element] == high - low and _injective(at)
-        kept: list[_Entry] = []
+        kept: list[Entry] = []
         for entry in self.entries:
             hidden = (dense and low <= entry.low and entry.high <= high) or (entry.at == at and entry.element == value.element)
             if hidden:
                 count = max(tiles.size, entry.tiles.size)
-                entry.tiles = _pad(entry.tiles, count) & ~_pad(tiles, count)
+                entry.tiles = pad(entry.tiles, count) & ~pad(tiles, count)
                 if not entry.tiles.any():
                     continue
             kept.append(entry)
-        kept.append(_Entry(at, value.element, low, high, value, tiles.copy(), where, dense, rec.kernel, rec.epoch, writer))
+        kept.append(Entry(at, value.element, low, high, value, tiles.copy(), where, dense, rec.kernel, rec.epoch, writer))
         self.entries = kept
 
     def read(self, at: Strided, element: str, tiles: NDArray[np.bool_], where: Where, owner: int | None = None) -> Tensor | Overlay:
@@ -149,13 +124,13 @@ class Scratchpad:
         rec = self.rec
         held = tiles if owner is None else _only(owner, max(owner + 1, rec.tiles))
         low, high = self._bytes(at, element, where, held)
-        found = [e for e in self.entries if e.overlaps(low, high) and _meet(e.tiles, held)]
+        found = [e for e in self.entries if e.overlaps(low, high) and meet(e.tiles, held)]
         if self.remote and rec.policy.races:
-            self._check_read(found, tiles, owner, where)
+            check_read(self.rec, found, tiles, owner, where)
         if found and found[-1].at == at and found[-1].element == element:
             newest = found[-1]
             whole = owner is not None or _tiles_of(newest.value) >= rec.tiles
-            if whole and _pad(newest.tiles, held.size)[held.nonzero()[0]].all():
+            if whole and pad(newest.tiles, held.size)[held.nonzero()[0]].all():
                 return self._for_tiles(newest.value, owner)
         if owner is None:
             return self._assemble(found, at, element, tiles, where)
@@ -176,7 +151,7 @@ class Scratchpad:
         for entry in self.entries:
             if not entry.overlaps(low * size, (low + n) * size):
                 continue
-            members = _pad(entry.tiles, max(count, 1 + (owner or 0)))
+            members = pad(entry.tiles, max(count, 1 + (owner or 0)))
             if owner is not None:
                 members = np.full(count, members[owner])
             first = _addresses(entry.at) * ELEMENT_BYTES[entry.element] // size - low
@@ -201,50 +176,6 @@ class Scratchpad:
         self.peaks[members] = np.maximum(self.peaks[members], high)
         return low, high
 
-    # Races: only where tiles reach into each other's scratchpads
-
-    def _check_read(self, found: list[_Entry], tiles: NDArray[np.bool_], owner: int | None, where: Where) -> None:
-        rec = self.rec
-        for entry in found:
-            for reader in (int(t) for t in np.flatnonzero(tiles)):
-                lies = reader if owner is None else owner
-                if lies >= entry.tiles.size or not entry.tiles[lies]:
-                    continue
-                writer = lies if entry.writer is None else entry.writer
-                if entry.kernel == rec.kernel and not rec.ordered(writer, entry.epoch, reader):
-                    raise Race(
-                        f"reads LX byte {entry.low} of tile {lies} on tile {reader}, and it is written by tile {writer} of the same kernel",
-                        where,
-                        tiles=[reader, writer],
-                        address=entry.low,
-                        other=entry.where,
-                        other_label="the write",
-                    )
-                entry.readers[lies, reader] = rec.kernel, rec.epoch, where
-
-    def _check_write(self, low: int, high: int, tiles: NDArray[np.bool_], writer: int | None, where: Where) -> None:
-        rec = self.rec
-        for entry in self.entries:
-            if not entry.overlaps(low, high) or not _meet(entry.tiles, tiles):
-                continue
-            for lies in np.flatnonzero(_pad(entry.tiles, tiles.size)[: tiles.size] & tiles).tolist():
-                by = lies if writer is None else writer
-                before = lies if entry.writer is None else entry.writer
-                others = [(before, entry.epoch, entry.where, "written", "the other write")] if entry.kernel == rec.kernel else []
-                read = [(r, *last) for (at, r), last in entry.readers.items() if at == lies]
-                others += [(r, e, w, "read", "the read") for r, k, e, w in read if k == rec.kernel]
-                for other, epoch, place, done, label in others:
-                    if not rec.ordered(other, epoch, by):
-                        raise Race(
-                            f"writes LX byte {max(low, entry.low)} of tile {lies} on tile {by}, and it is {done} by tile {other} of the"
-                            " same kernel",
-                            where,
-                            tiles=[by, other],
-                            address=max(low, entry.low),
-                            other=place,
-                            other_label=label,
-                        )
-
     # Values
 
     def _for_tiles(self, value: Tensor | Overlay, owner: int | None) -> Tensor | Overlay:
@@ -257,7 +188,7 @@ class Scratchpad:
             value = self.rec.plain(value)
         return self._widened(value)
 
-    def _assemble(self, found: list[_Entry], at: Strided, element: str, reading: NDArray[np.bool_], where: Where) -> Tensor:
+    def _assemble(self, found: list[Entry], at: Strided, element: str, reading: NDArray[np.bool_], where: Where) -> Tensor:
         """The value at addresses that no single store has written as they are read now."""
         rec = self.rec
         if (whole := self._of_boxes(found, at, element, reading)) is not None:
@@ -269,7 +200,7 @@ class Scratchpad:
         position = np.zeros((rec.tiles, wanted.size), np.int64)
         size = ELEMENT_BYTES[element]
         for number, entry in enumerate(found):
-            tiles = np.flatnonzero(_pad(entry.tiles, rec.tiles)[: rec.tiles] & _pad(reading, rec.tiles)[: rec.tiles])
+            tiles = np.flatnonzero(pad(entry.tiles, rec.tiles)[: rec.tiles] & pad(reading, rec.tiles)[: rec.tiles])
             held = _addresses(entry.at)
             entry_size = ELEMENT_BYTES[entry.element]
             if entry.element == element:
@@ -294,7 +225,7 @@ class Scratchpad:
             rows = np.ix_(tiles, np.flatnonzero(hit))
             source[rows] = code
             position[rows] = at_entry[hit]
-        self._report(source, wanted, reading, found, element, where)
+        check_holes(self.rec, source, wanted, reading, found, element, where)
         values = [self._widened(rec.plain(e.value)) for e in found]
         result = rec.temporary((rec.tiles, *shape), (rec.tiles, *shape), element)
         step = _Collect(tuple(values), (result,))
@@ -303,7 +234,7 @@ class Scratchpad:
         rec.emit(step)
         return result
 
-    def _of_boxes(self, found: list[_Entry], at: Strided, element: str, reading: NDArray[np.bool_]) -> Tensor | None:
+    def _of_boxes(self, found: list[Entry], at: Strided, element: str, reading: NDArray[np.bool_]) -> Tensor | None:
         """The same where it is a part of a stored value, or put together from whole ones, alike on all tiles that read; else None.
 
         A tensor that is stored stick by stick and read as a whole, or the other way round, needs no table of elements then.
@@ -314,7 +245,7 @@ class Scratchpad:
         for entry in found:
             value = self._widened(rec.plain(entry.value))
             alike = entry.element == element and value.at.shape[0] == rec.tiles
-            if not alike or not (_pad(entry.tiles, reading.size)[: reading.size] | ~reading).all():
+            if not alike or not (pad(entry.tiles, reading.size)[: reading.size] | ~reading).all():
                 return None
             if (box := box_within(at, entry.at)) is not None:
                 base, parts = value.moved(value.at.box(box)), []
@@ -342,39 +273,6 @@ class Scratchpad:
         if at.shape[0] < count and at.strides[0] != 0:
             return value
         return value.moved(Strided((count, *at.shape[1:]), at.strides, at.offset))
-
-    def _report(
-        self,
-        source: NDArray[np.int32],
-        wanted: NDArray[np.int64],
-        reading: NDArray[np.bool_],
-        found: list[_Entry],
-        element: str,
-        where: Where,
-    ) -> None:
-        confused = source < -1
-        if confused.any():
-            tile, i = (int(x[0]) for x in np.nonzero(confused))
-            entry = found[-2 - int(source[tile, i])]
-            address = int(wanted[i]) * ELEMENT_BYTES[element]
-            raise TypeConfusion(
-                f"reads LX byte {address} as {element}, but it holds {entry.element}",
-                where,
-                tiles=np.flatnonzero(confused.any(1)).tolist(),
-                address=address,
-                other=entry.where,
-                other_label="the write",
-            )
-        missing = (source == -1) & _pad(reading, source.shape[0])[: source.shape[0], None]
-        if missing.any() and self.rec.policy.uninitialized:
-            tile, i = (int(x[0]) for x in np.nonzero(missing))
-            address = int(wanted[i]) * ELEMENT_BYTES[element]
-            raise Uninitialized(
-                f"reads LX byte {address}, which nothing has written",
-                where,
-                tiles=np.flatnonzero(missing.any(1)).tolist(),
-                address=address,
-            )
 
 
 class _Collect(Step):
@@ -426,11 +324,6 @@ def _only(tile: int, count: int) -> NDArray[np.bool_]:
     return np.arange(count) == tile
 
 
-def _meet(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> bool:
-    count = min(a.size, b.size)
-    return bool((a[:count] & b[:count]).any())
-
-
 def _addresses(at: Strided) -> NDArray[np.int64]:
     """All element addresses in row-major order."""
     result = np.asarray(at.offset)
@@ -464,7 +357,3 @@ def _injective(at: Strided) -> bool:
             return False
         reach = s * n
     return True
-
-
-def _pad(tiles: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    return tiles if tiles.size >= count else np.concatenate([tiles, np.zeros(count - tiles.size, np.bool_)])
