@@ -32,9 +32,9 @@ from machine_builds import Case
 from machine_programs import Work, elementwise, matmul, reduction, softmax
 
 from ktir.emulator.machine import Machine
-from ktir.emulator.machine.control import control
-from ktir.emulator.machine.tape import Tape
-from ktir.isa.verify import verify
+from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.replay.tape import Tape
+from ktir.isa.wellformed.verify import verify
 
 EXECUTOR = 3.0
 """How much longer than the executor's a launch may take."""

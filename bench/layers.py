@@ -48,7 +48,7 @@ from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.lowering.inductor import adapter, capture, wrapper
-from ktir.lowering.inductor.region import Region
+from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET

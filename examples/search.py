@@ -32,7 +32,7 @@ from tqdm import tqdm
 import ktir.lowering.inductor  # noqa: F401  registers the backend
 from ktir import config
 from ktir.emulator.machine.machine import Machine
-from ktir.emulator.machine.timeline import chrome_trace
+from ktir.emulator.machine.reports.timeline import chrome_trace
 from ktir.isa.units import Unit
 from ktir.runtime.executable import recorded
 

@@ -1,8 +1,8 @@
 """Lazy tables of dialects and passes: names known from file names alone, code imported on first use.
 
 A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers.
-A pass `a-b` is the file `a_b.py` in `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is `a-b`.
-Named pipelines are found as passes are.
+A pass `a-b` is the file `a_b.py` in a folder of `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is
+`a-b`. Named pipelines are found as passes are.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from typing import Any
 
 _ROOT = Path(__file__).parent
 _DIALECT_FOLDER = "dialects"
-_PASS_FOLDERS = ("passes", "lowering/ktir_to_spyre")
+_PASS_FILES = ("passes/**/ktir_*.py", "lowering/ktir_to_spyre/convert_*.py")
 
 
 def _stems(folder: str) -> list[str]:
@@ -37,8 +37,9 @@ def dialect_class(name: str) -> Any:
 
 @cache
 def pass_modules() -> dict[str, str]:
-    """Possible pass name -> module path. Helper modules of the pass folders are in here too; `pass_class` tells them apart."""
-    return {stem.replace("_", "-"): f"ktir.{folder.replace('/', '.')}.{stem}" for folder in _PASS_FOLDERS for stem in _stems(folder)}
+    """Pass name -> module path, from file names alone."""
+    files = (p for glob in _PASS_FILES for p in sorted(_ROOT.glob(glob), key=lambda p: p.stem))
+    return {p.stem.replace("_", "-"): ".".join(("ktir", *p.relative_to(_ROOT).with_suffix("").parts)) for p in files}
 
 
 @cache

@@ -12,16 +12,16 @@ from cost_kernels import CostCase
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.cost.program import kernel_work
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.hints import Hint
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
-from ktir.passes._kernel_price import kernel_price
-from ktir.passes._plan_search import STEPS, search
-from ktir.passes._planner import Draft, Wishes
-from ktir.passes._work import KernelFacts
-from ktir.passes.ktir_divide_work import DivideWorkPass
+from ktir.passes.division.ktir_divide_work import DivideWorkPass
+from ktir.passes.division.work import KernelFacts
 from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.passes.planning.kernel_price import kernel_price
+from ktir.passes.planning.plan_search import STEPS, search
+from ktir.passes.planning.planner import Draft, Wishes
 from ktir.pipeline import run_pipeline
 from ktir.target import Target
 

@@ -10,8 +10,9 @@ from math import prod
 
 from builders import Body, element_type, f16, f32, index, number
 
-from ktir.dialects import _affine, ktdp
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects._foundation import affine
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
 
@@ -83,7 +84,7 @@ class Divided:
         attributes = {}
         if columns % LANES:
             extents = [s if isinstance(s, int) else None for s in sizes]
-            attributes = {"coordinate_set": _affine.clipped(extents, 0, columns - 1), "masked": ir.UnitAttr.get()}
+            attributes = {"coordinate_set": affine.clipped(extents, 0, columns - 1), "masked": ir.UnitAttr.get()}
         return ktdp.construct_memory_view(offset, sizes, strides, element_type(dtype), attributes=attributes)
 
     def _part(self, argument: int, rows: Sequence[Dim], start: int = 0) -> tuple[ir.Value, list[int | ir.Value], list[int]]:

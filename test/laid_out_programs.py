@@ -11,8 +11,9 @@ from math import prod
 import numpy as np
 from builders import Body, element_type, f16, f32, index, number
 
-from ktir.dialects import _affine, ktdp
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects._foundation import affine
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
 
@@ -83,7 +84,7 @@ class LaidOut:
         element = element_type(self.buffers[buffer][1])
         attributes: dict[str, ir.Attribute] = {"ktir.layout": encoding(sizes, element, columns)}
         if columns % LANES:
-            attributes |= {"coordinate_set": _affine.clipped(sizes, 0, columns - 1), "masked": ir.UnitAttr.get()}
+            attributes |= {"coordinate_set": affine.clipped(sizes, 0, columns - 1), "masked": ir.UnitAttr.get()}
         return ktdp.construct_memory_view(offset, sizes, strides, element, attributes=attributes)
 
     def tile(self, buffer: int, columns: int, rows: Rows = (), lane: int = 1, start: int = 0) -> ir.Value:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ktir.checking.literal import run
 from ktir.emulator.machine.machine import carrier_shape
-from ktir.isa.assembly import print_program
+from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
 
 F32 = np.ndarray

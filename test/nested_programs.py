@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ktir.analysis.calls import argument_attributes, functions_of, root_of, set_arguments, text_attribute
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.mlir import func, ir
-from ktir.passes._calls import argument_attributes, functions_of, root_of, set_arguments, text_attribute
 
 
 def nested(text: str, count: int, carried: str | None = None) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import ktir
+from ktir.arithmetic.numerics import f16_to_f32
 from ktir.assembly import parse_module
 from ktir.checking.inputs import generate_all
 from ktir.checking.levels import storage
@@ -21,7 +22,6 @@ from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
-from ktir.numerics import f16_to_f32
 from ktir.package import read
 
 __all__ = ["MODELS", "Compiled", "compiled"]

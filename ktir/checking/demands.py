@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ktir.integers import PREDICATES
+from ktir.arithmetic.integers import PREDICATES
 from ktir.mlir import ir
 
 __all__ = ["Range", "demands"]

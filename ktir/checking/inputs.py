@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.checking.parameters import Parameter, Place
 from ktir.diagnostics import KtirError
-from ktir.emulator.reference.values import CARRIERS
+from ktir.emulator.reference.tape.values import CARRIERS
 
 __all__ = ["DTYPES", "FLOATS", "array_of", "fill", "generate", "generate_all", "number", "readable"]
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from ktir.arithmetic.numerics import f32_to_f16
 from ktir.assembly import parse_module, print_module
 from ktir.checking.bounds import Arrays, bounds, disturbance_of
 from ktir.checking.compare import compare
@@ -19,7 +20,6 @@ from ktir.emulator.reference import execute
 from ktir.emulator.reference.observer import Observer
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
-from ktir.numerics import f32_to_f16
 from ktir.package import LaunchArgument, read
 from ktir.pipeline import parse_pipeline
 from ktir.runtime.executable import Executable, layout_of

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from ktir.checking.values import Names, describe, place_of
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compiler import OpPlan
+from ktir.emulator.reference.compile.compiler import OpPlan
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.recorder import Recorder
 

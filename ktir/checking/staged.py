@@ -9,7 +9,7 @@ import numpy as np
 
 from ktir.checking.levels import run_device_level
 from ktir.diagnostics import KtirError
-from ktir.emulator.machine.report import MachineReport
+from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir

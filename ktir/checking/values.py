@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ktir.assembly.names import LOOPS, TextNames
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compiler import BlockPlan, OpPlan, Program
+from ktir.emulator.reference.compile.compiler import BlockPlan, OpPlan, Program
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.values import AccessTile, Distributed, Future, IndirectTile, Overlay, Pointer, Tensor, View
+from ktir.emulator.reference.tape.values import AccessTile, Distributed, Future, IndirectTile, Overlay, Pointer, Tensor, View
 
 __all__ = ["Names", "array_of", "brief", "describe", "place_of"]
 

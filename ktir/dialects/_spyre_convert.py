@@ -12,11 +12,11 @@ from typing import Any
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.spyre import INSTRUCTION_OPS, OPTIONAL_INTS, REGIONS, BoundAttr, attribute_fields
 from ktir.isa import instructions as table
+from ktir.isa.binary.validate import validate
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.problem import NO_SOURCE, Problem, ProgramError
 from ktir.isa.program import Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
-from ktir.isa.validate import validate
 from ktir.mlir import ir
 
 # --- Program -> MLIR -------------------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 """The `ktdp` dialect, in the newest public spelling: views of memory, tiles of views, loads and stores of tiles, exchange between tiles.
 
-This module names everything. `_ktdp_types` holds the types, the attributes and the declaration, `Ktdp(Dialect, name="ktdp")`, which the
-registry looks for here; `_ktdp_kernel`, `_ktdp_views`, `_ktdp_tiles`, `_ktdp_memory` and `_ktdp_inter_tile` hold the ops,
-`_ktdp_builders` the functions that build them.
+This module names everything. `types` holds the types, the attributes and the declaration, `Ktdp(Dialect, name="ktdp")`, which the
+registry looks for here; `kernel`, `views`, `tiles`, `memory` and `inter_tile` hold the ops,
+`builders` the functions that build them.
 """
 
 from ktir.assembly.parameters import DYNAMIC
-from ktir.dialects._ktdp_builders import (
+from ktir.dialects._ktdp.builders import (
     construct_access_tile,
     construct_distributed_memory_view,
     construct_indirect_access_tile,
@@ -23,7 +23,7 @@ from ktir.dialects._ktdp_builders import (
     runtime_arg_extract,
     store,
 )
-from ktir.dialects._ktdp_inter_tile import (
+from ktir.dialects._ktdp.inter_tile import (
     InterTileAllToAllOp,
     InterTileConsumeOp,
     InterTileGatherOp,
@@ -34,10 +34,10 @@ from ktir.dialects._ktdp_inter_tile import (
     YieldPartialOp,
     YieldReducedOp,
 )
-from ktir.dialects._ktdp_kernel import GetComputeTileIdOp, RuntimeArgExtractOp
-from ktir.dialects._ktdp_memory import LoadOp, StoreOp
-from ktir.dialects._ktdp_tiles import ConstructAccessTileOp, ConstructIndirectAccessTileOp, RegionTerminatorOp
-from ktir.dialects._ktdp_types import (
+from ktir.dialects._ktdp.kernel import GetComputeTileIdOp, RuntimeArgExtractOp
+from ktir.dialects._ktdp.memory import LoadOp, StoreOp
+from ktir.dialects._ktdp.tiles import ConstructAccessTileOp, ConstructIndirectAccessTileOp, RegionTerminatorOp
+from ktir.dialects._ktdp.types import (
     SUCCESSORS,
     AccessTileType,
     Ktdp,
@@ -46,7 +46,7 @@ from ktir.dialects._ktdp_types import (
     SpyreMemorySpaceAttr,
     TileFutureType,
 )
-from ktir.dialects._ktdp_views import ConstructDistributedMemoryViewOp, ConstructMemoryViewOp
+from ktir.dialects._ktdp.views import ConstructDistributedMemoryViewOp, ConstructMemoryViewOp
 
 __all__ = [
     "DYNAMIC",

@@ -5,8 +5,8 @@ tell each other what they decided.
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from ktir.dialects._base import Attribute, Dialect, Operation, Pure, Spread, report
-from ktir.dialects._ktdp_types import AccessTileType
+from ktir.dialects._foundation.base import Attribute, Dialect, Operation, Pure, Spread, report
+from ktir.dialects._ktdp.types import AccessTileType
 from ktir.mlir import ext, ir
 
 MOST_VALUES = 8

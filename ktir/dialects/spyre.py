@@ -2,7 +2,7 @@
 
 A `spyre.program` holds its arguments and kernels; a kernel its tables, groups, channels, descriptors and units; a unit its words.
 `spyre.loop` and `spyre.rep` are regions; every other instruction is one op with its fields as attributes. An op's location is that of the
-KTIR op it comes from, named after that op. `to_mlir` and `from_mlir` convert exactly; the dialect's verifier is `ktir.isa.validate`.
+KTIR op it comes from, named after that op. `to_mlir` and `from_mlir` convert exactly; the dialect's verifier is `ktir.isa.binary.validate`.
 
     spyre.program "softmax" {
       spyre.argument "x" role = input, sticks = 8192, element_bytes = 2
@@ -25,7 +25,7 @@ from typing import Any
 
 from ktir.assembly import elements, formats
 from ktir.assembly.lexer import Cursor
-from ktir.dialects._base import Attribute, Dialect, Operation
+from ktir.dialects._foundation.base import Attribute, Dialect, Operation
 from ktir.isa import instructions as table
 from ktir.isa.f32 import f32_bits, f32_text, f32_value
 from ktir.isa.program import Program
@@ -91,7 +91,7 @@ class ProgramOp(Operation, dialect=Spyre, name="program", traits=[ir.NoTerminato
     @staticmethod
     def verify_region_invariants(op: Any) -> bool:
         from ktir.dialects._spyre_convert import Misformed, Reader
-        from ktir.isa.validate import validate
+        from ktir.isa.binary.validate import validate
 
         try:
             reader = Reader(op)

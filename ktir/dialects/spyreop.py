@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ktir.assembly import formats
-from ktir.dialects._base import Attribute, Dialect, Operation, Pure, Type, report
+from ktir.dialects._foundation.base import Attribute, Dialect, Operation, Pure, Type, report
 from ktir.dialects._spyreop_elements import DIRECTIVES
 from ktir.mlir import ext, ir
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ktir.elementary import FLOAT_PREDICATES
-from ktir.integers import PREDICATES
+from ktir.arithmetic.elementary import FLOAT_PREDICATES
+from ktir.arithmetic.integers import PREDICATES
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
 

@@ -7,10 +7,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.isa.descriptor import Bound, Descriptor
+from ktir.isa.program import Kernel
 from ktir.target import LANES
-
-from .descriptor import Bound, Descriptor
-from .program import Kernel
 
 Ints = NDArray[np.int64]
 Counters = tuple[int, ...]

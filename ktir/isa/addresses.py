@@ -10,10 +10,9 @@ from math import prod
 
 import numpy as np
 
+from ktir.isa.descriptor import LEVELS, Bound, Descriptor
+from ktir.isa.program import Kernel
 from ktir.target import LANES
-
-from .descriptor import LEVELS, Bound, Descriptor
-from .program import Kernel
 
 _GRID = 1 << 22
 """Largest grid of cores, corelets and trips that bounds are evaluated on; beyond it they are left out, which only widens ranges."""

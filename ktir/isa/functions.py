@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import elementary, integers, numerics
-
-from .kinds import KINDS, Kind
+from ktir.arithmetic import elementary, integers, numerics
+from ktir.isa.kinds import KINDS, Kind
 
 F32 = NDArray[np.float32]
 

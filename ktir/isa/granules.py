@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ktir.isa.access import Access, Counters, Ints
+from ktir.isa.descriptor import Descriptor
 from ktir.target import LANES, Target
-
-from .access import Access, Counters, Ints
-from .descriptor import Descriptor
 
 
 class ElementPrice:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .kinds import BINARY, REDUCTIONS, TERNARY, UNARY
-from .units import Unit
+from ktir.isa.kinds import BINARY, REDUCTIONS, TERNARY, UNARY
+from ktir.isa.units import Unit
 
 Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "f32"]
 

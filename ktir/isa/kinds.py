@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ktir.elementary import FLOAT_PREDICATES
-from ktir.integers import PREDICATES
+from ktir.arithmetic.elementary import FLOAT_PREDICATES
+from ktir.arithmetic.integers import PREDICATES
 
 Cost = Literal["simple", "transcendental", "long"]
 

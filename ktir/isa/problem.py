@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ktir.diagnostics import Diagnostic, KtirError
-
-from .program import Source
-from .units import Unit
+from ktir.isa.program import Source
+from ktir.isa.units import Unit
 
 NO_SOURCE = Source("", "")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .descriptor import Descriptor
-from .f32 import f32
-from .instructions import OPCODES, Opcode, default
-from .units import Unit
+from ktir.isa.descriptor import Descriptor
+from ktir.isa.f32 import f32
+from ktir.isa.instructions import OPCODES, Opcode, default
+from ktir.isa.units import Unit
 
 Operand = Any
 """Value of a field: int, bool, float, or a name of an enum, FIFO or unit."""

@@ -8,15 +8,15 @@ from pathlib import Path
 from ktir import config
 from ktir.assembly import print_module
 from ktir.dialects import ktir as kt
-from ktir.isa.assembly import print_program
+from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
 from ktir.package.launch_spec import DTYPES
-from ktir.passes._host_tensors import launch_hosts
-from ktir.passes._integer_proof import RANGES
+from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.pipeline import Pass, Step, run_pipeline
 
 

@@ -11,13 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ktir.isa.encoding import decode, encode
+from ktir.isa.binary.encoding import decode, encode
 from ktir.isa.problem import EncodingError
 from ktir.isa.program import Program, Source
-
-from . import launch_spec, manifest
-from .errors import PackageError, dump_json, load_json
-from .launch_spec import LaunchSpec
+from ktir.package import launch_spec, manifest
+from ktir.package.errors import PackageError, dump_json, load_json
+from ktir.package.launch_spec import LaunchSpec
 
 DEBUG = "debug.json"
 DEBUG_VERSION = 1

@@ -8,9 +8,8 @@ from math import prod
 from typing import Any
 
 from ktir.isa.program import ROLES, Program
+from ktir.package.errors import PackageError, dump_json, load_json
 from ktir.target import LANES, STICK_BYTES
-
-from .errors import PackageError, dump_json, load_json
 
 NAME = "launch_spec.json"
 VERSION = 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from .errors import PackageError, dump_json, load_json
+from ktir.package.errors import PackageError, dump_json, load_json
 
 NAME = "spyrecode.json"
 PROGRAM = "program.bin"

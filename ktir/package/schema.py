@@ -30,8 +30,7 @@ from __future__ import annotations
 from typing import Any
 
 from ktir.isa.program import ROLES
-
-from .launch_spec import ARRANGEMENTS, DTYPES, VERSION
+from ktir.package.launch_spec import ARRANGEMENTS, DTYPES, VERSION
 
 
 def _integers(low: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple
 
 from ktir import registry
-from ktir.passes._plan_search import STEPS
-from ktir.passes.ktir_verify_level import VerifyLevelPass
+from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
+from ktir.passes.planning.plan_search import STEPS
 from ktir.pipeline import NamedPipeline
 from ktir.target import DATASHEET
 

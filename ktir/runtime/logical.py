@@ -23,7 +23,7 @@ from ktir.runtime.host import with_strides
 PROGRAM = "logical.ktir.mlir"
 ARGUMENTS = "arguments.json"
 NOTICE = "notice.json"
-"""What a user is told when the program is loaded, see `ktir.lowering.inductor.faults`; may be missing."""
+"""What a user is told when the program is loaded, see `ktir.lowering.inductor.running.faults`; may be missing."""
 FILES = (PROGRAM, ARGUMENTS, NOTICE)
 _VERSION = 1
 _CARRIERS = {

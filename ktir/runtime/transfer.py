@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ktir.arithmetic.numerics import f16_to_f32, f32_to_f16, round_f16
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Layout
-from ktir.numerics import f16_to_f32, f32_to_f16, round_f16
 from ktir.package import ValueRange
 
 _FLOATS = tuple(map(np.dtype, (np.float16, np.float32)))

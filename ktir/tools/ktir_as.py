@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktir.diagnostics import KtirError
-from ktir.isa.assembly import parse_program
-from ktir.isa.encoding import encode
-from ktir.isa.verify import verify
+from ktir.isa.assembly.text import parse_program
+from ktir.isa.binary.encoding import encode
+from ktir.isa.wellformed.verify import verify
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ktir import registry
-from ktir.isa import assembly, descriptor, encoding, granules, instructions, kinds, rules, units
+from ktir.isa import descriptor, granules, instructions, kinds, units
+from ktir.isa.assembly import text as assembly
+from ktir.isa.binary import encoding
+from ktir.isa.wellformed import rules
 from ktir.mlir import ext, ir
 from ktir.package import schema
 from ktir.pipeline import NamedPipeline

@@ -46,9 +46,9 @@ def explain(source: str, preset: str = "datasheet", *, machine: bool = True) -> 
     from ktir.assembly import parse_module
     from ktir.context import context
     from ktir.mlir import ir
-    from ktir.tools._explain import report
-    from ktir.tools._flags import UsageError
-    from ktir.tools._input import decoded, read
+    from ktir.tools.shared.explain import report
+    from ktir.tools.shared.flags import UsageError
+    from ktir.tools.shared.input import decoded, read
 
     place = Path(source) / "allocated.ktir.mlir" if source != "-" and Path(source).is_dir() else source
     try:

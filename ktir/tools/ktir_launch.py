@@ -23,7 +23,7 @@ from ktir.isa.units import Unit
 from ktir.package import LaunchSpec, read
 from ktir.runtime.host import TYPES
 from ktir.target import PRESETS
-from ktir.tools._sources import read_array, write_array
+from ktir.tools.shared.sources import read_array, write_array
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,7 +144,7 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 def _show(machine: Any, options: argparse.Namespace) -> None:
-    from ktir.emulator.machine.timeline import chrome_trace, commit_log
+    from ktir.emulator.machine.reports.timeline import chrome_trace, commit_log
 
     if options.report:
         print(machine.report)

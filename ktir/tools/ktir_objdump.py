@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ktir.diagnostics import KtirError
-from ktir.isa.assembly import print_program
-from ktir.isa.encoding import decode, encode
+from ktir.isa.assembly.text import print_program
+from ktir.isa.binary.encoding import decode, encode
 from ktir.isa.problem import EncodingError, Problem
 from ktir.isa.program import Kernel, Program
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 from ktir.package import read
 
 

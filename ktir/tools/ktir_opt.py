@@ -28,14 +28,14 @@ from ktir.pipeline import (
     read_reproducer,
     run_pipeline,
 )
-from ktir.tools._asked import dumps_of, pipeline_of, stopped
-from ktir.tools._expected import mismatches
-from ktir.tools._flags import CommandLine, UsageError, help_text, parse
-from ktir.tools._input import BYTECODE, Part, decoded, parse_bytecode, parts, read
-from ktir.tools._remarks import Selection, yaml
-from ktir.tools._show import Printing, keep_names
-from ktir.tools._table import FLAGS
-from ktir.tools._watch import Clock, Statistics
+from ktir.tools.shared.asked import dumps_of, pipeline_of, stopped
+from ktir.tools.shared.expected import mismatches
+from ktir.tools.shared.flags import CommandLine, UsageError, help_text, parse
+from ktir.tools.shared.input import BYTECODE, Part, decoded, parse_bytecode, parts, read
+from ktir.tools.shared.remarks import Selection, yaml
+from ktir.tools.shared.show import Printing, keep_names
+from ktir.tools.shared.table import FLAGS
+from ktir.tools.shared.watch import Clock, Statistics
 
 if TYPE_CHECKING:
     from ktir.checking.semantics import SemanticsCheck
@@ -234,7 +234,7 @@ class Driver:
     def semantics(self, module: ir.Module, part: Part) -> "SemanticsCheck":
         """The check of the values that passes leave; the module is executed as it is."""
         from ktir.checking.semantics import SemanticsCheck
-        from ktir.tools._sources import archive
+        from ktir.tools.shared.sources import archive
 
         file = self.line.values["check-semantics"]
         given = archive("inputs", file) if file else {}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
-from ktir.emulator.machine.occupancy import lives
-from ktir.emulator.machine.roofline import roofline
+from ktir.emulator.machine.reports.occupancy import lives
+from ktir.emulator.machine.reports.roofline import roofline
 from ktir.package import read
 from ktir.target import PRESETS
-from ktir.tools._plain import plain
+from ktir.tools.shared.plain import plain
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,12 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             for place in places:
                 print(f"  {place}")
         if options.roofline or options.lx:
-            from ktir.tools import _pictures
+            from ktir.tools.shared import pictures
 
             if options.roofline:
-                _pictures.draw_roofline(places, machine.target, options.roofline)
+                pictures.draw_roofline(places, machine.target, options.roofline)
             if options.lx:
-                _pictures.draw_lx(lives(machine.program, machine.trace, options.core), machine.target, options.core, options.lx)
+                pictures.draw_lx(lives(machine.program, machine.trace, options.core), machine.target, options.core, options.lx)
     except BrokenPipeError:
         sys.stderr.close()
     except (KtirError, OSError) as error:

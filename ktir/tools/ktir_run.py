@@ -25,16 +25,16 @@ from ktir.checking.observers import OpValues, Profile, Progress, Together
 from ktir.checking.values import Names, brief
 from ktir.context import context
 from ktir.diagnostics import KtirError
-from ktir.emulator.machine.report import MachineReport
+from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference.executor import Report, execute
 from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
-from ktir.tools._arguments import Arguments, address, choose_function, match_arguments, pairs
-from ktir.tools._flags import CommandLine, Flag, UsageError, help_text, parse
-from ktir.tools._input import BYTECODE, decoded, parse_bytecode, read
-from ktir.tools._plain import plain
-from ktir.tools._policy import policy_flags, policy_of
-from ktir.tools._sources import FORMS, SourceError, archive, near, write_array
+from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
+from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
+from ktir.tools.shared.input import BYTECODE, decoded, parse_bytecode, read
+from ktir.tools.shared.plain import plain
+from ktir.tools.shared.policy import policy_flags, policy_of
+from ktir.tools.shared.sources import FORMS, SourceError, archive, near, write_array
 
 FLAGS = (
     Flag("func", "the function to run; default: the one that no other calls", "name"),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from campaign.graph_text import DTYPES
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.mlir import ir

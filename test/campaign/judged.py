@@ -14,15 +14,15 @@ from ktir.checking.stream.compare import check_launch, check_stream, read_expect
 from ktir.checking.stream.expected import Expected
 from ktir.context import context
 from ktir.diagnostics import KtirError
-from ktir.emulator.machine.control import control
-from ktir.emulator.machine.divisions import divides_by_data
-from ktir.emulator.machine.faults import MachineFinding
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import carrier_shape
-from ktir.emulator.machine.quotients import Quotients
-from ktir.emulator.machine.step import Step
-from ktir.emulator.machine.trace import Trace
-from ktir.isa.verify import verify
+from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.step.divisions import divides_by_data
+from ktir.emulator.machine.step.quotients import Quotients
+from ktir.emulator.machine.step.step import Step
+from ktir.emulator.machine.trace.trace import Trace
+from ktir.isa.wellformed.verify import verify
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import Package, read

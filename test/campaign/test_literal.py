@@ -10,11 +10,11 @@ from literal_runs import differing, literal
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
-from ktir.emulator.machine.control import control
-from ktir.emulator.machine.faults import MachineFinding
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import carrier_shape
-from ktir.emulator.machine.step import Step
-from ktir.emulator.machine.tape import Tape
+from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.step.step import Step
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, Package, read

@@ -9,10 +9,10 @@ from models.families import EVEN, build
 from models.runs import Prompt, make_cache, step_of
 
 import ktir
+from ktir.analysis.attributes.residents import resident_of
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.mlir import func, ir, operations
-from ktir.passes._residents import resident_of
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET

@@ -10,15 +10,17 @@ ROOT = Path(__file__).resolve().parents[2] / "ktir"
 
 BELOW = {  # layer -> layers it may import; "core" is the modules directly in ktir/
     "core": set(),
-    "assembly": {"core"},
-    "isa": {"core"},
-    "package": {"core", "assembly", "isa"},
-    "dialects": {"core", "assembly", "isa"},
-    "cost": {"core", "assembly", "isa", "dialects"},
-    "passes": {"core", "assembly", "isa", "package", "dialects", "cost"},
-    "lowering": {"core", "assembly", "isa", "package", "dialects", "cost", "passes"},
-    "emulator": {"core", "assembly", "isa", "package", "dialects"},
-    "runtime": {"core", "assembly", "isa", "package", "dialects", "emulator"},
+    "arithmetic": {"core"},
+    "assembly": {"core", "arithmetic"},
+    "isa": {"core", "arithmetic"},
+    "package": {"core", "arithmetic", "assembly", "isa"},
+    "dialects": {"core", "arithmetic", "assembly", "isa"},
+    "cost": {"core", "arithmetic", "assembly", "isa", "dialects"},
+    "analysis": {"core", "arithmetic", "assembly", "isa", "package", "dialects", "cost"},
+    "passes": {"core", "arithmetic", "assembly", "isa", "package", "dialects", "cost", "analysis"},
+    "lowering": {"core", "arithmetic", "assembly", "isa", "package", "dialects", "cost", "analysis", "passes"},
+    "emulator": {"core", "arithmetic", "assembly", "isa", "package", "dialects"},
+    "runtime": {"core", "arithmetic", "assembly", "isa", "package", "dialects", "emulator"},
 }
 # The edge to torch: what it compiles it also launches.
 BELOW["lowering/inductor"] = BELOW["lowering"] | {"lowering", "runtime"}

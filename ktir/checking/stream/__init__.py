@@ -6,6 +6,6 @@ against it: addresses as functions of core, corelet and loop counters (`footprin
 these, and race-free as the emulator has found it, a stream computes what the KTIR says.
 """
 
-from .compare import check_package, check_stream
+from ktir.checking.stream.compare import check_package, check_stream
 
 __all__ = ["check_package", "check_stream"]

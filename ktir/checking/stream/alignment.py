@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from ktir.checking.stream import expected
 from ktir.isa.problem import Problem
 from ktir.isa.program import Program, Word
 from ktir.isa.units import Unit
-
-from . import expected
 
 Placed = tuple[int, Word]
 """A word with its place in the unit's program."""

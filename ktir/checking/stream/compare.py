@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from ktir.assembly import parse_module
+from ktir.checking.stream.alignment import Alignment, Misaligned
+from ktir.checking.stream.expected import Expected, expected
+from ktir.checking.stream.order import order_faults
+from ktir.checking.stream.rules import Rules
 from ktir.context import context
-from ktir.emulator.machine.trace import Trace
+from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.problem import Problem
 from ktir.isa.program import Program
 from ktir.mlir import ir
 from ktir.package import LaunchSpec, Package, PackageError
 from ktir.package.files import ALLOCATED
 from ktir.target import DATASHEET, Target
-
-from .alignment import Alignment, Misaligned
-from .expected import Expected, expected
-from .order import order_faults
-from .rules import Rules
 
 
 def check_package(package: Package, trace: Trace, target: Target = DATASHEET) -> list[Problem]:

@@ -13,21 +13,21 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.analysis.calls import functions_of, launches, root_of
+from ktir.checking.stream.expressions import Expressions, Unreadable, of_generic
+from ktir.checking.stream.footprint import Footprint, Ints, Limit, Trips, difference, of_tile
+from ktir.checking.stream.grid import Grid, number
+from ktir.checking.stream.launch import launch_arguments, program_arguments
+from ktir.checking.stream.tiles import IndirectTile, Tile, on_some_cores, read_indirect, read_tile
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import _tile_sets, ktdp
+from ktir.dialects import ktdp
+from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.structured import Generic
 from ktir.isa.program import Argument, Source
 from ktir.mlir import ir
 from ktir.package import HostTensor, LaunchArgument
-from ktir.passes._calls import functions_of, launches, root_of
-from ktir.passes._host_tensors import launch_hosts
+from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.target import LANES
-
-from .expressions import Expressions, Unreadable, of_generic
-from .footprint import Footprint, Ints, Limit, Trips, difference, of_tile
-from .grid import Grid, number
-from .launch import launch_arguments, program_arguments
-from .tiles import IndirectTile, Tile, on_some_cores, read_indirect, read_tile
 
 
 @dataclass(frozen=True)
@@ -410,9 +410,9 @@ def senders(consume: ir.Operation, cores: int) -> tuple[int, ...]:
     """Per core the one that it receives from, itself where it is no consumer."""
     produce = consume.operands[0].owner
     found = list(range(cores))
-    for group in _tile_sets.groups(consume.operands[0].type.groups) or ():
-        (producer,) = _tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,)) or (-1,)
-        for consumer in _tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,)) or ():
+    for group in tile_sets.groups(consume.operands[0].type.groups) or ():
+        (producer,) = tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,)) or (-1,)
+        for consumer in tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,)) or ():
             found[consumer] = producer
     return tuple(found)
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ktir.checking.stream.scalars import compares_positions, kind, letter, live_lanes
 from ktir.dialects.structured import Generic
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
 from ktir.mlir import ir
 from ktir.target import LANES
-
-from .scalars import compares_positions, kind, letter, live_lanes
 
 _STAYS = ("neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "copysign")
 """Kinds that give f16 values for f16 values."""

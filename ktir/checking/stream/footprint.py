@@ -13,12 +13,11 @@ from math import prod
 
 import numpy as np
 
+from ktir.checking.stream.grid import LEVELS, Ints, along, levels_of, number, points, taken
+from ktir.checking.stream.tiles import Tile
 from ktir.isa.descriptor import Bound, Descriptor
 from ktir.isa.program import Kernel
 from ktir.target import LANES, STICK_BYTES
-
-from .grid import LEVELS, Ints, along, levels_of, number, points, taken
-from .tiles import Tile
 
 Trips = Mapping[int, int]
 """Trips of the open loops by level."""

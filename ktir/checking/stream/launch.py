@@ -9,7 +9,7 @@ from ktir.isa.program import Argument
 from ktir.mlir import func, ir
 from ktir.package import LaunchArgument
 from ktir.package.launch_spec import HostView, PublishedLayout, ValueRange
-from ktir.passes._integer_proof import RANGES
+from ktir.passes.flat.integers.integer_proof import RANGES
 
 _TYPES = {"f16": ("float16", "IEEE_FP16", 2), "f32": ("float32", "IEEE_FP32", 4), "i32": ("int32", "IEEE_INT32", 4)}
 

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ktir.emulator.machine.touch import Toucher
-from ktir.emulator.machine.trace import Event, Trace
+from ktir.checking.stream.alignment import Aligned, Alignment
+from ktir.emulator.machine.memory.touch import Toucher
+from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.problem import Problem
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
-
-from .alignment import Aligned, Alignment
 
 READS = ("push", "pusht", "xst", "xsts", "rtx")
 WRITES = ("pull", "xld", "xldm", "xldg", "fill", "ifill", "rrx")

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ktir.checking.stream import expected
+from ktir.checking.stream.alignment import Aligned, Placed
+from ktir.checking.stream.expressions import Expressions, Unreadable, of_rep
+from ktir.checking.stream.footprint import Footprint, difference, of_descriptor
 from ktir.isa.program import Kernel, Word
 from ktir.isa.units import Unit
-
-from . import expected
-from .alignment import Aligned, Placed
-from .expressions import Expressions, Unreadable, of_rep
-from .footprint import Footprint, difference, of_descriptor
 
 Fault = tuple[Unit, int, str]
 

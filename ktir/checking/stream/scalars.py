@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.checking.stream.grid import relation
 from ktir.mlir import ir
-
-from .grid import relation
 
 _SAME = "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
 _SAME += " sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"

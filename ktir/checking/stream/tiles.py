@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.dialects import _affine, ktdp
+from ktir.checking.stream.grid import Grid, Index, along, number, refused
+from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
 from ktir.mlir import ir
 from ktir.target import LANES
-
-from .grid import Grid, Index, along, number, refused
 
 ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
 
@@ -135,7 +135,7 @@ def _of_view(op: ir.Operation, base: ir.Value, grid: Grid, first: list[Index], s
         for d, n in enumerate(view.sizes)
         if not isinstance(n, int)
     ]
-    for stick, last in _affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
+    for stick, last in affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
         room = last + 1 - LANES * first[stick].at - first[-1].at
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))
     return Tile(view.memory_space == "ct_local", size, start, shape, tuple(strides), tuple(clips))

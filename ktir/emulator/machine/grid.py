@@ -11,11 +11,10 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.emulator.machine.program.body import Body, Port, registers_read
+from ktir.emulator.machine.program.faults import MachineFinding, TypeFault
+from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.program import Program
-
-from .body import Body, Port, registers_read
-from .faults import MachineFinding, TypeFault
-from .trace import Event, Trace
 
 Flags = NDArray[np.bool_]
 

@@ -10,21 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
+from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.grid import check_grid
+from ktir.emulator.machine.program.faults import DivisionFault
+from ktir.emulator.machine.replay.ops import Bound
+from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.reports.report import MachineReport, report
+from ktir.emulator.machine.step.divisions import divides_by_data
+from ktir.emulator.machine.step.quotients import Quotients
+from ktir.emulator.machine.step.step import Step
+from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Argument, Program
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 from ktir.target import DATASHEET, LANES, Target
-
-from .control import control
-from .divisions import divides_by_data
-from .faults import DivisionFault
-from .grid import check_grid
-from .ops import Bound
-from .quotients import Quotients
-from .report import MachineReport, report
-from .step import Step
-from .tape import Tape
-from .trace import Trace
 
 Array = NDArray[np.float32]
 Mode = Literal["tape", "step"]

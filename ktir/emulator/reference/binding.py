@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.runs import split_runs
-from ktir.emulator.reference.tape import Assemble, Binder, Call, Step
-from ktir.emulator.reference.trips import merge_trips
-from ktir.emulator.reference.values import Storage, Strided, Tensor
+from ktir.emulator.reference.ops.runs import split_runs
+from ktir.emulator.reference.record.trips import merge_trips
+from ktir.emulator.reference.tape.tape import Assemble, Binder, Call, Step
+from ktir.emulator.reference.tape.values import Storage, Strided, Tensor
 
 __all__ = ["bind"]
 

@@ -19,7 +19,7 @@ from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import Bound, Scratch, bind_arguments
-from ktir.emulator.reference.compiler import Function, Program, compile_module
+from ktir.emulator.reference.compile.compiler import Function, Program, compile_module
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.plan import Plan
 from ktir.emulator.reference.recorder import NeedsData, NeedsTiles

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ktir.emulator.findings import Where
-    from ktir.emulator.reference.compiler import OpPlan
+    from ktir.emulator.reference.compile.compiler import OpPlan
     from ktir.emulator.reference.recorder import Recorder
-    from ktir.emulator.reference.tape import Call
+    from ktir.emulator.reference.tape.tape import Call
 
 __all__ = ["Observer", "timed"]
 

@@ -10,30 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir.arithmetic import numerics
+from ktir.arithmetic.integers import fit
 from ktir.emulator.policy import Policy
-from ktir.emulator.reference.access import AnyAccess, Buffer, Points, resolve
 from ktir.emulator.reference.arguments import ELEMENT_OF, RAW, Bound
 from ktir.emulator.reference.binding import bind
-from ktir.emulator.reference.checks import Traffic, check
-from ktir.emulator.reference.compiler import Argument, Function, Program
-from ktir.emulator.reference.indirect_steps import Gather, Scatter
-from ktir.emulator.reference.moves import keep_bits
+from ktir.emulator.reference.compile.compiler import Argument, Function, Program
 from ktir.emulator.reference.observer import Observer, timed
+from ktir.emulator.reference.ops.indirect_steps import Gather, Scatter
+from ktir.emulator.reference.record.access import AnyAccess, Buffer, Points, resolve
+from ktir.emulator.reference.record.checks import Traffic, check
 from ktir.emulator.reference.recorder import Counts, Recorder
-from ktir.emulator.reference.tape import Assemble
-from ktir.emulator.reference.values import (
-    CARRIERS,
-    ELEMENT_BYTES,
-    AccessTile,
-    Pointer,
-    Strided,
-    Tensor,
-    Value,
-    View,
-    is_odd,
-)
-from ktir.integers import fit
+from ktir.emulator.reference.tape.moves import keep_bits
+from ktir.emulator.reference.tape.tape import Assemble
+from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Pointer, Strided, Tensor, Value, View, is_odd
 
 __all__ = ["Plan"]
 

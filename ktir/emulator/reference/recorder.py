@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Policy
-from ktir.emulator.reference.budget import take_step
-from ktir.emulator.reference.compiler import BlockPlan, Function, Program
-from ktir.emulator.reference.memory import Memory
+from ktir.emulator.reference.compile.compiler import BlockPlan, Function, Program
 from ktir.emulator.reference.observer import Observer, timed
-from ktir.emulator.reference.scratchpad import Scratchpad
-from ktir.emulator.reference.tape import Assemble, Binder, Call, Step, clipped_of
-from ktir.emulator.reference.values import (
+from ktir.emulator.reference.record.budget import take_step
+from ktir.emulator.reference.record.memory import Memory
+from ktir.emulator.reference.record.scratchpad import Scratchpad
+from ktir.emulator.reference.tape.tape import Assemble, Binder, Call, Step, clipped_of
+from ktir.emulator.reference.tape.values import (
     CARRIERS,
     Box,
     Distributed,

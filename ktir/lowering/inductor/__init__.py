@@ -6,7 +6,7 @@ runtime how torch counts the writes to a weight.
 
 from ktir.lowering.inductor import artifacts, backend
 from ktir.lowering.inductor.backend import ktir, spyre
-from ktir.lowering.inductor.stamps import TorchStamps
+from ktir.lowering.inductor.running.stamps import TorchStamps
 from ktir.runtime import stamps
 
 __all__ = ["ktir", "spyre"]

@@ -31,11 +31,11 @@ from torch._inductor.virtualized import V
 
 import ktir
 from ktir import config, hints
-from ktir.lowering.inductor import constants, rounding
-from ktir.lowering.inductor.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
-from ktir.lowering.inductor.lowerings import decompositions, user_lowerings
-from ktir.lowering.inductor.region import Region
+from ktir.lowering.inductor.graph import constants, rounding
+from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings
+from ktir.lowering.inductor.running.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
 from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling, origins_of, refuse_leaf
+from ktir.lowering.region_to_ktir.region import Region
 
 INDUCTOR_CONFIG: dict[str, Any] = {
     "split_reductions": False,  # one loop nest per reduction
@@ -257,7 +257,7 @@ class CheckExterns(CustomSchedulerPass):
                     said.append(say_of_extern(name, error, reason))
         if said:
             wrapper = V.graph.wrapper_code
-            for line in ("import ktir.runtime.metrics, ktir.lowering.inductor.fallback", *dict.fromkeys(said)):
+            for line in ("import ktir.runtime.metrics, ktir.lowering.inductor.running.fallback", *dict.fromkeys(said)):
                 wrapper.add_import_once(line)
             wrapper.writeline(f"ktir.runtime.metrics.count(torch={len(said)})")
         return nodes

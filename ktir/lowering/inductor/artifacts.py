@@ -16,7 +16,7 @@ from pathlib import Path
 from torch.compiler._cache import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
 
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor import faults
+from ktir.lowering.inductor.running import faults
 from ktir.package.files import MAX_BYTES, check_names
 
 log = logging.getLogger("ktir")

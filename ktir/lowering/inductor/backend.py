@@ -21,12 +21,12 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor import tracing
-from ktir.lowering.inductor.fallback import chain, in_torch
-from ktir.lowering.inductor.faults import Fault
-from ktir.lowering.inductor.guarded import Guarded, written
-from ktir.lowering.inductor.origins import refusal, source, type_text
-from ktir.lowering.inductor.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
+from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
+from ktir.lowering.inductor.running import tracing
+from ktir.lowering.inductor.running.fallback import chain, in_torch
+from ktir.lowering.inductor.running.faults import Fault
+from ktir.lowering.inductor.running.guarded import Guarded, written
+from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.runtime import forms
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from torch import fx
 from ktir.diagnostics import KtirError
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
-from ktir.lowering.inductor.fallback import chain
-from ktir.lowering.inductor.region import Region
+from ktir.lowering.inductor.running.fallback import chain
 from ktir.lowering.inductor.wrapper import translate
+from ktir.lowering.region_to_ktir.region import Region
 
 REGION, LOGICAL, ASSEMBLY = "region", "logical", "assembly"
 LEVELS = (LOGICAL, "laid-out", "divided", "tiled", "allocated")
@@ -97,7 +97,7 @@ def capture(model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: b
 def _text(region: Region, stage: str, debuginfo: bool) -> str:
     from ktir.assembly import print_module
     from ktir.context import context
-    from ktir.isa.assembly import print_program
+    from ktir.isa.assembly.text import print_program
     from ktir.lowering.compile import compile_logical
     from ktir.lowering.inductor.wrapper import logical
     from ktir.mlir import ir

@@ -9,8 +9,8 @@ from typing import Any
 import sympy
 import torch
 
-from ktir.lowering.inductor.indices import Index, call, variable
-from ktir.lowering.inductor.region import Record
+from ktir.lowering.region_to_ktir.indices import Index, call, variable
+from ktir.lowering.region_to_ktir.region import Record
 
 _RESULTS = {"welford_reduce": 3, "welford_combine": 3, "argmax_with_value": 2, "argmin_with_value": 2, "online_softmax_reduce": 2}
 """Reductions of more than one result."""

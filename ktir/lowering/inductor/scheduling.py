@@ -22,15 +22,15 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._ordered_set import OrderedSet
 
 from ktir import config
-from ktir.lowering.inductor import rounding
-from ktir.lowering.inductor.fallback import Apart, Place, Refused, place_of
-from ktir.lowering.inductor.indices import Index
-from ktir.lowering.inductor.numbers import Numbers
-from ktir.lowering.inductor.origins import origin, refusal, result_of, type_text
+from ktir.lowering.inductor.graph import rounding
+from ktir.lowering.inductor.graph.numbers import Numbers
+from ktir.lowering.inductor.graph.shapes import DynamicShape
 from ktir.lowering.inductor.recorder import Recorder, dtype_name
-from ktir.lowering.inductor.region import Buffer, Nest, NestRefused, Record, Region, Role
-from ktir.lowering.inductor.shapes import DynamicShape
+from ktir.lowering.inductor.running.fallback import Apart, Place, Refused, place_of
+from ktir.lowering.inductor.running.origins import origin, refusal, result_of, type_text
 from ktir.lowering.inductor.wrapper import translate
+from ktir.lowering.region_to_ktir.indices import Index
+from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Record, Region, Role
 
 RegionCompiler = Callable[[Region], str]
 """Compiles a region and returns the content hash under which the runtime finds the package. Raises NestRefused."""
@@ -248,8 +248,8 @@ class Scheduling(BaseScheduling):
             raise Refused(refused)
         if number and V.graph.mutated_inputs:
             wrapper: Any = V.graph.wrapper_code
-            wrapper.add_import_once("import ktir.lowering.inductor.guarded")
-            wrapper.lines.insert(0, f"ktir.lowering.inductor.guarded.remember({', '.join(sorted(V.graph.mutated_inputs))})")
+            wrapper.add_import_once("import ktir.lowering.inductor.running.guarded")
+            wrapper.lines.insert(0, f"ktir.lowering.inductor.running.guarded.remember({', '.join(sorted(V.graph.mutated_inputs))})")
         outside = {self._real(name)[0] for name in V.graph.get_output_names()} | set(V.graph.graph_inputs) | set(V.graph.constants)
         for alias, real in written.items():
             if real not in outside and len(regions[real]) == 1 and -1 not in regions[real]:

@@ -19,11 +19,12 @@ from ktir.assembly import print_module
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, Unsupported, verify
 from ktir.hints import HintRefused
-from ktir.lowering.inductor import artifacts, progress
-from ktir.lowering.inductor.emit import emit
-from ktir.lowering.inductor.fallback import Apart, Place, refused_by_chip
-from ktir.lowering.inductor.faults import Fault, as_error, fault_of, notice, reproducer
-from ktir.lowering.inductor.region import Buffer, NestRefused, Region
+from ktir.lowering.inductor import artifacts
+from ktir.lowering.inductor.running import progress
+from ktir.lowering.inductor.running.fallback import Apart, Place, refused_by_chip
+from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, notice, reproducer
+from ktir.lowering.region_to_ktir.emit import emit
+from ktir.lowering.region_to_ktir.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
 from ktir.runtime.kernel import OURS
 from ktir.runtime.logical import NOTICE, Argument, files_of

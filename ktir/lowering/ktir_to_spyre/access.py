@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ktir.analysis.attributes.residents import resident_of
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import _affine, ktdp
+from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
+from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
 from ktir.mlir import ir
-from ktir.passes._residents import resident_of
 from ktir.target import LANES, STICK_BYTES
-
-from .index import Index, IndexEvaluator, constant
 
 ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
 
@@ -190,7 +190,7 @@ class TileEvaluator:
     def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
         """Where the view's sticks are cut at a lane: 64*stick + lane <= last."""
         clips = []
-        for stick, last in _affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
+        for stick, last in affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
             position = walked.get(stick)
             room = self.index.subtract(constant(last + 1), self.index.multiply(first[stick], constant(LANES), op), op)
             room = self.index.subtract(room, first[-1], op)

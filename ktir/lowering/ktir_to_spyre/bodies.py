@@ -15,10 +15,9 @@ from ktir.dialects.vector_kinds import SCALAR_OPS, is_folded, keeps_lane, kind_o
 from ktir.isa.instructions import FIRST_ACCUMULATOR
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word, word
+from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
+from ktir.lowering.ktir_to_spyre.registers import Registers
 from ktir.mlir import ir
-
-from .lane_masks import LaneMasks, is_index_arithmetic
-from .registers import Registers
 
 _SCARCE = 6
 """Free registers below which a constant no longer keeps one for the whole body."""

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.diagnostics import Unsupported, location_text
+from ktir.lowering.ktir_to_spyre.access import Clip, Tile
+from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator
 from ktir.mlir import ir
-
-from .access import Clip, Tile
-from .index import Index, IndexEvaluator
 
 Live = NDArray[np.bool_] | None
 """Per core whether it is there; None: all are."""

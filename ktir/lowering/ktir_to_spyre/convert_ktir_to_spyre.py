@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ktir.analysis.attributes.levels import require_level, set_level
+from ktir.analysis.calls import functions_of, launches, root_of
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.isa.program import Argument, Kernel, Program, Source
+from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
-from ktir.passes._calls import functions_of, launches, root_of
-from ktir.passes._levels import require_level, set_level
 from ktir.pipeline import Pass
-
-from .kernel import KernelLowering
 
 
 @dataclass(frozen=True)

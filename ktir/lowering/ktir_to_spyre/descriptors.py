@@ -9,9 +9,8 @@ import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.isa.descriptor import LEVELS, MAX_RANK, Bound, Descriptor
+from ktir.lowering.ktir_to_spyre.access import Clip, Tile
 from ktir.target import LANES, STICK_BYTES
-
-from .access import Clip, Tile
 
 Walk = list[tuple[int, int | None]]
 """Inner dims, outer to inner, as (extent, dimension of the tile); dimension None repeats the same entries (stride 0)."""

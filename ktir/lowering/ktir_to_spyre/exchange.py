@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import _tile_sets, ktdp
+from ktir.dialects import ktdp
+from ktir.dialects._ktdp import tile_sets
 from ktir.mlir import ir
 
 
@@ -19,13 +20,13 @@ def contribution(consume: ir.Operation) -> ir.Value:
 def senders(consume: ir.Operation, cores: int) -> list[int]:
     """Per core the one whose contribution it receives, its own if it receives none."""
     produce = _produce(consume)
-    groups = _tile_sets.groups(consume.operands[0].type.groups)
+    groups = tile_sets.groups(consume.operands[0].type.groups)
     if groups is None or "producer_dependency_per_consumer" in consume.attributes:
         raise _refuse(consume, "expects groups with constant bounds and without a dependency of its own")
     found = list(range(cores))
     for group in groups:
-        producers = _tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,))
-        consumers = _tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,))
+        producers = tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,))
+        consumers = tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,))
         if producers is None or consumers is None or len(producers) != 1 or max(producers + consumers, default=0) >= cores:
             raise _refuse(consume, f"expects one producer of group {group} and consumers among its {cores} cores")
         for consumer in consumers:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ktir.arithmetic.integers import PREDICATES, compare
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
-from ktir.integers import PREDICATES, compare
 from ktir.mlir import ir
 
 

@@ -20,18 +20,17 @@ from ktir.dialects.structured import Generic
 from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel, Word, word
 from ktir.isa.units import Unit
+from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
+from ktir.lowering.ktir_to_spyre.bodies import Stream, VectorBody
+from ktir.lowering.ktir_to_spyre.conditions import Live, branches, on_some_cores, refuse_on_some_cores
+from ktir.lowering.ktir_to_spyre.descriptors import DescriptorTable, Walk, whole
+from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
+from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
+from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks
+from ktir.lowering.ktir_to_spyre.memory_order import MemoryOrder, reach
+from ktir.lowering.ktir_to_spyre.sync import Access, Action, Loop, Parts, Synchroniser
 from ktir.mlir import ir
 from ktir.target import LANES
-
-from .access import IndirectTile, Tile, TileEvaluator
-from .bodies import Stream, VectorBody
-from .conditions import Live, branches, on_some_cores, refuse_on_some_cores
-from .descriptors import DescriptorTable, Walk, whole
-from .exchange import contribution, senders
-from .index import IndexEvaluator
-from .lane_masks import LaneMasks
-from .memory_order import MemoryOrder, reach
-from .sync import Access, Action, Loop, Parts, Synchroniser
 
 _IGNORED = {
     "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "arith.cmpi", "arith.andi",

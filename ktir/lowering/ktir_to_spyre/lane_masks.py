@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ktir.integers import PREDICATES
+from ktir.arithmetic.integers import PREDICATES
 from ktir.mlir import ir
 from ktir.target import LANES
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
+from ktir.lowering.ktir_to_spyre.access import Tile
+from ktir.lowering.ktir_to_spyre.index import Index
 from ktir.mlir import ir
-
-from .access import Tile
-from .index import Index
 
 _MOST = 1 << 23
 """Elements of an access that are looked at one by one, per core."""

@@ -46,11 +46,11 @@ def test_levels_agree(path: Path, cores: int) -> None:
 
 def test_a_wrong_pass_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks switched off: pads reach a sum, and the check names the pass."""
-    from ktir.passes import _physical_ops
+    from ktir.passes.layouts import physical_ops
 
     path = next(p for p in PROGRAMS if "softmax" in p.stem)
     text = path.read_text()
-    monkeypatch.setattr(_physical_ops, "masked", lambda value, *_: value)
+    monkeypatch.setattr(physical_ops, "masked", lambda value, *_: value)
     with pytest.raises(Mismatch, match="ktir-assign-layouts"):
         check_levels(text, arguments(text), source=path.name)
 

@@ -10,7 +10,7 @@ from ktir.checking.debugger import Debugger, Stopped
 from ktir.checking.observers import AGAIN, OpValues, Profile, Progress, Together
 from ktir.checking.values import Names
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compiler import OpPlan
+from ktir.emulator.reference.compile.compiler import OpPlan
 from ktir.emulator.reference.executor import execute
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.recorder import Recorder

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ktir.mlir import ir, operations
-from ktir.passes import _physical_ops
-from ktir.passes.ktir_canonicalize import CanonicalizePass
+from ktir.passes.general.ktir_canonicalize import CanonicalizePass
+from ktir.passes.layouts import physical_ops
 from ktir.tools import ktir_opt
 
 TESTS = Path(__file__).parents[2] / "lit"
@@ -118,7 +118,7 @@ def test_all_functions_are_checked(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_a_wrong_pass_between_levels(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Masks switched off: pads reach a sum. The pass may change rounding, but not this much."""
-    monkeypatch.setattr(_physical_ops, "masked", lambda value, *_: value)
+    monkeypatch.setattr(physical_ops, "masked", lambda value, *_: value)
     source = TESTS / "inductor" / "softmax.mlir"
     words = [str(source), "--ktir-assign-layouts", "--ktir-split-bodies", "--check-semantics", "-o", str(tmp_path / "out")]
     assert ktir_opt.main(words) == 1

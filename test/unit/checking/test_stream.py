@@ -20,7 +20,7 @@ from ktir.checking.stream.compare import check_launch, check_package, check_stre
 from ktir.checking.stream.expected import Expected
 from ktir.checking.stream.order import order_faults
 from ktir.context import context
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.isa.program import Program, Source, Word
 from ktir.isa.units import Unit
 from ktir.lowering.compile import compile_logical

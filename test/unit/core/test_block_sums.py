@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ktir import numerics as num
-from ktir.block_sums import block_sums
-from ktir.floats import STEP
+from ktir.arithmetic import numerics as num
+from ktir.arithmetic.block_sums import block_sums
+from ktir.arithmetic.floats import STEP
 
 FORMATS = ("f16", "bf16", "dl16", "f8E4M3FN", "f8E5M2", "f32")
 LEAST = {"f16": -24, "bf16": -133, "dl16": -40, "f8E4M3FN": -9, "f8E5M2": -16, "f32": -149}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ktir import elementary, numerics, transcendental
+from ktir.arithmetic import elementary, numerics, transcendental
 
 EXACT = {
     **{

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ktir import numerics as num
+from ktir.arithmetic import numerics as num
 
 
 @pytest.fixture(autouse=True)

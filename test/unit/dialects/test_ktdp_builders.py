@@ -6,7 +6,8 @@ import pytest
 
 from ktir.assembly import parse_module, print_module
 from ktir.diagnostics import KtirError, verify
-from ktir.dialects import _tile_sets, ktdp
+from ktir.dialects import ktdp
+from ktir.dialects._ktdp import tile_sets
 from ktir.mlir import arith, func, ir, operations
 
 pytestmark = pytest.mark.usefixtures("mlir")
@@ -180,10 +181,10 @@ def test_old_memory_spaces_mean_what_the_new_ones_do() -> None:
     ],
 )
 def test_tiles_of_a_set(text: str, symbols: tuple[int, ...], tiles: list[int] | None) -> None:
-    assert _tile_sets.members(a_set(text), symbols) == tiles
+    assert tile_sets.members(a_set(text), symbols) == tiles
 
 
 def test_groups_of_a_set() -> None:
-    assert _tile_sets.groups(a_set("affine_set<(g) : (g - 2 >= 0, -g + 7 >= 0, g mod 3 == 0)>")) == [3, 6]
-    assert _tile_sets.groups(a_set("affine_set<(g) : (g - 2 == 0)>")) == [2]
-    assert _tile_sets.groups(a_set("affine_set<(g) : (g >= 0)>")) is None
+    assert tile_sets.groups(a_set("affine_set<(g) : (g - 2 >= 0, -g + 7 >= 0, g mod 3 == 0)>")) == [3, 6]
+    assert tile_sets.groups(a_set("affine_set<(g) : (g - 2 == 0)>")) == [2]
+    assert tile_sets.groups(a_set("affine_set<(g) : (g >= 0)>")) is None

@@ -18,7 +18,7 @@ from ktir.dialects.spyre import from_mlir
 from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute
 from ktir.pipeline import run_pipeline
-from ktir.tools._expected import mismatches
+from ktir.tools.shared.expected import mismatches
 
 _FENCE = re.compile(r"^(?P<ticks>```+) *mlir\b[^\n]*\n(?P<text>.*?)^(?P=ticks) *$", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"^ *// (given|result) +%(\w+): *(\w+) +(.*)$", re.MULTILINE)

@@ -21,8 +21,8 @@ from ktir.diagnostics import verify
 from ktir.emulator.reference import execute
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
-from ktir.lowering.inductor.region import Region
 from ktir.lowering.inductor.wrapper import logical
+from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir
 
 

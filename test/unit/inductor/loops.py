@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ktir.lowering.inductor.region import Buffer, Nest, Record, Region
+from ktir.lowering.region_to_ktir.region import Buffer, Nest, Record, Region
 
 HALVES = ("float16", "bfloat16")
 

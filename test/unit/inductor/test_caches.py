@@ -19,7 +19,7 @@ from ktir import config
 from ktir.diagnostics import KtirError
 from ktir.lowering.inductor import adapter, artifacts
 from ktir.lowering.inductor.backend import compile_graph
-from ktir.lowering.inductor.region import Region
+from ktir.lowering.region_to_ktir.region import Region
 from ktir.package import content_hash
 
 

@@ -12,7 +12,7 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, verify
 from ktir.lowering.inductor.capture import SEPARATOR, stages
-from ktir.lowering.inductor.region import Region
+from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir
 from ktir.tools import ktir_capture
 

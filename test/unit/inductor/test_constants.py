@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ktir.lowering.inductor.constants import fold
+from ktir.lowering.inductor.graph.constants import fold
 
 OPTIONS: dict[str, Any] = {"fallback": "error"}
 """On the chip or not at all."""

@@ -10,8 +10,8 @@ from ktir.context import context
 from ktir.diagnostics import location_text
 from ktir.dialects.structured import Generic
 from ktir.lowering.inductor.capture import capture, capture_region
-from ktir.lowering.inductor.emit import emit
-from ktir.lowering.inductor.region import Region
+from ktir.lowering.region_to_ktir.emit import emit
+from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir, operations
 from ktir.pipeline import run_pipeline
 

@@ -227,8 +227,8 @@ def test_a_range_that_a_program_cannot_have_is_refused() -> None:
 
 def test_the_intervals_hold_what_numpy_computes() -> None:
     """Every op of two integers on random intervals, at all of their corners and inside."""
-    from ktir import integers
-    from ktir.passes._intervals import RING, SIGNED, Interval
+    from ktir.arithmetic import integers
+    from ktir.passes.flat.integers.intervals import RING, SIGNED, Interval
 
     rng = np.random.default_rng(0)
     for name, function in {**RING, **SIGNED}.items():

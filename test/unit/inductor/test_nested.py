@@ -16,13 +16,13 @@ from torch import nn
 from torch._inductor.utils import fresh_cache
 
 import ktir
+from ktir.analysis.calls import functions_of
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
 from ktir.lowering.compile import launch_arguments, pipeline
 from ktir.mlir import ir
-from ktir.passes._calls import functions_of
-from ktir.passes.ktir_plan import PlanPass
+from ktir.passes.planning.ktir_plan import PlanPass
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import recorded
 

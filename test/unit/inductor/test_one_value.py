@@ -14,9 +14,9 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.isa.units import Unit
 from ktir.lowering.compile import compile_logical
-from ktir.lowering.inductor import rounding
 from ktir.lowering.inductor.capture import capture
-from ktir.lowering.inductor.lowerings import decompositions
+from ktir.lowering.inductor.graph import rounding
+from ktir.lowering.inductor.graph.lowerings import decompositions
 from ktir.mlir import ir
 from ktir.package import read
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktir.lowering.inductor.indices import Index, call, variable
-from ktir.lowering.inductor.radix import Affine, Digit, Dim, Irregular, Loops, Match, divided, groups, matched, refined
+from ktir.lowering.region_to_ktir.indices import Index, call, variable
+from ktir.lowering.region_to_ktir.radix import Affine, Digit, Dim, Irregular, Loops, Match, divided, groups, matched, refined
 
 
 def grids(loops: Loops) -> dict[str, npt.NDArray[np.int64]]:

@@ -17,7 +17,7 @@ from ktir import config, notices
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor import adapter, scheduling
 from ktir.lowering.inductor.capture import capture, capture_regions
-from ktir.lowering.inductor.region import NestRefused, Region
+from ktir.lowering.region_to_ktir.region import NestRefused, Region
 from ktir.runtime import metrics
 
 HERE = Path(__file__).name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ktir.lowering.inductor.dtypes import ELEMENTS, highest, literal, lowest, promoted
+from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, highest, literal, lowest, promoted
 from ktir.mlir import ir
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.7, -3.7, 1e-3, 7.0, -7.0, float("inf"), -float("inf"), float("nan")]

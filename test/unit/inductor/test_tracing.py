@@ -16,7 +16,8 @@ from torch._inductor.codegen import common
 from torch._inductor.utils import fresh_cache
 
 from ktir import notices
-from ktir.lowering.inductor import lowerings, scheduling, wrapper
+from ktir.lowering.inductor import scheduling, wrapper
+from ktir.lowering.inductor.graph import lowerings
 from ktir.runtime import metrics
 
 HERE = Path(__file__).name

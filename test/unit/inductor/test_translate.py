@@ -12,11 +12,11 @@ from ktir.assembly import print_module
 from ktir.context import context
 from ktir.diagnostics import location_names, location_text, remarks
 from ktir.emulator.reference import execute
-from ktir.lowering.inductor.dtypes import ELEMENTS
-from ktir.lowering.inductor.emit import emit
-from ktir.lowering.inductor.indices import Index, variable
-from ktir.lowering.inductor.region import Buffer, Nest, NestRefused, Origin, Record, Region, Role
-from ktir.lowering.inductor.translate import translate
+from ktir.lowering.region_to_ktir.dtypes import ELEMENTS
+from ktir.lowering.region_to_ktir.emit import emit
+from ktir.lowering.region_to_ktir.indices import Index, variable
+from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Origin, Record, Region, Role
+from ktir.lowering.region_to_ktir.translate import translate
 from ktir.mlir import ir, operations
 
 i0, i1, r0 = (variable(v) for v in ("i0", "i1", "r0"))

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ktir.lowering.inductor.translate import translate
+from ktir.lowering.region_to_ktir.translate import translate
 
 Case = tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import programs
 
-from ktir.isa.assembly import parse_program, print_program
-from ktir.isa.encoding import decode, encode
+from ktir.isa.assembly.text import parse_program, print_program
+from ktir.isa.binary.encoding import decode, encode
 from ktir.isa.f32 import f32_bits, f32_text
 from ktir.isa.problem import AssemblyError
 

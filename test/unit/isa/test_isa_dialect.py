@@ -8,7 +8,7 @@ from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.dialects import spyre
-from ktir.isa.encoding import encode
+from ktir.isa.binary.encoding import encode
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Kernel, Program, Source, word
 from ktir.isa.units import Unit

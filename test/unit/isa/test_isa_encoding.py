@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import programs
 
+from ktir.isa.binary.encoding import decode, encode
 from ktir.isa.descriptor import Bound, Descriptor
-from ktir.isa.encoding import decode, encode
 from ktir.isa.problem import EncodingError, ProgramError
 from ktir.isa.program import Argument, Channel, Kernel, Program, Word, word
 from ktir.isa.units import Unit

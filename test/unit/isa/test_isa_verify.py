@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from random_programs import programs
 from samples import GATHER, MATMUL, ROW_SHARE
 
-from ktir.isa.assembly import parse_program, print_program
+from ktir.isa.assembly.text import parse_program, print_program
 from ktir.isa.program import Kernel, Program, Source, word
 from ktir.isa.units import Unit
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 from ktir.target import DATASHEET
 
 

@@ -12,12 +12,12 @@ import pytest
 from samples import GATHER, MATMUL, ROW_SHARE
 from test_isa_verify import CHANGES, spanning
 
-from ktir.isa.assembly import parse_program
+from ktir.isa.assembly.text import parse_program
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Channel, Program, Word, word
-from ktir.isa.rules import RULES, Rule
 from ktir.isa.units import Unit
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.rules import RULES, Rule
+from ktir.isa.wellformed.verify import verify
 from ktir.target import DATASHEET
 
 ODD = """.program "odd"

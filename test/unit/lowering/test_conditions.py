@@ -13,7 +13,7 @@ from ktir.checking.levels import run_device_level
 from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import Unsupported
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.lowering.compile import launch_spec, pipeline
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir

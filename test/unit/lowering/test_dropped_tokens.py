@@ -12,9 +12,9 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine, carrier_shape
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.isa.program import Program
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 from ktir.lowering.compile import pipeline
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir

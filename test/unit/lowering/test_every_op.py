@@ -18,7 +18,7 @@ from ktir.hints import hint
 from ktir.lowering.compile import pipeline
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir, math, operations
-from ktir.passes.ktir_verify_level import OPS
+from ktir.passes.levels.ktir_verify_level import OPS
 from ktir.pipeline import run_pipeline
 
 INPUTS = Path(__file__).parents[2] / "lit" / "inductor"

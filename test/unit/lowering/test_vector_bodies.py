@@ -9,16 +9,16 @@ import pytest
 from tiled_kernels import Tiled
 from vector_cases import EDGES, edge_rows, elementwise, lanes_before, number, op, produced, reduction
 
+from ktir.arithmetic.elementary import FLOAT_PREDICATES
+from ktir.arithmetic.integers import PREDICATES
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.dialects.vector_kinds import SCALAR_OPS
-from ktir.elementary import FLOAT_PREDICATES
 from ktir.emulator.machine import Machine
-from ktir.emulator.machine.divisions import divides_by_data
-from ktir.emulator.machine.faults import DivisionFault
+from ktir.emulator.machine.program.faults import DivisionFault
+from ktir.emulator.machine.step.divisions import divides_by_data
 from ktir.emulator.reference import execute
-from ktir.integers import PREDICATES
 from ktir.isa.kinds import KINDS
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir

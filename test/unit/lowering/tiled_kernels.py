@@ -10,8 +10,9 @@ import numpy as np
 
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
-from ktir.dialects import _affine, ktdp
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects._foundation import affine
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import arith, func, ir, linalg, scf, tensor
 
@@ -92,7 +93,7 @@ class Kernel:
         attributes: dict[str, ir.Attribute] = {}
         if cut is not None and cut % LANES:
             extents = [s if isinstance(s, int) else None for s in sizes]
-            attributes = {"coordinate_set": _affine.clipped(extents, 0, cut - 1), "masked": ir.UnitAttr.get()}
+            attributes = {"coordinate_set": affine.clipped(extents, 0, cut - 1), "masked": ir.UnitAttr.get()}
         base = self.arguments[name]
         if not (isinstance(offset, int) and offset == 0):
             base = self.add(base, offset)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktir.diagnostics import KtirError
-from ktir.isa.assembly import parse_program
+from ktir.isa.assembly.text import parse_program
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PackageError, PublishedLayout, content_hash, manifest, read
 from ktir.package.schema import SCHEMA
 

@@ -14,7 +14,7 @@ from ktir.context import context
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
-from ktir.passes._agreement import Agreement
+from ktir.passes.planning.agreement import Agreement
 from ktir.runtime.executable import Executable
 
 

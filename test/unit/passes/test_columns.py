@@ -11,12 +11,12 @@ from ktir.checking.levels import BIT_EXACT_FROM
 from ktir.context import context
 from ktir.diagnostics import KtirError, remarks
 from ktir.dialects import ktir as kt
-from ktir.emulator.machine.report import KernelReport
+from ktir.emulator.machine.reports.report import KernelReport
 from ktir.hints import hint
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import ir
 from ktir.package import read
-from ktir.passes._columns import column_division
+from ktir.passes.kernels.columns import column_division
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 

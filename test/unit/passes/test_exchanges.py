@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from logical_programs import Logical
 
+from ktir.analysis.attributes.residents import EXCHANGE
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import func, ir
 from ktir.package import read
-from ktir.passes._exchange_price import Traffic
-from ktir.passes._exchanges import pieces
-from ktir.passes._residents import EXCHANGE
-from ktir.passes._shares import Deal, dealt, share_of
+from ktir.passes.residence.exchange_price import Traffic
+from ktir.passes.residence.exchanges import pieces
+from ktir.passes.residence.shares import Deal, dealt, share_of
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktir.passes._buffer_plan import Buffer
-from ktir.passes._first_fit import _ORDERS, _placed, first_fit, live_at_once
-from ktir.passes._rotation import Rotation
+from ktir.passes.scratchpad.buffer_plan import Buffer
+from ktir.passes.scratchpad.first_fit import _ORDERS, _placed, first_fit, live_at_once
+from ktir.passes.scratchpad.rotation import Rotation
 
 ANY: Any = None
 HARD = [(3, 6, 4), (2, 4, 5), (3, 5, 1), (4, 6, 2), (4, 5, 4)]

@@ -7,7 +7,7 @@ import pytest
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.mlir import ir
-from ktir.passes.ktir_generalize import GeneralizePass
+from ktir.passes.flat.ktir_generalize import GeneralizePass
 
 PROGRAM = """
 module attributes {{ktir.level = "logical"}} {{

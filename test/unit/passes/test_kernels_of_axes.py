@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from laid_out_programs import LANES, NUMPY, LaidOut
 
+from ktir.analysis.attributes.levels import kernel_rows
+from ktir.analysis.memory_order import _overlap
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, remarks
@@ -18,8 +20,6 @@ from ktir.dialects import ktir as kt
 from ktir.emulator.reference import execute
 from ktir.hints import hint
 from ktir.mlir import ir
-from ktir.passes._levels import kernel_rows
-from ktir.passes._memory_order import _overlap
 from ktir.pipeline import run_pipeline
 
 PROGRAMS: dict[str, tuple[Callable[..., LaidOut], tuple[int | bool, ...]]] = {

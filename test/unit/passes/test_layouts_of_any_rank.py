@@ -14,7 +14,7 @@ from ktir.context import context
 from ktir.emulator.reference import execute
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function
 from ktir.mlir import ir
-from ktir.passes.ktir_assign_layouts import AssignLayoutsPass
+from ktir.passes.layouts.ktir_assign_layouts import AssignLayoutsPass
 from ktir.pipeline import run_pipeline
 
 SOME, ALL = 25, 1500

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from nested_programs import host_arrays, nested
 
+from ktir.analysis.calls import functions_of, is_kernel
 from ktir.assembly import parse_module, print_module
 from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM
@@ -16,7 +17,6 @@ from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.compile import pipeline
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
-from ktir.passes._calls import functions_of, is_kernel
 from ktir.pipeline import run_pipeline
 
 LIT = Path(__file__).parents[2] / "lit"

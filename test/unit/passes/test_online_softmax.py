@@ -12,7 +12,7 @@ from ktir.assembly import parse_module
 from ktir.checking.levels import LevelResult, check_levels
 from ktir.context import context
 from ktir.diagnostics import remarks
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import ToAllocated

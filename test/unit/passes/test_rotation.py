@@ -8,7 +8,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktir.passes._rotation import rotation
+from ktir.passes.scratchpad.rotation import rotation
 
 TRIPS = st.lists(st.integers(1, 9), min_size=1, max_size=4).filter(lambda trips: prod(trips) > 1)
 

@@ -8,9 +8,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from ktir.passes._pool_accesses import Footprint
-from ktir.passes._resident_choice import Candidate, Choice, Stay, choose, first_fit
-from ktir.passes._shares import Deal, Disagreement, dealt, share_of, traffic_saved
+from ktir.passes.residence.pool_accesses import Footprint
+from ktir.passes.residence.resident_choice import Candidate, Choice, Stay, choose, first_fit
+from ktir.passes.residence.shares import Deal, Disagreement, dealt, share_of, traffic_saved
 
 
 def rows_of(sticks: int, rows: int, cores: int) -> Footprint:

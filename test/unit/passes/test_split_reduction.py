@@ -8,20 +8,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from logical_programs import Logical, gated, linear
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.assembly import parse_module, print_module
 from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM, LevelResult
 from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.hints import hint
 from ktir.isa.units import Unit
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import ir
 from ktir.package import read
-from ktir.passes._columns import column_division
+from ktir.passes.kernels.columns import column_division
 from ktir.pipeline import parse_pipeline, run_pipeline
 from ktir.runtime.executable import Executable
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from ktir.passes._stick_choice import IMPOSSIBLE, Table, choose
+from ktir.passes.layouts.stick_choice import IMPOSSIBLE, Table, choose
 
 
 def _problem(data: st.DataObject) -> tuple[list[int], list[Table]]:

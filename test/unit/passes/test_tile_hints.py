@@ -8,12 +8,12 @@ import pytest
 from nested_programs import host_arrays
 
 from ktir import hint
+from ktir.analysis.attributes.levels import constant_of
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir, operations
-from ktir.passes._levels import constant_of
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import run_pipeline
 

@@ -14,10 +14,10 @@ from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
-from ktir.passes import _physical_ops
-from ktir.passes._buffer_plan import BufferPlan
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
-from ktir.passes.ktir_verify_level import LEVELS, OPS, RULES
+from ktir.passes.layouts import physical_ops
+from ktir.passes.levels.ktir_verify_level import LEVELS, OPS, RULES
+from ktir.passes.scratchpad.buffer_plan import BufferPlan
 from ktir.pipeline import Pass, parse_pipeline, run_pipeline
 
 FOLDER = Path(__file__).parents[2] / "lit" / "inductor"
@@ -69,7 +69,7 @@ def test_compiled_with_verification() -> None:
 
 
 def test_missing_masks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_physical_ops, "masked", lambda value, *_: value)
+    monkeypatch.setattr(physical_ops, "masked", lambda value, *_: value)
     with pytest.raises(KtirError, match="to be masked with the identity of 'max'") as caught:
         lowered("softmax", "ktir-to-allocated")
     assert re.fullmatch(r"softmax\.mlir:\d+:\d+", caught.value.location or "")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ktir.diagnostics import KtirError
-from ktir.isa.assembly import parse_program
+from ktir.isa.assembly.text import parse_program
 from ktir.isa.program import Program
 from ktir.layout import Layout
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, read

@@ -15,8 +15,8 @@ from ktir.mlir import func, ir
 from ktir.package import read
 from ktir.runtime.executable import Executable
 from ktir.target import DATASHEET
-from ktir.tools._explain import buffers
 from ktir.tools.ktir_explain import explain, main
+from ktir.tools.shared.explain import buffers
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir"))
 

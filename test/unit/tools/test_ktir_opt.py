@@ -6,10 +6,10 @@ import pytest
 
 from ktir.diagnostics import Diagnostic, Remark
 from ktir.tools import ktir_opt
-from ktir.tools._expected import mismatches
-from ktir.tools._flags import Flag, UsageError, help_text, parse
-from ktir.tools._remarks import Selection, yaml
-from ktir.tools._table import FLAGS as TABLE
+from ktir.tools.shared.expected import mismatches
+from ktir.tools.shared.flags import Flag, UsageError, help_text, parse
+from ktir.tools.shared.remarks import Selection, yaml
+from ktir.tools.shared.table import FLAGS as TABLE
 
 FLAGS = (Flag("o", "output", "file"), Flag("verbose", "talk"), Flag("split", "cut", "marker", "//"))
 

@@ -10,8 +10,8 @@ import pytest
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.emulator.machine import Machine
-from ktir.emulator.machine.occupancy import lives
-from ktir.emulator.machine.roofline import bandwidth, pt_peak, roofline
+from ktir.emulator.machine.reports.occupancy import lives
+from ktir.emulator.machine.reports.roofline import bandwidth, pt_peak, roofline
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read

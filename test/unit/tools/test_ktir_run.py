@@ -7,9 +7,9 @@ import pytest
 
 from ktir.emulator.policy import Policy
 from ktir.tools import ktir_run
-from ktir.tools._flags import parse
-from ktir.tools._policy import policy_flags, policy_of
-from ktir.tools._sources import Expected, SourceError, read_value
+from ktir.tools.shared.flags import parse
+from ktir.tools.shared.policy import policy_flags, policy_of
+from ktir.tools.shared.sources import Expected, SourceError, read_value
 
 ADD = str(Path(__file__).parents[2] / "lit" / "tools" / "Inputs" / "add.mlir")
 

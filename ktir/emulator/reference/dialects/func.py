@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ktir.diagnostics import KtirError
-from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes
 from ktir.mlir import ir
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
-from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.indirect import gather, gather_points, scatter, scatter_points
-from ktir.emulator.reference.maps import IndexMap
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.ops.indirect import gather, gather_points, scatter, scatter_points
+from ktir.emulator.reference.ops.maps import IndexMap
+from ktir.emulator.reference.ops.sets import IndexSet
+from ktir.emulator.reference.ops.structured_steps import repeat
 from ktir.emulator.reference.recorder import NeedsTiles, Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.sets import IndexSet
-from ktir.emulator.reference.structured_steps import repeat
-from ktir.emulator.reference.values import (
+from ktir.emulator.reference.tape.values import (
     AccessTile,
     Distributed,
     IndirectTile,

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import Deadlock, Where
-from ktir.emulator.reference.compiler import BlockPlan, OpReader
+from ktir.emulator.reference.compile.compiler import BlockPlan, OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.ops.sets import IndexSet
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.sets import IndexSet
-from ktir.emulator.reference.values import Future, Tensor, simplify
+from ktir.emulator.reference.tape.values import Future, Tensor, simplify
 from ktir.mlir import ir
 
 

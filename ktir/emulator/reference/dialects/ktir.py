@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Disturbance
-from ktir.emulator.reference.access import Buffer
-from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.indirect import scatter
-from ktir.emulator.reference.indirect_steps import Scatter
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.scalar import Body, Ref, compile_body
+from ktir.emulator.reference.ops.indirect import scatter
+from ktir.emulator.reference.ops.indirect_steps import Scatter
+from ktir.emulator.reference.ops.structured_steps import put_off
+from ktir.emulator.reference.record.access import Buffer
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.scalar import Body, Ref, compile_body
-from ktir.emulator.reference.structured_steps import put_off
-from ktir.emulator.reference.tape import Binder, Call, Step
-from ktir.emulator.reference.values import CARRIERS, ELEMENT_BYTES, AccessTile, IndirectTile, Tensor, View, is_float
+from ktir.emulator.reference.tape.tape import Binder, Call, Step
+from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, IndirectTile, Tensor, View, is_float
 from ktir.mlir import ir
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes, scalar
+from ktir.emulator.reference.compile.scalar import ScalarOp, compile_body, types_of
 from ktir.emulator.reference.dialects.tensor import broadcast_scalar
-from ktir.emulator.reference.maps import IndexMap
+from ktir.emulator.reference.ops.maps import IndexMap
+from ktir.emulator.reference.ops.structured import Structured
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes, scalar
-from ktir.emulator.reference.scalar import ScalarOp, compile_body, types_of
-from ktir.emulator.reference.structured import Structured
-from ktir.emulator.reference.values import Strided
+from ktir.emulator.reference.tape.values import Strided
 from ktir.mlir import ir
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ktir.emulator.reference.compiler import Numbering, OpReader, compile_block
+from ktir.emulator.reference.compile.compiler import Numbering, OpReader, compile_block
+from ktir.emulator.reference.compile.registry import Action, executes
 from ktir.emulator.reference.dialects.linalg import structured_op
-from ktir.emulator.reference.maps import IndexMap
+from ktir.emulator.reference.ops.maps import IndexMap
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes
 from ktir.mlir import ir, passmanager
 
 

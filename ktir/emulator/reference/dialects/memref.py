@@ -9,10 +9,10 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds, Where
-from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
 from ktir.emulator.reference.recorder import NeedsTiles, Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.values import AccessTile, Distributed, Strided, Tensor, View, element_name, simplify
+from ktir.emulator.reference.tape.values import AccessTile, Distributed, Strided, Tensor, View, element_name, simplify
 from ktir.mlir import ir
 
 _DYNAMIC = -(2**63)

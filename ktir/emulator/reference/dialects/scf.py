@@ -10,11 +10,11 @@ import numpy as np
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.budget import expect_trips, take_step, trip_count, work_of
-from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.record.budget import expect_trips, take_step, trip_count, work_of
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.values import simplify
+from ktir.emulator.reference.tape.values import simplify
 
 _DYNAMIC = -(2**63)
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import numerics, transcendental
-from ktir.elementary import once
-from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.dialects.arith import deliver, extreme
-from ktir.emulator.reference.dialects.arith_integer import number_of
-from ktir.emulator.reference.elementwise import elementwise
+from ktir.arithmetic import numerics, transcendental
+from ktir.arithmetic.elementary import once
+from ktir.arithmetic.integers import fit
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes, scalar
+from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.dialects.scalar.arith import deliver, extreme
+from ktir.emulator.reference.dialects.scalar.arith_integer import number_of
+from ktir.emulator.reference.ops.elementwise import elementwise
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes, scalar
-from ktir.emulator.reference.scalar import ScalarOp
-from ktir.emulator.reference.tape import Step
-from ktir.integers import fit
+from ktir.emulator.reference.tape.tape import Step
 from ktir.mlir import ir
 
 SLICE = 8

@@ -10,14 +10,14 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds
-from ktir.emulator.reference.compiler import OpReader
-from ktir.emulator.reference.pointwise import evaluate, loop_tensor
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.scalar import compile_body
+from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor
+from ktir.emulator.reference.ops.structured_steps import repeat
 from ktir.emulator.reference.recorder import NeedsTiles, Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.scalar import compile_body
-from ktir.emulator.reference.structured_steps import repeat
-from ktir.emulator.reference.tape import Assemble
-from ktir.emulator.reference.values import Strided, Tensor
+from ktir.emulator.reference.tape.tape import Assemble
+from ktir.emulator.reference.tape.values import Strided, Tensor
 from ktir.mlir import ir
 
 _DYNAMIC = -(2**63)

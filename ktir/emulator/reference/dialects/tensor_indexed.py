@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import DuplicateTarget, OutOfBounds, Where
-from ktir.emulator.reference.compiler import OpReader
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes
 from ktir.emulator.reference.recorder import Recorder
-from ktir.emulator.reference.registry import Action, executes
-from ktir.emulator.reference.tape import Binder, Call, Step
+from ktir.emulator.reference.tape.tape import Binder, Call, Step
 
 
 class _Indexed(Step):

@@ -3,9 +3,9 @@
 import pytest
 from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, program, v1, vin, vout
 
-from ktir.emulator.machine import faults
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
+from ktir.emulator.machine.program import faults
 from ktir.isa.program import Argument
 from ktir.target import DATASHEET
 

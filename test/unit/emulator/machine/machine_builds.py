@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.isa.descriptor import LEVELS, Descriptor
 from ktir.isa.program import Argument, Channel, Kernel, Program, Source, Word, word
 from ktir.isa.units import Unit

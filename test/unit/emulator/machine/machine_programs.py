@@ -1,4 +1,4 @@
-"""Hand-written instruction streams for the tests, each with its values by NumPy and `ktir.numerics`.
+"""Hand-written instruction streams for the tests, each with its values by NumPy and `ktir.arithmetic.numerics`.
 
 Row tensors have P rows and S sticks, stored stick-major: stick s of row p is entry s * P + p. Cores take `share` rows each, the last one
 what is left; tiles of R rows are halved over the corelets.
@@ -32,7 +32,7 @@ from machine_builds import (
     vred,
 )
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 

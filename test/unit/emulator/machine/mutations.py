@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from machine_builds import Case
 
-from ktir.emulator.machine.control import control
-from ktir.emulator.machine.faults import MachineFinding
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import carrier_shape
-from ktir.emulator.machine.step import Step
-from ktir.emulator.machine.tape import Tape
+from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import PADS, Bound, Descriptor
 from ktir.isa.instructions import OPCODES, PHASES
 from ktir.isa.kinds import BINARY, REDUCTIONS, UNARY
 from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 from ktir.target import DATASHEET, Target
 
 SYNC = ("drop", "duplicate", "swap", "token", "count", "peer")

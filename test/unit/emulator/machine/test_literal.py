@@ -17,13 +17,13 @@ from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, program, v1, v2, v3, v
 
 import ktir.checking.literal
 from ktir.checking.literal import arithmetic, elementary
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import carrier_shape
-from ktir.emulator.machine.step import Step
-from ktir.emulator.machine.tape import Tape
+from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.step.step import Step
 from ktir.isa.kinds import KINDS, REDUCTIONS
 from ktir.isa.program import Argument, Program
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 
 WORDS: tuple[Callable[..., tuple[str, dict]], ...] = (v1, v2, v3)
 SPECIAL = [

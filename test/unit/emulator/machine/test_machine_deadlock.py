@@ -5,7 +5,7 @@ from dataclasses import replace
 from fault_programs import clean, found, loaded
 from machine_builds import LXLU, LXSU, MNIL, MNIS, SFP, Build, v2, vin, vout
 
-from ktir.emulator.machine import faults
+from ktir.emulator.machine.program import faults
 from ktir.isa.program import Channel
 from ktir.target import DATASHEET
 
@@ -94,7 +94,7 @@ def test_deadlock_on_a_halted_unit():
 
 
 def test_runaway_loops(monkeypatch):
-    monkeypatch.setattr("ktir.emulator.machine.control.MAX_WORDS", 1000)
+    monkeypatch.setattr("ktir.emulator.machine.control.control.MAX_WORDS", 1000)
     b = Build("k", 1)
     b.loop(2**31 - 1, 0, SFP)
     b.end(0, SFP)

@@ -10,10 +10,11 @@ from literal_runs import literal
 from machine_builds import MNIL, MNIS, Build, Case, program
 from mutations import ELEMENT, SYNC, carriers, mutate, outcome, same
 
-from ktir.emulator.machine import Machine, faults
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import Mode
-from ktir.emulator.machine.step import Step
+from ktir.emulator.machine.program import faults
+from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 

@@ -10,13 +10,13 @@ from machine_programs import Work, all_cases, elementwise, matmul, reduction, so
 from mutations import KINDS, SYNC, carriers, mutate, outcome, same
 from random_streams import make
 
-from ktir.emulator.machine.control import control
-from ktir.emulator.machine.faults import MachineFinding
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
-from ktir.emulator.machine.step import Step
-from ktir.emulator.machine.tape import Tape
+from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.step.step import Step
 from ktir.isa.program import Kernel
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 
 CASES = all_cases()
 SMALL = {

@@ -6,9 +6,9 @@ import pytest
 from fault_programs import ARGUMENTS, clean, finish, found, loaded, negate, store
 from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, program, vin, vout
 
-from ktir.emulator.machine import faults
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import Machine
+from ktir.emulator.machine.program import faults
 from ktir.isa.descriptor import Bound
 from ktir.target import DATASHEET
 

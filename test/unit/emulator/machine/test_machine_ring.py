@@ -13,13 +13,13 @@ from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, Case, half, program, v
 from mutations import same
 
 from ktir.emulator.machine import Machine
-from ktir.emulator.machine.control import control
-from ktir.emulator.machine.faults import Deadlock, FifoFault, RawHazard, TypeFault, WarHazard
+from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.program.faults import Deadlock, FifoFault, RawHazard, TypeFault, WarHazard
 from ktir.isa.cycles import ring_route
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 from ktir.isa.units import Unit
-from ktir.isa.verify import verify
+from ktir.isa.wellformed.verify import verify
 
 
 def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4] = 2, *, unordered: bool = False) -> Case:

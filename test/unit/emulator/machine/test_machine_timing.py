@@ -11,11 +11,11 @@ from machine_programs import Work, all_cases, elementwise, matmul, reduction, so
 from mutations import carriers, same
 
 from ktir.cost.program import kernel_work
-from ktir.emulator.machine.control import control
+from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import Machine
-from ktir.emulator.machine.report import report
-from ktir.emulator.machine.step import Step
-from ktir.emulator.machine.trace import KernelStatistics
+from ktir.emulator.machine.reports.report import report
+from ktir.emulator.machine.step.step import Step
+from ktir.emulator.machine.trace.trace import KernelStatistics
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 from ktir.target import DATASHEET, FITTED

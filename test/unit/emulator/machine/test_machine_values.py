@@ -1,4 +1,4 @@
-"""Programs give the values of NumPy with `ktir.numerics`, in both modes, on whole and uneven divisions, on one and two corelets."""
+"""Programs give the values of NumPy with `numerics`, in both modes, on whole and uneven divisions, on one and two corelets."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, Case, half, pack, prog
 from machine_programs import Work, all_cases, elementwise, matmul, reduction, row_tile, softmax, two_kernels
 from mutations import same
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
 from ktir.isa.descriptor import Bound

@@ -6,8 +6,8 @@ import pytest
 from fault_programs import clean, found, loaded
 from machine_builds import LXLU, LXSU, MNIL, PT, SFP, Build, program, v1, v2, vacc, vconst, vin, vout
 
-from ktir.emulator.machine import faults
 from ktir.emulator.machine.machine import Machine
+from ktir.emulator.machine.program import faults
 from ktir.isa.units import Unit
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.checking.literal import arithmetic
 from ktir.isa.cycles import op_cycles
 from ktir.isa.functions import FUNCTIONS, integer_lane, is_integer_reduction, reduce_integers, reduction_identity
 from ktir.isa.instructions import OPCODES
 from ktir.isa.kinds import BINARY, KINDS, REDUCTIONS, TERNARY, UNARY
 from ktir.isa.program import word
-from ktir.isa.vector_body import faults
+from ktir.isa.wellformed.vector_body import faults
 from ktir.target import DATASHEET
 
 FLOATS = [

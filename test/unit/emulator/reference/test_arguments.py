@@ -9,7 +9,7 @@ import pytest
 from kernel_texts import kernel, load, random_f16, store, tensor
 
 import ktir
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.diagnostics import KtirError
 from ktir.emulator.findings import OutOfBuffer
 from ktir.emulator.reference import Scratch

@@ -8,10 +8,10 @@ import pytest
 
 from ktir.context import context
 from ktir.diagnostics import Unsupported
-from ktir.dialects._base import Operation
+from ktir.dialects._foundation.base import Operation
 from ktir.emulator.reference import execute
-from ktir.emulator.reference.compiler import TERMINATORS
-from ktir.emulator.reference.registry import executable_ops, scalar_reader
+from ktir.emulator.reference.compile.compiler import TERMINATORS
+from ktir.emulator.reference.compile.registry import executable_ops, scalar_reader
 from ktir.mlir import ext
 from ktir.registry import dialect_class, dialect_names
 

@@ -20,7 +20,7 @@ from kernel_texts import (
     tensor,
 )
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.diagnostics import Unsupported
 from ktir.emulator.reference import execute
 

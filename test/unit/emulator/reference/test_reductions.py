@@ -14,7 +14,7 @@ from kernel_texts import (
     tensor,
 )
 
-from ktir import numerics
+from ktir.arithmetic import numerics
 
 
 @pytest.mark.parametrize("kind", ["maximumf", "minimumf"])

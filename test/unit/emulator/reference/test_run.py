@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernel_texts import kernel, load, random_f16, store, tensor, tile, view
 
 import ktir
-from ktir import numerics
+from ktir.arithmetic import numerics
 from ktir.diagnostics import KtirError
 from ktir.emulator.findings import Deadlock, DuplicateTarget, Finding, OutOfBounds, Race, Uninitialized
 from ktir.emulator.policy import Policy

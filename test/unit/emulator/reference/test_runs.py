@@ -10,7 +10,7 @@ from kernel_texts import filled, kernel, load, random_f16, same, store, tensor
 
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import binding, execute, executor
-from ktir.emulator.reference.tape import Assemble
+from ktir.emulator.reference.tape.tape import Assemble
 
 F16 = np.float16
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kernel_texts import kernel, load, random_f16, store
 
 import ktir
-from ktir.emulator.reference.scratchpad import box_within
-from ktir.emulator.reference.values import Strided
+from ktir.emulator.reference.record.scratchpad import box_within
+from ktir.emulator.reference.tape.values import Strided
 
 
 def addresses(at: Strided) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sweep
 
-from ktir.emulator.reference.registry import executable_ops
+from ktir.emulator.reference.compile.registry import executable_ops
 
 SWEEPS = ("arith", "math", "spyreop", "linalg", "tensor", "memory", "inter_tile", "control")
 ELSEWHERE: dict[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktir.emulator.reference.values import Strided, simplify
+from ktir.emulator.reference.tape.values import Strided, simplify
 
 MEMORY = np.arange(100_000)
 

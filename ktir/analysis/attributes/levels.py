@@ -1,0 +1,48 @@
+"""The level of a module: what a pass expects and what it leaves."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ktir.analysis.attributes.attribute_types import check_attributes
+from ktir.diagnostics import KtirError, location_text
+from ktir.mlir import func, ir
+
+
+def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | None = None) -> None:
+    """Raise KtirError if `module` is not at `level`, before the pass `name` touches anything.
+
+    `kernels`: whether kernels must have been formed (True) or must not (False); None = either.
+    """
+    check_attributes(module)
+    attributes = module.operation.attributes
+    found = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
+    formed = any(isinstance(op, func.FuncOp) and "ktir.rows" in op.operation.attributes for op in module.body.operations)
+    where = location_text(module.operation.location)
+    if found != level:
+        got = "a module without 'ktir.level'" if found is None else f"'{found}'"
+        raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}", where)
+    if kernels is not None and formed != kernels:
+        raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
+
+
+def kernel_rows(kernel: ir.Operation) -> list[int]:
+    """Extents of a kernel's row loops, outer to inner: its attribute `ktir.rows`."""
+    return list(ir.DenseI64ArrayAttr(kernel.attributes["ktir.rows"]))
+
+
+def set_level(module: ir.Module, level: str) -> None:
+    """Note the level that a pass guarantees."""
+    module.operation.attributes["ktir.level"] = ir.StringAttr.get(level)
+
+
+def tensor_bytes(value: ir.Value) -> int:
+    """Bytes of a static tensor in sticks."""
+    type_ = ir.RankedTensorType(value.type)
+    return prod(type_.shape) * (2 if isinstance(type_.element_type, ir.F16Type) else 4)
+
+
+def constant_of(value: ir.Value) -> int | None:
+    """The number that an index value is by its definition, an `arith.constant`; None for other values."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) or owner.name != "arith.constant" else ir.IntegerAttr(owner.attributes["value"]).value

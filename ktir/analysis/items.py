@@ -1,0 +1,249 @@
+"""The ops and stores of a program as plain data: what forming kernels and dividing work need to know of them.
+
+An item has loops, and per dim of each of its tensors the loop that walks it, in physical shapes [sticks, rows.., lanes]. `items_of` reads
+items from laid-out IR; `ktir-plan` makes those that its choice of layouts would lead to, before there is such IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from ktir.analysis.attributes.levels import tensor_bytes
+from ktir.analysis.attributes.plan_attributes import kernel_of
+from ktir.analysis.axes import row_loops, second_operand_source
+from ktir.analysis.memory_order import Region, regions
+from ktir.analysis.softmax import softmaxes
+from ktir.cost.bodies import stick_cycles
+from ktir.dialects.structured import Generic
+from ktir.mlir import ir
+
+MANY_KEYS = 128
+"""Sticks of keys from which on a softmax is looked for: fewer fit the scratchpad as a whole."""
+_PART = 8
+"""Sticks of keys that a block has at most, as far as forming kernels goes."""
+
+Kind = Literal["pointwise", "reduction", "contraction", "store"]
+Walk = tuple[int | None, ...]
+"""Per dim of a tensor the loop that walks it; None: no loop does."""
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A tensor in sticks: [sticks, rows.., lanes]."""
+
+    shape: tuple[int, ...]
+    bytes: int
+    name: Hashable = None
+    """What stands for it where the item comes from."""
+    loaded: bool = False
+    """Whether it is read from memory."""
+    made: bool = False
+    """Whether an item makes it; a tensor that is neither loaded nor made is a constant."""
+    indirect: bool = False
+    """Whether a gather reads it; `index_dims`: dims along which it reads its indices."""
+    index_dims: tuple[int, ...] = ()
+    regions: tuple[Region, ...] = ()
+    """Memory that it is read from and that the program writes."""
+    in_parts: bool = False
+    """Whether a kernel may see its sticks some at a time, as a softmax does with very many keys."""
+    moved: int = 0
+    """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: sticks or elements that then come one by one."""
+    pieces: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of what a kernel has of a row at once."""
+        sticks = self.shape[0]
+        return self.bytes // self.row_count * (min(_PART, sticks) if self.in_parts else sticks) // sticks
+
+    @property
+    def rows(self) -> list[int]:
+        """Extents of the rows; none where there is a single position."""
+        rows = list(self.shape[1:-1])
+        return rows if prod(rows) > 1 else []
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all dims together."""
+        return prod(self.shape[1:-1])
+
+
+@dataclass(eq=False)
+class Item:
+    """An op or a store, with what it needs of others."""
+
+    number: int
+    kind: Kind
+    sources: list[Tensor]
+    """What it reads. A contraction's second one is the whole tensor, before it is padded and split into blocks."""
+    value: Tensor
+    """What it makes, or stores."""
+    walks: list[Walk]
+    """Per source, then of the result, the loop of each dim; none of a store."""
+    row_loops: tuple[int, ...] = ()
+    producers: list[Item] = field(default_factory=list)
+    matmul_row: int | None = None
+    """Of a contraction: the innermost row loop that is no batch loop, None if it has no rows."""
+    has_batches: bool = False
+    """Of a contraction."""
+    work: int = 0
+    """Cycles of the vector unit per stick."""
+    positional: bool = False
+    """Whether the body computes with its position."""
+    reads: list[tuple[int, Region]] = field(default_factory=list)
+    """Operands that are read from memory that the program writes; of a store its indices, as operand -1."""
+    writes: list[Region] = field(default_factory=list)
+    moved: int = 0
+    """Of a store: as `moved` and `pieces` of a tensor that is loaded."""
+    pieces: int = 0
+    indirect: bool = False
+    """Of a store: whether it is a scatter; `index_dims`: dims along which it reads indices."""
+    index_dims: tuple[int, ...] = ()
+    ordered: bool = False
+    """Of a store: whether its indices may name an element several times."""
+    op: ir.Operation | None = None
+    """Of an item that was read from IR."""
+    wish: int | None = None
+    """The kernel that a plan puts it into."""
+
+    def __post_init__(self) -> None:
+        self.ancestors: frozenset[int] = frozenset({self.number}).union(*(p.ancestors for p in self.producers))
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it stores, and makes nothing."""
+        return self.kind == "store"
+
+    @property
+    def is_contraction(self) -> bool:
+        """Whether it is a matmul."""
+        return self.kind == "contraction"
+
+    @cached_property
+    def extents(self) -> dict[int, int]:
+        """Trips of the row loops."""
+        found = {loop: n for loop, n in zip(self.walks[-1], self.value.shape, strict=True) if loop is not None}
+        return {loop: found[loop] for loop in self.row_loops}
+
+    @cached_property
+    def loops(self) -> list[int]:
+        """The row loops; none where all have one trip."""
+        return list(self.row_loops) if prod(self.extents.values()) > 1 else []
+
+    @property
+    def matmul_extents(self) -> tuple[int, int, int]:
+        """Of a contraction: rows (those of all row loops), sticks of columns and sticks of the reduced loop."""
+        return self.value.row_count, self.value.shape[0], self.sources[0].shape[0]
+
+    def is_local(self, sticks: int) -> bool:
+        """Whether each stick of `sticks` sticks is computed from the same stick of the operands; a body that knows its position would see
+        that of a core's part."""
+        if self.kind != "pointwise" or self.value.shape[0] != sticks or self.positional:
+            return False
+        return all(walk[0] in (0, None) for walk in self.walks)
+
+
+def is_indirect(access: ir.Operation) -> bool:
+    """Whether a load or store is a gather or scatter."""
+    return access.operands[-1].owner.name == "ktdp.construct_indirect_access_tile"
+
+
+def index_dims(access: ir.Operation) -> tuple[int, ...]:
+    """Dims of the tile of a load or store along which an index view is read."""
+    if not is_indirect(access):
+        return ()
+    maps = [m for m, view in access.operands[-1].owner.opview.subscripts if view is not None]
+    return tuple(sorted({d for m in maps for e in m.results for d in _dims(e)}))
+
+
+def _dims(e: ir.AffineExpr) -> set[int]:
+    if isinstance(e, ir.AffineDimExpr):
+        return {ir.AffineDimExpr(e).position}
+    return _dims(e.lhs) | _dims(e.rhs) if isinstance(e, ir.AffineBinaryExpr) else set()
+
+
+def items_of(ops: Sequence[ir.Operation]) -> list[Item]:
+    """The ops and stores of a laid-out function, in order."""
+    return list(_Reader(ops).items())
+
+
+class _Reader:
+    def __init__(self, ops: Sequence[ir.Operation]) -> None:
+        self.ops = [op for op in ops if op.name in ("linalg.generic", "ktdp.store")]
+        self.written = {r.argument for op in self.ops if op.name == "ktdp.store" for r in regions(op)[:1]}
+        self.results = {op.results[0] for op in self.ops if op.name == "linalg.generic"}
+        self.made: dict[ir.Value, Item] = {}
+        self.tensors: dict[ir.Value, Tensor] = {}
+        self.in_parts = {v for softmax in softmaxes(ops, MANY_KEYS) for v in softmax.keyed}
+
+    def items(self) -> Iterator[Item]:
+        for number, op in enumerate(self.ops):
+            item = self._op(number, op) if op.name == "linalg.generic" else self._store(number, op)
+            item.wish = kernel_of(op)
+            yield item
+
+    def _tensor(self, value: ir.Value) -> Tensor:
+        if value not in self.tensors:
+            loaded = not isinstance(value.owner, ir.Block) and value.owner.name == "ktdp.load"
+            load = value.owner.operation if loaded else None
+            self.tensors[value] = Tensor(
+                tuple(ir.RankedTensorType(value.type).shape),
+                tensor_bytes(value),
+                value,
+                loaded,
+                value in self.results,
+                load is not None and is_indirect(load),
+                () if load is None else index_dims(load),
+                () if load is None else tuple(r for r in regions(load) if r.argument in self.written),
+                value in self.in_parts,
+            )
+        return self.tensors[value]
+
+    def _op(self, number: int, op: ir.Operation) -> Item:
+        g = Generic(op)
+        contraction = g.contraction
+        loops = row_loops(g)
+        values = [second_operand_source(g) if contraction is not None and i == 1 else v for i, v in enumerate(g.inputs)]
+        walks = [tuple(g.loop_of(i, d) for d in range(len(m.results))) for i, m in enumerate(g.maps)]
+        if contraction is not None:
+            walks[1] = (*(loop if loop in loops else None for loop in walks[1][:-3]), None, None)
+        sources = [self._tensor(v) for v in values]
+        item = Item(
+            number,
+            "contraction" if contraction is not None else "pointwise" if g.is_pointwise else "reduction",
+            sources,
+            self._tensor(op.results[0]),
+            walks,
+            tuple(loops),
+            [self.made[v] for v in values if v in self.made],
+            contraction.rows[-1] if contraction is not None and contraction.rows else None,
+            contraction is not None and bool(contraction.batch),
+            stick_cycles(g),
+            any(o.name == "linalg.index" for o in g.body_ops),
+            [(i, r) for i, source in enumerate(sources) for r in source.regions],
+            op=op,
+        )
+        self.made[op.results[0]] = item
+        return item
+
+    def _store(self, number: int, op: ir.Operation) -> Item:
+        value, (written, *indices) = op.operands[0], regions(op)
+        source = self._tensor(value)
+        return Item(
+            number,
+            "store",
+            [source],
+            source,
+            [],
+            producers=[self.made[value]] if value in self.made else [],
+            reads=[*((0, r) for r in source.regions), *((-1, r) for r in indices if r.argument in self.written)],
+            writes=[written],
+            indirect=is_indirect(op),
+            index_dims=index_dims(op),
+            ordered="ktir.ordered" in op.attributes,
+            op=op,
+        )

@@ -1,0 +1,419 @@
+"""Recognises a softmax in a divided kernel, by what it computes: the largest score of a row, weights exp(score - largest), their sum, and
+what else is linear in the weights: products with a second operand (attention), divided by the sum before or after.
+
+Such a kernel may see its keys (the columns of the scores) block by block: sums so far are multiplied by exp(largest before - largest now).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ktir.analysis.axes import second_operand_source
+from ktir.analysis.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
+from ktir.dialects.structured import Generic
+from ktir.mlir import ir
+
+WEIGHT = Hole("weight")
+"""In trees: the weight of a key."""
+PRODUCT = Hole("product")
+"""In trees: an element of a finished product of weights with a second operand."""
+MOST_TENSORS = 3
+"""The vector unit has three inputs."""
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """The weight of a key, exp(c1 * c2 * .. * (score - shift)). `shift` is a function of the largest score that grows with it."""
+
+    tree: Node
+    """All of it."""
+    score: Tree
+    shift: Tree
+    factors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A contraction of weights over keys: what its first operand is of a weight, not divided by the sum; and what becomes of the finished
+    product by dividing that instead, None where nothing does."""
+
+    contraction: Generic
+    operand: Tree
+    finish: Tree | None
+
+
+@dataclass
+class Softmax:
+    """What a kernel does with the keys of a softmax."""
+
+    columns: int
+    """Keys."""
+    sticks: int
+    most: Generic
+    """The reduction to the largest score."""
+    scores: Tree
+    """What it runs over, of its operands."""
+    exponential: Exponential
+    keyed: set[ir.Value]
+    """Tensors along the keys."""
+    sums: list[tuple[Generic, Tree]] = field(default_factory=list)
+    """Reductions to sums of weights, and what they run over, of a weight."""
+    products: list[Product] = field(default_factory=list)
+    inside: list[ir.Operation] = field(default_factory=list)
+    """Ops along the keys that do not need the largest score, in order, as far as their results or stores are needed."""
+    before: list[ir.Operation] = field(default_factory=list)
+    """Ops on other tensors that do not need the largest score."""
+    after: list[ir.Operation] = field(default_factory=list)
+    """Ops on other tensors that do."""
+    again: list[ir.Operation] = field(default_factory=list)
+    """Ops along the keys for stores that need the finished sums: they see all keys once more."""
+    undefined: bool = False
+    """Whether a row whose scores are all -inf has NaN as its weights."""
+
+    @property
+    def scores_end(self) -> int | None:
+        """Columns that the largest score is taken of, None where all of the sticks are."""
+        return next((t.end for t in nodes(self.scores) if isinstance(t, Live)), None)
+
+
+def softmax_of(ops: Sequence[ir.Operation]) -> Softmax | None:
+    """The softmax of a kernel, over more than one stick of keys; None if there is none that can be seen block by block."""
+    return next(softmaxes(ops), None)
+
+
+def softmaxes(ops: Sequence[ir.Operation], least_sticks: int = 2) -> Iterator[Softmax]:
+    """Each softmax of at least so many sticks of keys in a laid-out function or a kernel."""
+    generics = [Generic(op) for op in ops if op.name == "linalg.generic"]
+    for g in generics:
+        if _is_reduction(g) and g.combiner == "max" and max(_sticks(v) for v in g.inputs) >= least_sticks:
+            try:
+                yield _Finder(ops, generics, g).softmax()
+            except (_NoSoftmax, NoTree):
+                continue
+
+
+class _NoSoftmax(Exception):
+    """The kernel is something else."""
+
+
+def _need(condition: bool) -> None:
+    if not condition:
+        raise _NoSoftmax
+
+
+class _Finder:
+    def __init__(self, ops: Sequence[ir.Operation], generics: list[Generic], most: Generic) -> None:
+        self.ops, self.generics, self.most = ops, generics, most
+        self.largest = most.op.results[0]
+        self.sticks = max(_sticks(v) for v in most.inputs)
+        _need(all(_is_block(v) for v in most.inputs))
+        self.keyed = self._along_keys()
+        self.dependent = self._dependent()
+        self.sums = {g.op.results[0]: g for g in generics if self._reduces_keys(g) and g.op != most.op}
+        self.finished = self._finished()
+        """Numbers per row that follow from the sums."""
+        self.trees = Trees(self.finished)
+        self.products = {g.op.results[0]: g for g in generics if g.is_contraction and g.inputs[0] in self.keyed}
+        self.exponential: Exponential | None = None
+        self.score = unmasked(self.trees.of_scalar(most, most.mapped))
+
+    # Which ops
+
+    def _along_keys(self) -> set[ir.Value]:
+        """Tensors whose sticks are walked together with those of the scores."""
+        found = {v for i, v in enumerate(self.most.inputs) if self.most.loop_of(i, 0) is not None}
+        while True:
+            size = len(found)
+            for g in self.generics:
+                if g.is_contraction:
+                    continue
+                loop = 0 if g.is_pointwise else len(g.iterators) - 2
+                walked = {v for i, v in enumerate([*g.inputs, g.op.results[0]]) if g.loop_of(i, 0) == loop}
+                if walked & found:
+                    found |= walked
+            if len(found) == size:
+                return found
+
+    def _dependent(self) -> set[ir.Value]:
+        found = {self.largest}
+        for op in self.ops:
+            if len(op.results) == 1 and any(v in found for v in op.operands):
+                found.add(op.results[0])
+        return found
+
+    def _finished(self) -> set[ir.Value]:
+        found = set(self.sums)
+        for g in self.generics:
+            if g.is_pointwise and g.op.results[0] not in self.keyed and any(v in found for v in g.inputs):
+                found.add(g.op.results[0])
+        return found
+
+    def _reduces_keys(self, g: Generic) -> bool:
+        return _is_reduction(g) and any(v in self.keyed for v in g.inputs)
+
+    # What they compute
+
+    def softmax(self) -> Softmax:
+        """All of it."""
+        columns = self._columns()
+        for value in self.keyed:
+            _need(_sticks(value) == self.sticks and second_operand_free(value))
+        sums = [(g, self._weights(g)) for g in self.sums.values()]
+        products = [self._product(g) for g in self.products.values()]
+        _need(self.exponential is not None and bool(sums))
+        assert self.exponential is not None
+        scores = self.trees.of_scalar(self.most, self.most.mapped, through=False)
+        found = Softmax(columns, self.sticks, self.most, scores, self.exponential, self.keyed, sums, products)
+        found.undefined = _undefined(self.exponential.shift)
+        self._sort(found)
+        return found
+
+    def _columns(self) -> int:
+        """Keys; all masks end there."""
+        ends = set()
+        for g in self.generics:
+            if any(v in self.keyed for v in [*g.inputs, g.op.results[0]]) and not g.is_contraction:
+                scalars = [g.yielded] if g.is_pointwise else [g.mapped]
+                ends |= {t.end for v in scalars for t in nodes(self.trees.of_scalar(g, v, through=False)) if isinstance(t, Live)}
+        _need(len(ends) <= 1)
+        columns = ends.pop() if ends else self.sticks * 64
+        _need(-(-columns // 64) == self.sticks)
+        return columns
+
+    def _weights(self, g: Generic) -> Tree:
+        _need(g.combiner == "add" and g.op.results[0] in self.dependent)
+        tree = self.trees.of_scalar(g, g.mapped)
+        _need(self._kind(tree) == "weight")
+        stripped = self._stripped(tree)
+        _need(len(set(leaves(stripped))) < MOST_TENSORS)
+        return stripped
+
+    def _product(self, g: Generic) -> Product:
+        value = g.inputs[0]
+        _need(value in self.dependent and g.op.results[0] not in self.keyed)
+        tree = self.trees.of_tensor(value)
+        kind = self._kind(tree)
+        _need(kind in ("weight", "divided"))
+        operand, finish = self._stripped(tree), self._finish(tree) if kind == "divided" else None
+        _need(all(len(set(leaves(t))) < MOST_TENSORS for t in (operand, finish) if t is not None))
+        return Product(g, operand, finish)
+
+    def _kind(self, tree: Tree) -> str:
+        """How a scalar depends on the largest score.
+
+        `free`: not at all; `shift`: a number per row that grows with it; `guard`: a condition on that; `exponent`: a score minus that;
+        `weight`: proportional to exp(-shift); `divided`: a weight divided by a sum; `sum`: another number per row of finished sums.
+        """
+        if isinstance(tree, Leaf):
+            if tree.value == self.largest:
+                return "shift"
+            if tree.value in self.finished:
+                return "sum"
+            _need(tree.value not in self.dependent)
+            return "free"
+        if not isinstance(tree, Node) or not tree.operands:
+            return "free"
+        kinds = [self._kind(t) for t in tree.operands]
+        if set(kinds) == {"free"}:
+            return "free"
+        found = self._kind_of(tree, kinds)
+        if found is None:
+            _need(set(kinds) <= {"free", "shift", "guard", "sum"} and self._of_row(tree))
+            return "sum"
+        return found
+
+    def _kind_of(self, tree: Node, kinds: list[str]) -> str | None:
+        name, operands = tree.name, tree.operands
+        if name in ("arith.extf", "arith.truncf") and kinds[0] != "guard":
+            return kinds[0]
+        if name == "arith.maximumf" and sorted(kinds) == ["free", "shift"] and self._of_row(tree):
+            return "shift"
+        if name == "arith.cmpf" and sorted(kinds) == ["free", "shift"] and self._of_row(tree):
+            return "guard"
+        if name == "arith.select" and kinds[0] == "guard" and sorted(kinds[1:]) == ["free", "shift"]:
+            return "shift"
+        if name == "arith.subf" and kinds == ["free", "shift"] and not self._of_row(operands[0]):
+            _need(operands[0] == self.score or _widened_from(operands[0]) == self.score)
+            return "exponent"
+        if name == "arith.mulf" and sorted(kinds) == ["exponent", "free"]:
+            _need(_number(operands[kinds.index("free")]) is not None)
+            return "exponent"
+        if name in ("math.exp", "math.exp2") and kinds == ["exponent"]:
+            self._note(tree)
+            return "weight"
+        if name == "arith.select" and kinds[0] == "free":
+            return self._chosen(operands[1:], kinds[1:])
+        if name == "arith.select" and kinds[0] == "sum" and self._of_row(operands[0]):
+            return "divided" if self._chosen(operands[1:], kinds[1:]) else None
+        if name in ("arith.mulf", "arith.divf") and kinds[0] in ("weight", "divided") and kinds[1] in ("free", "sum"):
+            return "divided" if kinds[1] == "sum" else kinds[0]
+        if name == "arith.mulf" and kinds[1] in ("weight", "divided") and kinds[0] in ("free", "sum"):
+            return "divided" if kinds[0] == "sum" else kinds[1]
+        return None
+
+    def _chosen(self, operands: Iterable[Tree], kinds: list[str]) -> str | None:
+        """Of `select`: a weight or zero."""
+        for tree, kind in zip(operands, kinds, strict=True):
+            if kind == "free":
+                _need(_number(tree) == 0.0)
+        return next((k for k in kinds if k in ("weight", "divided")), None)
+
+    def _of_row(self, tree: Tree) -> bool:
+        """Whether a scalar is the same in all columns."""
+        return all(leaf.of_row or leaf.value not in self.keyed for leaf in leaves(tree)) and not any(
+            isinstance(t, Live) for t in nodes(tree)
+        )
+
+    def _note(self, tree: Node) -> None:
+        """The exponential of a weight; all weights have the same."""
+        factors: list[float] = []
+        at = tree.operands[0]
+        while True:
+            assert isinstance(at, Node)
+            if at.name == "arith.subf":
+                break
+            if at.name == "arith.mulf":
+                numbers = [_number(t) for t in at.operands]
+                factors += [n for n in numbers if n is not None]
+                at = at.operands[0 if numbers[0] is None else 1]
+            else:
+                at = at.operands[0]
+        found = Exponential(tree, at.operands[0], at.operands[1], tuple(factors))
+        _need(self.exponential in (None, found) and all(f > 0 for f in factors) and self._of_row(found.shift))
+        _need(len({leaf.value for leaf in leaves(found.shift)}) <= MOST_TENSORS - 1)
+        self.exponential = found
+
+    def _is_weight(self, tree: Tree) -> bool:
+        return self.exponential is not None and tree == self.exponential.tree
+
+    def _stripped(self, tree: Tree) -> Tree:
+        """What a weight becomes, without the division by the sum."""
+        if self._is_weight(tree):
+            return WEIGHT
+        assert isinstance(tree, Node)
+        kinds = [self._kind(t) for t in tree.operands]
+        if "sum" in kinds:
+            return self._stripped(tree.operands[_of_weight(kinds)])
+        return tree.with_operands(
+            tuple(self._stripped(t) if k in ("weight", "divided") else t for t, k in zip(tree.operands, kinds, strict=True))
+        )
+
+    def _finish(self, tree: Tree) -> Tree:
+        """The division by the sum, of a finished product."""
+        if self._is_weight(tree):
+            return PRODUCT
+        assert isinstance(tree, Node)
+        kinds = [self._kind(t) for t in tree.operands]
+        at = _of_weight(kinds)
+        if "sum" not in kinds:
+            return self._finish(tree.operands[at])
+        _need(tree.type == "f32")
+        return tree.with_operands(tuple(self._finish(t) if i == at else t for i, t in enumerate(tree.operands)))
+
+    # What is needed when
+
+    def _sort(self, found: Softmax) -> None:
+        """Says of each op in which part of the kernel it runs."""
+        stores = [op for op in self.ops if op.name == "ktdp.store"]
+        again = [op for op in stores if op.operands[0] in self.keyed and op.operands[0] in self.dependent]
+        needed_again = self._behind([op.operands[0] for op in again])
+        trees = [found.scores, *(t for _, t in found.sums), *(p.operand for p in found.products)]
+        wanted = [leaf.value for t in trees for leaf in leaves(t)]
+        wanted += [op.operands[0] for op in stores if op.operands[0] in self.keyed and op not in again]
+        needed_inside = self._behind(wanted)
+        _need(not any(v in self.dependent for v in needed_inside))
+        carried = {self.largest, *self.sums, *self.products}
+        for op in self.ops:
+            value = op.operands[0] if op.name == "ktdp.store" else op.results[0] if len(op.results) == 1 else None
+            if op.name not in ("ktdp.load", "ktdp.store", "linalg.generic") or value in carried:
+                continue
+            if value not in self.keyed:
+                (found.after if value in self.dependent else found.before).append(op)
+                continue
+            if value in needed_inside and op not in again:
+                found.inside.append(op)
+            if value in needed_again:
+                found.again.append(op)
+        _need(not again or not _written_in_place(self.ops, again))
+
+    def _behind(self, values: list[ir.Value]) -> set[ir.Value]:
+        """Tensors along the keys that some are computed from, with these."""
+        found: set[ir.Value] = set()
+        pending = [v for v in values if v in self.keyed]
+        while pending:
+            value = pending.pop()
+            if value in found:
+                continue
+            found.add(value)
+            if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic":
+                pending += [v for v in Generic(value.owner.operation).inputs if v in self.keyed]
+        return found
+
+
+def _undefined(shift: Tree) -> bool:
+    """Whether weights are NaN where the largest score is -inf, so that what a row is shifted by must be finite there."""
+    return not any(isinstance(t, Node) and t.name in ("arith.select", "arith.maximumf") for t in nodes(shift))
+
+
+def _of_weight(kinds: list[str]) -> int:
+    return next(i for i, kind in enumerate(kinds) if kind in ("weight", "divided"))
+
+
+def _is_reduction(g: Generic) -> bool:
+    return not g.is_pointwise and not g.is_contraction
+
+
+def _is_block(value: ir.Value) -> bool:
+    return ir.RankedTensorType(value.type).shape[-1] == 64
+
+
+def _sticks(value: ir.Value) -> int:
+    return ir.RankedTensorType(value.type).shape[0]
+
+
+def second_operand_free(value: ir.Value) -> bool:
+    """Whether no contraction takes a tensor as its second operand."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name in ("tensor.pad", "tensor.expand_shape"):
+            return False
+        if op.name == "linalg.generic" and (g := Generic(op)).is_contraction and second_operand_source(g) == value:
+            return False
+    return True
+
+
+def _written_in_place(ops: Sequence[ir.Operation], stores: list[ir.Operation]) -> bool:
+    """Whether a store goes to memory that the kernel reads: the second look at it would come too late."""
+    read = {_argument(op.operands[0]) for op in ops if op.name == "ktdp.load"}
+    return any(_argument(op.operands[1]) in read for op in stores)
+
+
+def _argument(tile: ir.Value) -> ir.Value | None:
+    """The kernel's argument that a tile is a part of."""
+    pending = [tile.owner.operands[0].owner.operands[0]]
+    while pending:
+        value = pending.pop()
+        if isinstance(value.owner, ir.Block):
+            return value
+        pending += value.owner.operands
+    return None
+
+
+def _widened_from(tree: Tree) -> Tree | None:
+    return tree.operands[0] if isinstance(tree, Node) and tree.name == "arith.extf" else None
+
+
+def unmasked(tree: Tree) -> Tree:
+    """A tree without what lanes beyond the end get."""
+    if isinstance(tree, Node) and tree.name == "arith.select" and isinstance(tree.operands[0], Live):
+        return tree.operands[1]
+    return tree
+
+
+def _number(tree: Tree) -> float | None:
+    """The number that a tree is."""
+    if isinstance(tree, Node) and tree.name == "arith.constant":
+        attribute = tree.op.attributes["value"]
+        return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
+    return None

@@ -1,0 +1,238 @@
+"""Sums of products of one block of a contraction: exact, rounded once to float32.
+
+A product of f64 matrices gives nearly all of these sums at once, in an order that is the BLAS's own. It stands where the bits of the
+operands show that it has no error, or where its error cannot change the rounded value. The other sums are made from slices of the
+operands whose products f64 holds. So neither the order of summation nor the shape of the operands, nor the host's BLAS, can be seen in
+a result. Which proof is tried first has no influence on it.
+"""
+
+from __future__ import annotations
+
+from math import frexp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.arithmetic.floats import F32, STEP
+
+__all__ = ["block_sums"]
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Pair = tuple[float, float]
+Places = tuple[Ints, ...]
+"""Indices of some elements of the result."""
+
+_ERROR = 2.0**-46
+"""Twice what 63 additions in f64, in any order, can be wrong by, relative to a bound for the sum of the magnitudes."""
+_WHOLE = 2.0**53 * (1 - 2.0**-40)
+"""f64 holds whole numbers up to 2^53; with room for the error of two norms."""
+_DIGIT = 20
+"""Bits of a slice: the sums of 64 products of two, and of 2^7 of these, are exact in f64."""
+_ENOUGH = 1 << 30
+"""More than float32 holds and a bit to round by: of what follows below only matters whether it is zero."""
+_MUCH = 8
+"""An operand that is so much smaller is worth a closer look."""
+_FEW = 1 / 12
+"""Up to this part of the results, it takes less time to make them one by one than all of them."""
+
+
+def block_sums(a: F32, b: F32, steps: Pair = (STEP["f32"], STEP["f32"]), largest: float | None = None, right: F64 | None = None) -> F32:
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero is +0.
+
+    Nothing but the time depends on the rest. steps: what all elements of a, and of b, are multiples of. largest: a bound for the magnitudes
+    in b, NaN where there may be one. right: b in f64.
+    """
+    left = a.astype(np.float64)
+    right = b.astype(np.float64) if right is None else right
+    sums = np.matmul(left, right)
+    result = sums.astype(np.float32)
+    np.add(result, np.float32(0), out=result)
+    sizes = np.add.reduce(np.abs(left), -1, keepdims=True)
+    if largest is None or not _proved(left, right, sizes, largest, steps):
+        exact = _largest(b)
+        if not _proved(left, right, sizes, exact, steps):
+            places = _open(a, b, left, right, sums, sizes, exact, steps)
+            if places[0].size:
+                result[places] = _exact_at(places, a, b, sums.shape) + np.float32(0)
+    return result
+
+
+def _largest(x: F32) -> float:
+    """The largest magnitude. NaN if there is one."""
+    return float(np.abs(x).max())
+
+
+def _proved(left: F64, right: F64, sizes: F64, largest: float, steps: Pair) -> bool:
+    """Whether no sum has an error: all are whole numbers of some unit that f64 holds.
+
+    sizes: the sums of the magnitudes in the rows of `left`. largest: a bound for those in `right`.
+    """
+    unit = float(sizes.max()) * largest / (_WHOLE * steps[1])  # what all of `left` must be multiples of
+    if unit <= steps[0]:
+        return True
+    if left.size * _MUCH > right.size or not unit < np.inf or not largest >= 4 * steps[1]:
+        return False
+    point = 1.5 * 2.0 ** (52 + frexp(unit)[1])  # adding it loses what is below the unit: nothing in `left` is as large as a third of it
+    return bool((left + point - point == left).all())
+
+
+def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, sizes: F64, largest: float, steps: Pair) -> Places:
+    """Where nothing shows that the rounded f64 sum is the rounded exact one."""
+    reach = float(sizes.max()) * largest * _ERROR
+    many = (a.size + b.size) // a.shape[-1]  # so many results have as many factors as the operands have elements
+    if min(steps) > STEP["bf16"]:
+        by_row = a.size <= b.size  # the smaller operand is looked at, of the other one the grid is enough
+        if by_row:
+            lines = ~(sizes * largest <= _units(a, -1) * (_WHOLE * steps[1]))
+        else:
+            lines = ~(np.abs(right).sum(-2, keepdims=True) * _largest(a) <= _units(b, -2) * (_WHOLE * steps[0]))
+        if np.count_nonzero(lines) <= _FEW * lines.size:
+            places = _in_lines(lines, sums, reach) if by_row else _swapped(_in_lines(lines.swapaxes(-1, -2), sums.swapaxes(-1, -2), reach))
+            if places[0].size <= many:
+                return _inexact(places, left, right, sums)
+    unclear = _uncertain(sums, reach)
+    if np.count_nonzero(unclear) > many:
+        unclear &= ~(_heights(a, left, -1) * _heights(b, right, -2) <= _WHOLE)
+        unclear &= np.isfinite(sums)
+        return _where(unclear)
+    return _inexact(_where(unclear), left, right, sums)
+
+
+def _uncertain(sums: F64, reach: float) -> Mask:
+    """Whether an error of at most `reach` can be seen in the rounded sum. True if not finite."""
+    above, below = np.empty(sums.shape, np.float32), np.empty(sums.shape, np.float32)
+    np.add(sums, reach, out=above, casting="same_kind")
+    np.subtract(sums, reach, out=below, casting="same_kind")
+    return above != below
+
+
+def _where(mask: Mask) -> Places:
+    """np.nonzero, which takes long where there are many dimensions and few places."""
+    return np.unravel_index(np.flatnonzero(mask), mask.shape)
+
+
+def _in_lines(lines: Mask, sums: F64, reach: float) -> Places:
+    """The uncertain results of some rows. lines: [.., M, 1]."""
+    rows = _where(np.broadcast_to(lines, (*sums.shape[:-1], 1))[..., 0])
+    within, columns = _where(_uncertain(sums[rows], reach))
+    return (*(x[within] for x in rows), columns)
+
+
+def _swapped(places: Places) -> Places:
+    *lead, row, column = places
+    return (*lead, column, row)
+
+
+def _inexact(places: Places, left: F64, right: F64, sums: F64) -> Places:
+    """Those of a few results that are finite and whose products may have sums that f64 does not hold."""
+    if not places[0].size:
+        return places
+    rows, columns = _factors(places, left, right, sums.shape)
+    keep = ~_held(rows * columns) & np.isfinite(sums[places])  # an infinity or a NaN is one in any order
+    return tuple(x[keep] for x in places)
+
+
+def _held(products: F64) -> Mask:
+    """Whether f64 holds the sum, and each partial sum, of up to 64 products along the last axis.
+
+    Their magnitudes have a sum below `bound`: each is a multiple of 2^-53 of that where adding `bound` to it loses nothing.
+    """
+    norm = np.sqrt(np.einsum("ij,ij->i", products, products))
+    bound = np.ldexp(1.0, np.frexp(norm)[1] + 4)[:, None]
+    rounded = products + bound
+    rounded -= bound
+    return (rounded == products).all(-1)
+
+
+def _heights(x: F32, wide: F64, axis: int) -> F64:
+    """The norm of the elements along `axis`, which stays, in their unit.
+
+    The sum of the magnitudes of 64 products is at most the product of two norms: as a whole number of the product of their units.
+    """
+    norm = np.einsum("...ij,...ij->...i" if axis == -1 else "...ij,...ij->...j", wide, wide)
+    return np.expand_dims(np.sqrt(norm), axis) / _units(x, axis)
+
+
+def _units(x: F32, axis: int) -> F64:
+    """A power of two of which all elements along `axis`, which stays, are multiples."""
+    bits = x.view(np.uint32)
+    size = bits & np.uint32(0x7FFFFFFF)
+    size -= np.uint32(1)  # a zero becomes the largest
+    lowest = size.min(axis, keepdims=True) + np.uint32(1)
+    fraction = np.bitwise_or.reduce(bits, axis=axis, keepdims=True) | np.uint32(1 << 23)
+    unused = np.bitwise_count((fraction & (~fraction + np.uint32(1))) - np.uint32(1)).astype(np.int32)
+    return np.ldexp(1.0, np.maximum(lowest >> np.uint32(23), np.uint32(1)).astype(np.int32) - 150 + unused)
+
+
+def _factors(places: Places, a: NDArray[Any], b: NDArray[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The rows and columns, [places, K], of some results."""
+    *lead, rows, columns = places
+    a = np.broadcast_to(a, (*shape[:-2], *a.shape[-2:]))
+    b = np.broadcast_to(b, (*shape[:-2], *b.shape[-2:])).swapaxes(-1, -2)
+    return a[(*lead, rows)], b[(*lead, columns)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Exact sums
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _exact_at(places: Places, a: F32, b: F32, shape: tuple[int, ...]) -> F32:
+    """Some results, all of them finite."""
+    if places[0].size <= _FEW * np.prod(shape):
+        rows, columns = _factors(places, a, b, shape)
+        return _exact(rows[:, None, :], columns[:, :, None])[:, 0, 0]
+    # Infinities and NaNs stand in rows and columns whose results are not asked for.
+    a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (a, b))
+    return _exact(a, b)[places]
+
+
+def _exact(a: F32, b: F32) -> F32:
+    """[.., M, K] x [.., K, N], finite: the sums as numbers of digits of 20 bits, which are products of slices of the operands."""
+    left, left_scale = _slices(a, -1)
+    right, right_scale = _slices(b, -2)
+    digits: list[Any] = [0.0] * (len(left) + len(right) - 1)
+    for i, x in enumerate(left):
+        for j, y in enumerate(right):
+            digits[i + j] = digits[i + j] + np.matmul(x, y)
+    head, last = _head([x.astype(np.int64) for x in digits])
+    return np.ldexp(head, left_scale + right_scale - _DIGIT * (last + 2)).astype(np.float32)
+
+
+def _slices(x: F32, axis: int) -> tuple[list[F64], NDArray[np.int32]]:
+    """x as the sum of slice[i] * 2^(scale - 20 (i + 1)): whole numbers of 20 bits and a sign; one scale per row or column."""
+    rest = x.astype(np.float64)
+    scale = np.frexp(np.abs(rest).max(axis, keepdims=True))[1]
+    rest = np.ldexp(rest, -scale)
+    slices: list[F64] = []
+    while not slices or rest.any():
+        rest *= 2.0**_DIGIT
+        slices.append(np.rint(rest))
+        rest -= slices[-1]
+    return slices, scale
+
+
+def _head(digits: list[Ints]) -> tuple[F64, NDArray[np.int32]]:
+    """Digits, the first the highest, as head * 2^(-20 last): the head has at most 53 bits, its lowest one set if any follow."""
+    negative = _carried(digits)[0] < 0
+    digits = _carried([np.where(negative, -x, x) for x in digits])
+    head, last, rest = digits[0], np.zeros(negative.shape, np.int32), np.zeros(negative.shape, np.bool_)
+    for digit in digits[1:]:
+        full = head >= _ENOUGH
+        rest |= full & (digit != 0)
+        head = np.where(full, head, head << _DIGIT | digit)
+        last += ~full
+    head |= rest
+    return np.where(negative, -head, head).astype(np.float64), last
+
+
+def _carried(digits: list[Ints]) -> list[Ints]:
+    """The same numbers with all digits but the first in [0, 2^20)."""
+    digits = list(digits)
+    for i in range(len(digits) - 1, 0, -1):
+        digits[i - 1] = digits[i - 1] + (digits[i] >> _DIGIT)
+        digits[i] = digits[i] & ((1 << _DIGIT) - 1)
+    return digits

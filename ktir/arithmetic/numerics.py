@@ -1,0 +1,407 @@
+"""Numerics of the Spyre machine on NumPy arrays: f16 rounding, scalar functions, reductions and matmul in machine order.
+
+Both executors (KTIR and instruction stream) compute with these functions, so equal programs give equal bits. Conventions:
+
+* Every value is `float32`. A value of type f16 is a float32 that lies on the f16 grid; it is rounded once per operation with
+  `round_f16`. Nothing here computes in `np.float16`: NumPy's f16 loops are scalar, 15 to 100 times slower, and they round some
+  operations twice.
+* Functions accept any memory layout. Results are new arrays unless `out` is given; `out` may be an input.
+* No NumPy floating-point warning leaks: overflow, division by zero and NaN follow IEEE silently.
+
+*Machine order* (docs/design.md, section 3) is the meaning of reductions: sticks of 64 in sequence per lane, then a halving tree
+over the lanes; matmuls add blocks of 64 along K in order.
+
+Beyond the machine description this module imports only NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.arithmetic import transcendental
+from ktir.arithmetic.block_sums import block_sums
+from ktir.arithmetic.floats import (
+    BITS,
+    F32,
+    NARROW,
+    STEP,
+    as_f32,
+    decode,
+    deliver,
+    encode,
+    f16_to_f32,
+    f32_to_f16,
+    flat_pair,
+    quiet,
+    round_chunk,
+    round_f16,
+    round_to,
+    rounding_views,
+)
+from ktir.target import LANES
+
+__all__ = [
+    "BINARY",
+    "BITS",
+    "COMBINE",
+    "IDENTITY",
+    "NARROW",
+    "PLAIN",
+    "STICK",
+    "UNARY",
+    "decode",
+    "encode",
+    "f16_to_f32",
+    "f32_to_f16",
+    "in_chunks",
+    "lane_tree",
+    "matmul_block",
+    "matmul_machine",
+    "quiet",
+    "reduce_machine",
+    "reduce_sticks",
+    "round_chunk",
+    "round_f16",
+    "round_to",
+    "rounding_views",
+    "sum_in_order",
+]
+
+F64 = NDArray[np.float64]
+
+STICK = LANES
+"""Lanes of an entry: elements of a stick of f16, or of two adjacent sticks of f32."""
+
+
+_SIGN = np.uint32(0x80000000)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scalar functions
+# ---------------------------------------------------------------------------------------------------------------------
+
+_F64_CHUNK = 16384
+"""Elements that a function in f64 computes at once: its intermediate values stay in the second cache level."""
+
+
+_DOUBT = 1 << 11
+"""Units of the last place of f64 by which our functions and those of any host's math library differ, at most: 2^-41 of the value."""
+_TIE = np.array([1, -1], np.int64) * (_DOUBT << 35) + np.array([-(2**63), 2**63 - 1], np.int64)
+"""The 29 bits that rounding to float32 drops, as a signed number's highest: what is near a tie is at either end."""
+
+
+def in_chunks(function: Callable[[F64], F64], likely: Callable[..., Any] | None = None) -> Callable[..., F32]:
+    """A function on f64 arrays as one on float32, of any shape, rounded once. The function may overwrite its argument.
+
+    likely: the host's function, which is faster where it has vector instructions. What it gives depends on the host, so it stands
+    only where a difference as large as `_DOUBT` cannot be seen in the rounded result.
+    """
+
+    def apply(x: F32, out: F32 | None = None) -> F32:
+        source, target, result = flat_pair(as_f32(x), out, np.float32)
+        for start in range(0, source.size, _F64_CHUNK):
+            part = slice(start, start + _F64_CHUNK)
+            if likely is None:
+                np.copyto(target[part], function(source[part].astype(np.float64)), casting="same_kind")
+            else:
+                _round_likely(function, likely, source[part], target[part])
+        return deliver(result, out)
+
+    apply.__name__ = function.__name__
+    return apply
+
+
+_NORMAL = 2.0**-126
+"""Below it rounding to float32 drops more bits; below its 2^-25th part all."""
+
+
+def _round_likely(function: Callable[[F64], F64], likely: Callable[..., F64], x: F32, target: F32) -> None:
+    y = x.astype(np.float64)
+    likely(y, out=y)
+    dropped = y.view(np.int64) << 35
+    near, small = dropped.min() <= _TIE[0] or dropped.max() >= _TIE[1], y.min() < _NORMAL
+    if near or small:
+        doubtful = (dropped <= _TIE[0]) | (dropped >= _TIE[1])
+        if small:
+            size = np.abs(y)
+            doubtful |= (size < _NORMAL) & (size > _NORMAL * 2.0**-25)
+        places = np.flatnonzero(doubtful)
+        y[places] = function(x[places].astype(np.float64))
+    np.copyto(target, y, casting="same_kind")
+
+
+def _rec(x: F32, out: F32 | None = None) -> F32:
+    return np.divide(np.float32(1), x, out=out)
+
+
+def _rsqrt(x: F32, out: F32 | None = None) -> F32:
+    root = np.sqrt(x, out=out)
+    return np.divide(np.float32(1), root, out=out)
+
+
+def _mov(x: F32, out: F32 | None = None) -> F32:
+    if out is None:
+        return x.copy(order="K")
+    np.copyto(out, x)
+    return out
+
+
+def _filled(x: F32, other: F32) -> F32:
+    """`x`, but a scalar beside an array as an array: NumPy's maximum and minimum are five times slower with a scalar."""
+    if np.ndim(x) or np.size(other) < STICK:
+        return x
+    return np.full(np.shape(other), x, np.float32)
+
+
+def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
+    """max or min with a defined sign of zero: -0 < +0, as IEEE 754-2019 maximum and minimum.
+
+    NumPy returns either zero, depending on the vector width and on the position of the element. Computing with swapped operands
+    too gives both zeros, and the AND (max) or OR (min) of their signs is the right one. Equal results are unchanged; NaN stays NaN.
+    """
+    others = np.uint32(0x7FFFFFFF if merge is np.bitwise_and else 0)  # what must not be merged: of two NaNs AND could make an infinity
+
+    def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
+        a, b = _filled(a, b), _filled(b, a)
+        swapped = np.asarray(function(b, a))
+        result = np.asarray(function(a, b, out=out))
+        bits, signs = result.view(np.uint32), swapped.view(np.uint32)
+        if others:
+            np.bitwise_or(signs, others, out=signs)
+        merge(bits, signs, out=bits)
+        return result
+
+    return apply
+
+
+PLAIN: dict[str, Callable[..., F32]] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "exp": in_chunks(transcendental.exp, np.exp),
+    "log": in_chunks(transcendental.log, np.log),
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "rec": _rec,
+    "tanh": in_chunks(transcendental.tanh, np.tanh),
+    "erf": in_chunks(transcendental.erf),
+    "floor": np.floor,
+    "mov": _mov,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": _both_ways(np.maximum, np.bitwise_and),
+    "min": _both_ways(np.minimum, np.bitwise_or),
+}
+"""The functions of UNARY and BINARY for inner loops: the caller passes float32 arrays and is inside `quiet()`."""
+
+
+def _guarded(name: str) -> Callable[..., F32]:
+    function = PLAIN[name]
+
+    def apply(*operands: F32, out: F32 | None = None) -> F32:
+        with quiet():
+            return function(*(as_f32(x) for x in operands), out=out)
+
+    apply.__name__ = name
+    return apply
+
+
+UNARY: dict[str, Callable[..., F32]] = {
+    name: _guarded(name) for name in ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "rec", "tanh", "erf", "floor", "mov")
+}
+"""Name -> function(x, *, out=None), float32 -> float32, elementwise, unrounded. rsqrt is sqrt followed by 1/x, both in f32."""
+
+BINARY: dict[str, Callable[..., F32]] = {name: _guarded(name) for name in ("add", "sub", "mul", "div", "max", "min")}
+"""Name -> function(a, b, *, out=None), float32 x float32 -> float32, elementwise with broadcasting, unrounded.
+
+max and min propagate NaN and order zeros: max(-0, +0) = +0.
+"""
+
+COMBINE: dict[str, Callable[..., F32]] = {kind: BINARY[kind] for kind in ("add", "max", "min")}
+"""Reduction kind -> function(accumulator, value, *, out=None)."""
+
+IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf}
+"""Reduction kind -> the value that fills a last partial stick."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reductions
+# ---------------------------------------------------------------------------------------------------------------------
+
+_EXTREME: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
+
+
+def _extreme(kind: str, x: F32, axis: int) -> F32:
+    """max or min along `axis` (dropped), in any order; the sign of a zero result as in BINARY."""
+    with quiet():
+        result = np.asarray(_EXTREME[kind].reduce(x, axis=axis))
+    zero = result == 0
+    if zero.any():
+        # Rare: a zero wins. It is +0 for max if any +0 took part, -0 for min if any -0 did.
+        bits = np.ascontiguousarray(x).view(np.uint32)
+        wanted = np.any(bits == (0 if kind == "max" else _SIGN), axis=axis)
+        positive = wanted if kind == "max" else ~wanted
+        result = np.where(zero, np.where(positive, np.float32(0), np.float32(-0.0)), result)
+    return result
+
+
+_NEUTRAL = np.float32(-0.0)
+"""The start of a sum that leaves its first term as it is, -0 too; NumPy's own start is +0."""
+
+
+def sum_in_order(x: F32, axis: int, out: F32 | None = None) -> F32:
+    """Sum along `axis` (dropped) in f32, strictly one after the other: ((x0 + x1) + x2) + ...; length 0 gives 0."""
+    x = as_f32(x)
+    axis = axis % x.ndim
+    length = x.shape[axis]
+    if length == 1:
+        return deliver(x.take(0, axis), out)
+    if x.size == 0:
+        return deliver(np.zeros(x.shape[:axis] + x.shape[axis + 1 :], np.float32), out)
+    # NumPy's add.reduce sums pairwise along the axis with the smallest stride, which becomes its inner loop, and adds whole
+    # slices in sequence along any other. So some other axis of more than one element must have a smaller stride.
+    stride = abs(x.strides[axis])
+    inner = [abs(s) for i, (s, n) in enumerate(zip(x.strides, x.shape, strict=True)) if i != axis and n > 1]
+    with quiet():
+        if any(0 < s < stride for s in inner):
+            return deliver(np.add.reduce(x, axis=axis, initial=_NEUTRAL), out)
+        if x.size > 4 * length:
+            moved = np.ascontiguousarray(np.moveaxis(x, axis, 0))
+            return deliver(np.add.reduce(moved, axis=0, initial=_NEUTRAL), out)
+        return deliver(np.add.accumulate(x, axis=axis).take(-1, axis), out)
+
+
+def reduce_sticks(kind: str, x: F32, stick_axis: int) -> F32:
+    """Combine the sticks of an accumulator lane by lane, in sequence: drops `stick_axis`. kind: "add", "max" or "min"."""
+    x = as_f32(x)
+    if kind == "add":
+        return sum_in_order(x, stick_axis)
+    return _extreme(kind, x, stick_axis)
+
+
+def lane_tree(kind: str, x: F32) -> F32:
+    """Reduce the last axis by a halving tree (32+32, 16+16, ...), keeping it with length 1. Its length is a power of two."""
+    x = as_f32(x)
+    lanes = x.shape[-1]
+    if lanes & (lanes - 1) or not lanes:
+        raise ValueError(f"lane_tree expects a power of two of lanes, but got {lanes}")
+    if kind != "add":
+        return _extreme(kind, x, -1)[..., None]
+    with quiet():
+        while lanes > 1:
+            lanes //= 2
+            x = np.add(x[..., :lanes], x[..., lanes:])
+    return x
+
+
+def reduce_machine(kind: str, x: F32) -> F32:
+    """Reduce a host-shaped last axis in machine order; drops it.
+
+    As if the axis were filled with the identity to a multiple of 64, its sticks combined in sequence, then the lanes by a tree.
+    Without elements the result is the identity. The accumulator (`outs`) is not part of it: the caller combines it last.
+    """
+    x = as_f32(x)
+    length = x.shape[-1]
+    full, tail = divmod(length, STICK)
+    if length == 0:
+        return np.full(x.shape[:-1], IDENTITY[kind], np.float32)
+    if kind != "add":
+        return _extreme(kind, x, -1)
+    if full:
+        sticks = x[..., : full * STICK].reshape(*x.shape[:-1], full, STICK)
+        lanes = sum_in_order(sticks, -2)
+        if tail:
+            if full == 1:  # still a view of the input
+                lanes = lanes.copy()
+            with quiet():
+                lanes[..., :tail] += x[..., full * STICK :]
+                lanes[..., tail:] += np.float32(0)  # the fill: turns -0 into +0
+    else:
+        # Levels of the tree that would only add the fill: once is enough.
+        lanes = np.zeros((*x.shape[:-1], 1 << (tail - 1).bit_length()), np.float32)
+        if lanes.shape[-1] < STICK:
+            with quiet():
+                np.add(x, np.float32(0), out=lanes[..., :tail])  # turns -0 into +0
+        else:
+            lanes[..., :tail] = x
+    return lane_tree(kind, lanes)[..., 0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Matmul
+# ---------------------------------------------------------------------------------------------------------------------
+
+_PRODUCTS = 1 << 18
+"""Elements of the f64 products that are held at once: 2 MiB."""
+_WIDE = 1 << 20
+"""Elements of the right matrix that are held as f64 at once: 8 MiB."""
+
+
+def matmul_block(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32")) -> F32:
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: exact sums, rounded once to f32. A zero is +0.
+
+    elements: the formats on whose grids the operands lie; nothing but the time depends on them.
+    """
+    with quiet():
+        return block_sums(a, b, steps=(STEP[elements[0]], STEP[elements[1]]))
+
+
+def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None, elements: tuple[str, str] = ("f32", "f32")) -> F32:
+    """acc + a x b in machine order: blocks of 64 along K, each as `matmul_block`, added in sequence to the accumulator.
+
+    a: float32 [.., M, K], b: float32 [.., K, N], acc: float32 [.., M, N]; leading axes broadcast. out: C-contiguous float32
+    of the result's shape, may be `acc`. elements: as for `matmul_block`. A last partial block counts as filled with zeros. Raises
+    ValueError if the K differ.
+    """
+    k, m, n = a.shape[-1], a.shape[-2], b.shape[-1]
+    if b.shape[-2] != k:
+        raise ValueError(f"matmul_machine expects operands with the same K, but got {a.shape} and {b.shape}")
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], acc.shape[:-2])
+    result = np.empty((*lead, m, n), np.float32) if out is None else out
+    if result is not acc:
+        np.copyto(result, acc)
+    if not result.size or not k:
+        return result
+    total = result
+    if np.prod(b.shape[:-2]) == 1 and a.shape[:-2] == lead:
+        # One right matrix for all leading positions: a single product with the rows of all of them.
+        m = result.size // n
+        a, b, total = a.reshape(m, k), b.reshape(k, n), result.reshape(m, n)
+    with quiet():
+        _add_blocks(a, b, total, (STEP[elements[0]], STEP[elements[1]]))
+    return result
+
+
+def _add_blocks(a: F32, b: F32, acc: F32, steps: tuple[float, float]) -> None:
+    """Add the blocks of a [.., M, K] x b [.., K, N] to acc [.., M, N] in place, in pieces whose f64 products stay in cache.
+
+    b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes.
+    """
+    k, m, n = a.shape[-1], acc.shape[-2], acc.shape[-1]
+    lead = acc.size // (m * n)
+    full = k // STICK
+    blocks = min(_PRODUCTS // acc.size, max(1, _WIDE // max(1, b.size // k * STICK)), full)
+    done = 0
+    if blocks > 1:
+        for first in range(0, full, blocks):
+            count = min(blocks, full - first)
+            span = slice(first * STICK, (first + count) * STICK)
+            left = a[..., span].reshape(*a.shape[:-1], count, STICK).swapaxes(-2, -3)
+            right = b[..., span, :].reshape(*b.shape[:-2], count, STICK, n)
+            terms = np.empty((*acc.shape[:-2], count + 1, m, n), np.float32)
+            terms[..., 0, :, :] = acc
+            terms[..., 1:, :, :] = block_sums(left, right, steps=steps)
+            acc[...] = sum_in_order(terms, -3)
+        done = full * STICK
+    rows = max(1, _PRODUCTS // (lead * n))
+    for start in range(done, k, STICK):
+        span = slice(start, start + STICK)
+        right = b[..., span, :]
+        wide, largest = right.astype(np.float64), float(np.abs(right).max())
+        for top in range(0, m, rows):
+            part = acc[..., top : top + rows, :]
+            np.add(part, block_sums(a[..., top : top + rows, span], right, steps, largest, wide), out=part)

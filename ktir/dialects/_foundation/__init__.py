@@ -1,0 +1,1 @@
+"""What dialects are declared with: ops, types and attributes with their text, boxes and affine expressions."""

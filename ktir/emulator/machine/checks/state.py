@@ -1,0 +1,73 @@
+"""State of the control run: what a kernel's units, FIFOs and channels have come to, and the trace so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ktir.emulator.machine.checks.fifo import FifoQueue
+from ktir.emulator.machine.checks.timing import MemoryChannel
+from ktir.emulator.machine.program import faults
+from ktir.emulator.machine.program.decode import UNITS, DecodedKernel, Instruction
+from ktir.emulator.machine.trace.clocks import MNIL, Clock
+from ktir.emulator.machine.trace.tokens import Channels
+from ktir.emulator.machine.trace.trace import Event, KernelStatistics, Trace, UnitStatistics
+from ktir.isa.descriptor import LEVELS
+from ktir.isa.units import FIFOS, Unit
+from ktir.target import Target
+
+
+class UnitState:
+    """One unit (both instances of a corelet unit): where it is, its clocks, and why it does not advance."""
+
+    def __init__(self, unit: Unit, clock: Clock) -> None:
+        self.unit = unit
+        self.clock = clock.copy()
+        self.time = 0
+        self.landed = 0
+        """Cycle at which the last asynchronous transfer has landed."""
+        self.heard = int(clock[MNIL])
+        """The last load of MNIL that has landed for sure: a unit that was told so, or the end of a kernel, says it."""
+        self.counters = [0] * LEVELS
+        self.levels: list[int] = []
+        self.at: Instruction | None = None
+        self.waits: Callable[[], tuple[str, Unit]] = lambda: ("nothing", unit)
+        """What it waits for and the unit that can provide it; asked only in a deadlock."""
+        self.statistics = UnitStatistics()
+
+
+class KernelState:
+    """One kernel. Both corelets run alike, so one instance of each unit and FIFO stands for both."""
+
+    def __init__(self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock) -> None:
+        self.decoded = decoded
+        self.target = target
+        self.trace = trace
+        self.units = {u: UnitState(u, clock) for u in UNITS}
+        self.fifos = {name: FifoQueue(name, target.fifo_entries, f.crosses) for name, f in FIFOS.items()}
+        self.channels = Channels()
+        self.memory = MemoryChannel()
+        self.statistics = KernelStatistics(decoded.kernel.name, decoded.kernel.cores)
+        self.progress = 0
+        """Grows whenever any unit advances."""
+
+    def event(self, u: UnitState, x: Instruction) -> Event:
+        """The execution of `x` that begins now; not in the trace yet."""
+        return Event(self.decoded.index, u.unit, x, tuple(u.counters), tuple(u.levels), u.time)
+
+    def emit(self, event: Event) -> int:
+        """Append to the trace; returns the event's number."""
+        self.trace.events.append(event)
+        return len(self.trace.events) - 1
+
+    def site(self, event: Event, corelet: int | None = None) -> faults.Site:
+        """The place of an event of this or an earlier kernel, for messages."""
+        decoded = self.trace.kernels[event.kernel]
+        return decoded.site(event.unit, event.instruction.index, corelet, event.loops)
+
+    def fault(self, kind: type[faults.MachineFinding], message: str, event: Event | None) -> faults.MachineFinding:
+        """A finding at an event."""
+        return kind(message, self.site(event) if event else None)
+
+    def last(self, unit: Unit) -> Event | None:
+        """The last event of a unit in this kernel."""
+        return next((e for e in reversed(self.trace.events) if e.kernel == self.decoded.index and e.unit is unit), None)

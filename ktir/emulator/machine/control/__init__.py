@@ -1,0 +1,1 @@
+"""The control run: words executed once per program, without values."""

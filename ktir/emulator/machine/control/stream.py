@@ -1,0 +1,209 @@
+"""Streams: sequences of steps that pop entries, compute and push entries. The engine behind every word that uses a FIFO.
+
+Step j starts when its unit has finished step j-1, its inputs are ready and its output slots are free:
+
+    done[j] = max(done[j-1], ready[j], freed[j]) + cost[j]
+
+As many steps as the FIFOs allow are taken at once; results do not depend on how the steps are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.emulator.machine.checks.fifo import FifoQueue
+from ktir.emulator.machine.program.body import Body
+from ktir.emulator.machine.trace.clocks import Clock
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a stream does to one FIFO: `total[j]` entries in the steps before step j; None = one entry per step."""
+
+    fifo: str
+    total: Ints | None = None
+    latency: int = 0
+    """Cycles from the end of a step until its pushed entry is ready."""
+
+    def through(self, step: int) -> int:
+        """Entries of the steps before `step`."""
+        return step if self.total is None else int(self.total[step])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a word: `work[j]` cycles in the steps before step j."""
+
+    steps: int
+    work: Ints
+    pops: tuple[Flow, ...] = ()
+    pushes: tuple[Flow, ...] = ()
+
+
+def uniform(steps: int, cycles: int, pops: Sequence[str] = (), pushes: Sequence[str] = (), latency: int = 0) -> Plan:
+    """`steps` equal steps that move one entry each; what is pushed is on its way for `latency` cycles."""
+    flows = tuple(Flow(fifo, latency=latency) for fifo in pushes)
+    return Plan(steps, np.arange(steps + 1) * cycles, tuple(map(Flow, pops)), flows)
+
+
+def of_body(body: Body, latency: int) -> Plan:
+    """The steps of a REP: one per stick."""
+    return Plan(
+        body.groups * body.sticks,
+        np.concatenate(([0], np.cumsum(np.tile(body.cycles, body.groups)))),
+        tuple(Flow(f, body.total(body.pops, f)) for f in body.pops),
+        tuple(Flow(f, body.total(body.pushes, f), latency) for f in body.pushes),
+    )
+
+
+@dataclass
+class Stream:
+    """A plan in progress. `time` is the end of the last step taken, `clock` what the stream has seen.
+
+    `component`: the clock component that ticks once per step, or -1; `keep`: whether `rows` collects the clock of every step.
+    """
+
+    plan: Plan
+    time: int
+    clock: Clock
+    component: int = -1
+    keep: bool = False
+    done: int = 0
+    rows: list[Clock] = field(default_factory=list)
+    stalls: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def work(self) -> int:
+        """Cycles of all steps without waiting."""
+        return int(self.plan.work[-1])
+
+    @property
+    def finished(self) -> bool:
+        """Whether every step has been taken."""
+        return self.done == self.plan.steps
+
+    def lacking(self, fifos: dict[str, FifoQueue]) -> list[tuple[str, str]]:
+        """What the next step waits for: ("empty" or "full", FIFO)."""
+        i = self.done
+        out = []
+        for f in self.plan.pops:
+            if fifos[f.fifo].fill < f.through(i + 1) - f.through(i):
+                out.append(("empty", f.fifo))
+        for f in self.plan.pushes:
+            if fifos[f.fifo].space < f.through(i + 1) - f.through(i):
+                out.append(("full", f.fifo))
+        return out
+
+    def advance(self, fifos: dict[str, FifoQueue]) -> bool:
+        """Take as many steps as possible; False if none is."""
+        plan, i = self.plan, self.done
+        m = plan.steps - i
+        for flow in plan.pops:
+            queue = fifos[flow.fifo]
+            m = min(m, _steps(flow, i, queue.pushed - queue.popped))
+            if not m:
+                return False
+        for flow in plan.pushes:
+            queue = fifos[flow.fifo]
+            m = min(m, _steps(flow, i, queue.depth - queue.pushed + queue.popped))
+        if not m:
+            return False
+        j = i + m
+        rows: Clock | None = None
+        waits: list[tuple[str, Ints]] = []
+        for flow in plan.pops:
+            ready, seen = _inputs(flow, fifos[flow.fifo], i, j, self.clock)
+            rows = seen if rows is None else np.maximum(rows, seen)
+            waits.append((f"empty {flow.fifo}", ready))
+        for flow in plan.pushes:
+            waits.append((f"full {flow.fifo}", _room(flow, fifos[flow.fifo], i, j)))
+        done = self._times(i, j, waits)
+        rows = np.maximum(rows, self.clock) if rows is not None else self.clock[None].repeat(m, 0)
+        if self.component >= 0:
+            rows[:, self.component] = self.clock[self.component] + np.arange(1, m + 1)
+        self.clock = rows[-1]
+        if self.keep:
+            self.rows.append(rows)
+        for flow in plan.pops:
+            _free(flow, fifos[flow.fifo], i, j, done)
+        for flow in plan.pushes:
+            _fill(flow, fifos[flow.fifo], i, j, done, rows)
+        self.done = j
+        return True
+
+    def _times(self, i: int, j: int, waits: list[tuple[str, Ints]]) -> Ints:
+        """End of each of the steps i to j-1; accounts for the time lost."""
+        work = self.plan.work[i : j + 1] - self.plan.work[i]
+        start = self.time
+        if not waits:
+            done = start + work[1:]
+        else:
+            earliest = waits[0][1] if len(waits) == 1 else np.maximum.reduce([w for _, w in waits])
+            done = np.maximum(np.maximum.accumulate(earliest - work[:-1]), start) + work[1:]
+        self.time = int(done[-1])
+        if self.time - start > work[-1]:
+            before = np.concatenate(([start], done[:-1]))
+            gaps = done - np.diff(work) - before
+            cause = np.argmax([w for _, w in waits], axis=0) if len(waits) > 1 else np.zeros(len(gaps), int)
+            for c, lost in enumerate(np.bincount(cause, gaps, len(waits))):
+                if lost:
+                    name = waits[c][0]
+                    self.stalls[name] = self.stalls.get(name, 0) + int(lost)
+        return done
+
+
+def _steps(flow: Flow, i: int, entries: int) -> int:
+    """Steps from `i` on that `entries` entries or free slots allow."""
+    if flow.total is None:
+        return entries
+    return int(flow.total.searchsorted(flow.total[i] + entries, "right")) - 1 - i
+
+
+def _inputs(flow: Flow, queue: FifoQueue, i: int, j: int, clock: Clock) -> tuple[Ints, Clock]:
+    """Per step the cycle at which its entries are ready, and what they have seen; earlier entries never weigh more."""
+    if flow.total is None:
+        slots = queue.slots(queue.popped, j - i)
+        return queue.ready[slots], queue.rows[slots]
+    upto = flow.total[i + 1 : j + 1] - flow.total[i]
+    slots = queue.slots(queue.popped, int(upto[-1]))
+    ready = np.concatenate(([0], queue.ready[slots]))
+    return ready[upto], np.concatenate((clock[None], queue.rows[slots]))[upto]
+
+
+def _room(flow: Flow, queue: FifoQueue, i: int, j: int) -> Ints:
+    """Per step the cycle at which its output slots are free."""
+    if flow.total is None:
+        return queue.freed[queue.slots(queue.pushed, j - i)]
+    upto = flow.total[i + 1 : j + 1] - flow.total[i]
+    freed = queue.freed[queue.slots(queue.pushed, int(upto[-1]))]
+    return np.concatenate(([0], np.maximum.accumulate(freed)))[upto]
+
+
+def _free(flow: Flow, queue: FifoQueue, i: int, j: int, done: Ints) -> None:
+    if flow.total is None:
+        n = j - i
+    else:
+        counts = np.diff(flow.total[i : j + 1])
+        n = int(counts.sum())
+        done = np.repeat(done, counts)
+    queue.freed[queue.slots(queue.popped, n)] = done
+    queue.popped += n
+
+
+def _fill(flow: Flow, queue: FifoQueue, i: int, j: int, done: Ints, rows: Clock) -> None:
+    if flow.total is None:
+        n = j - i
+    else:
+        counts = np.diff(flow.total[i : j + 1])
+        n = int(counts.sum())
+        done, rows = np.repeat(done, counts), np.repeat(rows, counts, axis=0)
+    slots = queue.slots(queue.pushed, n)
+    queue.ready[slots] = done + flow.latency
+    queue.rows[slots] = 0 if queue.crosses else rows
+    queue.pushed += n

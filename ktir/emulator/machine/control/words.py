@@ -1,0 +1,312 @@
+"""What each word does in the control run: tokens, transfers, streams. One generator per execution; it yields while it is blocked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+
+import numpy as np
+
+from ktir.emulator.machine.checks.checks import Checks
+from ktir.emulator.machine.checks.state import KernelState, UnitState
+from ktir.emulator.machine.checks.timing import multicast_cycles, transfer_cycles
+from ktir.emulator.machine.control import stream
+from ktir.emulator.machine.control.stream import Plan, Stream
+from ktir.emulator.machine.program import faults
+from ktir.emulator.machine.program.decode import Instruction
+from ktir.emulator.machine.trace.clocks import MNIL, MNIS, component
+from ktir.emulator.machine.trace.trace import Event
+from ktir.isa.cycles import ring_route
+from ktir.isa.units import FIFOS, Unit
+
+NO_LOAD = 2**62
+"""For LXSU, whose order after a load is that of its clock."""
+
+Blocked = Generator[None, None, None]
+
+
+class Words:
+    """The words of one kernel."""
+
+    def __init__(self, state: KernelState, checks: Checks) -> None:
+        self.state = state
+        self.checks = checks
+        self.target = state.target
+        self.weights = False
+        """Whether PT has weights."""
+        self.accumulated = 0
+        """Rows of sums that PT holds."""
+        self.rep: tuple[UnitState, Instruction, Stream, int] | None = None
+        """The REP in progress, and up to which step the trace has it."""
+        self._plans: dict[tuple[str, int, int], Plan] = {}
+        self._sent: deque[Instruction] = deque()
+        """RTX words whose entries no RRX has taken."""
+
+    def run(self, u: UnitState, x: Instruction) -> Blocked:
+        """Execute a word."""
+        match x.op:
+            case "wait":
+                return self._wait(u, x)
+            case "sig":
+                return self._sig(u, x)
+            case "xld" | "xldm" | "xldg" | "xst" | "xsts":
+                return self._transfer(u, x)
+            case "fill" | "ifill":
+                return self._fill(u, x)
+            case "rtx":
+                return self._send(u, x)
+            case "rrx":
+                return self._receive(u, x)
+            case "push" | "pusht" | "pull" | "par":
+                return self._move(u, x.streams or [x])
+            case "rep":
+                return self._rep(u, x)
+        return self._array(u, x)
+
+    # Tokens
+
+    def _wait(self, u: UnitState, x: Instruction) -> Blocked:
+        channel = self.state.channels[x.peer, u.unit, x.token]
+        u.waits = lambda: (f"{x.count} of token {x.token} from {x.peer.name}, which has posted {channel.posted}", x.peer)
+        while len(channel.posts) < x.count:
+            yield
+        before = u.time
+        for _ in range(x.count):
+            time, clock = channel.posts.popleft()
+            u.time = max(u.time, time)
+            u.clock = np.maximum(u.clock, clock)
+            u.heard = max(u.heard, int(clock[MNIL]))
+        u.statistics.lose(f"token {x.peer.name}", u.time - before)
+
+    def _sig(self, u: UnitState, x: Instruction) -> Blocked:
+        visible = max(u.time, u.landed) + self.target.signal_cycles
+        if not self.state.channels[u.unit, x.peer, x.token].post(x.count, visible, u.clock.copy()):
+            message = f"channel {u.unit.name} -> {x.peer.name}, token {x.token} overflows"
+            raise self.state.fault(faults.TokenFault, message, self.state.event(u, x))
+        yield from ()
+
+    # Transfers
+
+    def _transfer(self, u: UnitState, x: Instruction) -> Blocked:
+        assert x.ddr
+        assert x.lx
+        loads = x.op not in ("xst", "xsts")
+        event = self.state.event(u, x)
+        moved = self.checks.transfer(event, x)
+        occupied = transfer_cycles(moved.bytes, self.target)
+        took = max(occupied, moved.fragments)
+        if x.leaders is not None:
+            took = max(took, multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target))
+        start = u.time
+        if occupied:
+            request = self.state.memory.request(u.unit, u.time, occupied)
+            u.waits = lambda: ("the memory channel", u.unit)
+            while request.start is None:
+                yield
+            start = request.start
+        u.statistics.lose("memory", start - u.time)
+        u.statistics.busy += took
+        u.time = start + took
+        u.landed = max(u.landed, u.time + self.target.dram_latency * (loads + (x.idx is not None)))
+        event.begin, event.end = start, u.landed
+        number = self.state.emit(event)
+        u.clock[MNIL if loads else MNIS] += 1
+        if loads:
+            self.state.statistics.dram_read += moved.bytes
+            self.checks.read_memory(event, number, x, moved, u.clock)
+            self.checks.write_lx(event, number, x.lx, u.clock[None])
+        else:
+            self.state.statistics.dram_read += moved.index_bytes
+            self.state.statistics.dram_written += moved.bytes - moved.index_bytes
+            self.checks.write_memory(event, number, x, moved, u.clock)
+            self.checks.read_lx(event, number, x.lx, u.clock, int(u.clock[MNIS]), MNIS)
+
+    def _fill(self, u: UnitState, x: Instruction) -> Blocked:
+        assert x.lx
+        cycles = x.lx.entries * x.lx.width
+        event = self.state.event(u, x)
+        u.time += cycles
+        u.statistics.busy += cycles
+        u.clock[MNIL] += 1
+        event.end = u.time
+        self.checks.write_lx(event, self.state.emit(event), x.lx, u.clock[None], landed=u.heard)
+        yield from ()
+
+    # Streams
+
+    def _plan(self, kind: str, steps: int, cycles: int, fifo: str) -> Plan:
+        key = (kind + fifo, steps, cycles)
+        if key not in self._plans:
+            pops, pushes = ((fifo,), ()) if kind == "pop" else ((), (fifo,))
+            self._plans[key] = stream.uniform(steps, cycles, pops, pushes)
+        return self._plans[key]
+
+    def _move(self, u: UnitState, words: Sequence[Instruction]) -> Blocked:
+        """PUSH, PUSHT and PULL words, concurrently if there are several.
+
+        A PUSH enters the trace when it starts: all that it reads is there by then, and it may end after words that consume its first
+        entries. A PULL enters when it ends, which waits for the trace to hold the producers of its entries.
+        """
+        start = u.time
+        running: list[tuple[Instruction, Stream, Event]] = []
+        for x in words:
+            assert x.lx
+            pulls = x.op == "pull"
+            event = self.state.event(u, x)
+            plan = self._plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo)
+            s = Stream(plan, u.time, u.clock, component(x.fifo), keep=pulls)
+            if not pulls:
+                self.state.fifos[x.fifo].announced += x.count
+                self.checks.read_lx(event, self.state.emit(event), x.lx, u.clock, int(u.clock[s.component]) + 1, s.component)
+            running.append((x, s, event))
+        streams = [s for _, s, _ in running]
+        u.waits = lambda: self._stream_waits([s for _, s, _ in running], u.unit)
+        while running:
+            for one in list(running):
+                if one[1].advance(self.state.fifos):
+                    self.state.progress += 1
+                if one[1].finished and self._end_move(*one):
+                    running.remove(one)
+                    self.state.progress += 1
+            if running:
+                yield
+        work = sum(s.work for s in streams)
+        u.time = max(max(s.time for s in streams), start + work)  # the streams share one port
+        u.clock = np.maximum.reduce([s.clock for s in streams])
+        u.statistics.busy += work
+        self._account(u, streams, u.time - start - work)
+
+    def _end_move(self, x: Instruction, s: Stream, event: Event) -> bool:
+        """Finish a stream; False if the trace does not hold the producers of its entries yet."""
+        fifo = self.state.fifos[x.fifo]
+        if x.op == "pull":
+            assert x.lx
+            if fifo.announced < fifo.popped:
+                return False
+            rows = np.concatenate(s.rows)
+            self.checks.write_lx(event, self.state.emit(event), x.lx, rows, s.component, landed=NO_LOAD)
+        event.end = s.time
+        return True
+
+    def _account(self, u: UnitState, streams: Sequence[Stream], lost: int) -> None:
+        """Book the cycles that a word lost; concurrent streams may each have waited, the longest of them counts."""
+        worst = max(streams, key=lambda s: sum(s.stalls.values()))
+        for cause, cycles in worst.stalls.items():
+            u.statistics.lose(cause, min(cycles, lost))
+
+    def _stream_waits(self, streams: Sequence[Stream], unit: Unit) -> tuple[str, Unit]:
+        for s in streams:
+            for state, fifo in s.lacking(self.state.fifos) if not s.finished else ():
+                f = FIFOS[fifo]
+                on = f.producer if state == "empty" else f.consumer
+                return f"{'entries in' if state == 'empty' else 'room in'} FIFO {fifo}", on
+        return "its producer", unit
+
+    def _stream(self, u: UnitState, s: Stream) -> Blocked:
+        """Run a single stream to its end."""
+        start = u.time
+        u.waits = lambda: self._stream_waits([s], u.unit)
+        while not s.finished:
+            if s.advance(self.state.fifos):
+                self.state.progress += 1
+            else:
+                yield
+        u.time, u.clock = s.time, s.clock
+        u.statistics.busy += s.work
+        self._account(u, [s], u.time - start - s.work)
+
+    # Ring
+
+    def _send(self, u: UnitState, x: Instruction) -> Blocked:
+        """RTX. As a PUSH it enters the trace when it starts. Every core sends at once; an entry occupies the busiest link of the ring."""
+        assert x.lx
+        event = self.state.event(u, x)
+        clock = u.clock.copy()
+        clock[MNIS] += 1
+        self.state.fifos[x.fifo].announced += x.count
+        self._sent.append(x)
+        self.checks.read_lx(event, self.state.emit(event), x.lx, clock, int(clock[MNIS]), MNIS)
+        load, hops = ring_route(x.leaders, self.target.cores)
+        plan = stream.uniform(x.count, x.lx.width * load, pushes=[x.fifo], latency=hops)
+        yield from self._stream(u, Stream(plan, u.time, clock))
+        u.clock, event.end = clock, u.time
+
+    def _receive(self, u: UnitState, x: Instruction) -> Blocked:
+        """RRX. As a PULL it enters the trace when it ends."""
+        assert x.lx
+        event = self.state.event(u, x)
+        clock = u.clock.copy()
+        yield from self._stream(u, Stream(self._plan("pop", x.count, x.lx.width, x.fifo), u.time, clock))
+        sent = self._sent.popleft()
+        if sent.count != x.count or (sent.leaders != x.leaders).any():
+            message = f"{self.state.site(event)} takes other entries than MNIS 'rtx' (word {sent.index}) sends"
+            raise self.state.fault(faults.FifoFault, message, event)
+        clock[MNIL] += 1
+        u.clock, event.end = clock, u.time
+        self.checks.write_lx(event, self.state.emit(event), x.lx, clock[None], landed=u.heard)
+
+    # PT
+
+    def _array(self, u: UnitState, x: Instruction) -> Blocked:
+        """LDW, MM and PTO. As PUSH and PULL do, PTO enters the trace when it starts, LDW and MM when they end."""
+        event = self.state.event(u, x)
+        self._check_array(x, event)
+        drains = x.op == "pto"
+        if drains:
+            u.time += self.target.pt_fill_cycles
+            u.statistics.busy += self.target.pt_fill_cycles
+            self.state.fifos[x.fifo].announced += x.count
+            self.state.emit(event)
+        cycles = self.target.pt_row_cycles if x.op == "mm" else 1
+        yield from self._stream(u, Stream(self._plan("push" if drains else "pop", x.count, cycles, x.fifo), u.time, u.clock))
+        event.end = u.time
+        if not drains:
+            self.state.emit(event)
+        if x.op == "ldw":
+            self.weights = True
+        else:
+            self.accumulated = 0 if drains else x.count
+
+    def _check_array(self, x: Instruction, event: Event) -> None:
+        """The accumulator protocol."""
+        wrong = ""
+        if x.op == "mm" and not self.weights:
+            wrong = "multiplies before any LDW"
+        elif x.op != "ldw" and (self.accumulated or x.count) != x.count:
+            wrong = f"has {x.count} rows, but the accumulators hold sums of {self.accumulated}"
+        elif x.op == "pto" and not self.accumulated:
+            wrong = "drains, but no MM has run since the last PTO"
+        if wrong:
+            raise self.state.fault(faults.AccumulatorFault, f"{self.state.site(event)} {wrong}", event)
+
+    # SFP
+
+    def _rep(self, u: UnitState, x: Instruction) -> Blocked:
+        assert x.body
+        key = ("rep", x.index, 0)
+        if key not in self._plans:
+            self._plans[key] = stream.of_body(x.body, self.target.sfp_latency)
+        s = Stream(self._plans[key], u.time, u.clock)
+        self.rep = (u, x, s, 0)
+        yield from self._stream(u, s)
+        self._emit_rep(u, x, s, self.rep[3])
+        self.rep = None
+
+    def _emit_rep(self, u: UnitState, x: Instruction, s: Stream, first: int) -> None:
+        """Put the steps from `first` on that have been taken into the trace."""
+        event = self.state.event(u, x)
+        event.end = s.time
+        event.steps = None if first == 0 and s.finished else (first, s.done)
+        self.state.emit(event)
+        for flow in s.plan.pushes:
+            self.state.fifos[flow.fifo].announced += flow.through(s.done) - flow.through(first)
+        self.rep = (u, x, s, s.done)
+
+    def split_rep(self) -> bool:
+        """Break a circle: a REP that waits for a word that waits for the REP's own entries in the trace is recorded in parts."""
+        if self.rep is None or self.rep[2].done == self.rep[3]:
+            return False
+        if all(f.announced >= f.popped for f in self.state.fifos.values()):
+            return False
+        self._emit_rep(*self.rep)
+        return True

@@ -1,0 +1,1 @@
+"""The tape: a trace as NumPy calls on values, which a launch replays."""

@@ -1,0 +1,72 @@
+"""The operations of a tape under construction, and those that only rearrange values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from ktir.emulator.machine.replay.ops import Assemble, Operation, Piece
+from ktir.emulator.machine.replay.values import Buffer, Ints, Value, View, entry_view, stored
+from ktir.target import LANES
+
+NONE = np.zeros(0, np.int64)
+
+
+class Emitter:
+    """Collects operations in order. `lasting` are buffers with fixed content."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.lasting: list[Buffer] = []
+        self.missing = np.zeros((), np.bool_)
+        """Whether an integer division of a launch had no quotient in some lane."""
+        self.unwatched = False
+        """Whether there are divisions that do not tell."""
+
+    def constant(self, value: np.float32, entries: int) -> Value:
+        """Entries that all hold one value."""
+        buffer = Buffer(1, lasting=True, data=np.full(1, value, np.float32))
+        self.lasting.append(buffer)
+        return Value(buffer, np.zeros((1, 1, entries), np.int64), 0)
+
+    def assemble(self, shape: Sequence[int], pieces: list[Piece], pad: float = 0.0, pads: Ints = NONE) -> Value:
+        """A new value [cores, corelets, entries] of 64 lanes, from pieces of others and pads."""
+        buffer = Buffer(prod(shape) * LANES)
+        self.operations.append(Assemble(buffer, pieces, np.float32(pad), pads))
+        return Value(buffer, stored((*shape, LANES), shape[2:]))
+
+    def copy(self, value: Value) -> Value:
+        """The same entries, one after the other in memory of their own."""
+        target = np.arange(value.at.size * LANES).reshape(*value.at.shape, LANES)
+        return self.assemble(value.at.shape, [whole_piece(value, target)])
+
+    def join(self, values: Sequence[Value]) -> Value:
+        """One value of the entries of several."""
+        cores = max(v.at.shape[0] for v in values)
+        corelets = max(v.at.shape[1] for v in values)
+        spread = [np.broadcast_to(v.at, (cores, corelets, v.entries)) for v in values]
+        if len({(v.buffer, v.lane) for v in values}) == 1:
+            return Value(values[0].buffer, np.concatenate(spread, 2), values[0].lane)
+        n = sum(v.entries for v in values)
+        target = np.arange(cores * corelets * n * LANES).reshape(cores, corelets, n, LANES)
+        pieces, first = [], 0
+        for v, at in zip(values, spread, strict=True):
+            pieces.append(whole_piece(Value(v.buffer, at, v.lane), target[:, :, first : first + v.entries]))
+            first += v.entries
+        return self.assemble((cores, corelets, n), pieces)
+
+    def view(self, value: Value, shape: Sequence[int]) -> tuple[Buffer, View]:
+        """A value's entries as an array [cores | 1, corelets | 1, *shape, lanes | 1], copied if no strides describe them."""
+        found = entry_view(value, shape)
+        if found is None:
+            value = self.copy(value)
+            found = entry_view(value, shape)
+            assert found is not None
+        return value.buffer, found
+
+
+def whole_piece(value: Value, target: Ints) -> Piece:
+    """Copies all of a value to the elements `target` [cores, corelets, entries, 64]."""
+    return Piece(value.buffer, np.broadcast_to(value.elements(), target.shape).ravel(), target.ravel())

@@ -1,0 +1,170 @@
+"""What lies in LX while a tape is built: per class of cores and stick, which entry of which value.
+
+Reading LX is looking up where the entries lie; nothing is copied unless they have several producers or some lanes are pads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.emulator.machine.replay.emitter import NONE, Emitter, whole_piece
+from ktir.emulator.machine.replay.ops import Piece
+from ktir.emulator.machine.replay.values import Ints, Value, shrink
+from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.isa.access import Access
+from ktir.target import LANES
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The producers of some sticks [classes, corelets, entries, halves]: place in `LxMap.values` (-1 = none) and cell.
+
+    A cell is corelet * entries + entry of the value.
+    """
+
+    value: NDArray[np.int32]
+    cell: NDArray[np.int32]
+
+
+class LxMap:
+    """The values in LX. `producer` and `cell` are [classes of cores, sticks]."""
+
+    def __init__(self, trace: Trace, corelets: int, emitter: Emitter) -> None:
+        self.trace = trace
+        self.corelets = corelets
+        self.emitter = emitter
+        self.values: list[Value] = []
+        shape = (max(trace.classes, default=0) + 1, trace.lx_sticks + 1)  # of an f32 pair at the end only half may be live
+        self.producer = np.full(shape, -1, np.int32)
+        self.cell = np.zeros(shape, np.int32)
+
+    def begin(self, cores: int) -> None:
+        """Start a kernel on `cores` cores."""
+        self.cores = cores
+        class_of = np.array(self.trace.classes[:cores])
+        self.classes = np.unique(class_of)
+        self.member = np.searchsorted(self.classes, class_of)
+        """Per core the place of its class in `classes`."""
+        self.first = [int(np.argmax(class_of == c)) for c in self.classes]
+        self._walks: dict[tuple[int, bool], Ints] = {}
+        """Sticks relative to where a walk begins."""
+
+    def write(self, access: Access, e: Event, value: Value) -> None:
+        """Put the entries of `value` where `access` says; only sticks with live lanes change."""
+        sticks, lanes = self._sticks(access, e), self._lanes(access, e)
+        corelets, n = sticks.shape[1:]
+        if corelets > value.at.shape[1]:
+            value = Value(value.buffer, np.broadcast_to(value.at, (value.at.shape[0], corelets, n)), value.lane)
+        if lanes is not None and ((lanes > 0) & (lanes < LANES)).any():
+            value = self._merge(access, sticks, lanes, value)
+        self.values.append(value)
+        row = np.broadcast_to(self.classes[:, None, None], sticks.shape)
+        cell = np.broadcast_to(np.arange(corelets * n).reshape(1, corelets, n), sticks.shape)
+        for half in range(access.width):
+            at, r, c = sticks + half, row, cell
+            if lanes is not None:
+                live = np.broadcast_to(lanes > half * (LANES // access.width), sticks.shape)
+                at, r, c = at[live], r[live], c[live]
+            self.producer[r, at] = len(self.values) - 1
+            self.cell[r, at] = c
+
+    def read(self, access: Access, e: Event) -> Value:
+        """The entries that `access` reads."""
+        sticks, lanes = self._sticks(access, e), self._lanes(access, e)
+        live = None if lanes is None else lanes > 0
+        if live is not None:
+            sticks = np.where(live, sticks, 0)
+        found = self._find(sticks, access.width)
+        value = None if lanes is not None else self._forward(found)
+        if value is None:
+            value = self._gather(found, access, lanes)
+        return Value(value.buffer, value.at, 0) if access.descriptor.splat else value
+
+    # Addresses
+
+    def _sticks(self, access: Access, e: Event) -> Ints:
+        """First sticks per class [classes, corelets or 1, entries]."""
+        key, origin = (access.index, e.unit.per_corelet), access.origin(e.counters)
+        if key not in self._walks:
+            corelets = range(self.corelets) if e.unit.per_corelet else (0,)
+            self._walks[key] = np.stack([self._per_class(access.addresses(e.counters, k)) for k in corelets], 1) - origin
+        return self._walks[key] + origin
+
+    def _lanes(self, access: Access, e: Event) -> Ints | None:
+        """Live lanes per class [classes, corelets or 1, entries], or None."""
+        corelets = range(self.corelets) if e.unit.per_corelet else (0,)
+        lanes = [access.lanes(e.counters, k) for k in corelets]
+        if all(x is None for x in lanes):
+            return None
+        full = np.full((1, access.entries), LANES)
+        return np.stack([self._per_class(full if x is None else x) for x in lanes], 1)
+
+    def _per_class(self, x: Ints) -> Ints:
+        return x[self.first] if len(x) > 1 else np.broadcast_to(x, (len(self.classes), *x.shape[1:]))
+
+    # Producers
+
+    def _find(self, sticks: Ints, width: int) -> _Found:
+        row = self.classes[:, None, None, None]
+        at = sticks[..., None] + np.arange(width)
+        return _Found(self.producer[row, at], self.cell[row, at])
+
+    def _forward(self, found: _Found) -> Value | None:
+        """The one value that holds all entries, or None."""
+        first = int(found.value.flat[0])
+        cells = found.cell[..., 0]
+        if (found.value != first).any() or (found.cell != cells[..., None]).any():
+            return None
+        source = self.values[first]
+        k, i = np.divmod(cells, source.entries)
+        k = np.minimum(k, source.at.shape[1] - 1)
+        rows = np.minimum(np.arange(self.cores), source.at.shape[0] - 1)
+        if len(self.classes) == 1 or (cells == cells[:1]).all():
+            at = source.at[:, k[0], i[0]]
+            at = at[rows] if len(at) > 1 else at
+        else:
+            at = source.at[rows[:, None, None], k[self.member], i[self.member]]
+        return Value(source.buffer, shrink(at), source.lane)
+
+    def _gather(self, found: _Found, access: Access, lanes: Ints | None) -> Value:
+        """Live lanes from wherever they lie, pads for the others."""
+        shape = (self.cores, *found.value.shape[1:3])
+        target = np.arange(prod(shape) * LANES).reshape(*shape, LANES)
+        live = np.full(shape, LANES) if lanes is None else lanes[self.member]
+        dead = np.arange(LANES) >= live[..., None]
+        pieces = self._pieces(found, access.width, target, ~dead)
+        return self.emitter.assemble(shape, pieces, access.pad, target[dead] if lanes is not None else NONE)
+
+    def _merge(self, access: Access, sticks: Ints, lanes: Ints, value: Value) -> Value:
+        """`value` with the lanes that a write leaves alone as LX has them."""
+        shape = (self.cores, *sticks.shape[1:])
+        target = np.arange(prod(shape) * LANES).reshape(*shape, LANES)
+        live = lanes[self.member][..., None]
+        spread = Value(value.buffer, np.broadcast_to(value.at, shape), value.lane)
+        old = self._find(np.where(lanes > 0, sticks, 0), access.width)
+        keep = (np.arange(LANES) >= live) & (live > 0)
+        return self.emitter.assemble(shape, [whole_piece(spread, target), *self._pieces(old, access.width, target, keep)])
+
+    def _pieces(self, found: _Found, width: int, target: Ints, wanted: Mask) -> list[Piece]:
+        """Copies of what LX holds at some entries to the elements `target` [cores, corelets, n, 64], where `wanted`."""
+        per = LANES // width
+        pieces = []
+        for half in range(width):
+            span = slice(half * per, (half + 1) * per)
+            producers, cells = found.value[self.member, ..., half], found.cell[self.member, ..., half]
+            core = np.broadcast_to(np.arange(self.cores)[:, None, None], producers.shape)
+            for p in np.unique(producers[producers >= 0]):
+                source, which = self.values[p], producers == p
+                k, i = np.divmod(cells[which], source.entries)
+                c = np.minimum(core[which], source.at.shape[0] - 1)
+                at = source.at[c, np.minimum(k, source.at.shape[1] - 1), i]
+                of = at[:, None] + (np.arange(per) + half * per) * source.lane
+                take = wanted[..., span][which]
+                pieces.append(Piece(source.buffer, of[take], target[..., span][which][take]))
+        return pieces

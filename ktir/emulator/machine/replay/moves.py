@@ -1,0 +1,199 @@
+"""Transfers between memory and buffers on the tape: boxes by strides, what is left by one index per entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ktir.emulator.machine.memory.indexing import Claims, IndexReader
+from ktir.emulator.machine.memory.transfer import Transfer
+from ktir.emulator.machine.replay.ops import Call, Launch, window
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, Value, View, affine
+from ktir.target import LANES
+
+
+@dataclass(frozen=True)
+class Box:
+    """Entries that strides describe in memory and in the buffer; the last axis are their live lanes."""
+
+    memory: View
+    buffer: View
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some entries with the same number of live lanes: the element of lane 0 of each, in memory and in the buffer."""
+
+    lanes: int
+    memory: Ints
+    buffer: Ints
+
+
+def cut(t: Transfer, extent: Sequence[int], buffer: Ints, lane: int) -> tuple[list[Box], list[Part]]:
+    """The boxes and parts of a transfer; `buffer` has the elements of lane 0 [cores, entries], `lane` the distance of lanes there.
+
+    There is at most one box per number of live lanes: of those cores, from the first on, whose live positions are core 0's.
+    """
+    boxes: list[Box] = []
+    parts: list[Part] = []
+    alike = (t.live == t.live[:1]).all(1)
+    cores = len(alike) if alike.all() else int(np.argmin(alike))
+    for lanes in np.unique(t.live[t.live > 0]).tolist():
+        rest = t.live == lanes
+        spans = _spans(rest[0].reshape(extent))
+        if t.indices is None and spans is not None:
+            of = (slice(None), *spans)
+            memory, inside = (a[:cores].reshape(cores, *extent)[of] for a in (t.at, buffer))
+            view, inner = affine(memory, t.lane, lanes), affine(inside, lane, lanes)
+            if view is not None and inner is not None:
+                boxes.append(Box(view, inner))
+                rest[:cores] = False
+        if rest.any():
+            parts.append(Part(lanes, t.at[rest], buffer[rest]))
+    return boxes, parts
+
+
+def _spans(where: np.ndarray) -> tuple[slice, ...] | None:
+    """The box that holds exactly the marked positions, or None."""
+    if not where.any():
+        return None
+    found = np.nonzero(where) if where.ndim else ()
+    spans = tuple(slice(int(i.min()), int(i.max()) + 1) for i in found)
+    return spans if where[spans].all() else None
+
+
+def _rows(flat: F32, lane: int, lanes: int) -> tuple[F32, int]:
+    """Every run of `lanes` elements `lane` apart as a row, and the row of the run that begins at element 0."""
+    reach = (lanes - 1) * lane
+    low = min(0, reach)
+    return np.ndarray((flat.size - abs(reach), lanes), np.float32, flat, -low * 4, (4, 4 * lane)), low
+
+
+def _copy(target: F32, to: Ints, to_lane: int, source: F32, of: Ints, of_lane: int, lanes: int) -> None:
+    """Copy runs of `lanes` elements that begin at `of` to `to`; where runs overlap, the last one stays."""
+    rows, shift = _rows(target, to_lane, lanes)
+    source_rows, source_shift = _rows(source, of_lane, lanes)
+    rows[to + shift] = source_rows[of + source_shift]
+
+
+@dataclass
+class Load:
+    """Memory -> buffer [cores, entries, 64]. `pads` has (live lanes, entries): the lanes from there on hold the pad value."""
+
+    transfer: Transfer
+    target: Buffer
+    boxes: list[Box]
+    parts: list[Part]
+    pad: np.float32
+    pads: list[tuple[int, Ints]]
+    reader: IndexReader | None = None
+    reads: list[Buffer] = field(default_factory=list)
+    writes: list[Buffer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.writes = [self.target]
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """One call for each box and each part, one for the pads of each number of lanes."""
+        t, flat, rows = self.transfer, self.target.flat, self.target.rows
+        out: list[Call] = [(_from_box(launch, t.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
+        if self.reader is not None:
+            out.append((_gather(launch, t, self.reader, flat, self.parts), ()))
+        else:
+            out += [(_from_part(launch, t, flat, part), ()) for part in self.parts]
+        out += [(rows.__setitem__, ((entries, slice(lanes, None)), self.pad)) for lanes, entries in self.pads]
+        return out
+
+
+def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Callable[[], None]:
+    return lambda: np.copyto(target, window(launch.arguments[argument], memory))
+
+
+def _from_part(launch: Launch, t: Transfer, flat: F32, part: Part) -> Callable[[], None]:
+    return lambda: _copy(flat, part.buffer, 1, launch.arguments[t.argument].reshape(-1), part.memory, t.lane, part.lanes)
+
+
+def _gather(launch: Launch, t: Transfer, reader: IndexReader, flat: F32, parts: list[Part]) -> Callable[[], None]:
+    def run() -> None:
+        shift = np.broadcast_to(reader.indices.moved(t.at, reader.read(launch.arguments)) - t.at, t.at.shape).ravel()
+        memory = launch.arguments[t.argument].reshape(-1)
+        for part in parts:
+            _copy(flat, part.buffer, 1, memory, part.memory + shift[part.buffer // LANES], t.lane, part.lanes)
+
+    return run
+
+
+@dataclass
+class Store:
+    """Buffer -> memory, the entries of `value` [cores | 1, 1, entries]."""
+
+    transfer: Transfer
+    value: Value
+    boxes: list[Box]
+    parts: list[Part]
+    reads: list[Buffer] = field(default_factory=list)
+    writes: list[Buffer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reads = [self.value.buffer]
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """One call for each box and each part."""
+        flat, lane = self.value.buffer.flat, self.value.lane
+        out: list[Call] = [(_to_box(launch, self.transfer.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
+        return out + [(_to_part(launch, self.transfer, flat, lane, part), ()) for part in self.parts]
+
+
+def _to_box(launch: Launch, argument: int, memory: View, source: F32) -> Callable[[], None]:
+    return lambda: np.copyto(window(launch.arguments[argument], memory), source)
+
+
+def _to_part(launch: Launch, t: Transfer, flat: F32, lane: int, part: Part) -> Callable[[], None]:
+    return lambda: _copy(launch.arguments[t.argument].reshape(-1), part.memory, t.lane, flat, part.buffer, lane, part.lanes)
+
+
+@dataclass
+class Scatter:
+    """Buffer -> memory through indices: entries in order, of one element a core's last one stays."""
+
+    transfer: Transfer
+    value: Value
+    reader: IndexReader
+    claims: Claims
+    reads: list[Buffer] = field(default_factory=list)
+    writes: list[Buffer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reads = [self.value.buffer]
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """One call."""
+        t, lane = self.transfer, np.arange(LANES)
+        live = t.live[..., None] > lane
+        core = np.broadcast_to(np.arange(len(t.live))[:, None, None], live.shape)[live]
+        source = np.broadcast_to(self.value.elements()[:, 0], live.shape)[live]
+        inside = lane * t.lane
+
+        def run() -> None:
+            at = self.reader.indices.moved(t.at, self.reader.read(launch.arguments))
+            elements = (at[..., None] + inside)[live]
+            memory = launch.arguments[t.argument].reshape(-1)
+            self.claims.claim(memory.size, elements, core, self.reader.site)
+            memory[elements] = self.value.buffer.flat[source]
+
+        return [(run, ())]
+
+
+@dataclass
+class BeginKernel:
+    """Forgets what the last launch or kernel scattered."""
+
+    claims: list[Claims]
+    reads: list[Buffer] = field(default_factory=list)
+    writes: list[Buffer] = field(default_factory=list)
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """One call per argument that the kernel scatters to."""
+        return [(c.start, ()) for c in self.claims]

@@ -1,0 +1,135 @@
+"""The operations of a tape. Each names the buffers that it reads and writes, and gives its NumPy calls once these have memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.arithmetic.block_sums import block_sums
+from ktir.arithmetic.floats import STEP
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View
+from ktir.target import LANES
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its arguments. The tape is a list of them."""
+Bound = Callable[[], float]
+"""Gives a bound for the magnitudes in a carrier, once it is asked for."""
+_STEPS = STEP["f16"], STEP["f16"]
+"""What the elements of both operands of an MM are multiples of."""
+
+
+@dataclass
+class Launch:
+    """What differs from launch to launch: the arguments' carriers, [entries, 64] float32, C-contiguous, and bounds for those only read."""
+
+    arguments: Sequence[F32] = ()
+    bounds: Mapping[int, Bound] = field(default_factory=dict)
+
+    def largest(self, origin: int | None) -> float | None:
+        """A bound for the magnitudes of an argument, NaN if there may be one. None: unknown."""
+        bound = None if origin is None else self.bounds.get(origin)
+        return bound and bound()
+
+
+class Operation(Protocol):
+    """One step of a tape."""
+
+    reads: list[Buffer]
+    writes: list[Buffer]
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """The NumPy calls; every buffer has its memory."""
+        ...
+
+
+def window(memory: F32, view: View) -> F32:
+    """A view on an argument. `as_strided` takes ten times as long."""
+    return np.ndarray(view.shape, np.float32, memory, view.offset * 4, tuple(s * 4 for s in view.strides))
+
+
+@dataclass
+class Piece:
+    """Elements `source` of `buffer` go to the elements `target`; both flat."""
+
+    buffer: Buffer
+    source: Ints
+    target: Ints
+
+
+@dataclass
+class Assemble:
+    """Any rearrangement: the general form for values that no strides describe, that have several producers, or pads."""
+
+    target: Buffer
+    pieces: list[Piece]
+    pad: np.float32 = field(default_factory=np.float32)
+    pad_elements: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    reads: list[Buffer] = field(default_factory=list)
+    writes: list[Buffer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reads = [p.buffer for p in self.pieces]
+        self.writes = [self.target]
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """One gather for each producer, one fill of the pads."""
+        flat = self.target.flat
+        out: list[Call] = [(_move, (flat, p.target, p.buffer.flat, p.source)) for p in self.pieces]
+        if self.pad_elements.size:
+            out.append((flat.__setitem__, (self.pad_elements, self.pad)))
+        return out
+
+
+def _move(target: F32, to: NDArray[Any], source: F32, of: NDArray[Any]) -> None:
+    target[to] = source[of]
+
+
+@dataclass
+class Multiply:
+    """MM: sums [cores, corelets, rows, 64] (+)= rows x weights. `left` and `right` are views of matrices with leading axes."""
+
+    left_buffer: Buffer
+    left: View
+    right_buffer: Buffer
+    right: View
+    sums: Buffer
+    shape: tuple[int, ...]
+    first: bool
+    reads: list[Buffer] = field(default_factory=list)
+    writes: list[Buffer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reads = [self.left_buffer, self.right_buffer] + ([] if self.first else [self.sums])
+        self.writes = [self.sums]
+
+    def calls(self, launch: Launch) -> list[Call]:
+        """One product of all rows if all cores share the weights, else one per core."""
+        cores, corelets, rows, _ = self.shape
+        a = _full(self.left.of(self.left_buffer.flat), rows)
+        b = _full(self.right.of(self.right_buffer.flat), LANES)
+        sums = self.sums.flat.reshape(self.shape)
+        origin = self.right_buffer.origin
+        if b.shape[:2] == (1, 1) and a.shape[:2] == (cores, corelets):
+            return [(_add_flat, (launch, origin, a, b[0, 0], sums.reshape(-1, LANES), self.first))]
+        return [(_add_product, (launch, origin, a, b, sums, self.first))]
+
+
+def _full(x: F32, rows: int) -> F32:
+    """Matrices with all their rows and lanes."""
+    return np.broadcast_to(x, (*x.shape[:2], rows, LANES))
+
+
+def _add_flat(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
+    _add_product(launch, origin, a.reshape(-1, LANES), b, sums, first)
+
+
+def _add_product(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
+    block = block_sums(a, b, _STEPS, launch.largest(origin))
+    if first:
+        np.copyto(sums, block)
+    else:
+        np.add(sums, block, sums)

@@ -1,0 +1,72 @@
+"""The default mode: a trace turned into a list of NumPy calls on values, once; a launch runs the list.
+
+Values are forwarded: PUSH, PULL, PTO and FILL only say where entries lie; XLD copies a tile out of memory once, REP and MM compute, XST
+copies into memory. All cores and both corelets go together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ktir.arithmetic import numerics
+from ktir.emulator.machine.replay.builder import Builder
+from ktir.emulator.machine.replay.ops import Bound, Call, Launch, Operation
+from ktir.emulator.machine.replay.values import F32, Buffer
+from ktir.emulator.machine.trace.trace import Trace
+from ktir.isa.program import Program
+
+
+class Tape:
+    """A trace made ready for launches. Buffers belong to the tape, so one tape runs one launch at a time."""
+
+    def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
+        emitter = Builder(program, trace, corelets).build()
+        self.bytes = _lay_out(emitter.operations, emitter.lasting)
+        """Memory that the buffers take."""
+        self._launch = Launch()
+        self._missing, self._unwatched = emitter.missing, emitter.unwatched
+        self._calls: list[Call] = [call for op in emitter.operations for call in op.calls(self._launch)]
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def missing(self) -> bool:
+        """Whether an integer division of the last run may have had no quotient in some lane, a lane that a bound clips perhaps."""
+        return self._unwatched or bool(self._missing)
+
+    def run(self, arguments: Sequence[F32], bounds: Mapping[int, Bound] | None = None) -> None:
+        """Execute; `arguments` are C-contiguous float32 carriers [entries, 64] and written in place. bounds: as for `Machine.launch`."""
+        self._launch.arguments, self._launch.bounds = arguments, bounds or {}
+        self._missing.fill(False)
+        with numerics.quiet():
+            for function, operands in self._calls:
+                function(*operands)
+        self._launch.arguments, self._launch.bounds = (), {}
+
+
+def _lay_out(operations: Sequence[Operation], lasting: Sequence[Buffer]) -> int:
+    """Give every buffer memory; one is reused after its last use. Returns the bytes taken."""
+    last: dict[Buffer, int] = {}
+    for i, op in enumerate(operations):
+        for b in (*op.reads, *op.writes):
+            last[b] = i
+    total = 0
+    free: dict[int, list[F32]] = defaultdict(list)
+    for i, op in enumerate(operations):
+        for b in op.writes:
+            if b.data is None:
+                room = -(-b.size // 1024) * 1024
+                if free[room]:
+                    memory = free[room].pop()
+                else:
+                    memory = np.empty(room, np.float32)
+                    total += memory.nbytes
+                b.data = memory[: b.size]
+        for b in {*op.reads, *op.writes}:
+            if last[b] == i and not b.lasting and b.data is not None and b.data.base is not None:
+                free[b.data.base.size].append(b.data.base)  # type: ignore[attr-defined]  # our own array, see above
+    return total + sum(b.size * 4 for b in lasting)

@@ -1,0 +1,1 @@
+"""What a run took, for people: cycles, rooflines, timelines, occupancy of LX."""

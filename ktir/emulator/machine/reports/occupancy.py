@@ -1,0 +1,61 @@
+"""Which sticks of LX hold something that is still needed, and when: what a drawing of the scratchpad shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.isa.access import Access
+from ktir.isa.program import Program
+
+_READS = ("xst", "xsts", "rtx", "push", "pusht")
+_WRITES = ("xld", "xldm", "xldg", "rrx", "fill", "ifill", "pull")
+
+
+@dataclass(frozen=True)
+class Life:
+    """Sticks [first, last] of one core from the cycle at which they are written to their last read, in cycles from the program's start.
+    `op` and `location` are those of the KTIR op that wrote them."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    op: str
+    location: str
+
+
+def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
+    """All lives on `core`, in the order of their writes, both corelets together."""
+    written = np.full(max(trace.lx_sticks, 1), -1)
+    spans: list[tuple[int, int]] = []
+    times: list[list[int]] = []
+    writers: list[Event] = []
+    starts = np.cumsum([0, *(s.cycles for s in trace.statistics)])
+    for e in trace.events:
+        access = e.instruction.lx
+        if access is None or core >= trace.kernels[e.kernel].kernel.cores:
+            continue
+        sticks = _sticks(access, e, core)
+        begin, end = int(starts[e.kernel]) + e.begin, int(starts[e.kernel]) + e.end
+        if e.op in _WRITES:
+            written[sticks] = len(spans)
+            spans.append((int(sticks.min()), int(sticks.max())))
+            times.append([begin, end])
+            writers.append(e)
+        elif e.op in _READS:
+            for life in np.unique(written[sticks]):
+                if life >= 0:
+                    times[life][1] = max(times[life][1], end)
+    sources = [program.source_of(e.instruction.word) for e in writers]
+    return [Life(a, b, t[0], t[1], s.op, s.location) for (a, b), t, s in zip(spans, times, sources, strict=True)]
+
+
+def _sticks(access: Access, e: Event, core: int) -> np.ndarray:
+    """Every stick that the access touches on a core."""
+    corelets = range(2) if e.unit.per_corelet else range(1)
+    rows = [access.addresses(e.counters, k) for k in corelets]
+    first = np.concatenate([r[min(core, len(r) - 1)] for r in rows])
+    return np.unique(first[:, None] + np.arange(access.width))

@@ -1,0 +1,156 @@
+"""What a program takes on the machine: cycles, busy units, stalls, traffic. Known without running it on values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
+from ktir.isa.units import Unit
+from ktir.target import Target
+
+
+@dataclass(frozen=True)
+class UnitReport:
+    """One unit of a core. A corelet unit has `instances` alike. Cycles: `busy` working, `stalls` lost by cause, `end` when it halts."""
+
+    unit: Unit
+    instances: int
+    words: int
+    busy: int
+    end: int
+    utilisation: float
+    """Busy cycles as a share of the kernel's."""
+    stalls: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ChannelReport:
+    """A token channel: tokens posted per queue, most of them waiting at once."""
+
+    sender: Unit
+    receiver: Unit
+    token: int
+    posted: int
+    most: int
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One kernel. Bytes are those of the whole chip, entries and tokens those of one corelet of one core."""
+
+    name: str
+    cores: int
+    cycles: int
+    microseconds: float
+    units: tuple[UnitReport, ...]
+    dram_read: int
+    dram_written: int
+    dram_utilisation: float
+    """Bytes moved as a share of what the memory channel could have moved."""
+    fifo_entries: dict[str, int]
+    channels: tuple[ChannelReport, ...]
+    dead_writes: int
+    """LX sticks written and never read, summed over the classes of cores that use LX alike."""
+
+    def unit(self, unit: Unit) -> UnitReport:
+        """The report of a unit."""
+        return next(u for u in self.units if u.unit is unit)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        lines = [
+            f"kernel '{self.name}': {self.cores} cores, {self.cycles} cycles, {self.microseconds:.2f} us",
+            f"  memory: {_bytes(self.dram_read)} read, {_bytes(self.dram_written)} written, channel {self.dram_utilisation:.0%} used",
+        ]
+        rows = [("unit", "words", "busy", "%", "ends", "stalls")]
+        for u in self.units:
+            name = f"{u.unit.name} x{u.instances}" if u.instances > 1 else u.unit.name
+            stalls = ", ".join(f"{cause} {cycles}" for cause, cycles in sorted(u.stalls.items(), key=lambda s: -s[1]))
+            rows.append((name, str(u.words), str(u.busy), f"{u.utilisation:.0%}", str(u.end), stalls))
+        lines += _table(rows)
+        if self.fifo_entries:
+            lines.append("  FIFO entries per corelet: " + ", ".join(f"{name} {n}" for name, n in self.fifo_entries.items()))
+        if self.channels:
+            parts = (f"{c.sender.name}->{c.receiver.name}.{c.token} {c.posted} (at most {c.most})" for c in self.channels)
+            lines.append("  tokens per queue: " + ", ".join(parts))
+        if self.dead_writes:
+            lines.append(f"  LX sticks written and never read: {self.dead_writes}")
+        return lines
+
+
+@dataclass(frozen=True)
+class MachineReport:
+    """A program on a target, kernel after kernel."""
+
+    program: str
+    target: str
+    clock_ghz: float
+    kernels: tuple[KernelReport, ...] = field(default=())
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all kernels."""
+        return sum(k.cycles for k in self.kernels)
+
+    @property
+    def microseconds(self) -> float:
+        """Time of all kernels at the target's clock."""
+        return self.cycles / self.clock_ghz / 1000
+
+    @property
+    def dram_bytes(self) -> int:
+        """Bytes read and written by all kernels."""
+        return sum(k.dram_read + k.dram_written for k in self.kernels)
+
+    def __str__(self) -> str:
+        head = f"program '{self.program}' on {self.target} at {self.clock_ghz} GHz: {self.cycles} cycles, {self.microseconds:.2f} us"
+        return "\n".join([head, *map(str, self.kernels)])
+
+
+def report(name: str, trace: Trace, target: Target) -> MachineReport:
+    """The report of a control run."""
+    return MachineReport(name, target.name, target.clock_ghz, tuple(_kernel(s, target) for s in trace.statistics))
+
+
+def _kernel(s: KernelStatistics, target: Target) -> KernelReport:
+    total = max(s.cycles, 1)
+    units = tuple(
+        UnitReport(u, target.corelets if u.per_corelet else 1, t.words, t.busy, t.end, t.busy / total, dict(t.stalls))
+        for u, t in s.units.items()
+        if t.words
+    )
+    channels = tuple(ChannelReport(*key, posted, most) for key, (posted, most) in sorted(s.tokens.items()))
+    used = (s.dram_read + s.dram_written) / (total * target.dram_bytes_per_cycle)
+    return KernelReport(
+        s.name,
+        s.cores,
+        s.cycles,
+        s.cycles / target.clock_ghz / 1000,
+        units,
+        s.dram_read,
+        s.dram_written,
+        used,
+        s.fifo_entries,
+        channels,
+        s.dead_writes,
+    )
+
+
+def _bytes(n: int) -> str:
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} B"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned columns, the first and the last to the left."""
+    widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]) - 1)]
+    out = []
+    for r in rows:
+        cells = [r[0].ljust(widths[0]), *(r[c].rjust(widths[c]) for c in range(1, len(widths))), r[-1]]
+        out.append("  " + "  ".join(cells).rstrip())
+    return out

@@ -1,0 +1,104 @@
+"""How much a program computes and moves, and what the chip allows: the roofline of its kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ktir.emulator.machine.program.body import END, START, STICK
+from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.isa.instructions import CONSTANTS
+from ktir.target import LANES, Target
+
+_MOVES = ("vin", "vout", *CONSTANTS, "vmask", "vlive")
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """One kernel on a target. `flops` are operations on lanes as executed, those of padding included; a multiplication with its addition is
+    two. `bytes` go between memory and the chip; `attained` and `possible` are rates in GFLOP/s."""
+
+    name: str
+    flops: int
+    bytes: int
+    microseconds: float
+    peak: float
+    """GFLOP/s of the systolic arrays if the kernel multiplies matrices, of the vector units otherwise."""
+    bandwidth: float
+    """GB/s of the memory channel."""
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte."""
+        return self.flops / self.bytes if self.bytes else float("inf")
+
+    @property
+    def attained(self) -> float:
+        return self.flops / self.microseconds / 1000 if self.microseconds else 0.0
+
+    @property
+    def possible(self) -> float:
+        return min(self.peak, self.intensity * self.bandwidth)
+
+    @property
+    def bound(self) -> str:
+        """What limits a kernel of this intensity: `memory` or `compute`."""
+        return "memory" if self.intensity * self.bandwidth < self.peak else "compute"
+
+    @property
+    def share(self) -> float:
+        """Attained as a share of possible."""
+        return self.attained / self.possible if self.possible else 0.0
+
+    def __str__(self) -> str:
+        rates = f"{self.attained:.1f} of {self.possible:.1f} GFLOP/s"
+        return f"kernel '{self.name}': {self.intensity:.2f} operations per byte, {rates} ({self.share:.0%}), bound by {self.bound}"
+
+
+def pt_peak(target: Target) -> float:
+    """GFLOP/s of all systolic arrays: a row of a 64x64 block every `pt_row_cycles`."""
+    return target.cores * target.corelets * 2 * LANES * LANES / target.pt_row_cycles * target.clock_ghz
+
+
+def sfp_peak(target: Target) -> float:
+    """GFLOP/s of all vector units: an operation on a stick per cycle."""
+    return target.cores * target.corelets * LANES * target.clock_ghz
+
+
+def bandwidth(target: Target) -> float:
+    """GB/s of the memory channel."""
+    return target.dram_bytes_per_cycle * target.clock_ghz
+
+
+def roofline(trace: Trace, target: Target) -> list[Roofline]:
+    """The place of each kernel of a program."""
+    flops = [0] * len(trace.statistics)
+    matrix = [False] * len(trace.statistics)
+    for e in trace.events:
+        flops[e.kernel] += _flops(e) * trace.kernels[e.kernel].kernel.cores * target.corelets
+        matrix[e.kernel] |= e.op == "mm"
+    return [
+        Roofline(
+            s.name,
+            flops[k],
+            s.dram_read + s.dram_written,
+            s.cycles / target.clock_ghz / 1000,
+            pt_peak(target) if matrix[k] else sfp_peak(target),
+            bandwidth(target),
+        )
+        for k, s in enumerate(trace.statistics)
+    ]
+
+
+def _flops(e: Event) -> int:
+    """Operations of a word on one corelet."""
+    if e.op == "mm":
+        return 2 * e.instruction.count * LANES * LANES
+    body = e.instruction.body
+    if e.op != "rep" or body is None:
+        return 0
+    first, last = e.steps if e.steps is not None else (0, body.groups * body.sticks)
+    steps = last - first
+    groups = steps / body.sticks  # a part of a REP has its share of what a group does once
+    per_phase = {START: groups, STICK: steps, END: groups}
+    done = sum(per_phase[phase] * LANES for word, phase in zip(body.words, body.phases, strict=True) if word.op not in _MOVES)
+    return round(done)

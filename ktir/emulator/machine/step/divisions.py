@@ -1,0 +1,36 @@
+"""Which integer divisions of a program depend on data, and where lanes have no quotient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.arithmetic.integers import no_quotient
+from ktir.isa.instructions import CONSTANTS
+from ktir.isa.program import Program, Word
+
+DIVISIONS = ("divsi", "remsi", "floordivsi", "divui", "remui")
+
+
+def divides_by_data(program: Program) -> bool:
+    """Whether a divisor may be zero or -1."""
+    return any(_unsafe(words) for kernel in program.kernels for words in kernel.units.values())
+
+
+def _unsafe(words: Sequence[Word]) -> bool:
+    made: dict[int, Word] = {}
+    for w in words:
+        if w.op == "v2" and w["kind"] in DIVISIONS:
+            divisor = made.get(w["src2"])
+            if divisor is None or divisor.op not in CONSTANTS or divisor["value"] in (0, -1):
+                return True
+        if "dst" in w.operands and w.op != "vout":
+            made[w["dst"]] = w
+    return False
+
+
+def missing(kind: str, a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
+    """Where lanes divide by zero, and where the quotient overflows (None = nowhere)."""
+    return no_quotient(f"arith.{kind}", "i32")(a.view(np.int32), b.view(np.int32))

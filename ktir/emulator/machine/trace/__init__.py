@@ -1,0 +1,1 @@
+"""What the control run leaves: events in a legal order, clocks, tokens."""

@@ -1,0 +1,1 @@
+"""From MLIR ops to recording actions: each op once, from plain data."""

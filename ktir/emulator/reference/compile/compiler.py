@@ -1,0 +1,301 @@
+"""MLIR to plan: every op of every function becomes one recording action, made once from plain data.
+
+After compilation nothing refers to MLIR: SSA values are numbered slots of their function, attributes are Python values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+from ktir.diagnostics import KtirError, Unsupported, location_text
+from ktir.emulator.findings import Where
+from ktir.emulator.reference.compile.registry import Action, executor
+from ktir.emulator.reference.tape.values import CARRIERS, element_name
+from ktir.layout import pool_elements
+from ktir.mlir import ir
+
+__all__ = ["OWN_ROLES", "Argument", "BlockPlan", "Function", "OpPlan", "OpReader", "Program", "TensorType", "compile_module"]
+
+
+OWN_ROLES = ("pool", "iota")
+"""Roles of memory that the caller need not give: what a program keeps between its ops, and memory whose element i holds i."""
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor; a scalar has rank 0. A dynamic extent is -1: recording finds it out."""
+
+    shape: tuple[int, ...]
+    element: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpPlan:
+    """An op: what records it, its place, the slots of its operands and results, the blocks that recording it may run."""
+
+    action: Action
+    where: Where
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    blocks: tuple[BlockPlan, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """A block: slots of its arguments, its ops, slots that its terminator passes on."""
+
+    arguments: tuple[int, ...]
+    ops: tuple[OpPlan, ...]
+    yields: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A function argument: its type, and what `ktir.name`, `ktir.role`, `ktir.layout` and `ktir.type` say of it."""
+
+    slot: int
+    type: str
+    name: str | None
+    role: str | None
+    elements: int | None
+    """Size of a buffer with a layout, of a pool or an iota, in elements of `element`."""
+    element: str | None
+    narrow: bool = False
+    """Whether the views of it take the integers of the caller's array, of another width, as i32."""
+    alias: str | None = None
+    """Its name in the text."""
+
+
+@dataclass
+class Function:
+    """A compiled `func.func`. `grid` is None where the attribute is absent: one tile."""
+
+    name: str
+    where: Where
+    grid: tuple[int, ...] | None
+    arguments: list[Argument] = field(default_factory=list)
+    body: BlockPlan | None = None
+    slots: int = 0
+
+    @property
+    def tiles(self) -> int:
+        return prod(self.grid) if self.grid else 1
+
+
+@dataclass
+class Program:
+    """All functions of a module by name, and the one that is executed if none is named."""
+
+    functions: dict[str, Function]
+    entry: str | None
+    remote: bool = False
+    """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
+    level: str | None = None
+    """Attribute `ktir.level` of the module."""
+
+
+class Numbering:
+    """Slots of the SSA values of one function."""
+
+    def __init__(self) -> None:
+        self.slots: dict[ir.Value, int] = {}
+        self.remote = False
+        """Whether a view of the function names the scratchpad of a tile."""
+
+    def define(self, value: ir.Value) -> int:
+        return self.slots.setdefault(value, len(self.slots))
+
+    def __getitem__(self, value: ir.Value) -> int:
+        return self.slots[value]
+
+
+class OpReader:
+    """What an executor reads of its op. `where` is what findings name."""
+
+    def __init__(self, op: ir.Operation, numbering: Numbering) -> None:
+        self.op = op
+        self.numbering = numbering
+        self.where = where_of(op)
+        self.operands = [numbering[v] for v in op.operands]
+        self.results = [numbering.define(v) for v in op.results]
+        self.blocks: list[BlockPlan] = []
+        """Those that `block` has compiled."""
+
+    def view(self) -> Any:
+        """The op as its own class, with the accessors of its dialect."""
+        return self.op.opview
+
+    def slot(self, value: ir.Value) -> int:
+        return self.numbering[value]
+
+    def attribute(self, name: str) -> Any:
+        """Attribute `name`, or None."""
+        return self.op.attributes[name] if name in self.op.attributes else None
+
+    def integers(self, name: str) -> list[int]:
+        """A dense array attribute as integers."""
+        attribute = self.op.attributes[name]
+        kind = ir.DenseI32ArrayAttr if isinstance(attribute, ir.DenseI32ArrayAttr) else ir.DenseI64ArrayAttr
+        return [int(x) for x in kind(attribute)]
+
+    def operand_type(self, i: int) -> TensorType:
+        return self.tensor_type(self.op.operands[i].type)
+
+    def result_type(self, i: int = 0) -> TensorType:
+        return self.tensor_type(self.op.results[i].type)
+
+    def tensor_type(self, type_: ir.Type) -> TensorType:
+        """Shape and element type; refuses what has no NumPy carrier."""
+        shape: tuple[int, ...] = ()
+        element = element_name(type_)
+        if isinstance(type_, ir.RankedTensorType):
+            shape = tuple(-1 if type_.is_dynamic_dim(i) else n for i, n in enumerate(type_.shape))
+            element = element_name(type_.element_type)
+        if element not in CARRIERS:
+            raise self.unsupported(f"uses element type '{element}'")
+        return TensorType(shape, element)
+
+    def block(self, region: int = 0) -> BlockPlan:
+        """The one block of a region, compiled."""
+        self.blocks.append(compile_block(self.op.regions[region].blocks[0], self.numbering))
+        return self.blocks[-1]
+
+    def unsupported(self, what: str) -> Unsupported:
+        return Unsupported(f"{self.where} {what}, which the executor does not support", self.where.location)
+
+
+TERMINATORS = (
+    "func.return",
+    "scf.yield",
+    "scf.condition",
+    "scf.reduce.return",
+    "linalg.yield",
+    "tensor.yield",
+    "ktdp.yield_partial",
+    "ktdp.yield_reduced",
+    "ktdp.region_terminator",
+    "ktir.yield",
+)
+"""Ops that only end a block: their operands are what the op around the block reads."""
+
+
+def where_of(op: ir.Operation) -> Where:
+    text = location_text(op.location)
+    return Where(op.name, None if text == "<unknown>" else text)
+
+
+def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
+    """Compile every op of `block`. Raises Unsupported for an op without an executor."""
+    arguments = tuple(numbering.define(a) for a in block.arguments)
+    ops: list[OpPlan] = []
+    yields: tuple[int, ...] = ()
+    for view in block.operations:
+        op = view.operation
+        if op.name in TERMINATORS:
+            yields = tuple(numbering[v] for v in op.operands)
+            continue
+        make = executor(op.name)
+        if make is None:
+            raise Unsupported(f"'{op.name}' op has no executor", location_text(op.location))
+        reader = OpReader(op, numbering)
+        action = make(reader)
+        ops.append(OpPlan(action, reader.where, tuple(reader.operands), tuple(reader.results), tuple(reader.blocks)))
+    return BlockPlan(arguments, tuple(ops), yields)
+
+
+def compile_module(module: ir.Module) -> Program:
+    """Compile all functions of `module`.
+
+    The entry is the function that no other one calls, if there is exactly one with a body. Raises KtirError for ops and types
+    that cannot be executed.
+    """
+    functions: dict[str, Function] = {}
+    called: set[str] = set()
+    bodies = {_name(f.operation): f.regions[0].blocks[0] for f in module.body.operations if f.operation.regions and f.regions[0].blocks}
+    remote = False
+    for view in module.body.operations:
+        op = view.operation
+        if op.name != "func.func":
+            raise Unsupported(f"'{op.name}' op has no executor at module level", location_text(op.location))
+        functions[_name(op)] = function = Function(_name(op), where_of(op), _grid(op))
+        if len(op.regions[0].blocks) == 0:
+            continue
+        if len(op.regions[0].blocks) > 1:
+            raise Unsupported("'func.func' op has several blocks, which the executor does not support", function.where.location)
+        numbering = Numbering()
+        block = op.regions[0].blocks[0]
+        attributes = list(ir.ArrayAttr(op.attributes["arg_attrs"])) if "arg_attrs" in op.attributes else []
+        for i, argument in enumerate(block.arguments):
+            given = ir.DictAttr(attributes[i]) if attributes else None
+            underlying: Any = getattr(argument.type, "underlying", argument.type)  # of a runtime_arg
+            made = _argument(numbering.define(argument), element_name(underlying), given)
+            function.arguments.append(replace(made, narrow=_is_narrow(argument, given, bodies)))
+        function.body = compile_block(block, numbering)
+        function.slots = len(numbering.slots)
+        remote |= numbering.remote
+        called |= {
+            ir.FlatSymbolRefAttr(o.operation.attributes["callee"]).value for o in block.operations if o.operation.name == "func.call"
+        }
+    attributes = module.operation.attributes
+    level = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
+    roots = [f.name for f in functions.values() if f.body and f.name not in called]
+    return Program(functions, roots[0] if len(roots) == 1 else None, remote, level)
+
+
+def _name(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+_MOST_TILES = 1 << 20
+"""All tiles of a grid run at once, as an axis of every array."""
+
+
+def _grid(op: ir.Operation) -> tuple[int, ...] | None:
+    if "grid" not in op.attributes:
+        return None
+    grid = tuple(ir.IntegerAttr(n).value for n in ir.ArrayAttr(op.attributes["grid"]))
+    if not 1 <= len(grid) <= 3 or any(n < 1 for n in grid):
+        raise KtirError(f"'func.func' op expects a grid of 1 to 3 positive sizes, but got {list(grid)}", op.location)
+    if prod(grid) > _MOST_TILES:
+        raise KtirError(f"'func.func' op expects a grid of at most {_MOST_TILES} tiles, but got {prod(grid)}", op.location)
+    return grid
+
+
+def _argument(slot: int, type_: str, attributes: ir.DictAttr | None) -> Argument:
+    def text(key: str) -> str | None:
+        return ir.StringAttr(attributes[key]).value if attributes is not None and key in attributes else None
+
+    elements = element = None
+    if attributes is not None and "ktir.layout" in attributes:
+        layout: Any = attributes["ktir.layout"]
+        elements, element = prod(layout.device), str(layout.dtype)
+    elif text("ktir.role") in OWN_ROLES and attributes is not None and "ktir.type" in attributes:
+        tensor = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value)
+        elements, element = pool_elements(tensor.shape), str(tensor.element_type)
+    return Argument(slot, type_, text("ktir.name"), text("ktir.role"), elements, element)
+
+
+def _is_narrow(argument: ir.Value, attributes: ir.DictAttr | None, bodies: Mapping[str, ir.Block]) -> bool:
+    """Whether the host array has integers of another width than i32, which views of it show."""
+    if attributes is None or "ktir.type" not in attributes:
+        return False
+    element = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value).element_type
+    if not isinstance(element, ir.IntegerType) or element.width == 32:
+        return False
+    return any(str(ir.MemRefType(view.results[0].type).element_type) == "i32" for view in _views(argument, bodies))
+
+
+def _views(address: ir.Value, bodies: Mapping[str, ir.Block]) -> Iterator[ir.Operation]:
+    """The views of memory that begin at an address, also in functions that are given it."""
+    for use in address.uses:
+        user = use.owner.operation
+        if user.name == "ktdp.construct_memory_view":
+            yield user
+        elif user.name == "arith.addi":
+            yield from _views(user.results[0], bodies)
+        elif user.name == "func.call" and (body := bodies.get(ir.FlatSymbolRefAttr(user.attributes["callee"]).value)) is not None:
+            others = {name: other for name, other in bodies.items() if other != body}  # of functions that call themselves, each once
+            yield from _views(body.arguments[use.operand_number], others)

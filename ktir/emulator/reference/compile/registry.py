@@ -1,0 +1,75 @@
+"""The table of executors: op name -> function that compiles one op to a recording action.
+
+One file per dialect in `dialects/`; adding an op is one decorated function there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ktir.emulator.reference.compile.compiler import OpReader
+    from ktir.emulator.reference.compile.scalar import ScalarOp
+    from ktir.emulator.reference.recorder import Recorder
+
+Action = Callable[["Recorder"], None]
+"""Executes one op on a recorder: reads and writes its SSA values, emits steps."""
+Executor = Callable[["OpReader"], Action]
+ScalarReader = Callable[["OpReader"], "ScalarOp | tuple[ScalarOp, ...]"]
+"""Reads the meaning of an op; of one with several results, one meaning per result."""
+
+_executors: dict[str, Executor] = {}
+_scalars: dict[str, ScalarReader] = {}
+
+
+def executes(*names: str) -> Callable[[Executor], Executor]:
+    """Registers the executor of the ops `names`. It reads the op once and must not keep MLIR handles."""
+
+    def register(executor: Executor) -> Executor:
+        for name in names:
+            if name in _executors:
+                raise LookupError(f"two executors for '{name}'")
+            _executors[name] = executor
+        return executor
+
+    return register
+
+
+def scalar(*names: str) -> Callable[[ScalarReader], ScalarReader]:
+    """Registers the elementwise meaning of the ops `names`: used in bodies of `linalg` ops, on tensors and on scalars."""
+
+    def register(reader: ScalarReader) -> ScalarReader:
+        for name in names:
+            _scalars[name] = reader
+        return reader
+
+    return register
+
+
+@cache
+def _load() -> None:
+    folder = importlib.import_module("ktir.emulator.reference.dialects")
+    for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+        importlib.import_module(module.name)
+
+
+def executor(name: str) -> Executor | None:
+    """The executor of op `name`, or None."""
+    _load()
+    return _executors.get(name)
+
+
+def scalar_reader(name: str) -> ScalarReader | None:
+    """The elementwise meaning of op `name`, or None."""
+    _load()
+    return _scalars.get(name)
+
+
+def executable_ops() -> frozenset[str]:
+    """Names of all ops that can be executed."""
+    _load()
+    return frozenset(_executors)

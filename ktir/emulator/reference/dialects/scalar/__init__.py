@@ -1,0 +1,1 @@
+"""Executors of ops on numbers: `arith`, `math`, `affine`."""

@@ -1,0 +1,94 @@
+"""affine: what computes indices. Loops, branches and accesses of the dialect are no part of KTIR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ktir.emulator.reference.compile.compiler import OpReader
+from ktir.emulator.reference.compile.registry import Action, executes, scalar
+from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.ops.maps import code_of
+from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.tape.values import simplify
+from ktir.mlir import ir
+
+_DYNAMIC = -(2**63)
+_CHOICE: dict[str, Any] = {"affine.apply": lambda x: x[0], "affine.min": np.minimum.reduce, "affine.max": np.maximum.reduce}
+
+
+def _function(op: OpReader) -> Any:
+    map_ = ir.AffineMapAttr(op.attribute("map")).value
+    codes = [code_of(e, map_.n_dims) for e in map_.results]
+    choose = _CHOICE[op.where.op]
+
+    def compute(*operands: Any) -> Any:
+        values = [np.asarray(x, np.int64) for x in operands]
+        return choose(np.broadcast_arrays(*(np.asarray(f(values), np.int64) for f in codes)))
+
+    return compute
+
+
+@executes(*_CHOICE)
+def _apply(op: OpReader) -> Action:
+    compute, operands, (result,) = _function(op), op.operands, op.results
+
+    def action(rec: Recorder) -> None:
+        rec.set(result, simplify(np.asarray(compute(*(rec.known(slot) for slot in operands)))))
+
+    return action
+
+
+@scalar(*_CHOICE)
+def _apply_in_body(op: OpReader) -> ScalarOp:
+    compute, count = _function(op), len(op.operands)
+
+    def into(*operands: Any) -> Any:
+        result = np.asarray(compute(*operands[:count]))
+        if len(operands) == count:
+            return result
+        np.copyto(operands[count], result)
+        return operands[count]
+
+    return ScalarOp("index", into)
+
+
+def _basis(op: OpReader, first: int) -> list[tuple[bool, int]]:
+    dynamic = iter(op.operands[first:])
+    return [(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers("static_basis")]
+
+
+@executes("affine.delinearize_index")
+def _delinearize(op: OpReader) -> Action:
+    """The digits of a number to a mixed base, the first one slowest; without an outer bound it takes the rest."""
+    basis, results, number = _basis(op, 1), op.results, op.operands[0]
+
+    def action(rec: Recorder) -> None:
+        rest: Any = rec.known(number)
+        sizes = [n if fixed else rec.known(n) for fixed, n in basis]
+        inner = sizes if len(sizes) < len(results) else sizes[1:]
+        digits: list[Any] = []
+        for n in reversed(inner):
+            digits.append(np.mod(rest, n))
+            rest = np.floor_divide(rest, n)
+        for slot, digit in zip(results, [rest, *reversed(digits)], strict=True):
+            rec.set(slot, simplify(np.asarray(digit)))
+
+    return action
+
+
+@executes("affine.linearize_index")
+def _linearize(op: OpReader) -> Action:
+    count = op.integers("operandSegmentSizes")[0]
+    basis, digits, (result,) = _basis(op, count), op.operands[:count], op.results
+
+    def action(rec: Recorder) -> None:
+        sizes = [n if fixed else rec.known(n) for fixed, n in basis]
+        inner = sizes if len(sizes) < count else sizes[1:]
+        total: Any = rec.known(digits[0])
+        for slot, n in zip(digits[1:], inner, strict=True):
+            total = np.add(np.multiply(total, n), rec.known(slot))
+        rec.set(result, simplify(np.asarray(total)))
+
+    return action

@@ -1,0 +1,1 @@
+"""Shared executors of ops: structured, pointwise and indirect work, maps and sets."""

@@ -1,0 +1,1 @@
+"""What recording keeps track of: memory, scratchpad, accesses, checks, trips of loops."""

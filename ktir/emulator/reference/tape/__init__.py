@@ -1,0 +1,1 @@
+"""What recording leaves for launches: steps, values and moves."""

@@ -1,0 +1,1 @@
+"""Assembly text: written by `text`, read by `parser`."""

@@ -1,0 +1,1 @@
+"""What a well-formed program is (`rules`), and the verifier that holds programs against it."""

@@ -1,0 +1,322 @@
+"""The static verifier: what can be proved of a program in closed form, in milliseconds and for all trips at once.
+
+Structure, balance of FIFOs and tokens, address ranges, sizes of transfers, registers of REP bodies. Order is not its matter: races,
+deadlocks, reads of what was never written and the accumulator protocol of PT are found by running the control plane.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ktir.isa import addresses
+from ktir.isa.binary.validate import validate
+from ktir.isa.descriptor import Descriptor
+from ktir.isa.problem import Problem
+from ktir.isa.program import Kernel, Program, Word
+from ktir.isa.units import FIFOS, Unit
+from ktir.isa.wellformed import vector_body
+from ktir.isa.wellformed.structure import Fault, Site, sites
+from ktir.target import DATASHEET, STICK_BYTES, Target
+
+BLOCK = 64
+"""Entries of a block of weights."""
+
+Sites = dict[Unit, list[Site]]
+
+
+def verify(program: Program, target: Target = DATASHEET) -> list[Problem]:
+    """Everything that is provably wrong with a program on `target`; a program that is not well-formed is not looked at further."""
+    problems = validate(program)
+    if problems:
+        return problems
+    for k, kernel in enumerate(program.kernels):
+        problems += _Kernel(program, k, kernel, target).problems()
+    return problems
+
+
+class _Kernel:
+    def __init__(self, program: Program, index: int, kernel: Kernel, target: Target) -> None:
+        self.program, self.index, self.kernel, self.target = program, index, kernel, target
+        self.seen: set[tuple[object, ...]] = set()
+
+    def problems(self) -> Iterator[Problem]:
+        if self.kernel.cores > self.target.cores:
+            yield self.at(None, None, f"runs on {self.kernel.cores} cores, but the target has {self.target.cores}")
+        found: Sites = {}
+        whole = True
+        for unit, words in self.kernel.units.items():
+            found[unit], faults = sites(words)
+            whole = whole and not faults
+            yield from self.placed(unit, faults)
+        for unit, places in found.items():
+            yield from self.placed(unit, self._words(unit, places))
+        if whole:
+            yield from self._fifos(found)
+            yield from self._tokens(found)
+            yield from self._regions(found)
+        yield from self._groups(found)
+
+    def at(self, unit: Unit | None, word: int | None, message: str) -> Problem:
+        """A problem of this kernel."""
+        place = Problem(message, kernel=self.index, kernel_name=self.kernel.name, unit=unit)
+        words = self.kernel.units[unit] if unit is not None else []
+        if word is None or word >= len(words):
+            return place
+        return replace(place, word=word, op=words[word].op, source=self.program.source_of(words[word]))
+
+    def placed(self, unit: Unit, faults: list[Fault] | Iterator[Fault]) -> Iterator[Problem]:
+        """Problems of words of one unit."""
+        for word, message in faults:
+            yield self.at(unit, word, message)
+
+    # --- single words ---
+
+    def _words(self, unit: Unit, places: list[Site]) -> Iterator[Fault]:
+        for s in places:
+            w = s.word
+            if w.op in ("wait", "sig") and w["sender" if w.op == "wait" else "receiver"] == unit.name:
+                yield s.index, f"'{w.op}' names its own unit {unit.name}"
+            elif w.op == "ldw" and w["count"] != BLOCK:
+                yield s.index, f"'ldw' expects a count of {BLOCK}, but got {w['count']}"
+            elif w.op == "pusht" and w["count"] % BLOCK:
+                yield s.index, f"'pusht' expects a multiple of {BLOCK}, but got {w['count']}"
+            elif w.op in ("mm", "pto") and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
+                yield s.index, f"'{w.op}' expects 1 to {self.target.pt_accumulator_rows} rows, but got {w['rows']}"
+            elif w.op == "rep":
+                yield from self._rep(s, places)
+            yield from ((s.index, message) for message in self._descriptors(unit, s))
+
+    @staticmethod
+    def _rep(s: Site, places: list[Site]) -> Iterator[Fault]:
+        w = s.word
+        if not (w["groups"] and w["sticks"]):
+            yield s.index, f"'rep' expects at least one group and one stick, but got {w['groups']} and {w['sticks']}"
+            return
+        body = [p.word for p in places[s.index + 1 : s.index + 1 + w["body"]]]
+        if all(b.opcode.body_only for b in body):
+            for i, message in vector_body.faults(w, body):
+                yield s.index + 1 + i, message
+
+    def _descriptors(self, unit: Unit, s: Site) -> Iterator[str]:
+        """Faults of a word's descriptors, each combination of descriptor, unit and loops once."""
+        w = s.word
+        named = {f.name: self.kernel.descriptors[w[f.name]] for f in w.opcode.fields if f.kind == "descriptor"}
+        if not named:
+            return
+        key = (w.op, unit, tuple(w[n] for n in named), w.operands.get("count"), tuple(sorted(s.trips.items())))
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        for name, d in named.items():
+            space = "ddr" if name == "idx" else name
+            if d.space != space:
+                yield f"'{w.op}' expects a descriptor of {space}, but got one of {d.space}"
+                return
+        if "idx" in named:
+            found = list(_index_faults(w, named["ddr"], named["idx"]))
+            yield from found
+            if found:
+                return
+            named |= {"ddr": addresses.indexed(named["ddr"], w["dim"], w["size"]), "idx": replace(named["idx"], lane_stride=0)}
+        for name, d in named.items():
+            for fault in self._descriptor(unit, s, name, d):
+                yield f"'{w.op}': descriptor {w[name]} {fault}"
+        if "count" in w.operands and w["count"] != named["lx"].entries:
+            yield f"'{w.op}' expects the {named['lx'].entries} entries of its descriptor, but got {w['count']}"
+        if "ddr" not in named:
+            return
+        memory, lx = self.kernel.descriptors[w["ddr"]], named["lx"]
+        if memory.bytes != lx.bytes:
+            yield f"'{w.op}' moves {memory.bytes} bytes of memory, but {lx.bytes} of LX"
+        if memory.element_bytes != lx.element_bytes:
+            yield f"'{w.op}' changes the element size from {memory.element_bytes} to {lx.element_bytes} bytes"
+
+    def _descriptor(self, unit: Unit, s: Site, name: str, d: Descriptor) -> Iterator[str]:
+        trips, corelets = s.trips, self.target.corelets if unit.per_corelet else 1
+        closed = sorted(addresses.stepped_levels(d) - trips.keys())
+        if closed:
+            yield f"steps over level {closed[0]}, which is not open"
+            return
+        if d.buffers > 1:
+            if not any(d.rotate_levels >> level & 1 for level in trips):
+                yield "rotates, but no level that chooses the buffer is open"
+            span = addresses.buffer_sticks(d, trips, corelets)
+            if d.rotate_step < span:
+                yield f"has buffers of {span} {_units(d)}, but they lie {d.rotate_step} apart"
+        if d.space == "ddr" and not d.element and d.sticks_per_entry == 2:
+            yield from _odd_sticks(d, self.kernel, trips)
+        if corelets == 1 and d.corelet_step:
+            yield f"has a corelet_step, but {unit.name} exists once per core"
+        loads = s.word.op in ("xld", "xldm", "xldg")
+        written = "lx" if loads or s.word.op in ("rrx", "fill", "ifill", "pull") else "ddr"
+        if s.word.op not in ("push", "pusht", "rtx") and name == written:
+            walk = replace(d, extent=_without(d.extent, s.word["dim"])) if s.word.op == "xsts" else d
+            if not addresses.is_injective(walk, self.kernel, corelets):
+                yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
+            if loads and not addresses.is_contiguous(d):
+                yield "is the destination of a load and must be contiguous"
+        if s.word.op == "fill" and d.element_bytes == 2 and not _is_half(s.word["value"]):
+            yield f"has elements of 2 bytes, but {s.word['value']:g} is no f16"
+        if s.word.op == "ifill" and d.element_bytes != 4:
+            yield f"has elements of {d.element_bytes} bytes, but an i32 has 4"
+        if d.splat and s.word.op != "push":
+            yield "repeats lane 0, which only 'push' can do"
+        yield from self._range(d, trips, corelets)
+
+    def _range(self, d: Descriptor, trips: dict[int, int], corelets: int) -> Iterator[str]:
+        r = addresses.touched(d, self.kernel, trips, corelets)
+        where, size = "LX", self.target.lx_bytes // STICK_BYTES
+        if d.arg is not None:
+            argument = self.program.arguments[d.arg]
+            where, size = f"argument {argument.name!r}", argument.sticks
+            unit = d.element_bytes if d.element else STICK_BYTES
+            span = addresses.core_span(d, self.kernel, trips, self.target.span_bytes // unit) * unit
+            if span > self.target.span_bytes:
+                yield f"spans {span} bytes of {where} on a core, but at most {self.target.span_bytes} can be addressed"
+            if argument.element_bytes != d.element_bytes:
+                yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
+        if d.element:
+            size *= STICK_BYTES // d.element_bytes
+        if not r.empty and (r.low < 0 or r.high >= size):
+            yield f"reaches {_units(d)} {r.low} to {r.high}, but {where} has {size}"
+
+    # --- balance ---
+
+    def _fifos(self, found: Sites) -> Iterator[Problem]:
+        totals: dict[tuple[str, bool], int] = {}
+        first: dict[str, tuple[Unit, int]] = {}
+        for unit, places in found.items():
+            for s in places:
+                for fifo, pushes, count in _traffic(s):
+                    totals[fifo, pushes] = totals.get((fifo, pushes), 0) + count * s.repetitions
+                    first.setdefault(fifo, (unit, s.index))
+        for fifo, place in first.items():
+            pushed, popped = totals.get((fifo, True), 0), totals.get((fifo, False), 0)
+            if pushed != popped:
+                ends = FIFOS[fifo]
+                message = f"{ends.producer.name} pushes {pushed} entries into FIFO {fifo}, but {ends.consumer.name} pops {popped}"
+                yield self.at(*place, message)
+
+    def _tokens(self, found: Sites) -> Iterator[Problem]:
+        posted: dict[tuple[Unit, Unit, int], int] = {}
+        taken: dict[tuple[Unit, Unit, int], int] = {}
+        first: dict[tuple[Unit, Unit, int], tuple[Unit, int]] = {}
+        for unit, places in found.items():
+            for s in places:
+                w = s.word
+                if w.op == "sig":
+                    key = (unit, Unit[w["receiver"]], w["token"])
+                    posted[key] = posted.get(key, 0) + w["count"] * s.repetitions
+                elif w.op == "wait":
+                    key = (Unit[w["sender"]], unit, w["token"])
+                    taken[key] = taken.get(key, 0) + w["count"] * s.repetitions
+                else:
+                    continue
+                first.setdefault(key, (unit, s.index))
+        declared = {(c.sender, c.receiver, c.token): c.leftover for c in self.kernel.channels}
+        for key, place in first.items():
+            left, name = posted.get(key, 0) - taken.get(key, 0), _channel(*key)
+            if left < 0:
+                yield self.at(*place, f"{name}: {posted.get(key, 0)} tokens are posted, but {taken[key]} are taken")
+            elif left != declared.get(key, 0):
+                yield self.at(*place, f"{name}: {left} tokens are left over, but {declared.get(key, 0)} are declared")
+        for key in declared.keys() - first.keys():
+            if declared[key]:
+                yield self.at(None, None, f"{_channel(*key)} has declared leftovers, but no word posts on it")
+
+    def _regions(self, found: Sites) -> Iterator[Problem]:
+        known: dict[int, tuple[Unit, int]] = {}
+        for unit, places in found.items():
+            mine: set[int] = set()
+            for s in places:
+                if s.word.op != "loop" or not s.word["region"]:
+                    continue
+                region, trips = s.word["region"], s.word["trips"]
+                other, expected = known.setdefault(region, (unit, trips))
+                if region in mine:
+                    yield self.at(unit, s.index, f"'loop' is the second of region {region} in {unit.name}")
+                elif trips != expected:
+                    yield self.at(unit, s.index, f"'loop' has {trips} trips, but region {region} has {expected} in {other.name}")
+                mine.add(region)
+
+    def _groups(self, found: Sites) -> Iterator[Problem]:
+        for unit, places in found.items():
+            for s in places:
+                if s.word.op == "xldm":
+                    message = self._multicast(self.kernel.groups[s.word["group"]], self.kernel.descriptors[s.word["ddr"]])
+                    if message:
+                        yield self.at(unit, s.index, f"'xldm' {message}")
+
+    def _multicast(self, leaders: list[int], d: Descriptor) -> str | None:
+        used = {d.core_table, *(b.table for b in d.bounds)} - {None}
+        for core, leader in enumerate(leaders):
+            if leaders[leader] != leader:
+                return f"has core {leader} read for core {core}, but core {leader} receives from core {leaders[leader]}"
+            for t in used:
+                row = self.kernel.tables[t] if t is not None else []
+                if row[core] != row[leader]:
+                    return f"has core {leader} read for core {core}, but table {t} differs between them"
+        return None
+
+
+def _odd_sticks(d: Descriptor, kernel: Kernel, trips: dict[int, int]) -> Iterator[str]:
+    """Entries of f32 in memory are pairs of sticks, and a walk in sticks begins and steps by whole ones."""
+    starts = [d.base] if d.core_table is None else [d.base + s for s in kernel.tables[d.core_table]]
+    steps = [s for s, e in zip(d.stride, d.extent, strict=True) if e > 1]
+    steps += [d.level_step[level] for level, n in trips.items() if n > 1]
+    steps += [d.rotate_step] if addresses.rotation_reach(d, trips) else []
+    odd = next((v for v in (*starts, *steps) if v % 2), None)
+    if odd is not None:
+        yield f"begins or steps at stick {odd}, which is the second of an entry of 4-byte elements"
+
+
+def _is_half(value: float) -> bool:
+    """Whether f16 has this number."""
+    try:
+        return math.isnan(value) or struct.unpack("<e", struct.pack("<e", value))[0] == value
+    except OverflowError:
+        return False
+
+
+def _units(d: Descriptor) -> str:
+    return "elements" if d.element else "sticks"
+
+
+def _without(extent: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """Extents with one position along `dim`."""
+    return (*extent[:dim], 1, *extent[dim + 1 :])
+
+
+def _index_faults(w: Word, d: Descriptor, idx: Descriptor) -> Iterator[str]:
+    """Faults of a gather's or scatter's index fields."""
+    if not idx.element or idx.element_bytes != 4:
+        yield f"'{w.op}' expects an element descriptor of 4 bytes for its indices"
+    elif w["dim"] >= len(d.extent):
+        yield f"'{w.op}' expects dim in 0 to {len(d.extent) - 1}, but got {w['dim']}"
+    elif idx.entries != d.extent[w["dim"]]:
+        yield f"'{w.op}' expects an index for each of {d.extent[w['dim']]} positions, but got {idx.entries}"
+
+
+def _channel(sender: Unit, receiver: Unit, token: int) -> str:
+    return f"channel {sender.name} -> {receiver.name}, token {token}"
+
+
+def _traffic(s: Site) -> Iterator[tuple[str, bool, int]]:
+    """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
+    w = s.word
+    if w.op in ("push", "pusht", "pull"):
+        yield w["fifo"], w.op != "pull", w["count"]
+    elif w.op in ("rtx", "rrx"):
+        yield "R", w.op == "rtx", w["count"]
+    elif w.op == "ldw":
+        yield "W", False, w["count"]
+    elif w.op == "mm":
+        yield "A", False, w["rows"]
+    elif w.op == "pto":
+        yield "P", True, w["rows"]
+    elif w.op in ("vin", "vout") and s.rep is not None:
+        sticks = s.rep["sticks"] if w["phase"] == "stick" else 1
+        yield w["fifo"], w.op == "vout", s.rep["groups"] * sticks

@@ -1,0 +1,335 @@
+"""Operators as simpler ones, so that they arrive as loops: attention as two matmuls and a softmax, convolutions as matmuls of patches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ktir.lowering.inductor.graph.strides import as_eager
+
+aten = torch.ops.aten
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """softmax(q k^T * scale + mask) v on [batch, heads, rows, dim], and the log of the sums [batch, heads, rows].
+
+    Scores, softmax and both matmuls are float32 for half precision, as in PyTorch's kernel; weights are rounded before the second matmul.
+    """
+    if dropout_p != 0.0:
+        return NotImplemented
+    work = torch.float32 if query.dtype in _HALVES else query.dtype
+    if key.shape[1] != query.shape[1]:
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    batch, heads, rows, inner = query.shape
+    columns = key.shape[2]
+    q, k, v = (t.reshape(batch * heads, t.shape[2], t.shape[3]) for t in (query, key, value))
+    scores = _bmm(q, k.transpose(1, 2), work).reshape(batch, heads, rows, columns)
+    scores = scores * (scale if scale is not None else 1 / math.sqrt(inner))
+    if is_causal:
+        positions = torch.arange(columns, device=query.device)
+        future = positions > torch.arange(rows, device=query.device)[:, None]
+        scores = torch.where(future, torch.full((), -math.inf, dtype=work, device=query.device), scores)
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, torch.full((), -math.inf, dtype=work, device=query.device))
+        else:
+            scores = scores + attn_mask.to(work)
+    largest = scores.amax(-1, keepdim=True)
+    # a row that is masked completely gives zeros
+    largest = torch.where(largest == -math.inf, torch.zeros((), dtype=work, device=query.device), largest)
+    weights = torch.exp(scores - largest)
+    sums = weights.sum(-1, keepdim=True)
+    weights = torch.where(sums == 0, torch.zeros((), dtype=work, device=query.device), weights / sums).to(query.dtype)
+    result = _bmm(weights.reshape(batch * heads, rows, columns), v, query.dtype).reshape(batch, heads, rows, v.shape[2])
+    if query.transpose(1, 2).is_contiguous():  # PyTorch's kernel returns the layout of the query; views of the result rely on it
+        result = result.transpose(1, 2).contiguous().transpose(1, 2)
+    return result, (largest + torch.log(sums)).squeeze(-1)
+
+
+def _bmm(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.bmm(a, b) if dtype == a.dtype else aten.bmm.dtype(a, b, dtype)
+
+
+def convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """Patches times weights: a matmul of copied patches, or a sum over the window where each channel has a filter of its own.
+
+    x: [batch, channels, ...], weight: [filters, channels / groups, ...]. A transposed convolution is one over x spread out with zeros.
+    """
+    spatial = x.dim() - 2
+    if spatial < 1 or x.is_complex() or any(not isinstance(n, int) for n in (*x.shape, *weight.shape)) or 0 in x.shape:
+        return NotImplemented
+    stride, padding, dilation, output_padding = (_per_dim(v, spatial) for v in (stride, padding, dilation, output_padding))
+    window = list(weight.shape[2:])
+    if transposed:
+        inputs, filters = weight.shape[0] // groups, weight.shape[1]
+        weight = weight.reshape(groups, inputs, filters, *window).transpose(1, 2).reshape(groups * filters, inputs, *window)
+        weight = weight.flip(list(range(2, 2 + spatial)))
+        x = _spread(x, stride)
+        reach = [d * (w - 1) for d, w in zip(dilation, window, strict=True)]
+        pads = [(r - p, r - p + o) for r, p, o in zip(reach, padding, output_padding, strict=True)]
+        stride = [1] * spatial
+    else:
+        pads = [(p, p) for p in padding]
+    if any(low or high for low, high in pads):
+        x = torch.nn.functional.pad(x, [n for pair in reversed(pads) for n in pair])
+    patches = x
+    for dim, (w, s, d) in enumerate(zip(window, stride, dilation, strict=True)):
+        patches = patches.unfold(2 + dim, d * (w - 1) + 1, s)
+        if d > 1:
+            patches = patches[..., ::d]
+    result = _windows(patches, weight, groups, spatial)
+    return result if bias is None else result + bias.reshape(-1, *[1] * spatial)
+
+
+def _per_dim(values: Sequence[int], count: int) -> list[int]:
+    return list(values) * count if len(values) == 1 else list(values)
+
+
+def _spread(x: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    """Elements `stride` apart with zeros between them."""
+    for dim, step in enumerate(stride):
+        if step > 1:
+            place = 2 + dim
+            padded = torch.nn.functional.pad(x.unsqueeze(place + 1), [0, 0] * (x.dim() - place - 1) + [0, step - 1])
+            x = padded.flatten(place, place + 1).narrow(place, 0, (x.shape[place] - 1) * step + 1)
+    return x
+
+
+def _windows(patches: torch.Tensor, weight: torch.Tensor, groups: int, spatial: int) -> torch.Tensor:
+    """patches: [batch, channels, places ..., window ...] -> [batch, filters, places ...]."""
+    batch, channels = patches.shape[:2]
+    places, window = list(patches.shape[2 : 2 + spatial]), list(patches.shape[2 + spatial :])
+    filters = weight.shape[0]
+    if groups == channels == filters:
+        work = torch.float32 if patches.dtype in _HALVES else patches.dtype
+        products = patches.to(work) * weight.to(work).reshape(filters, *[1] * spatial, *window)
+        return products.sum(list(range(2 + spatial, 2 + 2 * spatial))).to(patches.dtype)
+    inner = channels // groups * math.prod(window)
+    rows = patches.reshape(batch, groups, channels // groups, *places, *window)
+    rows = rows.permute(1, 0, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial))
+    rows = rows.reshape(groups, batch * math.prod(places), inner)
+    columns = weight.reshape(groups, filters // groups, inner).transpose(1, 2)
+    product = torch.mm(rows[0], columns[0])[None] if groups == 1 else torch.bmm(rows, columns)
+    result = product.reshape(groups, batch, *places, filters // groups)
+    return result.permute(1, 0, 2 + spatial, *range(2, 2 + spatial)).reshape(batch, filters, *places)
+
+
+def floor_division(a: Any, b: Any) -> torch.Tensor:
+    """`a // b`."""
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def plus_product(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
+    """`addcmul` in the order of PyTorch's kernel for the host, which decides about what overflows."""
+    return x + (a if value == 1 else a * value) * b
+
+
+def plus_quotient(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
+    """`addcdiv` in the order of PyTorch's kernel for the host."""
+    return x + (a if value == 1 else a * value) / b
+
+
+def searchsorted(
+    boundaries: torch.Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Any:
+    """With a `sorter`: among boundaries that are put in order first."""
+    if sorter is None:
+        return NotImplemented
+    return torch.searchsorted(boundaries.gather(-1, sorter), values, out_int32=out_int32, right=right, side=side)
+
+
+def distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | None) -> Any:
+    """`cdist`: the norms of all differences of rows, never by a matmul."""
+    if 0 in (*a.shape, *b.shape):
+        return NotImplemented
+    return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def pair_distances(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """`pdist`: the norms of the differences of all pairs of rows."""
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return torch.linalg.vector_norm(x[first] - x[second], p, -1)
+
+
+def _triangle(upper: bool) -> Callable[..., Any]:
+    """`tril_indices` or `triu_indices` as a constant: the sizes are known, and the general form takes square roots in float64."""
+
+    def indices(
+        rows: int,
+        columns: int,
+        offset: int = 0,
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> Any:
+        if any(not isinstance(n, int) for n in (rows, columns, offset)) or rows * columns > _MOST_ENTRIES:
+            return NotImplemented
+        inside = [(r, c) for r in range(rows) for c in range(columns) if (c - r >= offset if upper else c - r <= offset)]
+        both = [[pair[k] for pair in inside] for k in range(2)]
+        return torch.tensor(both, dtype=dtype or torch.int64, device=device)
+
+    return indices
+
+
+def _named(index: torch.Tensor, size: int) -> Any:
+    """The same indices, looked up in a table of all that are legal: the load finds one that is not, as a comparison never would."""
+    once = index[tuple(slice(0, 1 if step == 0 else None) for step in index.stride())]  # what is spread is looked up before
+    # of two dims, for Inductor turns a short constant of one dim into comparisons
+    table = torch.tensor([range(size)], dtype=index.dtype, device=index.device).reshape(-1)
+    return aten.index.Tensor(table, [torch.where(once < 0, size, once)]).expand(index.shape)
+
+
+def adaptive_average(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+    """Adaptive pooling of volumes, first of the depths, then of the planes; f32 in between."""
+    if 0 in (x.numel(), *output_size):
+        return x.new_empty([*x.shape[:-3], *output_size])
+    *outer, depth, height, width = x.shape
+    work = x.to(torch.float32) if x.dtype in _HALVES else x
+    work = aten._adaptive_avg_pool2d(work.reshape(-1, depth, height * width), [output_size[0], height * width])
+    work = aten._adaptive_avg_pool2d(work.reshape(-1, height, width), list(output_size[1:]))
+    return work.reshape(*outer, *output_size).to(x.dtype)
+
+
+_MOST_COMPARISONS = 1 << 24
+_MOST_ENTRIES = 1 << 16
+"""Of a matrix whose triangle becomes a constant of the program."""
+
+
+def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Each element from all that are scattered to it, found by comparing every index with every position: no order plays a part.
+
+    `sum` is left to Inductor, whose accumulating store we have.
+    """
+    if reduce == "sum" or x.dtype == torch.bool:
+        return NotImplemented
+    if index.numel() == 0:
+        return x.clone()
+    if x.dim() == 0:
+        return scatter_reduce(x.reshape(1), 0, index.reshape(1), src.reshape(1), reduce, include_self=include_self).reshape(())
+    if x.numel() * index.shape[dim] > _MOST_COMPARISONS:
+        return NotImplemented
+    dim %= x.dim()
+    index = _named(index, x.shape[dim])
+    src = src[tuple(slice(n) for n in index.shape)]
+    room = [0 if k == dim else x.shape[k] - index.shape[k] for k in range(x.dim())]
+    pads = [n for r in reversed(room) for n in (0, r)]
+    if any(room):  # where nothing is scattered to, no index fits
+        index, src = (torch.nn.functional.pad(t, pads, value=v) for t, v in ((index, -1), (src, 0)))
+    positions = torch.arange(x.shape[dim], device=x.device).reshape(-1, *[1] * (x.dim() - dim))
+    hits = index.unsqueeze(dim) == positions
+    return _folded(x, hits, src.unsqueeze(dim), dim + 1, reduce, include_self)
+
+
+def _folded(x: torch.Tensor, hits: torch.Tensor, src: torch.Tensor, along: int, reduce: str, include_self: bool) -> torch.Tensor:
+    """`x` and what of `src` hits each of its elements as one value."""
+    work = torch.float32 if x.dtype in _HALVES else x.dtype
+    own, src = x.to(work), src.to(work)
+    limits = torch.finfo(work) if work.is_floating_point else torch.iinfo(work)
+    least, most = (-math.inf, math.inf) if work.is_floating_point else (limits.min, limits.max)
+    identity = {"prod": 1, "mean": 0, "amax": least, "amin": most}[reduce]
+    chosen = torch.where(hits, src, torch.full((), identity, dtype=work, device=x.device))
+    hit = hits.any(along)
+    if not include_self:
+        own = torch.where(hit, torch.full((), identity, dtype=work, device=x.device), own)
+    match reduce:
+        case "prod":
+            result = own * chosen.prod(along, dtype=work)
+        case "amax":
+            result = torch.maximum(own, chosen.amax(along))
+        case "amin":
+            result = torch.minimum(own, chosen.amin(along))
+        case _:
+            count = (hits.sum(along) + int(include_self)).clamp(min=1)
+            total = own + chosen.sum(along, dtype=work)
+            result = total / count if work.is_floating_point else torch.div(total, count, rounding_mode="floor").to(work)
+    return torch.where(hit, result, x.to(work)).to(x.dtype)
+
+
+def index_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """As `scatter_reduce`, with whole slices."""
+    shape = [1] * x.dim()
+    if shape:
+        shape[dim] = -1
+    return scatter_reduce(x, dim, index.reshape(shape).expand(src.shape), src, reduce, include_self=include_self)
+
+
+def scatter_multiply(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any, *, reduce: str) -> Any:
+    """`scatter` with reduce="multiply"."""
+    if reduce != "multiply":
+        return NotImplemented
+    values = src if isinstance(src, torch.Tensor) else torch.full_like(index, src, dtype=x.dtype)
+    return scatter_reduce(x, dim, index, values, "prod")
+
+
+def median(x: torch.Tensor) -> Any:
+    """The lower median, or NaN if there is one."""
+    if not x.is_floating_point() or x.numel() == 0:
+        return NotImplemented
+    return median_along(x.reshape(-1), 0)[0]
+
+
+def median_along(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The lower median along a dim and its place; where there is a NaN, that and the place of the first one. NaNs sort to the end."""
+    if not x.is_floating_point() or x.dim() == 0 or x.shape[dim] == 0:
+        return NotImplemented
+    values, places = torch.sort(x, dim=dim, stable=True)
+    last, middle = x.shape[dim] - 1, (x.shape[dim] - 1) // 2
+    largest = values.narrow(dim, last, 1)
+    unordered = torch.isnan(largest)
+    value = torch.where(unordered, largest, values.narrow(dim, middle, 1))
+    place = torch.where(unordered, x.argmax(dim, keepdim=True), places.narrow(dim, middle, 1))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
+    """`any`, whose result has dtype uint8 for that dtype alone."""
+    return torch.any(x.to(torch.bool), *where, **options).to(torch.uint8) if x.dtype == torch.uint8 else NotImplemented
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
+    aten.convolution.default: as_eager(aten.convolution.default, convolution),
+    aten.addcdiv.default: plus_quotient,
+    aten.addcmul.default: plus_product,
+    **dict.fromkeys((aten.floor_divide.default, aten.floor_divide.Scalar), floor_division),
+    aten._adaptive_avg_pool3d.default: adaptive_average,
+    aten._cdist_forward.default: distances,
+    aten._pdist_forward.default: pair_distances,
+    aten.index_reduce.default: index_reduce,
+    aten.scatter_reduce.two: scatter_reduce,
+    **dict.fromkeys((aten.scatter.reduce, aten.scatter.value_reduce), scatter_multiply),
+    aten.searchsorted.Tensor: searchsorted,
+    aten.tril_indices.default: _triangle(upper=False),
+    aten.triu_indices.default: _triangle(upper=True),
+    aten.median.default: median,
+    aten.median.dim: median_along,
+    **dict.fromkeys((aten.any.default, aten.any.dim, aten.any.dims), any_of),
+}
+"""Added to Inductor's table; a function that returns NotImplemented leaves its operator as it is."""

@@ -1,0 +1,240 @@
+"""How operators become loops: Inductor's decompositions with ours, and lowerings of our own, which act in the thread that compiles."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor import ir
+from torch._inductor import lowering as builtin
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.virtualized import V, ops
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
+
+from ktir.lowering.inductor.graph import groups, rounding
+from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
+from ktir.lowering.inductor.running.fallback import Refusals
+from ktir.lowering.inductor.running.origins import shares_weight
+
+aten = torch.ops.aten
+
+_MATMULS = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm)
+
+
+class Table(dict[Any, Any]):
+    """A decomposition table that pickles as a reference; a plain dict switches Inductor's caches off."""
+
+    def __reduce__(self) -> Any:
+        return (decompositions, ())
+
+
+def decompositions() -> Table:
+    """Inductor's table with ours, and without those for matmuls, which would turn small ones into sums before our lowerings see them."""
+    table = Table({**select_decomp_table(), **DECOMPOSITIONS, **groups.DECOMPOSITIONS, **groups.of_libraries()})
+    for packet in _MATMULS:
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
+    return Table({op: rounding.as_one(op, decomposition) for op, decomposition in table.items()})
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def _dot(a: Any, b: Any, batch: int = 0) -> Any:
+    """[.., M, K] x [.., K, N] as one loop nest: a reduction of kind `dot`. Operands are realized, so the body is two plain loads.
+
+    The result is the accumulator (f32 for half precision); it is rounded to the operands' type where it is stored, after what is fused
+    with it.
+    """
+    a.realize()
+    b.realize()
+    kind = _accumulator(a.get_dtype())
+    if a.get_size()[-1] == 0:
+        return builtin.full([*a.get_size()[:-1], b.get_size()[-1]], 0, dtype=kind, device=a.get_device())
+    a = builtin.lowerings[aten.unsqueeze](a, -1)
+    b = builtin.lowerings[aten.unsqueeze](b, -3)
+    (a, b), _ = builtin.transform_args(args=[a, b], kwargs={}, broadcast=True, type_promotion_kind=None, convert_input_to_bool=False)
+    return builtin.make_reduction("dot", kind)(builtin.make_pointwise(ops.dot)(a, b), 1 + batch)
+
+
+def _mm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
+    return builtin.to_dtype(_dot(a, b), out_dtype or a.get_dtype())
+
+
+def _bmm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
+    """A batched matmul; where the second operand is one matrix, the batch folds into the rows."""
+    if a.get_size()[0] != 1 and not shares_weight(V.graph.current_node):
+        return builtin.to_dtype(_dot(a, b, 1), out_dtype or a.get_dtype())
+    batch, rows, inner = a.get_size()
+    a.realize()
+    view = builtin.lowerings[aten.view]
+    product = _mm(view(a, [batch * rows, inner]), builtin.lowerings[aten.select](b, 0, 0), out_dtype)
+    return view(product, [batch, rows, b.get_size()[2]])
+
+
+def _plus(bias: Any, product: Any, dtype: torch.dtype, beta: float, alpha: float) -> Any:
+    """beta * bias + alpha * product, on the accumulator; a bias with beta = 0 is not read."""
+    multiply, kind = builtin.lowerings[aten.mul.Tensor], _accumulator(dtype)
+    if alpha != 1:
+        product = multiply(product, alpha)
+    if beta != 0:
+        bias = builtin.to_dtype(bias, kind)
+        product = builtin.lowerings[aten.add.Tensor](bias if beta == 1 else multiply(bias, beta), product)
+    elif list(product.get_size()) != list(V.graph.current_node.meta["val"].shape):
+        return None
+    return builtin.to_dtype(product, dtype)
+
+
+def _addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    return _plus(bias, _dot(a, b), a.get_dtype(), beta, alpha)
+
+
+def _addbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """The sum of a batch of products is one product, whose inner dim is the batch and the inner dim."""
+    batch, rows, inner = a.get_size()
+    view, permute = builtin.lowerings[aten.view], builtin.lowerings[aten.permute]
+    a = view(permute(a, [1, 0, 2]), [rows, batch * inner])
+    return _addmm(bias, a, view(b, [batch * inner, b.get_size()[2]]), beta=beta, alpha=alpha)
+
+
+def _baddbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    return _plus(bias, _dot(a, b, 1), a.get_dtype(), beta, alpha)
+
+
+def _rounded(x: Any) -> Any:
+    """The values as their type holds them; what lies in memory is that already."""
+    place = x
+    while isinstance(place, (ir.MutableBox, ir.BaseView)) and not isinstance(place, ir.ReinterpretView):
+        place = place.data
+    if ir.IRNode.is_realized_node(place):
+        return x
+    return builtin.make_pointwise(lambda value: ops.to_dtype(value, x.get_dtype(), use_compute_types=False))(x)
+
+
+def _division(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+    """Division of floats rounded to a whole number, as PyTorch's kernel does it: in half precision each step is rounded, unless the
+    divisor is one number; rounding down goes by the exact remainder, so that 1 / 0.1 gives 9, as in Python, not 10.
+    """
+    if rounding_mode is None:
+        return None
+    steps = hasattr(b, "get_numel") and b.get_numel() != 1
+    (a, b), _ = builtin.transform_args(
+        args=[a, b], kwargs={}, broadcast=True, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT, convert_input_to_bool=False
+    )
+    dtype = next(x.get_dtype() for x in (a, b) if hasattr(x, "get_dtype"))
+    if not dtype.is_floating_point:
+        return None
+
+    def rounded(x: Any) -> Any:
+        return ops.to_dtype(x, dtype, use_compute_types=False) if steps and _accumulator(dtype) != dtype else x
+
+    def towards_zero(x: Any, y: Any) -> Any:
+        return ops.trunc(rounded(ops.truediv(x, y)))
+
+    def down(x: Any, y: Any) -> Any:
+        zero, one = ops.constant(0.0, dtype), ops.constant(1.0, dtype)
+        y = y if steps else ops.to_dtype(y, _accumulator(dtype))  # one number keeps its digits
+        quotient, rest = rounded(ops.truediv(x, y)), ops.fmod(x, y)
+        whole = rounded(ops.truediv(rounded(ops.sub(x, rest)), y))
+        signs_differ = ops.logical_xor(ops.lt(rest, zero), ops.lt(y, zero))
+        whole = ops.where(ops.logical_and(ops.ne(rest, zero), signs_differ), rounded(ops.sub(whole, one)), whole)
+        floor = ops.floor(whole)
+        # the difference and the quotient were rounded
+        too_low = ops.gt(rounded(ops.sub(whole, floor)), ops.constant(0.5, dtype))
+        floor = ops.where(too_low, rounded(ops.add(floor, one)), floor)
+        floor = ops.where(ops.eq(whole, zero), ops.copysign(zero, quotient), floor)
+        return ops.where(ops.eq(y, zero), quotient, floor)
+
+    return builtin.make_pointwise(towards_zero if rounding_mode == "trunc" else down)(a, b)
+
+
+def _cat(inputs: Sequence[Any], dim: int = 0) -> Any:
+    """A `cat` of bytes, which Inductor leaves to ATen on the host."""
+    parts = [x for x in inputs if len(x.get_size()) != 1 or x.get_size()[0] != 0]  # ATen takes empty tensors of one dim for nothing
+    kinds = {x.get_dtype() for x in inputs}
+    if len(parts) < 2 or len(kinds) > 1 or kinds - {torch.int8, torch.uint8}:
+        return None
+    return builtin.pointwise_cat(parts, dim % len(parts[0].get_size()))
+
+
+def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """Inductor's, a sort and slices of its results, as tensors of their own, as PyTorch's kernel makes them."""
+    return [builtin.clone(part) for part in builtin.lowerings[aten.topk.default](x, k, dim, largest, sorted)]
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    """An exponent that is an integer of the call is a number of the program: Inductor has no other form for integers."""
+    if not isinstance(exponent, sympy.Expr):
+        return None
+    return builtin.lowerings[aten.pow.Tensor_Scalar](x, V.graph.sizevars.guard_int(exponent))
+
+
+_LOWERINGS = {
+    aten.pow.Tensor_Scalar: _power,
+    aten.topk.default: _topk,
+    aten.cat.default: _cat,
+    aten.div.Tensor_mode: _division,
+    aten.div.Scalar_mode: _division,
+    aten.mm.default: _mm,
+    aten.mm.dtype: _mm,
+    aten.bmm.default: _bmm,
+    aten.bmm.dtype: _bmm,
+    aten.addmm.default: _addmm,
+    aten.addbmm.default: _addbmm,
+    aten.baddbmm.default: _baddbmm,
+    rounding.ROUNDED: _rounded,
+}
+
+
+def _real_numbers(lowering: Callable[..., Any]) -> Callable[..., Any]:
+    """The lowering, except for complex numbers, which Inductor leaves to ATen."""
+
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        return None if any(getattr(a, "dtype", torch.float32).is_complex for a in args) else lowering(*args, **kwargs)
+
+    return lower
+
+
+def _copies(refused: Refusals) -> Callable[..., Any]:
+    """In-place copies that are refused. Inductor makes some of them when `MarkRefused` has run: they are calls from here on."""
+
+    def lower(target: Any, value: Any, *options: Any) -> Any:
+        node = V.graph.current_node
+        if (node.name, str(node.target)) in refused:
+            return builtin.fallback_handler(aten.copy_.default, add_to_fallback_set=False)(target, value, *options)
+        return None
+
+    return lower
+
+
+def _in_thread(thread: int, ours: Callable[..., Any], theirs: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Our lowering in one thread, what was there before in all others."""
+
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        chosen = ours if threading.get_ident() == thread else theirs
+        return None if chosen is None else chosen(*args, **kwargs)
+
+    return lower
+
+
+@contextmanager
+def user_lowerings(refused: Refusals) -> Iterator[None]:
+    """Inside the block, matmuls lower to loops, divisions to steps that are rounded as in PyTorch, refused copies to calls. A lowering that
+    returns None leaves the operator to Inductor.
+    """
+    ours = {**_LOWERINGS, aten.copy_.default: _copies(refused)}
+    theirs = {op: builtin.user_lowerings[op] for op in ours if op in builtin.user_lowerings}
+    here = threading.get_ident()
+    for op, lowering in ours.items():
+        builtin.user_lowerings[op] = _in_thread(here, _real_numbers(lowering), theirs.get(op))
+    try:
+        yield
+    finally:
+        for op in ours:
+            del builtin.user_lowerings[op]
+        builtin.user_lowerings.update(theirs)

@@ -1,0 +1,132 @@
+"""What has no KTIR form runs in PyTorch, through Inductor's own calls of ATen, with one warning per operator and reason.
+
+A nest that cannot be translated is traced back to the nodes that it came from; they are marked, and the graph is lowered again. So a
+program is never empty or partial.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import fx
+
+from ktir import config, notices
+from ktir.diagnostics import KtirError, Unsupported
+from ktir.lowering.region_to_ktir.region import Nest, NestRefused, Origin, Region
+from ktir.runtime import metrics
+
+Refusals = dict[tuple[str, str], NestRefused]
+"""By name and operator of a node: why it is no part of a KTIR program."""
+
+Place = tuple[str, ...]
+
+_VIEWS = """
+    view reshape _unsafe_view permute t transpose unsqueeze squeeze expand slice select split split_with_sizes unbind alias detach
+    as_strided diagonal unfold getitem
+""".split()
+
+
+class Refused(Exception):
+    """Ends a lowering: the nests that were refused."""
+
+    def __init__(self, errors: Sequence[NestRefused]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = list(errors)
+
+    def to_run_elsewhere(self, known: Refusals) -> Refusals:
+        """The nodes that must run elsewhere, beyond those known; none where no node stands for what was refused. Raises the error itself
+        where nothing may.
+        """
+        if config.current().fallback == "error":
+            raise self.errors[0] from None
+        return {(o.node, o.target): error for error in self.errors for o in _guilty(error, known)}
+
+
+class Apart(Exception):
+    """Ends a lowering: nests of a region that the chip's compiler refuses, while it may well take the others.
+
+    `places` are keys of the nests (`place_of`); under `key` the region as a whole is stored for the KTIR executor.
+    """
+
+    def __init__(self, places: Sequence[Place], key: str) -> None:
+        super().__init__(f"the chip's compiler refuses {len(places)} nests")
+        self.places = frozenset(places)
+        self.key = key
+
+
+def place_of(nest: Nest) -> Place:
+    """What names a nest in every lowering of its graph."""
+    return (nest.kind, *(o.node for o in nest.origins))
+
+
+def refused_by_chip(error: KtirError, region: Region) -> list[Place]:
+    """The nests at which the chip's compiler stopped, by the nodes or else the source line of the op that it names; none where that is
+    unknown, or all of the region.
+    """
+    named = [n for n in region.nests if n.origins and n.origins[0].node in error.names[:1]]
+    named = named or [n for n in region.nests if any(o.node in error.names for o in n.origins)]
+    named = named or [n for n in region.nests if error.location and n.source == error.location]
+    places = {place_of(n) for n in named}
+    return sorted(places) if any(place_of(n) not in places for n in region.nests) else []
+
+
+def apart_in(error: BaseException) -> Apart | None:
+    """What an error of Inductor's wraps of this kind."""
+    return next((e for e in chain(error) if isinstance(e, Apart)), None)
+
+
+def _guilty(error: NestRefused, known: Refusals) -> list[Origin]:
+    """The nodes of a nest that PyTorch has to compute: those of the op that is named, where it is one of PyTorch's, else all that compute.
+
+    Views have no calls of their own unless nothing else is there.
+    """
+    calls = [o for o in error.origins if "." in o.target and (o.node, o.target) not in known]
+    named = [o for o in calls if error.message.startswith(f"'{o.target.split('.')[1]}' op")]
+    return named or [o for o in calls if o.target.split(".")[1] not in _VIEWS] or calls
+
+
+def refusals_in(error: BaseException) -> Refused | None:
+    """The refusals that an error of Inductor's wraps."""
+    return next((e for e in chain(error) if isinstance(e, Refused)), None)
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and everything that it wraps."""
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        current = pending.pop(0)
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        pending += [getattr(current, "inner_exception", None), current.__cause__, current.__context__]
+
+
+def say_of_extern(name: str, error: Unsupported, reason: str) -> str:
+    """The line of generated code that says, once per operator and reason, that PyTorch runs an operator; an error where the option
+    `fallback` says so. The line is in every cache with the code, so a warm start says the same.
+    """
+    if config.current().fallback == "error":
+        raise error
+    return f"ktir.lowering.inductor.running.fallback.say({name!r}, {reason!r}, {error.message!r}, {error.location!r})"
+
+
+def say(name: str, reason: str, message: str, location: str | None) -> None:
+    """Called by generated code when it is loaded."""
+    notices.warn_once(name, reason, Unsupported(message, location), "it runs in PyTorch", notices.NOT_HERE)
+
+
+def in_torch(gm: fx.GraphModule, error: Exception, *notes: str) -> Callable[..., Any]:
+    """The graph as PyTorch runs it, all of its operators counted, with a warning."""
+    reason = error.message if isinstance(error, KtirError) else str(error)
+    notices.warn_once("graph", reason, error, *notes, "the whole graph runs in PyTorch", notices.NOT_HERE)
+    operators = sum(node.op.startswith("call_") and node.target is not operator.getitem for node in gm.graph.nodes)
+
+    def run(*inputs: Any) -> Any:
+        metrics.count(torch=operators)
+        return gm(*inputs)
+
+    return run

@@ -1,0 +1,72 @@
+"""A compiled graph with PyTorch behind it: where no engine of ours has a result, PyTorch computes it from the same inputs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from ktir.lowering.inductor.running.fallback import in_torch
+from ktir.runtime.kernel import OURS
+
+_undo: ContextVar[list[tuple[torch.Tensor, torch.Tensor]] | None] = ContextVar("ktir_undo", default=None)
+
+
+def remember(*tensors: torch.Tensor) -> None:
+    """Called by generated code of several programs and calls before the first one: the inputs that it will write to."""
+    kept = _undo.get()
+    if kept is not None:
+        kept += [(t, t.clone()) for t in tensors if all(t is not known for known, _ in kept)]
+
+
+class Guarded:
+    """Calls what was compiled; where that fails and PyTorch does not, PyTorch's result, and a warning. What fails in PyTorch too is the
+    data's own matter. `strict`: errors are errors.
+    """
+
+    def __init__(self, compiled: Callable[..., Any], graph: fx.GraphModule, *, strict: bool) -> None:
+        self.compiled = compiled
+        self.graph = graph
+        self.strict = strict
+        self.otherwise: Callable[..., Any] | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.strict:
+            return self.compiled(*inputs)
+        if self.otherwise:
+            return self.otherwise(*inputs)
+        kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        token = _undo.set(kept)
+        try:
+            return self.compiled(*inputs)
+        except Exception as error:
+            _restore(kept)
+            return self._otherwise(error, inputs)
+        finally:
+            _undo.reset(token)
+
+    def _otherwise(self, error: Exception, inputs: Sequence[Any]) -> Any:
+        try:
+            result = self.graph.forward(*inputs)  # a call of the module would print a traceback of its own
+        except Exception:
+            raise error from None
+        self.otherwise = in_torch(self.graph, error, written(self.graph))
+        return result
+
+
+def _restore(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    with torch.inference_mode():  # in which tensors of either kind can be written
+        for tensor, content in kept:
+            tensor.copy_(content)
+
+
+def written(graph: fx.GraphModule) -> str:
+    """Write a graph to a file; a note that says where."""
+    path = Path(tempfile.mkdtemp(prefix="ktir-")) / "graph.py"
+    path.write_text(graph.print_readable(print_output=False))
+    return f"{OURS}; the graph is in {path}"

@@ -1,0 +1,169 @@
+"""What happens around a call of a compiled model: RNNs are traced, what Dynamo leaves in eager PyTorch is said, and a line sums it up.
+
+Dynamo calls a backend with graphs only. Of calls, and of code that it does not trace, we learn through the context manager that it enters
+around each call of what a backend has compiled (`backend_ctx_ctor`), and through its own method that reports a graph break.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import torch
+from torch._dynamo import eval_frame, symbolic_convert
+from torch._dynamo.backends import registry
+from torch._dynamo.exc import BackendCompilerFailed
+from torch._guards import TracingContext
+from torch.nn.modules import transformer
+
+from ktir import config, notices
+from ktir.diagnostics import Diagnostic, Unsupported
+from ktir.lowering.inductor.running import progress
+from ktir.lowering.inductor.running.origins import TORCH
+from ktir.runtime import metrics
+
+log = logging.getLogger("ktir")
+
+_OUT = "what follows is another graph; torch.compile(..., fullgraph=True) shows Dynamo's own account"
+
+
+@dataclass
+class Call:
+    """A call of a compiled model: whether errors are asked for, and what was compiled and found in it."""
+
+    name: str
+    strict: bool
+    graphs: int = 0
+    breaks: list[str] = field(default_factory=list)
+
+
+_call: ContextVar[Call | None] = ContextVar("ktir_call", default=None)
+
+
+def compiled_one() -> None:
+    """Note that a graph was compiled."""
+    call = _call.get()
+    if call is not None:
+        call.graphs += 1
+
+
+@contextmanager
+def around_call(name: str, options: dict[str, Any]) -> Iterator[None]:
+    """What Dynamo enters around each call of a model that one of our backends compiles."""
+    outer = _call.get()
+    if outer is not None:
+        yield
+        return
+    call = Call(name, (options.get("fallback") or config.current().fallback) == "error")
+    token = _call.set(call)
+    try:
+        with torch._dynamo.config.patch(allow_rnn=True), metrics.counted() as launches:
+            yield
+    finally:
+        _call.reset(token)
+        progress.clear()
+    if call.graphs or call.breaks:
+        progress.summarize(call.name, call.graphs, launches(), len(call.breaks))
+
+
+def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
+    """Say that Dynamo leaves something in eager PyTorch, once per place; an error where the option `fallback` says so."""
+    call = _call.get()
+    if call is None or exc.logged:
+        return
+    stack = getattr(exc, "real_stack", None) or TracingContext.extract_stack()
+    own = [frame for frame in stack if not frame.filename.startswith(TORCH)] or stack
+    file, line = (own[-1].filename, own[-1].lineno) if own else (code["co_filename"], code["co_firstlineno"])
+    lines = [text.strip() for text in reason.splitlines() if text.strip()]
+    what = next((t.removeprefix("Explanation:").strip() for t in lines if t.startswith("Explanation:")), lines[0] if lines else "")
+    error = Unsupported(f"Dynamo leaves this in eager PyTorch: {what}", f"{file}:{line}:1")
+    if call.strict:
+        error.diagnostics.append(Diagnostic("note", 'without fallback="error" PyTorch runs it'))
+        raise BackendCompilerFailed(_named(call.name), error, None) from error
+    call.breaks.append(what)
+    notices.warn_once(f"{file}:{line}", what, error, _OUT, notices.NOT_HERE)
+
+
+def _named(name: str) -> Callable[..., Any]:
+    def backend() -> None: ...
+
+    backend.__name__ = name
+    return backend
+
+
+_installed: list[bool] = []
+_lock = Lock()
+
+
+def install(backends: dict[str, Any]) -> None:
+    """Let Dynamo tell us of calls and graph breaks, for these backends alone; once."""
+    with _lock:
+        if _installed:
+            return
+        _installed.append(True)
+    _patch(eval_frame, "get_compiler_fn", functools.partial(_with_context, backends))
+    _patch(transformer, "_detect_is_causal_mask", _without_data)
+    _patch(torch.backends.mha, "get_fastpath_enabled", _without_kernels)
+    _patch(symbolic_convert.InstructionTranslatorBase, "log_graph_break", _with_report)
+    registry._COMPILER_FNS = _Registered(registry._COMPILER_FNS, backends)
+
+
+def _patch(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    setattr(owner, name, functools.wraps(original)(wrapped(original)))
+
+
+def _with_context(backends: dict[str, Any], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def get_compiler_fn(compiler_fn: Any) -> Any:
+        found = original(compiler_fn)
+        function = getattr(compiler_fn, "compiler_fn", compiler_fn)
+        name = function if isinstance(function, str) else next((n for n, b in backends.items() if b is function), None)
+        if found is not None and name in backends:
+            options = dict(getattr(compiler_fn, "kwargs", {}).get("options", {}))
+            found.backend_ctx_ctor = functools.partial(around_call, name, options)
+        return found
+
+    return get_compiler_fn
+
+
+def _with_report(original: Callable[..., Any]) -> Callable[..., Any]:
+    def log_graph_break(translator: Any, code_options: Any, reason: str, exc: Any) -> Any:
+        _report_break(translator, code_options, reason, exc)
+        return original(translator, code_options, reason, exc)
+
+    return log_graph_break
+
+
+def _without_data(original: Callable[..., bool]) -> Callable[..., bool]:
+    """nn.Transformer looks into a mask to see whether it is causal, for kernels of its own; a graph uses the mask as it is."""
+
+    def detect(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return bool(is_causal) if torch.compiler.is_compiling() else original(mask, is_causal, size)
+
+    return detect
+
+
+def _without_kernels(original: Callable[[], bool]) -> Callable[[], bool]:
+    """Layers of nn.Transformer are traced as they are, not as kernels that only PyTorch has."""
+
+    def get_fastpath_enabled() -> bool:
+        return False if torch.compiler.is_compiling() else original()
+
+    return get_fastpath_enabled
+
+
+class _Registered(dict[str, Any]):
+    """Torch's table of backends, in which ours may be registered again: threads that ask for a name first at the same time all do so."""
+
+    def __init__(self, found: dict[str, Any], ours: dict[str, Any]) -> None:
+        super().__init__(found)
+        self._ours = ours
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) and self[str(name)] is not self._ours.get(str(name))

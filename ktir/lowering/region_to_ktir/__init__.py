@@ -1,0 +1,1 @@
+"""Loop nests as plain data (`region`) to logical KTIR (`translate`). No torch."""

@@ -1,0 +1,495 @@
+"""Scalar bodies: the pointwise records of a nest as `arith` and `math` ops, with the exact semantics of Inductor's ops.
+
+A chain of half-precision ops is computed in f32. It is rounded where it is stored and by `round_to`, which stands wherever the user's
+program has a value that must be one number (`rounding`); a `to_dtype` to a narrow float inside a chain does not round. A narrow load is
+extended at its first use that needs it; selections (maximum, neg, ...) are exact in either type and do not extend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, is_float, is_unsigned, literal, promoted, width
+from ktir.lowering.region_to_ktir.indices import Call, FloorDiv, Index, Mod
+from ktir.lowering.region_to_ktir.text import Writer
+
+
+class NoScalarForm(Exception):
+    """The record has no form in arith and math; the text says what it is."""
+
+
+@dataclass(eq=False)
+class Scalar:
+    """A value of a body, of torch dtype `dtype`: an SSA name, or a number that becomes a constant of whatever type its user has."""
+
+    dtype: str
+    name: str = ""
+    number: float | None = None
+
+
+class Body:
+    """Writes scalar ops. Equal subexpressions are written once; `loops` are the trips of the surrounding generic by variable."""
+
+    def __init__(self, writer: Writer, positions: dict[str, int]) -> None:
+        """`positions`: the loop of the generic that each variable is."""
+        self._writer = writer
+        self._positions = positions
+        self._known: dict[tuple[object, ...], Scalar] = {}
+
+    def once(self, key: tuple[object, ...], build: Callable[[], Scalar]) -> Scalar:
+        """What `build` made for this key before, or makes now."""
+        if key not in self._known:
+            self._known[key] = build()
+        return self._known[key]
+
+    def op(self, text: str, dtype: str, *operands: Scalar) -> Scalar:
+        """Write an op; `{}` in its text are the operands."""
+
+        def build() -> Scalar:
+            name = self._writer.fresh()
+            self._writer.line(f"{name} = {text.format(*(o.name for o in operands))}")
+            return Scalar(dtype, name)
+
+        return self.once((text, *(o.name for o in operands)), build)
+
+    def constant(self, number: float, dtype: str) -> Scalar:
+        """An SSA constant."""
+        element = ELEMENTS[dtype]
+        return self.op(f"arith.constant {literal(number, dtype)}{'' if element == 'i1' else f' : {element}'}", dtype)
+
+    def plain(self, operation: str, dtype: str, *operands: Scalar) -> Scalar:
+        """An op `operation a, b : type` on operands that are converted to `dtype`."""
+        converted = [self.convert(o, dtype) for o in operands]
+        return self.op(f"{operation} {', '.join('{}' for _ in converted)} : {ELEMENTS[dtype]}", dtype, *converted)
+
+    def name(self, scalar: Scalar, dtype: str) -> str:
+        """The SSA name of a scalar in a given dtype."""
+        return self.convert(scalar, dtype).name
+
+    # Conversions
+
+    def convert(self, scalar: Scalar, dtype: str) -> Scalar:
+        """The scalar in another dtype, as torch converts."""
+        if scalar.number is not None:
+            return self.constant(scalar.number, dtype)
+        if scalar.dtype == dtype:
+            return scalar
+        source, old, new = scalar.dtype, ELEMENTS[scalar.dtype], ELEMENTS[dtype]
+        if dtype == "bool":
+            return self._not_zero(scalar)
+        if is_float(dtype):
+            if is_float(source):
+                return self._other_float(scalar, dtype)
+            if width(dtype) == 16:  # as C++ does it, which knows no other float
+                return self._other_float(self.convert(scalar, "float32"), dtype)
+            kind = "uitofp" if source == "bool" or is_unsigned(source) else "sitofp"
+            return self.op(f"arith.{kind} {{}} : {old} to {new}", dtype, scalar)
+        if is_float(source):
+            return self._whole(scalar, dtype)
+        if width(source) == width(dtype):
+            return Scalar(dtype, scalar.name)
+        if width(source) > width(dtype):
+            return self.op(f"arith.trunci {{}} : {old} to {new}", dtype, scalar)
+        kind = "extui" if source == "bool" or is_unsigned(source) else "extsi"
+        return self.op(f"arith.{kind} {{}} : {old} to {new}", dtype, scalar)
+
+    def _whole(self, scalar: Scalar, dtype: str) -> Scalar:
+        """A float as an integer, as C++ does it on x86: through 32 bits, of which the least number stands for all that they do not hold, or
+        through 64.
+        """
+        if width(dtype) == 64 or (is_unsigned(dtype) and not (width(dtype) == 8 and width(scalar.dtype) <= 32)):
+            return self.convert(self.op(f"arith.fptosi {{}} : {ELEMENTS[scalar.dtype]} to i64", "int64", scalar), dtype)
+        x = self.convert(scalar, computed(scalar.dtype))
+        held = self.compare("lt", self.plain("math.absf", x.dtype, x), Scalar(x.dtype, number=2.0**31))
+        number = self.op(f"arith.fptosi {{}} : {ELEMENTS[x.dtype]} to i32", "int32", x)
+        return self.convert(self.select(held, number, Scalar("int32", number=-(2**31)), "int32"), dtype)
+
+    def _other_float(self, scalar: Scalar, dtype: str) -> Scalar:
+        old, new = width(scalar.dtype), width(dtype)
+        if old == new:  # float16 and bfloat16
+            return self._other_float(self._other_float(scalar, "float32"), dtype)
+        return self.op(f"arith.{'extf' if old < new else 'truncf'} {{}} : {ELEMENTS[scalar.dtype]} to {ELEMENTS[dtype]}", dtype, scalar)
+
+    def _not_zero(self, scalar: Scalar) -> Scalar:
+        zero, element = self.constant(0, scalar.dtype), ELEMENTS[scalar.dtype]
+        return self.op(f"arith.{'cmpf une' if is_float(scalar.dtype) else 'cmpi ne'}, {{}}, {{}} : {element}", "bool", scalar, zero)
+
+    def bitcast(self, scalar: Scalar, source: str, dtype: str) -> Scalar:
+        """The bits of the scalar, as a `source`, read as another dtype of the same width."""
+        value = self.convert(scalar, source or scalar.dtype)
+        old, new = ELEMENTS[value.dtype], ELEMENTS[dtype]
+        if old == new:
+            return Scalar(dtype, value.name)
+        if width(value.dtype) != width(dtype):
+            raise NoScalarForm(f"reinterpretation of {value.dtype} as {dtype}")
+        return self.op(f"arith.bitcast {{}} : {old} to {new}", dtype, value)
+
+    # Index expressions
+
+    def index(self, index: Index, dtype: str) -> Scalar:
+        """The value of an index expression at the current point."""
+        value = self.op(f"arith.index_cast {{}} : index to {'i64' if is_float(dtype) else ELEMENTS[dtype]}", "int64", self._sum(index))
+        return self.convert(value, dtype) if is_float(dtype) else Scalar(dtype, value.name)
+
+    def _sum(self, index: Index) -> Scalar:
+        total: Scalar | None = None
+        for coefficient, atom in index.terms:
+            value = self._atom(atom)
+            if coefficient != 1:
+                value = self._indices("arith.muli", value, self._number(coefficient))
+            total = value if total is None else self._indices("arith.addi", total, value)
+        if total is None:
+            return self._number(index.constant)
+        return self._indices("arith.addi", total, self._number(index.constant)) if index.constant else total
+
+    def _number(self, number: int) -> Scalar:
+        return self.op(f"arith.constant {number} : index", "index")
+
+    def _indices(self, operation: str, *operands: Scalar) -> Scalar:
+        return self.op(f"{operation} {', '.join('{}' for _ in operands)} : index", "index", *operands)
+
+    def _atom(self, atom: str | FloorDiv | Mod | Call) -> Scalar:
+        match atom:
+            case FloorDiv(operand, divisor):
+                return self._indices("arith.floordivsi", self._sum(operand), self._number(divisor))
+            case Mod(operand, modulus):
+                number = self._number(modulus)
+                quotient = self._indices("arith.floordivsi", self._sum(operand), number)
+                return self._indices("arith.subi", self._sum(operand), self._indices("arith.muli", quotient, number))
+            case Call("abs", (operand,)):
+                value = self._sum(operand)
+                return self._indices("arith.maxsi", value, self._indices("arith.subi", self._number(0), value))
+            case Call(function, (first, *others)):
+                operation = {"max": "arith.maxsi", "min": "arith.minsi", "mul": "arith.muli"}[function]
+                total = self._sum(first)
+                for other in others:
+                    total = self._indices(operation, total, self._sum(other))
+                return total
+            case name:
+                if name not in self._positions:
+                    raise NoScalarForm(f"value of the symbol {name}")
+                return self.op(f"linalg.index {self._positions[str(name)]} : index", "index")
+
+    # Building blocks of the table
+
+    def select(self, condition: Scalar, a: Scalar, b: Scalar, dtype: str) -> Scalar:
+        """`condition ? a : b`."""
+        mask = self.convert(condition, "bool")
+        x, y = self.convert(a, dtype), self.convert(b, dtype)
+        return self.op(f"arith.select {{}}, {{}}, {{}} : {ELEMENTS[dtype]}", dtype, mask, x, y)
+
+    def compare(self, relation: str, a: Scalar, b: Scalar) -> Scalar:
+        """Comparison in the operands' common dtype; with a NaN only `ne` holds."""
+        dtype = common(a, b)
+        x, y = (self.convert(self._in_own_type(o), dtype) for o in (a, b))
+        if is_float(dtype):
+            predicate = "une" if relation == "ne" else "o" + relation
+            return self.op(f"arith.cmpf {predicate}, {{}}, {{}} : {ELEMENTS[dtype]}", "bool", x, y)
+        sign = "" if relation in ("eq", "ne") else "u" if is_unsigned(dtype) or dtype == "bool" else "s"
+        return self.op(f"arith.cmpi {sign}{relation}, {{}}, {{}} : {ELEMENTS[dtype]}", "bool", x, y)
+
+    def _in_own_type(self, scalar: Scalar) -> Scalar:
+        """A number as a value of its type, which is what PyTorch compares with: 0.1 is what a float16 holds of it."""
+        return (
+            self.constant(scalar.number, scalar.dtype) if scalar.number is not None and computed(scalar.dtype) != scalar.dtype else scalar
+        )
+
+    def record(self, op: str, operands: Sequence[Scalar], dtype: str) -> Scalar:
+        """A pointwise op of Inductor whose result has this dtype. Raises NoScalarForm."""
+        build = OPS.get(op)
+        if build is None:
+            raise NoScalarForm(f"'{op}' op")
+        if op in ("fmod", "remainder"):
+            operands = list(map(self._in_own_type, operands))
+        return self.once((op, dtype, *((o.name, repr(o.number), o.dtype) for o in operands)), lambda: build(self, list(operands), dtype))
+
+
+Build = Callable[[Body, list[Scalar], str], Scalar]
+
+
+def common(*operands: Scalar) -> str:
+    """The dtype that operands meet in. A number takes part only with its kind: it adapts to the others."""
+    values = [o.dtype for o in operands if o.number is None]
+    numbers = [o.dtype for o in operands if o.number is not None]
+    if not values:
+        return promoted(*numbers)
+    dtype = promoted(*values)
+    for other in numbers:
+        if is_float(other) and not is_float(dtype):
+            dtype = other
+        elif dtype == "bool" and other != "bool":
+            dtype = other
+    return dtype
+
+
+def _arithmetic(on_floats: str, on_integers: str, on_unsigned: str = "", on_bools: str = "") -> Build:
+    def build(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        dtype = computed(dtype)
+        if is_float(dtype):
+            operation = on_floats
+        elif dtype == "bool":
+            operation = on_bools
+        else:
+            operation = on_unsigned if on_unsigned and is_unsigned(dtype) else on_integers
+        if not operation:
+            raise NoScalarForm(f"arithmetic on {dtype}")
+        return body.plain(operation, dtype, *operands)
+
+    return build
+
+
+def _function(operation: str) -> Build:
+    """A function of `math`, on floats only."""
+
+    def build(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        return body.plain(operation, computed(dtype) if is_float(dtype) else "float32", *operands)
+
+    return build
+
+
+def _chosen(on_floats: str, on_integers: str, on_unsigned: str, on_bools: str) -> Build:
+    """An op that is exact in narrow floats: computed in the widest type among its operands."""
+    arithmetic = _arithmetic(on_floats, on_integers, on_unsigned, on_bools)
+
+    def build(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        if is_float(dtype):
+            return body.plain(on_floats, _exact(operands, dtype), *operands)
+        return arithmetic(body, operands, dtype)
+
+    return build
+
+
+def _exact(operands: Sequence[Scalar], dtype: str) -> str:
+    """The narrowest float dtype that holds all operands and can stand for `dtype`."""
+    found = common(*operands)
+    if is_float(found) and all(is_float(o.dtype) for o in operands):
+        return dtype if width(found) > width(dtype) else found
+    return computed(dtype)
+
+
+def _bits(operation: str) -> Build:
+    return lambda body, operands, dtype: body.plain(operation, dtype, *operands)
+
+
+def _logic(operation: str) -> Build:
+    return lambda body, operands, dtype: body.plain(operation, "bool", *operands)
+
+
+def _relation(relation: str) -> Build:
+    return lambda body, operands, dtype: body.compare(relation, *operands)
+
+
+def _rounded(operation: str) -> Build:
+    """Rounding to whole numbers: integers are whole."""
+
+    def build(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        (x,) = operands
+        whole = body.plain(operation, computed(x.dtype), x) if is_float(x.dtype) else x
+        return whole if is_float(dtype) else body.convert(whole, dtype)
+
+    return build
+
+
+def _neg(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    if is_float(dtype):
+        return body.plain("arith.negf", _exact(operands, dtype), *operands)
+    return body.plain("arith.subi", dtype, Scalar(dtype, number=0), *operands)
+
+
+def _abs(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    if is_float(dtype):
+        return body.plain("math.absf", _exact(operands, dtype), *operands)
+    return operands[0] if is_unsigned(dtype) or dtype == "bool" else body.plain("math.absi", dtype, *operands)
+
+
+def _where(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    condition, a, b = operands
+    return body.select(condition, a, b, _exact([a, b], dtype) if is_float(dtype) else dtype)
+
+
+def _number(dtype: str, number: float) -> Scalar:
+    return Scalar(dtype, number=number)
+
+
+def _reciprocal(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    dtype = computed(dtype)
+    return body.plain("arith.divf", dtype, _number(dtype, 1.0), operands[0])
+
+
+def _sigmoid(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    dtype, one = computed(dtype), _number(computed(dtype), 1.0)
+    power = body.plain("math.exp", dtype, body.plain("arith.negf", _exact(operands, dtype), operands[0]))
+    return body.plain("arith.divf", dtype, one, body.plain("arith.addf", dtype, power, one))
+
+
+def _relu(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    return OPS["maximum"](body, [operands[0], _number(operands[0].dtype, 0)], dtype)
+
+
+def _square(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    return OPS["mul"](body, [operands[0], operands[0]], dtype)
+
+
+def _true_division(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    return body.plain("arith.divf", computed(dtype) if is_float(dtype) else "float32", *operands)
+
+
+def _divides(build: Build) -> Build:
+    """Integer division as C++ does it: narrow types in 32 bits, where -128 / -1 has a quotient."""
+
+    def wide(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        if dtype not in ("int8", "int16"):
+            return build(body, operands, dtype)
+        return body.convert(build(body, [body.convert(o, "int32") for o in operands], "int32"), dtype)
+
+    return wide
+
+
+def _remainder(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    """With the sign of the divisor."""
+    dtype = computed(dtype)
+    a, b = (body.convert(o, dtype) for o in operands)
+    rest = OPS["fmod"](body, [a, b], dtype)
+    if is_unsigned(dtype):
+        return rest
+    zero = _number(dtype, 0)
+    differs = body.plain("arith.xori", "bool", body.compare("lt", rest, zero), body.compare("lt", b, zero))
+    adjust = body.plain("arith.andi", "bool", body.compare("ne", rest, zero), differs)
+    return body.select(adjust, OPS["add"](body, [rest, b], dtype), rest, dtype)
+
+
+def _not(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    ones = _number(dtype, True if dtype == "bool" else -1)
+    return body.plain("arith.xori", dtype, operands[0], ones)
+
+
+def _logical_not(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    return _not(body, [body.convert(operands[0], "bool")], "bool")
+
+
+def _sign(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    """1, -1, or 0 for zeros and NaN."""
+    x = operands[0]
+    if dtype == "bool":
+        return x
+    dtype, zero = computed(dtype), _number(x.dtype, 0)
+    negative = body.select(body.compare("lt", x, zero), _number(dtype, -1), _number(dtype, 0), dtype)
+    return body.select(body.compare("gt", x, zero), _number(dtype, 1), negative, dtype)
+
+
+def _sign_bit(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    x = operands[0]
+    if is_float(x.dtype):
+        integer = f"int{width(x.dtype)}"
+        x = body.bitcast(x, x.dtype, integer)
+    return body.compare("lt", x, _number(x.dtype, 0))
+
+
+def _is(what: str) -> Build:
+    def build(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+        x = operands[0]
+        if not is_float(x.dtype):
+            return body.constant(False, "bool")
+        x = body.convert(x, x.dtype)
+        if what == "nan":
+            return body.op(f"arith.cmpf uno, {{}}, {{}} : {ELEMENTS[x.dtype]}", "bool", x, x)
+        return body.compare("eq", body.plain("math.absf", x.dtype, x), _number(x.dtype, float("inf")))
+
+    return build
+
+
+def _power(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    if not is_float(dtype):
+        raise NoScalarForm(f"power of {dtype}")
+    return body.plain("math.powf", computed(dtype), *operands)
+
+
+def _hypotenuse(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    """Scaled by the larger side, so that squares stay in range."""
+    dtype = computed(dtype)
+    a, b = (body.plain("math.absf", dtype, o) for o in operands)
+    larger, smaller = body.plain("arith.maximumf", dtype, a, b), body.plain("arith.minimumf", dtype, a, b)
+    infinite, zero = _number(dtype, float("inf")), _number(dtype, 0)
+    safe = body.select(body.compare("eq", larger, zero), _number(dtype, 1), larger, dtype)
+    ratio = body.plain("arith.divf", dtype, smaller, safe)
+    root = body.plain("math.sqrt", dtype, body.plain("arith.addf", dtype, body.plain("arith.mulf", dtype, ratio, ratio), _number(dtype, 1)))
+    result = body.plain("arith.mulf", dtype, larger, root)
+    unbounded = body.plain("arith.ori", "bool", body.compare("eq", a, infinite), body.compare("eq", b, infinite))
+    return body.select(unbounded, infinite, result, dtype)
+
+
+def _cast(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    """`to_dtype`: narrowing inside a chain of floats does not round."""
+    x = operands[0]
+    if is_float(dtype) and is_float(x.dtype) and x.number is None and width(x.dtype) == 32 and width(dtype) == 16:
+        return x
+    if x.number is not None and is_float(dtype) and is_float(x.dtype):
+        return Scalar(dtype, number=x.number)
+    return body.convert(body.convert(x, x.dtype), dtype)
+
+
+def _round_to(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
+    x = operands[0]
+    return x if x.dtype == dtype and x.number is None else body.convert(body.convert(x, "float32"), dtype)
+
+
+OPS: dict[str, Build] = {
+    "add": _arithmetic("arith.addf", "arith.addi", on_bools="arith.ori"),
+    "sub": _arithmetic("arith.subf", "arith.subi", on_bools="arith.xori"),
+    "mul": _arithmetic("arith.mulf", "arith.muli", on_bools="arith.andi"),
+    "mul_rn": _arithmetic("arith.mulf", "arith.muli", on_bools="arith.andi"),
+    "dot": _arithmetic("arith.mulf", "arith.muli", on_bools="arith.andi"),
+    "truediv": _true_division,
+    "div_rn": _true_division,
+    "int_truediv": _true_division,
+    "floordiv": _divides(_arithmetic("", "arith.floordivsi", "arith.divui")),
+    "truncdiv": _divides(_arithmetic("", "arith.divsi", "arith.divui")),
+    "mod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
+    "fmod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
+    "remainder": _divides(_remainder),
+    "pow": _power,
+    "fma": _function("math.fma"),
+    "neg": _neg,
+    "abs": _abs,
+    "square": _square,
+    "reciprocal": _reciprocal,
+    "sigmoid": _sigmoid,
+    "relu": _relu,
+    "sign": _sign,
+    "signbit": _sign_bit,
+    "hypot": _hypotenuse,
+    "maximum": _chosen("arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori"),
+    "minimum": _chosen("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi"),
+    "where": _where,
+    "identity": lambda body, operands, dtype: operands[0],
+    "to_dtype": _cast,
+    "round_to": _round_to,
+    "floor": _rounded("math.floor"),
+    "ceil": _rounded("math.ceil"),
+    "trunc": _rounded("math.trunc"),
+    "round": _rounded("math.roundeven"),
+    "floor_to_int": _rounded("math.floor"),
+    "ceil_to_int": _rounded("math.ceil"),
+    "trunc_to_int": _rounded("math.trunc"),
+    "round_to_int": _rounded("math.roundeven"),
+    "isnan": _is("nan"),
+    "isinf": _is("inf"),
+    **{r: _relation(r) for r in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "logical_and": _logic("arith.andi"),
+    "logical_or": _logic("arith.ori"),
+    "logical_xor": _logic("arith.xori"),
+    "logical_not": _logical_not,
+    "bitwise_not": _not,
+    **dict.fromkeys(("and_", "bitwise_and"), _bits("arith.andi")),
+    **dict.fromkeys(("or_", "bitwise_or"), _bits("arith.ori")),
+    **dict.fromkeys(("xor", "bitwise_xor"), _bits("arith.xori")),
+    **dict.fromkeys(("lshift", "bitwise_left_shift"), _bits("arith.shli")),
+    **dict.fromkeys(("rshift", "bitwise_right_shift"), _arithmetic("", "arith.shrsi", "arith.shrui")),
+    **{
+        f: _function(f"math.{f}")
+        for f in "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh".split()
+        + "asinh acosh atanh atan2 erf erfc copysign".split()
+    },
+}
+"""Loop ops of Inductor that have a scalar form here; the rest is refused by name."""

@@ -1,0 +1,491 @@
+"""Sorts, scans and reductions that are no reductions of the flat form, as such: one loop, one result, `addf`, `maximumf` or `minimumf`.
+
+A sort is a rank by pairwise comparison and a selection by it; a scan a masked reduction over one loop more; integers are reduced in parts
+that f32 holds exactly; several loops one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, prod
+
+from ktir.analysis.flat import refuse
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic
+from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes.flat.memory import windows
+from ktir.passes.flat.memory.windows import shape
+
+MOST_PAIRS = 2**24
+_EXACT = 2**24
+"""Integers up to here are exact in f32."""
+_HALF = 16
+_MOST_BYTES_SUMMED = 2**16
+_SORT, _SCAN = "ktir.sort", "ktir.scan"
+
+
+def decompose(function: func.FuncOp) -> None:
+    """Rewrite the ops of `function`; needs no particular order of the other steps, but coordinates must still be ops."""
+    for op in _ops(function, _SORT):
+        _sort(op)
+    for op in _ops(function, _SCAN):
+        _scan(op)
+    for op in _ops(function, "linalg.generic"):
+        _results_apart(op)
+    for op in _ops(function, "linalg.generic"):
+        g = Generic(op)
+        if g.is_pointwise:
+            _fill_of_constant(g)
+        elif isinstance(g.body.arguments[-1].type, ir.IntegerType):
+            _integer_reduction(g)
+    for op in _ops(function, "linalg.generic"):
+        _loops_apart(op)
+    for op in _ops(function, "linalg.generic"):
+        _initial_as_input(op)
+
+
+def _ops(function: func.FuncOp, name: str) -> list[ir.Operation]:
+    return [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == name]
+
+
+# Building
+
+
+def _f32() -> ir.Type:
+    return ir.F32Type.get()
+
+
+def _float(value: float) -> ir.Value:
+    return arith.ConstantOp(_f32(), ir.FloatAttr.get(_f32(), value)).result
+
+
+def _integer(type_: ir.Type, value: int) -> ir.Value:
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+
+
+def _filled(sizes: Sequence[int], value: float) -> ir.Value:
+    return linalg.fill(_float(value), outs=[tensor.empty(list(sizes), _f32())])
+
+
+def _coordinate(loop: int) -> ir.Value:
+    return ir.Operation.create(
+        "linalg.index", results=[ir.IndexType.get()], attributes={"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)}
+    ).results[0]
+
+
+def _number(loop: int) -> ir.Value:
+    """A coordinate in f32."""
+    i32 = ir.IntegerType.get_signless(32)
+    return arith.SIToFPOp(_f32(), arith.IndexCastOp(i32, _coordinate(loop)).result).result
+
+
+def _wide(value: ir.Value) -> ir.Value:
+    return arith.ExtFOp(_f32(), value).result if isinstance(value.type, ir.F16Type | ir.BF16Type) else value
+
+
+def _pointwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[[list[ir.Value]], ir.Value]) -> ir.Value:
+    """An op over tensors of one shape; `body` gets their scalars."""
+    sizes = shape(inputs[0])
+    same = affine_map(len(sizes), range(len(sizes)))
+    init = tensor.empty(list(sizes), element)
+    maps, kinds = [same] * (len(inputs) + 1), ["parallel"] * len(sizes)
+    return generic(inputs, init, maps, kinds, lambda a: body(a[:-1]), loc=ir.Location.current)
+
+
+def _element(value: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(value.type).element_type
+
+
+# Sorts and scans
+
+
+def _along(op: ir.Operation) -> tuple[int, list[int], ir.AffineMap, ir.AffineMap, list[str]]:
+    """The dim of a sort or scan, the shape, maps of an element and of another one along the dim, the iterators with that one's loop."""
+    dim = ir.IntegerAttr(op.attributes["dimension"]).value
+    sizes = list(shape(op.operands[0]))
+    rank = len(sizes)
+    if prod(sizes) * sizes[dim] > MOST_PAIRS:
+        raise refuse(op, f"compares {prod(sizes) * sizes[dim]} pairs, which is not supported; the most supported are {MOST_PAIRS}")
+    one = affine_map(rank + 1, range(rank))
+    other = affine_map(rank + 1, [rank if d == dim else d for d in range(rank)])
+    return dim, sizes, one, other, ["parallel"] * rank + ["reduction"]
+
+
+def _sort(op: ir.Operation) -> None:
+    dim, sizes, one, other, kinds = _along(op)
+    descending = "descending" in op.attributes
+    keys = op.operands[0]
+
+    def count(scalars: list[ir.Value]) -> ir.Value:
+        mine, theirs, total = scalars
+        before = _precedes(theirs, mine, descending)
+        earlier = arith.CmpIOp(arith.CmpIPredicate.slt, _coordinate(len(sizes)), _coordinate(dim)).result
+        tie = arith.AndIOp(_equal(theirs, mine), earlier).result
+        hit = arith.OrIOp(before, tie).result
+        return arith.AddFOp(total, arith.SelectOp(hit, _float(1.0), _float(0.0)).result).result
+
+    with ir.InsertionPoint(op), op.location:
+        rank = generic([keys, keys], _filled(sizes, 0.0), [one, other, one], kinds, count, loc=op.location)
+    for result, value in zip(op.results, op.operands, strict=True):
+        if list(result.uses):
+            with ir.InsertionPoint(op), op.location:
+                _replace_sorted(result, _selected(value, rank, dim, _needed(result, dim)), dim)
+    op.erase()
+
+
+def _precedes(a: ir.Value, b: ir.Value, descending: bool) -> ir.Value:
+    """Whether key a comes before key b, equal ones apart; NaN counts as the largest."""
+    if isinstance(a.type, ir.IntegerType):
+        predicate = arith.CmpIPredicate.sgt if descending else arith.CmpIPredicate.slt
+        return arith.CmpIOp(predicate, a, b).result
+    a, b = _wide(a), _wide(b)
+    if descending:
+        a, b = b, a
+    smaller = arith.CmpFOp(arith.CmpFPredicate.OLT, a, b).result
+    only_b = arith.AndIOp(arith.CmpFOp(arith.CmpFPredicate.UNO, b, b).result, arith.CmpFOp(arith.CmpFPredicate.ORD, a, a).result).result
+    return arith.OrIOp(smaller, only_b).result
+
+
+def _equal(a: ir.Value, b: ir.Value) -> ir.Value:
+    if isinstance(a.type, ir.IntegerType):
+        return arith.CmpIOp(arith.CmpIPredicate.eq, a, b).result
+    a, b = _wide(a), _wide(b)
+    nan = arith.AndIOp(arith.CmpFOp(arith.CmpFPredicate.UNO, a, a).result, arith.CmpFOp(arith.CmpFPredicate.UNO, b, b).result).result
+    return arith.OrIOp(arith.CmpFOp(arith.CmpFPredicate.OEQ, a, b).result, nan).result
+
+
+def _needed(result: ir.Value, dim: int) -> int:
+    """How many of the first elements along `dim` are used; at least two, since tensors have no dims of extent 1."""
+    most = 2
+    for use in result.uses:
+        user = use.owner.operation
+        if user.name != windows.EXTRACT:
+            return shape(result)[dim]
+        offsets, sizes, steps, _ = windows.box_of(user)
+        most = max(most, offsets[dim] + (sizes[dim] - 1) * steps[dim] + 1)
+    return most
+
+
+def _replace_sorted(result: ir.Value, value: ir.Value, dim: int) -> None:
+    """Use `value`, which holds the first elements of `result` along `dim`, in place of it; a slice of all of it is no slice."""
+    for use in list(result.uses):
+        user = use.owner.operation
+        if user.name == windows.EXTRACT:
+            offsets, sizes, _, _ = windows.box_of(user)
+            if not any(offsets) and sizes == list(shape(value)):
+                user.results[0].replace_all_uses_with(value)
+                user.erase()
+                continue
+        user.operands[use.operand_number] = value
+
+
+def _selected(value: ir.Value, rank: ir.Value, dim: int, count: int) -> ir.Value:
+    """The elements of `value` whose rank along `dim` is 0, 1, .. `count` - 1."""
+    sizes = [count if d == dim else n for d, n in enumerate(shape(value))]
+    element = _element(value)
+    loops = len(sizes)
+    one = affine_map(loops + 1, range(loops))
+    other = affine_map(loops + 1, [loops if d == dim else d for d in range(loops)])
+    kinds = ["parallel"] * loops + ["reduction"]
+
+    def hit(scalars: list[ir.Value]) -> ir.Value:
+        return arith.CmpFOp(arith.CmpFPredicate.OEQ, scalars[1], _number(dim)).result
+
+    def chosen(part: Callable[[ir.Value], ir.Value]) -> ir.Value:
+        def body(scalars: list[ir.Value]) -> ir.Value:
+            found = arith.SelectOp(hit(scalars), part(scalars[0]), _float(-inf)).result
+            return arith.MaximumFOp(scalars[2], found).result
+
+        return generic([value, rank], _filled(sizes, -inf), [other, other, one], kinds, body, loc=ir.Location.current)
+
+    if not isinstance(element, ir.IntegerType):
+        found = chosen(_wide)
+        return found if element == _f32() else _pointwise([found], element, lambda a: arith.TruncFOp(element, a[0]).result)
+    if element.width == 1:
+        found = chosen(lambda x: arith.UIToFPOp(_f32(), x).result)
+        return _pointwise([found], element, lambda a: arith.CmpFOp(arith.CmpFPredicate.OGT, a[0], _float(0.0)).result)
+    if _is_coordinate(value):
+        return _pointwise([chosen(lambda x: arith.SIToFPOp(_f32(), x).result)], element, lambda a: arith.FPToSIOp(element, a[0]).result)
+    parts = [chosen(_high), chosen(_low)]
+    return _pointwise(parts, element, lambda a: _joined(a[0], a[1], element))
+
+
+def _is_coordinate(value: ir.Value) -> bool:
+    """Whether the elements of a tensor are coordinates, which f32 holds exactly."""
+    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if op is None or op.name != "linalg.generic" or len(op.operands) != 1 or max(shape(value), default=1) >= _EXACT:
+        return False
+    return all(o.name in ("linalg.index", "arith.index_cast", "arith.trunci", "arith.extsi") for o in Generic(op).body_ops)
+
+
+def _high(value: ir.Value) -> ir.Value:
+    """All but the low half of an integer, in f32."""
+    return arith.SIToFPOp(_f32(), arith.ShRSIOp(value, _integer(value.type, _HALF)).result).result
+
+
+def _low(value: ir.Value) -> ir.Value:
+    """The low half of an integer, in f32."""
+    return arith.SIToFPOp(_f32(), arith.AndIOp(value, _integer(value.type, (1 << _HALF) - 1)).result).result
+
+
+def _joined(high: ir.Value, low: ir.Value, element: ir.Type) -> ir.Value:
+    up = arith.ShLIOp(arith.FPToSIOp(element, high).result, _integer(element, _HALF)).result
+    return arith.OrIOp(up, arith.FPToSIOp(element, low).result).result
+
+
+def _scan(op: ir.Operation) -> None:
+    dim, sizes, one, other, kinds = _along(op)
+    block = op.regions[0].blocks[0]
+    *body, end = [o.operation for o in block.operations]
+    element = _element(op.operands[0])
+    identity = _IDENTITIES.get(body[0].name) if len(body) == 1 and len(op.operands) == 1 else None
+    if identity is None or set(body[0].operands) != set(block.arguments) or end.operands[0] != body[0].results[0]:
+        raise refuse(op, "combines by something else than a sum, maximum or minimum, which is not supported")
+    wide = element if isinstance(element, ir.IntegerType) else _f32()
+    value = identity(element)
+    attribute = ir.IntegerAttr.get(wide, int(value)) if isinstance(wide, ir.IntegerType) else ir.FloatAttr.get(wide, float(value))
+
+    def combine(scalars: list[ir.Value]) -> ir.Value:
+        inside = arith.CmpIOp(arith.CmpIPredicate.sle, _coordinate(len(sizes)), _coordinate(dim)).result
+        mapped = arith.SelectOp(inside, _wide(scalars[0]), arith.ConstantOp(wide, attribute).result).result
+        return ir.Operation.create(body[0].name, results=[wide], operands=[scalars[1], mapped]).results[0]
+
+    with ir.InsertionPoint(op), op.location:
+        init = linalg.fill(arith.ConstantOp(wide, attribute).result, outs=[tensor.empty(sizes, wide)])
+        found = generic([op.operands[0]], init, [other, one], kinds, combine, loc=op.location)
+        if wide != element:
+            found = _pointwise([found], element, lambda a: arith.TruncFOp(element, a[0]).result)
+    op.results[0].replace_all_uses_with(found)
+    op.erase()
+
+
+_IDENTITIES: dict[str, Callable[[ir.Type], float]] = {
+    "arith.addf": lambda _: 0.0,
+    "arith.maximumf": lambda _: -inf,
+    "arith.minimumf": lambda _: inf,
+    "arith.addi": lambda _: 0,
+    "arith.maxsi": lambda t: -(2 ** (min(ir.IntegerType(t).width, 32) - 1)),
+    "arith.minsi": lambda t: 2 ** (min(ir.IntegerType(t).width, 32) - 1) - 1,
+}
+"""Of an i64, which has to fit into 32 bits where extremes are taken, those of an i32."""
+
+
+# Generics
+
+
+def _results_apart(op: ir.Operation) -> None:
+    """An op per result of a generic; each result may depend on its own accumulator only."""
+    count = len(op.results)
+    if count == 1:
+        return
+    block = op.regions[0].blocks[0]
+    *body, end = [o.operation for o in block.operations]
+    inputs = list(op.operands)[:-count]
+    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    kinds = ["reduction" if "reduction" in str(i) else "parallel" for i in ir.ArrayAttr(op.attributes["iterator_types"])]
+    accumulators = list(block.arguments)[len(inputs) :]
+    for k in range(count):
+        needed = _needed_ops(end.operands[k], body)
+        foreign = [a for i, a in enumerate(accumulators) if i != k and any(a in list(o.operands) for o in needed)]
+        if foreign:
+            raise refuse(op, "has results that depend on each other's accumulators, which is not supported")
+        own = accumulators[k]
+
+        def copy(scalars: list[ir.Value], needed: list[ir.Operation] = needed, own: ir.Value = own, k: int = k) -> ir.Value:
+            mapping = dict(zip([*list(block.arguments)[: len(inputs)], own], scalars, strict=True))
+            clone_ops(needed, mapping)
+            return mapping.get(end.operands[k], end.operands[k])
+
+        with ir.InsertionPoint(op), op.location:
+            own_maps = [*maps[: len(inputs)], maps[len(inputs) + k]]
+            value = generic(inputs, op.operands[len(inputs) + k], own_maps, kinds, copy, loc=op.location)
+        op.results[k].replace_all_uses_with(value)
+    op.erase()
+
+
+def _needed_ops(value: ir.Value, body: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Ops of `body` that `value` is computed by, in order."""
+    wanted = {value}
+    found = []
+    for op in reversed(body):
+        if any(r in wanted for r in op.results):
+            found.append(op)
+            wanted |= set(op.operands)
+    return found[::-1]
+
+
+def _fill_of_constant(g: Generic) -> None:
+    """A generic that yields a constant everywhere is a fill."""
+    maker = g.yielded.owner
+    if isinstance(maker, ir.Block) or maker.operation.name != "arith.constant" or len(g.op.operands) > 1:
+        return
+    op = g.op
+    with ir.InsertionPoint(op), op.location:
+        scalar = maker.operation.clone().results[0]
+        op.results[0].replace_all_uses_with(linalg.fill(scalar, outs=[tensor.empty(list(shape(op.results[0])), _element(op.results[0]))]))
+    op.erase()
+
+
+def _initial_as_input(op: ir.Operation) -> None:
+    """A pointwise op that reads what its result held before gets that as an input, or as a constant of its body."""
+    g = Generic(op)
+    before = g.body.arguments[-1]
+    if not g.is_pointwise or not (list(before.uses) or g.yielded == before):
+        return
+    constant = _filled_with(g.init)
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        mapping = dict(zip(g.body.arguments, scalars, strict=False))
+        if constant is not None:
+            mapping[before] = constant.clone().results[0]
+        clone_ops(g.body_ops, mapping)
+        return mapping.get(g.yielded, g.yielded)
+
+    with ir.InsertionPoint(op), op.location:
+        init = tensor.empty(list(shape(op.results[0])), _element(op.results[0]))
+        inputs, maps = (g.inputs, g.maps[:-1]) if constant is not None else ([*g.inputs, g.init], g.maps)
+        value = generic(inputs, init, [*maps, g.maps[-1]], g.iterators, body, loc=op.location)
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _filled_with(value: ir.Value) -> ir.Operation | None:
+    """The constant that a tensor is filled with."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "linalg.fill":
+        return None
+    maker = owner.operation.operands[0].owner
+    return maker.operation if not isinstance(maker, ir.Block) and maker.operation.name == "arith.constant" else None
+
+
+def _integer_reduction(g: Generic) -> None:
+    """Reductions of integers, in parts that f32 holds: flags as 0 and 1, extremes in halves, sums in bytes."""
+    op = g.op
+    type_ = ir.IntegerType(g.body.arguments[-1].type)
+    name = g.yielded.owner.operation.name if not isinstance(g.yielded.owner, ir.Block) else ""
+    sizes = shape(op.results[0])
+    init = g.init
+
+    def reduced(part: Callable[[ir.Value, list[ir.Value]], ir.Value], kind: str, *more: ir.Value) -> ir.Value:
+        """The reduction of `part` of what is combined, which also gets scalars of `more`, tensors of the result's shape."""
+
+        def body(scalars: list[ir.Value]) -> ir.Value:
+            mapping = dict(zip(list(g.body.arguments)[:-1], scalars, strict=False))
+            clone_ops([o for o in g.body_ops if o != g.yielded.owner.operation], mapping)
+            mapped = part(mapping.get(g.mapped, g.mapped), scalars[len(g.inputs) : -1])
+            combiner = {"add": arith.AddFOp, "max": arith.MaximumFOp, "min": arith.MinimumFOp}[kind]
+            return combiner(scalars[-1], mapped).result
+
+        maps = [*g.maps[:-1], *([g.maps[-1]] * (len(more) + 1))]
+        return generic([*g.inputs, *more], _filled(sizes, IDENTITY[kind]), maps, g.iterators, body, loc=op.location)
+
+    def combined(parts: Sequence[ir.Value], join: Callable[[list[ir.Value]], ir.Value]) -> ir.Value:
+        """The reduction with what stood in the accumulator before."""
+        if _is_neutral(init, name):
+            return _pointwise(parts, type_, join)
+
+        def body(scalars: list[ir.Value]) -> ir.Value:
+            return ir.Operation.create(name, results=[type_], operands=[scalars[-1], join(scalars[:-1])]).results[0]
+
+        return _pointwise([*parts, init], type_, body)
+
+    with ir.InsertionPoint(op), op.location:
+        if type_.width == 1 and name in ("arith.ori", "arith.andi"):
+            flags = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, "max" if name == "arith.ori" else "min")
+            result = combined([flags], lambda a: arith.CmpFOp(arith.CmpFPredicate.OGT, a[0], _float(0.0)).result)
+        elif name in ("arith.maxsi", "arith.minsi"):
+            kind, beyond = ("max", -1.0) if name == "arith.maxsi" else ("min", float(1 << _HALF))
+            high = reduced(lambda x, _: _high(x), kind)
+
+            def low_part(x: ir.Value, more: list[ir.Value]) -> ir.Value:
+                same = arith.CmpFOp(arith.CmpFPredicate.OEQ, _high(x), more[0]).result
+                return arith.SelectOp(same, _low(x), _float(beyond)).result
+
+            low = reduced(low_part, kind, high)
+            result = combined([high, low], lambda a: _joined(a[0], a[1], type_))
+        elif name == "arith.addi":
+            result = combined(*_bytes_summed(g, reduced, type_))
+        else:
+            raise refuse(
+                op, f"reduces {type_} by '{name}', which is not supported; the nearest supported forms are sums and signed extremes"
+            )
+    op.results[0].replace_all_uses_with(result)
+    op.erase()
+
+
+def _is_neutral(init: ir.Value, combiner: str) -> bool:
+    """Whether a tensor is filled with what a combiner leaves its other operand as it is with."""
+    constant = _filled_with(init)
+    if constant is None or combiner not in _IDENTITIES:
+        return False
+    type_ = ir.IntegerType(_element(init))
+    limits = {"arith.maxsi": -(2 ** (type_.width - 1)), "arith.minsi": 2 ** (type_.width - 1) - 1}
+    return ir.IntegerAttr(constant.attributes["value"]).value == limits.get(combiner, 0)
+
+
+def _bytes_summed(
+    g: Generic, reduced: Callable[..., ir.Value], type_: ir.IntegerType
+) -> tuple[list[ir.Value], Callable[[list[ir.Value]], ir.Value]]:
+    """The sums of the four bytes of what is summed, and how they are put together."""
+    extents = [0] * len(g.iterators)
+    for value, m in zip(g.op.operands, g.maps, strict=True):
+        for size, e in zip(shape(value), m.results, strict=True):
+            if isinstance(e, ir.AffineDimExpr):
+                extents[e.position] = size
+    count = prod(n for n, kind in zip(extents, g.iterators, strict=True) if kind == "reduction")
+    if count > _MOST_BYTES_SUMMED:
+        raise refuse(g.op, f"sums {count} integers, which is not supported; the most supported are {_MOST_BYTES_SUMMED}")
+
+    def byte(k: int) -> Callable[[ir.Value, list[ir.Value]], ir.Value]:
+        def part(x: ir.Value, _: list[ir.Value]) -> ir.Value:
+            moved = arith.ShRSIOp(x, _integer(type_, 8 * k)).result if k else x
+            return arith.SIToFPOp(_f32(), moved if k == 3 else arith.AndIOp(moved, _integer(type_, 255)).result).result
+
+        return part
+
+    def join(sums: list[ir.Value]) -> ir.Value:
+        total = arith.FPToSIOp(type_, sums[0]).result
+        for k, s in enumerate(sums[1:], 1):
+            total = arith.AddIOp(total, arith.ShLIOp(arith.FPToSIOp(type_, s).result, _integer(type_, 8 * k)).result).result
+        return total
+
+    if type_.width < 32:
+        raise refuse(g.op, f"sums {type_}, which is not supported; the nearest supported form sums i32 or i64")
+    return [reduced(byte(k), "add") for k in range(4)], join
+
+
+def _loops_apart(op: ir.Operation) -> None:
+    """One reduction per reduced loop, the innermost first."""
+    g = Generic(op)
+    reduced = [i for i, kind in enumerate(g.iterators) if kind == "reduction"]
+    if len(reduced) < 2:
+        return
+    if g.combiner is None:
+        raise refuse(op, "reduces several loops by something else than a sum, maximum or minimum, which is not supported")
+    extents = [0] * len(g.iterators)
+    for value, m in zip(op.operands, g.maps, strict=True):
+        for size, e in zip(shape(value), m.results, strict=True):
+            if isinstance(e, ir.AffineDimExpr):
+                extents[e.position] = size
+    inner = reduced[-1]
+    outer = [i for i in range(len(extents)) if i != inner]
+    element = g.body.arguments[-1].type
+    kinds = ["reduction" if i == inner else "parallel" for i in range(len(extents))]
+
+    def first(scalars: list[ir.Value]) -> ir.Value:
+        mapping = dict(zip(g.body.arguments, scalars, strict=True))
+        clone_ops(g.body_ops, mapping)
+        return mapping[g.yielded]
+
+    def rest(scalars: list[ir.Value]) -> ir.Value:
+        return ir.Operation.create(g.yielded.owner.operation.name, results=[element], operands=[scalars[1], scalars[0]]).results[0]
+
+    with ir.InsertionPoint(op), op.location:
+        start = arith.ConstantOp(element, ir.FloatAttr.get(element, IDENTITY[g.combiner])).result
+        init = linalg.fill(start, outs=[tensor.empty([extents[i] for i in outer], element)])
+        part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, first, loc=op.location)
+        remaining = [outer.index(ir.AffineDimExpr(e).position) for e in g.maps[-1].results]
+        maps = [affine_map(len(outer), range(len(outer))), affine_map(len(outer), remaining)]
+        result = generic([part], g.init, maps, [g.iterators[i] for i in outer], rest, loc=op.location)
+    op.results[0].replace_all_uses_with(result)
+    op.erase()
+    _loops_apart(result.owner.operation)

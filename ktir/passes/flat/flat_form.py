@@ -1,0 +1,107 @@
+"""The flat form of the logical level: what it has, and how its contractions are written."""
+
+from __future__ import annotations
+
+from ktir.analysis.flat import refuse, shape_of
+from ktir.dialects import ktdp
+from ktir.dialects.structured import Contraction, Generic, affine_map, generic
+from ktir.mlir import arith, func, ir, tensor
+
+_OPS = frozenset((
+    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
+    "ktdp.load", "ktdp.store", "tensor.empty", "linalg.fill", "linalg.generic", "func.return",
+))  # fmt: skip
+
+
+def order_contractions(function: func.FuncOp) -> None:
+    """Write the loops of every contraction as batch loops, rows, columns, reduced loop, with one loop of columns at most."""
+    for op in [view.operation for view in function.regions[0].blocks[0].operations]:
+        contraction = Generic(op).contraction if op.name == "linalg.generic" else None
+        if contraction is not None and len(contraction.columns) > 1:
+            contraction = _with_fewer_columns(op, contraction)
+        if contraction is None:
+            continue
+        order = [*contraction.batch, *contraction.rows, *contraction.columns, *contraction.reduced]
+        if order == sorted(order):
+            continue
+        kinds = list(ir.ArrayAttr(op.attributes["iterator_types"]))
+        moved = [ir.AffineDimExpr.get(order.index(loop)) for loop in range(len(order))]
+        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        new = [ir.AffineMap.get(len(order), 0, [moved[ir.AffineDimExpr(e).position] for e in m.results]) for m in maps]
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new])
+        op.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
+
+
+def _with_fewer_columns(op: ir.Operation, contraction: Contraction) -> Contraction | None:
+    """A sum of products whose second factor is no matrix, with its factors exchanged if that helps; else it is a reduction from now on."""
+    if len(contraction.rows) <= 1:
+        left, right, _ = op.operands
+        op.operands[0], op.operands[1] = right, left
+        maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([maps[1], maps[0], maps[2]])
+        return Generic(op).contraction
+    _as_reduction(Generic(op))
+    return None
+
+
+def _as_reduction(g: Generic) -> None:
+    """Replace a contraction by a reduction: its second factor is read in f32, which the array does not take."""
+    op, wide = g.op, g.body.arguments[-1].type
+    with ir.InsertionPoint(op), op.location:
+        sizes = shape_of(g.inputs[1])
+        same = affine_map(len(sizes), range(len(sizes)))
+        second = generic([g.inputs[1]], tensor.empty(sizes, wide), [same, same], ["parallel"] * len(sizes),
+                         lambda s: arith.ExtFOp(wide, s[0]).result, loc=op.location)  # fmt: skip
+
+        def body(scalars: list[ir.Value]) -> ir.Value:
+            product = arith.MulFOp(arith.ExtFOp(wide, scalars[0]).result, scalars[1]).result
+            return arith.AddFOp(scalars[2], product).result
+
+        op.results[0].replace_all_uses_with(generic([g.inputs[0], second], g.init, g.maps, g.iterators, body, loc=op.location))
+    op.erase()
+
+
+def order_variables(function: func.FuncOp) -> None:
+    """Write the variables of every indirect tile in the order of the tile's dims."""
+    for view in list(function.regions[0].blocks[0].operations):
+        op = view.operation
+        if op.name != "ktdp.construct_indirect_access_tile" or op.opview.captured:
+            continue
+        order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(op.attributes["variables_space_order"]).value.results]
+        if order == sorted(order):
+            continue
+        moved = [ir.AffineDimExpr.get(order.index(variable)) for variable in range(len(order))]
+        subscripts: list[ir.AffineExpr | tuple[ir.Value, list[ir.AffineExpr]]] = []
+        for m, index in op.opview.subscripts:
+            expressions = [e.compose(ir.AffineMap.get(len(order), 0, moved)) for e in m.results]
+            subscripts.append(expressions[0] if index is None else (index, expressions))
+        with ir.InsertionPoint(op), op.location:
+            tile = ktdp.construct_indirect_access_tile(op.operands[0], subscripts, op.opview.shape)
+        op.results[0].replace_all_uses_with(tile)
+        op.erase()
+
+
+def refuse_unflat(function: func.FuncOp) -> None:
+    """Refuse what the flat form does not have."""
+    for view in function.regions[0].blocks[0].operations:
+        op = view.operation
+        if op.name not in _OPS:
+            raise refuse(op, "has no flat form, which is not supported")
+        if op.name == "linalg.generic":
+            _check_generic(op)
+
+
+def _check_generic(op: ir.Operation) -> None:
+    if len(op.results) != 1:
+        raise refuse(op, "has several results, which is not supported")
+    g = Generic(op)
+    if any(not isinstance(e, ir.AffineDimExpr) for m in g.maps for e in m.results):
+        raise refuse(op, "expects maps that are projected permutations")
+    if g.is_pointwise:
+        return
+    if g.iterators.count("reduction") != 1:
+        raise refuse(op, "reduces several loops at once, which is not supported")
+    if g.combiner is None:
+        raise refuse(op, "expects a reduction by addf, maximumf or minimumf")
+    if (contraction := g.contraction) is not None and len(contraction.columns) > 1:
+        raise refuse(op, f"has {len(contraction.columns)} loops of columns, which is not supported; the nearest supported form has one")

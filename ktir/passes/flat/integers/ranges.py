@@ -1,0 +1,363 @@
+"""Whether the 32 bits of the device hold the integers of a logical program: a walk over its ops on intervals.
+
+A number of 64 bits is held by its low 32. That is what additions, products and bits need; all else (comparisons, divisions, right shifts,
+indices, what the host gets) needs the number itself, so its interval must lie within 32 bits. Narrower integers wrap around as they do in
+their own width, wherever they are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from ktir.analysis.calls import Functions, callee
+from ktir.dialects.structured import loop_extents
+from ktir.mlir import func, ir
+from ktir.passes.flat.integers import intervals
+from ktir.passes.flat.integers.intervals import FLAG, I32, Interval, Values, all_of, bounded, join, width_of
+
+Memory = tuple[str, int]
+"""A buffer: of the entry's arguments by number, or what an op or a callee has for itself."""
+
+_CASTS = ("arith.extsi", "arith.trunci", "arith.index_cast")
+_UNSIGNED_CASTS = ("arith.extui", "arith.index_castui")
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+class Unproved(Exception):
+    """An op needs a number that 32 bits may not hold."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        super().__init__(op.name)
+        self.op = op
+
+
+class Walk:
+    """One walk over a program: the intervals of its values and of what its memory holds. Raises Unproved at the first op that needs a
+    number which may lie beyond 32 bits.
+    """
+
+    def __init__(self, functions: Functions, memory: Mapping[Memory, Values], host: Sequence[Memory]) -> None:
+        self.functions = functions
+        self.memory: dict[Memory, Values] = dict(memory)
+        self.stored: dict[Memory, Values] = {}
+        """What stores write, by buffer."""
+        self.read: set[Memory] = set()
+        """Buffers whose content some op reads."""
+        self.host = set(host)
+        """Buffers whose content the host sees."""
+        self.values: dict[ir.Value, Values] = {}
+        self.places: dict[ir.Value, Memory] = {}
+        """The buffer that an address, a view or a tile is of."""
+
+    def run(self, function: func.FuncOp, arguments: Sequence[Memory]) -> None:
+        """Walk over a function that is given these buffers."""
+        self.places.update(zip(function.regions[0].blocks[0].arguments, arguments, strict=True))
+        for view in function.regions[0].blocks[0].operations:
+            op = view.operation
+            if op.name == "func.call":
+                self.run(self.functions[callee(op)], [self.places[v] for v in op.operands])
+            else:
+                _ACTIONS.get(op.name, Walk._any)(self, op)
+
+    def known(self, op: ir.Operation, value: ir.Value) -> Values:
+        """The interval of an operand, of a tensor that of all elements. Raises Unproved where 32 bits may not hold it."""
+        found = self.values.get(value)
+        width = width_of(_scalar(value.type))
+        if found is not None and width is not None and width > 32 and not found.within(I32):
+            raise Unproved(op)
+        return found
+
+    # Memory
+
+    def _view(self, op: ir.Operation) -> None:
+        self.places[op.results[0]] = self.places[op.operands[0]]
+        for table in list(op.operands)[1:]:
+            content = self.memory.get(self.places[table]) if table in self.places else self.values.get(table)
+            self.read.update([self.places[table]] if table in self.places else [])
+            if content is not None and not content.within(I32):
+                raise Unproved(op)
+
+    def _load(self, op: ir.Operation) -> None:
+        self.read.add(self.places[op.operands[0]])
+        self.values[op.results[0]] = self.memory.get(self.places[op.operands[0]])
+
+    def _store(self, op: ir.Operation) -> None:
+        value, place = op.operands[0], self.places[op.operands[1]]
+        found = self.known(op, value) if place in self.host else self.values.get(value)
+        self.stored[place] = join([self.stored.get(place), found])
+        self.memory[place] = join([self.memory.get(place), found])
+
+    def _scatter_add(self, op: ir.Operation) -> None:
+        value, place = op.operands[0], self.places[op.operands[1]]
+        self.read.add(place)
+        kind = "arith.addi" if width_of(_scalar(value.type)) is not None else "arith.addf"
+        added = intervals.repeated(kind, None, self.values.get(value), prod(ir.RankedTensorType(value.type).shape))
+        before = self.memory.get(place)
+        total = join([before, intervals.repeated(kind, before, added, 1)])
+        if place in self.host and total is not None and not bounded(total, _scalar(value.type)).within(I32):
+            raise Unproved(op)
+        self.memory[place] = self.stored[place] = None if total is None else bounded(total, _scalar(value.type))
+
+    def _materialize(self, op: ir.Operation) -> None:
+        place = self.places[op.results[0]] = (f"{op.name} {len(self.places)}", 0)
+        self.memory[place] = self.values.get(op.operands[0])
+
+    def _constant(self, op: ir.Operation) -> None:
+        value = op.attributes["value"]
+        if isinstance(value, ir.DenseElementsAttr):
+            self._top(op)
+        else:
+            self.values[op.results[0]] = _number(value)
+
+    def _address(self, op: ir.Operation) -> None:
+        """An addition: of numbers, or of a number to a buffer's address."""
+        found = next((self.places[v] for v in op.operands if v in self.places), None)
+        if found is not None:
+            self.places[op.results[0]] = found
+        else:
+            self._scalar_op(op)
+
+    # Tensors
+
+    def _moved(self, op: ir.Operation) -> None:
+        """Elements of the operands, no others."""
+        found = join(self.values.get(v) for v in op.operands if not isinstance(v.type, ir.IndexType))
+        for result in op.results:
+            self.values[result] = found
+
+    def _sorted(self, op: ir.Operation) -> None:
+        for result, value in zip(op.results, op.operands, strict=True):
+            self.values[result] = self.known(op, value)
+
+    def _padded(self, op: ir.Operation) -> None:
+        last = list(op.regions[0].blocks[0].operations)
+        for inner in last[:-1]:
+            _ACTIONS.get(inner.operation.name, Walk._any)(self, inner.operation)
+        self.values[op.results[0]] = join([self.values.get(op.operands[0]), self.values.get(last[-1].operands[0])])
+
+    def _any(self, op: ir.Operation) -> None:
+        """An op that is not known: it may need all of its operands, and give anything."""
+        for operand in op.operands:
+            if operand in self.values:
+                self.known(op, operand)
+        self._top(op)
+
+    def _top(self, op: ir.Operation) -> None:
+        for result in op.results:
+            scalar = _scalar(result.type)
+            self.values[result] = all_of(scalar) if scalar is not None else None
+
+    def _generic(self, op: ir.Operation) -> None:
+        block = op.regions[0].blocks[0]
+        *body, end = [o.operation for o in block.operations]
+        extents = loop_extents(op)
+        kinds = ["reduction" in str(i) for i in ir.ArrayAttr(op.attributes["iterator_types"])]
+        trips = prod(n for n, reduced in zip(extents, kinds, strict=True) if reduced)
+        self._body(op, block, body, end, [self.values.get(v) for v in op.operands], extents, trips if any(kinds) else 0)
+
+    def _scan(self, op: ir.Operation) -> None:
+        block = op.regions[0].blocks[0]
+        *body, end = [o.operation for o in block.operations]
+        given = [self.values.get(v) for v in op.operands]
+        count = len(given)
+        trips = ir.RankedTensorType(op.operands[0].type).shape[ir.IntegerAttr(op.attributes["dimension"]).value]
+        for k, value in enumerate(end.operands):
+            last = value.owner
+            simple = count == 1 and len(body) == 1 and not isinstance(last, ir.Block) and last.operation == body[0]
+            found = self._reduced(body[0], given[k], given[k], trips - 1) if simple else all_of(_scalar(op.results[k].type))
+            self.values[op.results[k]] = join([given[k], found])
+
+    def _body(
+        self,
+        op: ir.Operation,
+        block: ir.Block,
+        body: Sequence[ir.Operation],
+        end: ir.Operation,
+        given: Sequence[Values],
+        extents: Sequence[int],
+        trips: int,
+    ) -> None:
+        """The results of a generic; `trips` of the reduced loops, 0 without any."""
+        self.values.update(zip(block.arguments, given, strict=True))
+        accumulators = list(block.arguments)[len(given) - len(op.results) :]
+        last = {a: end.operands[k].owner.operation for k, a in enumerate(accumulators) if not isinstance(end.operands[k].owner, ir.Block)}
+        folds = trips and all(a in last and _folds(last[a], a) for a in accumulators)
+        if trips and not folds:  # whatever an accumulator may hold
+            self.values.update({a: all_of(a.type) for a in accumulators})
+        for inner in body:
+            if folds and inner in last.values():
+                continue
+            if inner.name == "linalg.index":
+                self.values[inner.results[0]] = Interval(0, extents[ir.IntegerAttr(inner.attributes["dim"]).value] - 1)
+            else:
+                _ACTIONS.get(inner.name, Walk._any)(self, inner)
+        for k, a in enumerate(accumulators):
+            if folds:
+                (mapped,) = [v for v in last[a].operands if v != a]
+                self.values[op.results[k]] = self._reduced(last[a], self.values.get(a), self.values.get(mapped), trips)
+            else:
+                self.values[op.results[k]] = self.values.get(end.operands[k])
+
+    def _reduced(self, combiner: ir.Operation, start: Values, each: Values, trips: int) -> Values:
+        type_ = combiner.results[0].type
+        if start is not None and start.low == start.high == _NEUTRAL.get(combiner.name, lambda _: None)(all_of(type_)):
+            start = None
+        if combiner.name not in intervals.RING and (width_of(type_) or 0) > 32 and any(x and not x.within(I32) for x in (start, each)):
+            raise Unproved(combiner)
+        try:
+            found = intervals.repeated(combiner.name, start, each, trips)
+        except KeyError:
+            return all_of(type_)
+        return None if found is None else bounded(found, type_)
+
+    # Scalars
+
+    def _scalar_op(self, op: ir.Operation) -> None:
+        name, result = op.name, op.results[0]
+        if name in intervals.RING:
+            operands = [self.values.get(v) for v in op.operands]
+            if name == "arith.shli":
+                operands[1] = self.known(op, op.operands[1])
+            function: Callable[..., Interval] = intervals.RING[name]
+        else:
+            operands = [self.known(op, v) for v in op.operands]
+            function = _FUNCTIONS[name](op)
+        if any(o is None for o in operands):
+            self.values[result] = None
+            return
+        found = function(*operands)
+        if name not in intervals.EXACT:
+            found = bounded(found, result.type)
+        if name in _MUST_FIT and (width_of(result.type) or 0) > 32 and not found.within(I32):
+            raise Unproved(op)
+        self.values[result] = found
+
+    def _cast(self, op: ir.Operation) -> None:
+        """The number as another integer; of one with more bits the low bits."""
+        value, type_ = op.operands[0], op.results[0].type
+        found = self.values.get(value)
+        if found is not None and op.name == "arith.extsi" and width_of(value.type) == 1:
+            found = _negated_flag(found)
+        if found is not None and width_of(type_) == 1:
+            found = found if found.within(FLAG) else FLAG
+        self.values[op.results[0]] = None if found is None else bounded(found, type_)
+
+    def _unsigned_cast(self, op: ir.Operation) -> None:
+        value, type_ = op.operands[0], op.results[0].type
+        found = self.values.get(value)
+        before = width_of(value.type) or 64
+        if found is not None and before >= 32 and found.low < 0 and (width_of(type_) or 64) > before:
+            raise Unproved(op)
+        self.values[op.results[0]] = None if found is None else bounded(intervals.unsigned(found, before), type_)
+
+    def _select(self, op: ir.Operation) -> None:
+        condition, *choices = (self.values.get(v) for v in op.operands)
+        if condition is not None and condition.low == condition.high:
+            self.values[op.results[0]] = choices[0 if condition.low else 1]
+        else:
+            self.values[op.results[0]] = join(choices)
+
+
+def _negated_flag(found: Interval) -> Interval:
+    return Interval(-found.high, -found.low)
+
+
+def _scalar(type_: ir.Type) -> ir.Type:
+    """The type of the elements; of a scalar its own."""
+    return type_.element_type if isinstance(type_, ir.RankedTensorType | ir.MemRefType) else type_
+
+
+def _number(attribute: ir.Attribute) -> Interval:
+    if isinstance(attribute, ir.FloatAttr):
+        value = float(attribute.value)
+        return Interval(0.0, 0.0, True) if value != value else Interval(value, value)
+    number = ir.IntegerAttr(attribute)
+    value = number.value & 1 if width_of(number.type) == 1 else number.value
+    return Interval(value, value)
+
+
+def _folds(op: ir.Operation, accumulator: ir.Value) -> bool:
+    """Whether an op combines the accumulator with something else, and nothing else reads it."""
+    return len(op.operands) == 2 and len(list(accumulator.uses)) == 1 and sum(v == accumulator for v in op.operands) == 1
+
+
+def _as_unsigned(op: ir.Operation) -> Callable[..., Interval]:
+    widths = [width_of(v.type) or 64 for v in op.operands]
+
+    def apply(*operands: Interval) -> Interval:
+        if any(w >= 32 and o.low < 0 for w, o in zip(widths, operands, strict=True)) and widths[0] > 32:
+            raise Unproved(op)
+        bare = [intervals.unsigned(o, w) for o, w in zip(operands, widths, strict=True)]
+        if op.name == "arith.uitofp":
+            return Interval(float(bare[0].low), float(bare[0].high))
+        return intervals.UNSIGNED[op.name](*bare)
+
+    return apply
+
+
+def _comparison(op: ir.Operation) -> Callable[..., Interval]:
+    predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+    width = width_of(op.operands[0].type) or 64
+
+    def apply(a: Interval, b: Interval) -> Interval:
+        if predicate[0] == "u":
+            if width > 32 and min(a.low, b.low) < 0:
+                raise Unproved(op)
+            a, b = intervals.unsigned(a, width), intervals.unsigned(b, width)
+        return intervals.compared(predicate[-2:], a, b)
+
+    return apply
+
+
+def _rounded_to_integer(op: ir.Operation) -> Callable[..., Interval]:
+    def apply(a: Interval) -> Interval:
+        return intervals.whole_numbers(a)
+
+    return apply
+
+
+_FUNCTIONS: dict[str, Callable[[ir.Operation], Callable[..., Interval]]] = {
+    **{n: lambda op: intervals.SIGNED[op.name] for n in intervals.SIGNED},
+    **{n: lambda op: intervals.FLOATS[op.name] for n in intervals.FLOATS},
+    **{n: lambda op: intervals.EXACT[op.name] for n in intervals.EXACT},
+    **dict.fromkeys((*intervals.UNSIGNED, "arith.uitofp"), _as_unsigned),
+    "arith.cmpi": _comparison,
+    "arith.cmpf": lambda _: lambda a, b: FLAG,
+    "arith.sitofp": lambda op: lambda a: _signed_number(a, op),
+    "arith.fptosi": _rounded_to_integer,
+    "arith.fptoui": _rounded_to_integer,
+    "math.absi": lambda _: lambda a: Interval(0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), max(abs(a.low), abs(a.high))),
+}
+_NEUTRAL: dict[str, Callable[[Interval], float]] = {"arith.maxsi": lambda whole: whole.low, "arith.minsi": lambda whole: whole.high}
+"""What an extreme starts from, given all that the type holds."""
+_MUST_FIT = ("arith.divsi", "arith.floordivsi", "arith.ceildivsi", "arith.fptosi", "arith.fptoui")
+"""Ops that compute something else in 32 bits where the result has more."""
+
+
+def _signed_number(a: Interval, op: ir.Operation) -> Interval:
+    a = _negated_flag(a) if width_of(op.operands[0].type) == 1 else a
+    return Interval(float(a.low), float(a.high))
+
+
+_ACTIONS: dict[str, Callable[[Walk, ir.Operation], None]] = {
+    **dict.fromkeys((*intervals.RING, *_FUNCTIONS), Walk._scalar_op),
+    **dict.fromkeys(_CASTS, Walk._cast),
+    **dict.fromkeys(_UNSIGNED_CASTS, Walk._unsigned_cast),
+    **dict.fromkeys(("ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile"), Walk._view),
+    **dict.fromkeys(
+        ("tensor.empty", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat",
+         "linalg.transpose", "linalg.broadcast", "linalg.fill"), Walk._moved,
+    ),
+    "arith.addi": Walk._address,
+    "arith.constant": Walk._constant,
+    "arith.select": Walk._select,
+    "ktdp.load": Walk._load,
+    "ktdp.store": Walk._store,
+    "ktir.scatter_add": Walk._scatter_add,
+    "ktir.materialize": Walk._materialize,
+    "ktir.scan": Walk._scan,
+    "ktir.sort": Walk._sorted,
+    "linalg.generic": Walk._generic,
+    "tensor.pad": Walk._padded,
+}  # fmt: skip

@@ -1,0 +1,196 @@
+"""No op reads more than three tensors.
+
+The vector unit has three input FIFOs per corelet (the public sample device; `ktir.isa.units`), so a body over more operands becomes two ops
+with a tensor between them, of the type that the body wrote; an i1 is an i32 there. Nothing is rounded that was not rounded before, and a
+reduction stays one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ktir.analysis.attributes.levels import require_level
+from ktir.analysis.attributes.plan_attributes import copy_kernel
+from ktir.analysis.axes import row_loops
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, generic
+from ktir.layout import Layout
+from ktir.mlir import arith, ir, tensor
+from ktir.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class SplitBodiesPass(Pass):
+    """Split each body with more than `inputs` tensor operands at the scalar that leaves the fewest.
+
+    Expects and guarantees: the logical level without shape ops, or the laid-out level; values do not change.
+    """
+
+    name: ClassVar[str] = "ktir-split-bodies"
+    description: ClassVar[str] = "logical or laid-out: at most three tensor operands per op"
+    inputs: int = 3
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite every body of the module until none is too wide."""
+        attributes = module.operation.attributes
+        logical = "ktir.level" in attributes and ir.StringAttr(attributes["ktir.level"]).value == "logical"
+        require_level(module, self.name, "logical" if logical else "laid-out", kernels=False)
+        for function in module.body.operations:
+            work = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "linalg.generic"]
+            while work:
+                op = work.pop()
+                g = Generic(op)
+                if len(g.inputs) > self.inputs and not g.is_contraction:
+                    work.extend(_split(g, self.inputs))
+
+
+def _cone(g: Generic) -> dict[ir.Value, frozenset[int]]:
+    """Per scalar of the body the operands that it depends on."""
+    uses: dict[ir.Value, frozenset[int]] = {a: frozenset([i]) for i, a in enumerate(g.body.arguments)}
+    for op in g.body_ops:
+        own = frozenset().union(*(uses.get(v, frozenset()) for v in op.operands))
+        for result in op.results:
+            uses[result] = own
+    return uses
+
+
+def _ops_behind(value: ir.Value, g: Generic, stop: ir.Value | None = None) -> list[ir.Operation]:
+    """Body ops that compute `value`, in body order, without those behind `stop`."""
+    needed, pending = set(), [value]
+    while pending:
+        v = pending.pop()
+        if (stop is not None and v == stop) or isinstance(v.owner, ir.Block) or v.owner in needed or v.owner not in g.body_ops:
+            continue
+        needed.add(v.owner)
+        pending.extend(v.owner.operands)
+    return [o for o in g.body_ops if o in needed]
+
+
+def _split(g: Generic, limit: int) -> list[ir.Operation]:
+    """Replace one op by two; returns both for another look."""
+    inputs = len(g.inputs)
+    uses = _cone(g)
+    best = None
+    for op in g.body_ops:
+        value = op.results[0]
+        own = uses[value]
+        if str(value.type) not in ("f16", "f32", "i32", "i1") or not 2 <= len(own) <= limit or max(own) >= inputs or value == g.yielded:
+            continue
+        if any(o.name == "linalg.index" for o in _ops_behind(value, g)):
+            continue
+        rest = _ops_behind(g.yielded, g, stop=value)
+        if [o.name for o in rest] == SUM_OF_PRODUCTS:
+            continue  # would be a contraction, which adds otherwise: the extension to f32 is the next choice
+        left = {i for o in rest for v in o.operands for i, a in enumerate(g.body.arguments) if v == a and i < inputs}
+        missing = len(set(_parallel_loops(g)) - _loops_of(g, own))  # what lacks rows cannot be in one kernel with what has them
+        score = (len(left), missing, -len(own))
+        if best is None or score < best[0]:
+            best = (score, value, sorted(own), rest, sorted(left))
+    if best is None:
+        raise Unsupported(
+            f"'linalg.generic' op reads {inputs} tensors at once, but the vector unit has {limit} inputs and the body cannot be split; "
+            "the nearest supported form combines at most three tensors per expression",
+            location_text(g.op.location),
+        )
+    _, value, own, rest, left = best
+    with ir.InsertionPoint(g.op), g.op.location:
+        part = _laid_out_part if ir.RankedTensorType(g.op.results[0].type).encoding is not None else _logical_part
+        first, loops = part(g, value, own)
+        second = _second_part(g, value, rest, left, first, affine_map(len(g.iterators), loops))
+    copy_kernel(g.op, first.owner, second.owner)
+    g.op.results[0].replace_all_uses_with(second)
+    g.op.erase()
+    return [first.owner, second.owner]
+
+
+def _parallel_loops(g: Generic) -> list[int]:
+    return [i for i, kind in enumerate(g.iterators) if kind == "parallel"]
+
+
+def _loops_of(g: Generic, operands: Iterable[int]) -> set[int]:
+    """The loops that walk these operands."""
+    return {loop for i in operands for d in range(len(g.maps[i].results)) if (loop := g.loop_of(i, d)) is not None}
+
+
+def _logical_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value, list[int | None]]:
+    """The tensor of the scalars `value`, which depend on the operands `own`, and the loop of the op along each of its dims."""
+    loops = sorted(_loops_of(g, own))
+    number = {loop: d for d, loop in enumerate(loops)}
+    extents = [0] * len(loops)
+    maps = []
+    for i in own:
+        walked = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
+        maps.append(affine_map(len(loops), [None if loop is None else number[loop] for loop in walked]))
+        for extent, loop in zip(ir.RankedTensorType(g.inputs[i].type).shape, walked, strict=True):
+            if loop is not None:
+                extents[number[loop]] = extent
+    stored = ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
+    return _scalars(g, value, own, tensor.EmptyOp(extents, stored).result, maps), list(loops)
+
+
+def _scalars(g: Generic, value: ir.Value, own: list[int], init: ir.Value, maps: list[ir.AffineMap]) -> ir.Value:
+    """The op that computes scalar `value` of the body; `maps` are those of the operands `own`."""
+    type_ = ir.RankedTensorType(init.type)
+
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        mapping = {g.body.arguments[i]: a for i, a in zip(own, arguments, strict=False)}
+        clone_ops(_ops_behind(value, g), mapping)
+        return arith.ExtUIOp(type_.element_type, mapping[value]).result if _is_flag(value) else mapping[value]
+
+    identity = affine_map(type_.rank, list(range(type_.rank)))
+    return generic([g.inputs[i] for i in own], init, [*maps, identity], ["parallel"] * type_.rank, body, loc=value.owner.location)
+
+
+def _shape_loops(g: Generic, operands: list[int]) -> list[int | None]:
+    """The loop along each dim of a tensor that varies as these operands do: [sticks, rows.., lanes]; None = the dim has extent 1."""
+    used = _loops_of(g, operands)
+    rows = row_loops(g)
+    stick, lane = (loop for loop in range(len(g.iterators)) if loop not in rows)
+    kept: list[int | None] = [loop for loop in rows if loop in used]
+    column = lane not in used
+    return [None if column else stick, *(kept or [None]), None if column else lane]
+
+
+def _laid_out_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value, list[int | None]]:
+    """The same on the laid-out level."""
+    loops = _shape_loops(g, own)
+    number = {loop: d for d, loop in enumerate(loops) if loop is not None}
+    maps, extents, columns = [], [1] * (len(loops) - 2), 1
+    for i in own:
+        walked = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
+        maps.append(affine_map(len(loops), [None if loop is None else number[loop] for loop in walked]))
+        type_ = ir.RankedTensorType(g.inputs[i].type)
+        for extent, loop in list(zip(type_.shape, walked, strict=True))[1:-1]:
+            if loop is not None:
+                extents[number[loop] - 1] = extent
+        if walked[-1] is not None:
+            columns = max(columns, list(kt.LayoutAttr(type_.encoding).size)[-1])
+    stored = ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
+    layout = Layout.rows(extents, columns, str(stored))
+    encoding = kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), stored)
+    init = tensor.EmptyOp(list(layout.device_size), stored, encoding=encoding).result
+    return _scalars(g, value, own, init, maps), loops
+
+
+def _is_flag(value: ir.Value) -> bool:
+    return str(value.type) == "i1"
+
+
+def _second_part(
+    g: Generic, value: ir.Value, rest: list[ir.Operation], left: list[int], first: ir.Value, new_map: ir.AffineMap
+) -> ir.Value:
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        kept = [g.body.arguments[i] for i in left]
+        mapping = dict(zip([*kept, value, g.body.arguments[len(g.inputs)]], arguments, strict=True))
+        if _is_flag(value):
+            number = mapping[value]
+            zero = arith.ConstantOp(number.type, ir.IntegerAttr.get(number.type, 0)).result
+            mapping[value] = arith.CmpIOp(arith.CmpIPredicate.ne, number, zero).result
+        clone_ops(rest, mapping)
+        return mapping[g.yielded]
+
+    maps = [*(g.maps[i] for i in left), new_map, g.maps[-1]]
+    return generic([*(g.inputs[i] for i in left), first], g.init, maps, g.iterators, body, loc=g.op.location)

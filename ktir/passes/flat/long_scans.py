@@ -1,0 +1,126 @@
+"""Long scans in blocks: each block is scanned by itself, and then every block takes what all before it come to.
+
+A scan is a comparison of all pairs of places, so that blocks of b of n elements take b / n of the work.
+"""
+
+from __future__ import annotations
+
+from ktir.dialects.structured import IDENTITY, affine_map, generic, number
+from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes.flat.memory.reshapes import collapsed, expanded, part_of
+from ktir.passes.flat.memory.windows import shape
+
+SCAN = "ktir.scan"
+_SHORT = 128
+"""Elements that are scanned at once."""
+_BLOCK = 64
+_KINDS = {"arith.addf": "add", "arith.maximumf": "max", "arith.minimumf": "min", "arith.addi": "addi"}
+
+
+def long_scans_in_blocks(function: func.FuncOp) -> None:
+    """Cut the scans of `function` that are long, in place."""
+    for op in [o.operation for o in function.regions[0].blocks[0].operations]:
+        if op.name == SCAN and len(op.operands) == 1:
+            dim = ir.IntegerAttr(op.attributes["dimension"]).value
+            combiner, *rest = (o.operation.name for o in op.regions[0].blocks[0].operations)
+            if shape(op.operands[0])[dim] > _SHORT and combiner in _KINDS and len(rest) == 1:
+                with ir.InsertionPoint(op), op.location:
+                    op.results[0].replace_all_uses_with(_in_blocks(op.operands[0], dim, combiner))
+                op.erase()
+
+
+def _in_blocks(value: ir.Value, dim: int, combiner: str) -> ir.Value:
+    sizes, element = list(shape(value)), ir.RankedTensorType(value.type).element_type
+    wide = element if isinstance(element, ir.IntegerType) or str(element) == "f64" else ir.F32Type.get()
+    size = sizes[dim]
+    block = _block(size)
+    count = -(-size // block)
+    value = _widened(value, wide)
+    if count * block > size:
+        value = _padded(value, dim, count * block, combiner)
+    scanned = _scan(expanded(value, dim, [count, block]), dim + 1, combiner)
+    rank = len(sizes)
+    before = _before(part_of(scanned, dim + 1, block - 1), dim, combiner)
+    whole = _joined(scanned, before, dim, combiner, element)
+    whole = collapsed(whole, [*([d] for d in range(dim)), [dim, dim + 1], *([d + 1] for d in range(dim + 1, rank))])
+    return part_of(whole, dim, 0, size) if count * block > size else whole
+
+
+def _block(size: int) -> int:
+    """The divisor with the least work per row, or a common length where none is near that."""
+
+    def work(b: int) -> int:
+        return size * b + (size // b) ** 2
+
+    best = min((b for b in range(2, size) if size % b == 0), key=work, default=size)
+    return best if work(best) <= 2 * work(_BLOCK) else _BLOCK
+
+
+def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
+    if ir.RankedTensorType(value.type).element_type == wide:
+        return value
+    rank = len(shape(value))
+    same = affine_map(rank, range(rank))
+    init = tensor.empty(list(shape(value)), wide)
+    return generic([value], init, [same] * 2, ["parallel"] * rank, lambda a: arith.ExtFOp(wide, a[0]).result, loc=ir.Location.current)
+
+
+def _padded(value: ir.Value, dim: int, size: int, combiner: str) -> ir.Value:
+    element, sizes = ir.RankedTensorType(value.type).element_type, list(shape(value))
+    none, more = [0] * len(sizes), [size - n if d == dim else 0 for d, n in enumerate(sizes)]
+    attributes = {"static_low": ir.DenseI64ArrayAttr.get(none), "static_high": ir.DenseI64ArrayAttr.get(more),
+                  "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}  # fmt: skip
+    type_ = ir.RankedTensorType.get([n + m for n, m in zip(sizes, more, strict=True)], element)
+    op = ir.Operation.create("tensor.pad", [type_], [value], attributes, regions=1)
+    location = ir.Location.current
+    block = ir.Block.create_at_start(op.regions[0], [ir.IndexType.get()] * len(sizes), [location] * len(sizes))
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(_identity(element, combiner))
+    return op.results[0]
+
+
+def _identity(element: ir.Type, combiner: str) -> ir.Value:
+    return arith.ConstantOp(element, number(element, IDENTITY[_KINDS[combiner]])).result
+
+
+def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:
+    element, location = ir.RankedTensorType(value.type).element_type, ir.Location.current
+    attributes = {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    op = ir.Operation.create(SCAN, [value.type], [value], attributes, regions=1)
+    block = ir.Block.create_at_start(op.regions[0], [element] * 2, [location] * 2)
+    with ir.InsertionPoint(block):
+        result = ir.Operation.create(combiner, [element], list(block.arguments)).results[0]
+        ir.Operation.create("ktir.yield", [], [result])
+    return op.results[0]
+
+
+def _before(totals: ir.Value, dim: int, combiner: str) -> ir.Value:
+    """Per block what all blocks before it come to."""
+    sizes, element = list(shape(totals)), ir.RankedTensorType(totals.type).element_type
+    rank = len(sizes)
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        earlier = arith.CmpIOp(arith.CmpIPredicate.slt, _coordinate(rank), _coordinate(dim)).result
+        mapped = arith.SelectOp(earlier, scalars[0], _identity(element, combiner)).result
+        return ir.Operation.create(combiner, [element], [scalars[1], mapped]).results[0]
+
+    init = linalg.fill(_identity(element, combiner), outs=[tensor.empty(sizes, element)])
+    maps = [affine_map(rank + 1, [rank if d == dim else d for d in range(rank)]), affine_map(rank + 1, range(rank))]
+    return generic([totals], init, maps, ["parallel"] * rank + ["reduction"], body, loc=ir.Location.current)
+
+
+def _joined(scanned: ir.Value, before: ir.Value, dim: int, combiner: str, element: ir.Type) -> ir.Value:
+    rank, wide = len(shape(scanned)), ir.RankedTensorType(scanned.type).element_type
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        total = ir.Operation.create(combiner, [wide], scalars[:2]).results[0]
+        return total if wide == element else arith.TruncFOp(element, total).result
+
+    maps = [affine_map(rank, loops) for loops in (range(rank), [d for d in range(rank) if d != dim + 1], range(rank))]
+    init = tensor.empty(list(shape(scanned)), element)
+    return generic([scanned, before], init, maps, ["parallel"] * rank, body, loc=ir.Location.current)
+
+
+def _coordinate(loop: int) -> ir.Value:
+    dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
+    return ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": dim}).results[0]

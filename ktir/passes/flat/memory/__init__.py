@@ -1,0 +1,1 @@
+"""Values that only move become views of memory: windows, concatenations, insertions, tiles through indices."""

@@ -1,0 +1,334 @@
+"""Tiles that are addressed through indices, as the flat form has them: one dimension is looked up, and what walks the index walks nothing
+else of the base.
+
+Where several dimensions are looked up, or a variable of the index walks another dimension as well, these dimensions become one, and the
+place in it is computed: a sum of indices times strides. So is a place that depends on several variables in one division. Additions
+through indices are sums over all who may add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from ktir.analysis.flat import refuse
+from ktir.dialects import ktdp
+from ktir.dialects.structured import affine_map, generic, loop_extents
+from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.passes.flat.memory import windows
+from ktir.passes.flat.memory.addresses import functions_of
+from ktir.passes.flat.memory.new_arguments import NewArguments
+from ktir.passes.flat.memory.reshapes import collapsed
+from ktir.passes.flat.memory.windows import shape
+
+TILE, SCATTER_ADD = "ktdp.construct_indirect_access_tile", "ktir.scatter_add"
+MOST_PAIRS = 2**24
+
+
+@dataclass(frozen=True)
+class _Dim:
+    """A dim of the base: the variable that walks it alone, or else how its place is found."""
+
+    number: int
+    size: int
+    map: ir.AffineMap
+    view: ir.Value | None
+
+    @property
+    def variable(self) -> int | None:
+        """The variable of a direct subscript that is nothing but one."""
+        e = None if self.view is not None else self.map.results[0]
+        return ir.AffineDimExpr(e).position if isinstance(e, ir.AffineDimExpr) else None
+
+    @property
+    def variables(self) -> set[int]:
+        """All variables that decide about the place."""
+        return {v for e in self.map.results for v in _variables(e)}
+
+
+def indices_apart(function: func.FuncOp, arguments: NewArguments) -> None:
+    """Rewrite tiles and additions through indices, in place; tiles have their variables in the order of their dims by now."""
+    for op in [o.operation for o in function.regions[0].blocks[0].operations]:
+        if op.name == SCATTER_ADD:
+            _sum_of_all(op, arguments)
+    for op in [o.operation for o in function.regions[0].blocks[0].operations]:
+        if op.name == "linalg.generic":
+            _read_through_tiles(op)
+    for op in [o.operation for o in function.regions[0].blocks[0].operations]:
+        if op.name == TILE and not op.opview.captured and list(op.results[0].uses):
+            if op.opview.index_views or _is_entangled(
+                [m.results[0] for m, _ in op.opview.subscripts], shape_of_view(op.operands[0]), op.opview.shape
+            ):
+                _look_up_one(op)
+
+
+def _dims(tile: ktdp.ConstructIndirectAccessTileOp) -> list[_Dim]:
+    sizes = [n for n in ir.MemRefType(tile.operation.operands[0].type).shape]
+    return [_Dim(d, sizes[d], m, view) for d, (m, view) in enumerate(tile.subscripts)]
+
+
+def _variables(expression: ir.AffineExpr) -> set[int]:
+    if isinstance(expression, ir.AffineDimExpr):
+        return {ir.AffineDimExpr(expression).position}
+    if isinstance(expression, ir.AffineBinaryExpr):
+        return _variables(expression.lhs) | _variables(expression.rhs)
+    return set()
+
+
+def _is_entangled(expressions: Sequence[ir.AffineExpr], sizes: Sequence[int], extents: Sequence[int]) -> bool:
+    """Whether a place depends on several variables in one division, so that no strides describe it."""
+    strides = [prod(sizes[d + 1 :]) for d in range(len(sizes))]
+    return functions_of(expressions, strides, extents) is None
+
+
+def _read_through_tiles(op: ir.Operation) -> None:
+    """Operands that a generic reads at entangled places are read through tiles."""
+    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    if all(isinstance(e, ir.AffineDimExpr) for m in maps for e in m.results):
+        return
+    extents = loop_extents(op)
+    for i, m in enumerate(maps[: len(op.operands) - len(op.results)]):
+        value, expressions = op.operands[i], list(m.results)
+        if not _is_entangled(expressions, shape(value), extents):
+            continue
+        loops = sorted(set().union(*map(_variables, expressions)))
+        moved = [ir.AffineDimExpr.get(loops.index(v) if v in loops else 0) for v in range(len(extents))]
+        places = [e.compose(ir.AffineMap.get(len(loops), 0, moved)) for e in expressions]
+        with ir.InsertionPoint(op), op.location:
+            type_ = ir.RankedTensorType(value.type)
+            memory = ir.Operation.create("ktir.materialize", [ir.MemRefType.get(type_.shape, type_.element_type)], [value]).results[0]
+            tile = ktdp.construct_indirect_access_tile(memory, places, [extents[v] for v in loops])
+            op.operands[i] = ktdp.load(tile, type_.element_type)
+        maps[i] = affine_map(len(extents), loops)
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+
+# One looked up dim
+
+
+def _look_up_one(op: ir.Operation) -> None:
+    tile = op.opview
+    dims = _dims(tile)
+    apart = _walked_alone(dims)
+    folded = [d for d in dims if d.number not in apart]
+    simple = len(folded) == 1 and all(isinstance(e, ir.AffineDimExpr) for e in folded[0].map.results)
+    if simple or op.operands[0].owner.name not in ("ktdp.construct_memory_view", "ktir.materialize"):
+        return
+    extents = list(tile.shape)
+    walked = sorted(set().union(*(d.variables for d in folded)))
+    kept = [d for d in dims if d.number in apart]
+    with ir.InsertionPoint(op), op.location:
+        found = _folded(op.operands[0], [d.number for d in folded], [d.number for d in kept])
+        if found is None:
+            return
+        base, steps = found
+        places = _places(folded, steps, walked, [extents[v] for v in walked], shape_of_view(base)[0])
+        index = ir.Operation.create("ktir.materialize", [ir.MemRefType.get([extents[v] for v in walked], _i32())], [places]).results[0]
+        variables = [ir.AffineExpr.get_dim(v) for v in walked]
+        subscripts = [(index, variables), *(d.map.results[0] for d in kept)]
+        made = ktdp.construct_indirect_access_tile(base, subscripts, extents)
+    op.results[0].replace_all_uses_with(made)
+    op.erase()
+
+
+def _walked_alone(dims: Sequence[_Dim]) -> set[int]:
+    """The dims that a variable walks that decides about no other one."""
+    apart = {d.number for d in dims if d.variable is not None}
+    while True:
+        shared = {d.number for d in dims if d.number in apart for o in dims if o is not d and d.variable in o.variables}
+        if not shared:
+            return apart
+        apart -= shared
+
+
+def shape_of_view(view: ir.Value) -> list[int]:
+    """Extents of a view of memory."""
+    return list(ir.MemRefType(view.type).shape)
+
+
+def _folded(view: ir.Value, folded: Sequence[int], kept: Sequence[int]) -> tuple[ir.Value, list[int]] | None:
+    """A view with the dims `folded` as its first one, then those `kept`, and the step of each folded dim; None for backward steps."""
+    op = view.owner.operation
+    sizes = shape_of_view(view)
+    if op.name == "ktir.materialize":
+        given, order = op.operands[0], [*folded, *kept]
+        if order != sorted(order):
+            given = _transposed(given, order)
+        inner = [sizes[d] for d in kept]
+        groups = [list(range(len(folded))), *([len(folded) + i] for i in range(len(kept)))]
+        count = prod(sizes[d] for d in folded)
+        flat = given if len(folded) == 1 else collapsed(given, groups)
+        element = ir.RankedTensorType(flat.type).element_type
+        base = ir.Operation.create("ktir.materialize", [ir.MemRefType.get([count, *inner], element)], [flat]).results[0]
+        return base, [prod(sizes[d] for d in folded[i + 1 :]) for i in range(len(folded))]
+    base, window = windows.window_of_view(op)
+    strides = [window.strides[d] for d in folded]
+    if any(s < 0 for s in strides):
+        return None
+    step = gcd(*strides) or 1
+    steps = [s // step for s in strides]
+    count = 1 + sum((sizes[d] - 1) * s for d, s in zip(folded, steps, strict=True))
+    if window.offset:
+        index = ir.IndexType.get()
+        base = arith.AddIOp(base, arith.ConstantOp(index, ir.IntegerAttr.get(index, window.offset)).result).result
+    view_ = ktdp.construct_memory_view(
+        base, [count, *(sizes[d] for d in kept)], [step, *(window.strides[d] for d in kept)], op.opview.element_type
+    )
+    return view_, steps
+
+
+def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    sizes = [shape(value)[d] for d in order]
+    maps = [affine_map(len(order), [list(order).index(d) for d in range(len(order))]), affine_map(len(order), range(len(order)))]
+    init = tensor.empty(sizes, ir.RankedTensorType(value.type).element_type)
+    return generic([value], init, maps, ["parallel"] * len(order), lambda a: a[0], loc=ir.Location.current)
+
+
+def _places(dims: Sequence[_Dim], steps: Sequence[int], walked: Sequence[int], extents: Sequence[int], count: int) -> ir.Value:
+    """The place in the folded dim, over the variables `walked`; beyond it where an index is out of its own dim."""
+    loops = {v: i for i, v in enumerate(walked)}
+    looked_up = [d for d in dims if d.view is not None]
+    inputs = [_indices(d.view) for d in looked_up if d.view is not None]
+    maps = [affine_map(len(loops), [loops[ir.AffineDimExpr(e).position] for e in d.map.results]) for d in looked_up]
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        total, inside = _number(0), None
+        for d, step in zip(dims, steps, strict=True):
+            if d.view is None:
+                place = _evaluated(d.map.results[0], loops)
+            else:
+                place = _as_i32(scalars[looked_up.index(d)])
+                valid = arith.CmpIOp(arith.CmpIPredicate.ult, place, _number(d.size)).result
+                inside = valid if inside is None else arith.AndIOp(inside, valid).result
+            total = arith.AddIOp(total, arith.MulIOp(place, _number(step)).result if step != 1 else place).result
+        return total if inside is None else arith.SelectOp(inside, total, _number(count)).result
+
+    init = tensor.empty(list(extents), _i32())
+    return generic(inputs, init, [*maps, affine_map(len(loops), range(len(loops)))], ["parallel"] * len(loops), body,
+                   loc=ir.Location.current)  # fmt: skip
+
+
+def _indices(view: ir.Value) -> ir.Value:
+    """What an index view holds, as a tensor."""
+    op = view.owner.operation
+    if op.name == "ktir.materialize":
+        return op.operands[0]
+    sizes = shape_of_view(view)
+    return ktdp.load(ktdp.construct_access_tile(view, [0] * len(sizes), sizes), ir.MemRefType(view.type).element_type)
+
+
+def _evaluated(e: ir.AffineExpr, loops: dict[int, int]) -> ir.Value:
+    """An affine expression of variables."""
+    if isinstance(e, ir.AffineConstantExpr):
+        return _number(ir.AffineConstantExpr(e).value)
+    if isinstance(e, ir.AffineDimExpr):
+        dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loops[ir.AffineDimExpr(e).position])
+        return arith.IndexCastOp(
+            _i32(), ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": dim}).results[0]
+        ).result
+    left, right = (_evaluated(part, loops) for part in (e.lhs, e.rhs))
+    if isinstance(e, ir.AffineAddExpr):
+        return arith.AddIOp(left, right).result
+    if isinstance(e, ir.AffineMulExpr):
+        return arith.MulIOp(left, right).result
+    if isinstance(e, ir.AffineFloorDivExpr | ir.AffineModExpr):
+        quotient = arith.FloorDivSIOp(left, right).result
+        return quotient if isinstance(e, ir.AffineFloorDivExpr) else arith.SubIOp(left, arith.MulIOp(quotient, right).result).result
+    raise refuse(ir.InsertionPoint.current.block.owner.operation, "computes a subscript by a ceiling division, which is not supported")
+
+
+def _coordinate(loop: int) -> ir.Value:
+    dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
+    return arith.IndexCastOp(_i32(), ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": dim}).results[0]).result
+
+
+def _as_i32(value: ir.Value) -> ir.Value:
+    width = ir.IntegerType(value.type).width
+    if width == 32:
+        return value
+    return (arith.TruncIOp if width > 32 else arith.ExtSIOp)(_i32(), value).result
+
+
+def _i32() -> ir.Type:
+    return ir.IntegerType.get_signless(32)
+
+
+def _number(value: int) -> ir.Value:
+    return arith.ConstantOp(_i32(), ir.IntegerAttr.get(_i32(), value)).result
+
+
+# Additions
+
+
+def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
+    """base[n] + the sum of x[i] over all i whose index is n: each element of the base asks all who may add to it."""
+    value, tile_op = op.operands[0], op.operands[1].owner.operation
+    tile, dims = tile_op.opview, _dims(tile_op.opview)
+    direct = {d.variable: d.number for d in dims if d.variable is not None}
+    looked_up = [d for d in dims if d.view is not None]
+    extents, sizes = list(tile.shape), [d.size for d in dims]
+    if len(direct) + len(looked_up) != len(dims) or any(not isinstance(e, ir.AffineDimExpr) for d in looked_up for e in d.map.results):
+        raise refuse(op, "adds at computed addresses, which is not supported")
+    summed = [v for v in range(len(extents)) if v not in direct]
+    if (pairs := prod(sizes) * prod(extents[v] for v in summed)) > MOST_PAIRS:
+        raise refuse(
+            op, f"compares {pairs} pairs of an element and who may add to it, which is not supported; the most supported are {MOST_PAIRS}"
+        )
+    loops = direct | {v: len(dims) + i for i, v in enumerate(summed)}
+    count, element = len(dims) + len(summed), ir.RankedTensorType(value.type).element_type
+    wide = element if isinstance(element, ir.IntegerType) or str(element) == "f64" else ir.F32Type.get()
+    zero = ir.IntegerAttr.get(wide, 0) if isinstance(wide, ir.IntegerType) else ir.FloatAttr.get(wide, 0.0)
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        added, total = scalars[0], scalars[-1]
+        for d, place in zip(looked_up, scalars[1:], strict=False):
+            hit = arith.CmpIOp(arith.CmpIPredicate.eq, place, _coordinate(d.number)).result
+            added = arith.SelectOp(hit, added, arith.ConstantOp(added.type, _zero(added.type)).result).result
+        if isinstance(wide, ir.IntegerType):
+            return arith.AddIOp(total, added).result
+        return arith.AddFOp(total, added if wide == element else arith.ExtFOp(wide, added).result).result
+
+    with ir.InsertionPoint(op), op.location:
+        checked = [_checked(d, arguments, op) for d in looked_up]
+        maps = [affine_map(count, [loops[v] for v in range(len(extents))])]
+        maps += [affine_map(count, [loops[ir.AffineDimExpr(e).position] for e in d.map.results]) for d in looked_up]
+        own = affine_map(count, range(len(dims)))
+        init = linalg.fill(arith.ConstantOp(wide, zero).result, outs=[tensor.empty(sizes, wide)])
+        kinds = ["parallel"] * len(dims) + ["reduction"] * len(summed)
+        sums = generic([value, *checked], init, [*maps, own], kinds, body, loc=op.location)
+        place = ktdp.construct_access_tile(tile_op.operands[0], [0] * len(sizes), sizes)
+        ktdp.store(_added(ktdp.load(place, element), sums), place)
+    op.erase()
+
+
+def _added(before: ir.Value, sums: ir.Value) -> ir.Value:
+    """What was there, and what is added, rounded once."""
+    element, rank = ir.RankedTensorType(before.type).element_type, len(shape(before))
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        old, new, _ = scalars
+        if isinstance(element, ir.IntegerType):
+            return arith.AddIOp(old, new).result
+        if old.type == new.type:
+            return arith.AddFOp(old, new).result
+        return arith.TruncFOp(element, arith.AddFOp(arith.ExtFOp(new.type, old).result, new).result).result
+
+    same = affine_map(rank, range(rank))
+    return generic(
+        [before, sums], tensor.empty(list(shape(before)), element), [same] * 3, ["parallel"] * rank, body, loc=ir.Location.current
+    )
+
+
+def _zero(type_: ir.Type) -> ir.Attribute:
+    return ir.IntegerAttr.get(type_, 0) if isinstance(type_, ir.IntegerType) else ir.FloatAttr.get(type_, 0.0)
+
+
+def _checked(dim: _Dim, arguments: NewArguments, op: ir.Operation) -> ir.Value:
+    """The indices of a dim, each looked up among the numbers below its size: one that is not there is an error, as in every access."""
+    assert dim.view is not None
+    base = arguments.add("iota", [dim.size], _i32(), op.location)
+    numbers = ktdp.construct_memory_view(base, [dim.size], [1], _i32())
+    extents = shape_of_view(dim.view)
+    variables = [ir.AffineExpr.get_dim(v) for v in range(len(extents))]
+    return ktdp.load(ktdp.construct_indirect_access_tile(numbers, [(dim.view, variables)], extents), _i32())

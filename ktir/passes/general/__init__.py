@@ -1,0 +1,1 @@
+"""Passes for any level: folds, inlining, renewal of old text, legality of exchanges."""

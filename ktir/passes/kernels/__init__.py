@@ -1,0 +1,1 @@
+"""Fourth stage. Expects the laid-out level; guarantees an entry function that calls kernels, each a barrier."""

@@ -1,0 +1,107 @@
+"""Logical -> laid-out KTIR: every tensor gets its stick layout, and padding is made harmless.
+
+At most one dimension of a tensor lies *in the stick*, the others are *rows*: tensor<sticks x row0 x row1 x .. x 64>. What lies in the
+stick is chosen for all ops together (`stick_roles`); where an op makes a tensor in another layout than an op reads, it goes through linear
+memory. Row dimensions that every op walks together are one (`row_merging`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ktir.analysis.attributes.levels import require_level, set_level
+from ktir.analysis.attributes.plan_attributes import PLAN, copy_kernel
+from ktir.analysis.calls import calls_of
+from ktir.analysis.flat import Node, refuse
+from ktir.dialects.structured import Generic
+from ktir.mlir import func, ir, operations
+from ktir.passes.layouts.caller_arguments import Callers
+from ktir.passes.layouts.device_arguments import DeviceArgument
+from ktir.passes.layouts.host_tensors import note_host_tensors
+from ktir.passes.layouts.layout_remarks import LayoutRemarks
+from ktir.passes.layouts.physical_ops import PhysicalOps
+from ktir.passes.layouts.physical_tensors import PhysicalTensors, last_op
+from ktir.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class AssignLayoutsPass(Pass):
+    """Give every tensor a stick layout and mask padding where it would be read.
+
+    Expects: the logical level without shape ops. Guarantees: the laid-out level. Remarks name what goes through memory to get another
+    layout, with its bytes, and the weights that could be arranged once instead of at each launch.
+    """
+
+    name: ClassVar[str] = "ktir-assign-layouts"
+    description: ClassVar[str] = "logical -> laid-out: stick layouts, masks against padding"
+    tolerance: ClassVar[float] = 2.0**-10  # a reduction may add its sticks in another order than along the host dimension
+
+    def allowed(self, module: ir.Module) -> float:
+        """The tolerance where floats are summed; else nothing."""
+        return self.tolerance if any(op.name == "linalg.generic" and Generic(op).sums_floats for op in operations(module)) else 0.0
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite each function of the module."""
+        require_level(module, self.name, "logical")
+        note_host_tensors(module)
+        callers = Callers(module)
+        for name, function in callers.functions.items():
+            callers.given[name] = callers.rewritten(function) if calls_of(function) else _Rewriter(self, function).rewrite()
+        set_level(module, "laid-out")
+
+
+class _Rewriter:
+    """Rebuilds one function on physical shapes."""
+
+    def __init__(self, options: AssignLayoutsPass, source: func.FuncOp) -> None:
+        if "grid" in source.attributes:
+            raise refuse(source.operation, "expects a logical function without grid")
+        self.options = options
+        self.source = source
+        self.tensors = PhysicalTensors(source)
+        self.ops = PhysicalOps(self.tensors)
+
+    def rewrite(self) -> list[DeviceArgument]:
+        """Build the laid-out function in place of the source; returns its arguments."""
+        source = self.source
+        visibility = source.attributes["sym_visibility"] if "sym_visibility" in source.attributes else None
+        with ir.InsertionPoint(source), source.location:
+            function = func.FuncOp(source.name.value, ([], []))
+        function.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        block = function.add_entry_block()
+        self.tensors.begin(block)
+        with ir.InsertionPoint(block):
+            for node in self.tensors.nodes:
+                with node.op.location:
+                    self._build(node)
+            with source.regions[0].blocks[0].operations[-1].operation.location:
+                func.ReturnOp([])
+        types = [a.type for a in block.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([a.attribute for a in self.tensors.arguments.given])
+        if PLAN in source.attributes:
+            function.attributes[PLAN] = source.attributes[PLAN]
+        LayoutRemarks(self.options, source, self.tensors).remark()
+        source.operation.erase()
+        del function.attributes["sym_visibility"]
+        if visibility is not None:
+            function.attributes["sym_visibility"] = visibility
+        return self.tensors.arguments.given
+
+    def _build(self, node: Node) -> None:
+        tensors = self.tensors
+        if node.kind == "load":
+            if not tensors.is_packed(node):
+                for user in tensors.roles.users[node.result]:
+                    tensors.operand(*user)  # here, since what lies there may change before it is used
+        elif node.kind in ("store", "scatter"):
+            tensors.store(node)
+            copy_kernel(node.op, last_op())
+        elif node.kind != "fill":
+            build = {"pointwise": self.ops.pointwise, "reduction": self.ops.reduction, "contraction": self.ops.contraction}
+            made = tensors.gather(node) if node.kind == "gather" else build[node.kind](node)
+            if node.kind != "gather":
+                copy_kernel(node.op, made.value.owner)
+            if tensors.keep(node.result, made):
+                copy_kernel(node.op, last_op())

@@ -1,0 +1,1 @@
+"""What each level is: sets of ops, rules per op, and the pass that holds a module against them."""

@@ -1,0 +1,170 @@
+"""Whether a module is what the design (section 4, "The levels, exactly") says of its level.
+
+A level is a set of ops and, per op, a list of rules. A rule raises `Broken`; each faulty op is reported with its first fault. Rules of
+single ops stand in `level_rules`, those of functions, pads and data flow in `function_rules`, `pad_rules` and `flow_rules`, those of
+addresses and lifetimes in the scratchpad in `scratchpad_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from ktir.analysis.attributes.attribute_types import check_attributes
+from ktir.analysis.attributes.broken import Broken, refuse_broken
+from ktir.analysis.calls import callee, is_kernel
+from ktir.diagnostics import KtirError, location_text
+from ktir.mlir import func, ir, operations
+from ktir.passes.levels import flow_rules as flow
+from ktir.passes.levels import function_rules as program
+from ktir.passes.levels import level_rules as rules
+from ktir.passes.levels.pad_rules import pads_kept_out
+from ktir.passes.levels.scratchpad_rules import Scratchpad
+from ktir.pipeline import Pass
+from ktir.target import DATASHEET
+
+Rule = Callable[[ir.Operation], None]
+
+_MEMORY = ("ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "ktdp.store")
+_GENERIC = ("func.func", "func.return", "linalg.generic", "linalg.fill", "linalg.index", "linalg.yield", "tensor.empty")
+_PADDED = ("tensor.pad", "tensor.yield", "tensor.expand_shape")
+_LOOPS = ("scf.for", "scf.yield")
+_SLICES = ("tensor.extract_slice", "tensor.insert_slice")
+_INDIRECT = ("ktdp.construct_indirect_access_tile", "ktdp.region_terminator")
+_LOGICAL = ("tensor.collapse_shape", *_INDIRECT, "linalg.matmul", "linalg.batch_matmul", "linalg.transpose", "linalg.broadcast",
+            "ktir.materialize", "ktir.scan", "ktir.sort", "ktir.scatter_add", "ktir.yield")  # fmt: skip
+_SUMS = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_reduce", "ktdp.yield_reduced")
+_EXCHANGE = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_consume")
+_PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
+
+OPS: dict[str, frozenset[str]] = {
+    "logical": frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL)),
+    "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
+    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    "allocated": frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+}
+"""Ops of each level besides the scalar ones, `arith` and `math`, which every level has."""
+
+_ALL: tuple[Rule, ...] = (rules.located, rules.static)
+_PLAIN: tuple[Rule, ...] = (*_ALL, rules.without_layout)
+_STICKS: tuple[Rule, ...] = (*_PLAIN, rules.in_sticks)
+
+EVERY_OP: dict[str, tuple[Rule, ...]] = {
+    "logical": _PLAIN,
+    "laid-out": (*_ALL, rules.laid_out),
+    "divided": _STICKS,
+    "tiled": (*_STICKS, rules.blocks, rules.even_rows),
+    "allocated": (*_STICKS, rules.blocks, rules.even_rows),
+}
+"""Rules that every op of a level is held against."""
+
+RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
+    "logical": {
+        "func.func": (program.logical_function,),
+        "ktdp.construct_memory_view": (rules.in_global_memory, rules.unmasked, rules.constant_offset),
+        "ktdp.construct_access_tile": (rules.whole_tile,),
+        "linalg.generic": (rules.wide_sum,),
+    },
+    "laid-out": {
+        "ktdp.construct_memory_view": (rules.in_global_memory, rules.view_of_layout),
+        "ktdp.construct_access_tile": (rules.whole_tile,),
+        "linalg.generic": (rules.projected, rules.wide_sum, pads_kept_out),
+    },
+    "divided": {
+        "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
+        "linalg.generic": (rules.projected, rules.wide_sum),
+    },
+    "tiled": {
+        "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
+        "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block),
+        "scf.for": (rules.equal_trips, rules.carries_accumulators),
+    },
+    "allocated": {
+        "ktdp.construct_memory_view": (rules.masked_where_dynamic,),
+        "ktdp.load": (flow.load_moves,),
+        "ktdp.store": (flow.store_moves,),
+        "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block, flow.computes_on_scratchpad),
+        "scf.for": (rules.equal_trips, rules.carries_declared),
+        "ktdp.inter_tile_produce": (flow.sends_from_scratchpad,),
+        "ktdp.inter_tile_consume": (flow.received_once,),
+        "scf.if": (flow.gives_nothing,),
+    },
+}
+"""Rules of single kinds of op, per level."""
+
+LEVELS = tuple(OPS)
+
+
+@dataclass(frozen=True)
+class VerifyLevelPass(Pass):
+    """Check that a module is what its level promises: ops, functions, layouts, maps, loops, addresses.
+
+    Expects: a module at `level`; without the option, at the level that it declares. Guarantees: nothing is changed; every faulty op is
+    reported, each with its first fault.
+    """
+
+    name: ClassVar[str] = "ktir-verify-level"
+    description: ClassVar[str] = "check that a module is what its level promises"
+    analysis: ClassVar[bool] = True
+    level: str = ""
+    """`logical`, `laid-out`, `divided`, `tiled` or `allocated`; empty = what the module says."""
+    cores: int = DATASHEET.cores
+    """Most cores that a grid may have."""
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    """Scratchpad of a core that addresses must stay within."""
+
+    def __post_init__(self) -> None:
+        if self.level and self.level not in LEVELS:
+            raise ValueError(f"unknown level '{self.level}' (levels: {', '.join(LEVELS)})")
+
+    def run(self, module: ir.Module) -> None:
+        """Look at every op of the module."""
+        check_attributes(module)
+        level = self._level(module)
+        functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+        refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))
+        if level != "logical":
+            called = {callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
+            formed = any(is_kernel(f.operation) for f in functions.values())
+            check = partial(program.function_of, level=level, cores=self.cores, formed=formed, called=called)
+            refuse_broken([f.operation for f in functions.values()], check)
+        refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
+        calls = [op for op in operations(module) if op.name == "func.call"]
+        refuse_broken(calls, partial(program.calls_what_is_there, functions=functions))
+        pad = Scratchpad(functions, self.lx_bytes)
+        if level in ("divided", "tiled", "allocated"):
+            refuse_broken([f.operation for f in functions.values()], pad.check_residents)
+            refuse_broken(operations(module), pad.check_resident_view)
+        if level == "allocated":
+            refuse_broken([f.operation for f in functions.values()], pad.check_size)
+            refuse_broken(operations(module), pad.check_address)
+            refuse_broken([op for op in operations(module) if op.name == "ktdp.load"], pad.lifetimes().check)
+
+    def _level(self, module: ir.Module) -> str:
+        attributes = module.operation.attributes
+        found = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
+        where = location_text(module.operation.location)
+        wanted = f"'{self.level}'" if self.level else f"one of {', '.join(LEVELS)}"
+        if found is None:
+            raise KtirError(f"'builtin.module' op expects 'ktir.level' to be {wanted}, but has no such attribute", where)
+        if found not in LEVELS or (self.level and found != self.level):
+            raise KtirError(f"'builtin.module' op expects 'ktir.level' to be {wanted}, but got '{found}'", where)
+        return found
+
+
+def _is_implied(op: ir.Operation) -> bool:
+    """Whether an op is the body that a named linalg op stands for: no text, so no place of its own either."""
+    parent = op.parent.name
+    return parent.startswith("linalg.") and parent != "linalg.generic"
+
+
+def _check(level: str, op: ir.Operation) -> None:
+    name = op.name
+    if name not in OPS[level] and name.partition(".")[0] not in ("arith", "math"):
+        levels = [other for other in LEVELS if name in OPS[other]]
+        raise Broken(f"is no part of the {level} level" + (f", only of: {', '.join(levels)}" if levels else ""))
+    for rule in (*EVERY_OP[level], *RULES[level].get(name, ())):
+        rule(op)

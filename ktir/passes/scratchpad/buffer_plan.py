@@ -1,0 +1,192 @@
+"""Which tensors of a kernel need a place in the scratchpad, for how long, and over how many slots they rotate."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
+
+from ktir.analysis.attributes.levels import tensor_bytes
+from ktir.analysis.partial_sums import contribution
+from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
+from ktir.diagnostics import KtirError, location_text
+from ktir.dialects.structured import Generic
+from ktir.mlir import func, ir
+from ktir.passes.scratchpad.rotation import STILL, Rotation, rotation
+from ktir.target import DATASHEET
+
+
+@dataclass
+class Buffer:
+    """A place for one tensor: `start` and `end` are positions in program order; as many slots of `slot` bytes as it rotates over."""
+
+    value: ir.Value
+    start: int
+    end: int
+    slot: int
+    rotation: Rotation = STILL
+    address: int = -1
+
+    @property
+    def bytes(self) -> int:
+        return self.slot * self.rotation.slots
+
+
+def trips_of(loop: ir.Operation) -> int:
+    lower, upper, step = (ir.IntegerAttr(v.owner.attributes["value"]).value for v in list(loop.operands)[:3])
+    return -(-(upper - lower) // step)
+
+
+class BufferPlan:
+    """Lifetimes of all tensors of a kernel, in program order over the nested loops."""
+
+    def __init__(
+        self, function: func.FuncOp, elsewhere: Collection[ir.Value], single: Collection[ir.Value] = (), *, ahead: bool = False
+    ) -> None:
+        self.elsewhere = elsewhere
+        """Values that lie in residents."""
+        self.ahead = ahead
+        """Whether rows get as many buffers as hide the latency of memory, and not just two."""
+        self.single = single
+        """Loads that get one buffer although they are streams."""
+        self.buffers: dict[ir.Value, Buffer] = {}
+        self.alias: dict[ir.Value, ir.Value] = {}
+        """Value -> the value whose buffer it lives in (loop results, carried tensors, slices)."""
+        self.running: set[ir.Value] = set()
+        """Values whose buffers loops update trip by trip."""
+        self.copied: dict[ir.Operation, list[tuple[ir.Value, ir.Value]]] = {}
+        """Loop -> what it carries on from a resident, which other readers need as it was, and the result that has a buffer of its own."""
+        self.span: dict[ir.Operation, tuple[int, int]] = {}
+        self._number(function.regions[0].blocks[0], 0)
+        self._block(function.regions[0].blocks[0], [])
+        self._extend(function.regions[0].blocks[0], [])
+
+    def _number(self, block: ir.Block, position: int) -> int:
+        for op in block.operations:
+            start = position
+            position += 1
+            if op.operation.name == "scf.for":
+                position = self._number(op.operation.regions[0].blocks[0], position)
+            self.span[op.operation] = (start, position)
+        return position
+
+    def root(self, value: ir.Value) -> ir.Value:
+        while value in self.alias:
+            value = self.alias[value]
+        return value
+
+    def _block(self, block: ir.Block, loops: list[ir.Operation]) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "scf.for":
+                body = op.regions[0].blocks[0]
+                self._carried(op, loops)
+                self._block(body, [*loops, op])
+            elif op.name in ("ktdp.load", "linalg.generic", "ktdp.inter_tile_consume") or (op.name == "linalg.fill" and is_stored_fill(op)):
+                uses = list(op.results[0].uses)
+                if len(uses) == 1 and uses[0].owner.name == "tensor.insert_slice" and uses[0].operand_number == 0:
+                    self.alias[op.results[0]] = uses[0].owner.operands[1]
+                elif (running := self._running(op.results[0])) is not None:
+                    self.alias[op.results[0]] = running
+                elif not (uses and uses[0].owner.name == "scf.yield"):
+                    self._place(op.results[0], op, loops)
+            elif op.name in ("tensor.extract_slice",):
+                self.alias[op.results[0]] = op.operands[0]
+            elif op.name == "tensor.insert_slice":
+                self.alias[op.results[0]] = op.operands[1]
+
+    def _carried(self, loop: ir.Operation, loops: list[ir.Operation]) -> None:
+        """What a loop carries stays in one place: a tensor that it, or a loop in it, fills slice by slice, or a running value that begins
+        before the loop."""
+        accumulates = is_accumulator(loop)
+        arguments = list(loop.regions[0].blocks[0].arguments)[1:]
+        for argument, start, result in list(zip(arguments, list(loop.operands)[3:], loop.results, strict=True))[accumulates:]:
+            if accumulates:
+                self.alias[argument] = self.alias[result] = start
+            elif not isinstance(start.owner, ir.Block) and start.owner.name == "tensor.empty":
+                self._place(result, loop, loops)
+                self.alias[argument] = result
+            elif self.root(start) in self.elsewhere:
+                self._place(result, loop, loops)
+                self.alias[argument] = result
+                self.running.add(result)
+                self.copied.setdefault(loop, []).append((start, result))
+            else:
+                self.alias[argument] = self.alias[result] = start
+                self.running.add(self.root(start))
+
+    def _running(self, value: ir.Value) -> ir.Value | None:
+        """The running value of which a value is the next one: it takes its place, so nothing may read the old one from then on."""
+        for use in value.uses:
+            loop = use.owner.operation.parent.operation if use.owner.operation.name == "scf.yield" else None
+            if loop is None or loop.name != "scf.for" or is_accumulator(loop):
+                continue
+            old = loop.regions[0].blocks[0].arguments[1 + use.operand_number]
+            end = self.span[value.owner.operation][0]
+            if any(self.span[u.owner.operation][0] > end for u in old.uses):
+                raise KtirError(
+                    f"'{value.owner.name}' op expects to be the last one that reads the value which it replaces",
+                    location_text(value.owner.location),
+                )
+            return old
+        return None
+
+    def _place(self, value: ir.Value, op: ir.Operation, loops: list[ir.Operation]) -> None:
+        if value in self.elsewhere:
+            return
+        start, end = self.span[op]
+        buffer = Buffer(value, start, end, tensor_bytes(value))
+        trips = [trips_of(loop) for loop in loops]
+        if op.name == "ktdp.load" and prod(trips) > 1 and value not in self.single:
+            weights = is_accumulator(loops[-1])
+            # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
+            owner = len(loops) - (2 if weights else 1)
+            while not weights and trips[owner] == 1:
+                owner -= 1
+            buffer.start, buffer.end = self.span[loops[owner]]
+            buffer.rotation = rotation(trips, self._most_buffers(buffer, weights))
+        self.buffers[value] = buffer
+
+    def _most_buffers(self, buffer: Buffer, weights: bool) -> int:
+        """Blocks of a stream in flight. `weights`: a loop over K loads them."""
+        if weights:
+            first = all(u.owner.name == "linalg.generic" and u.operand_number == 0 for u in buffer.value.uses)
+            return ROW_STICKS if first else WEIGHT_BUFFERS
+        if not self.ahead:
+            return ROW_BUFFERS
+        indirect = buffer.value.owner.operands[0].owner.name == "ktdp.construct_indirect_access_tile"
+        return stream_buffers(buffer.slot, 1 + indirect, DATASHEET)  # indices come first, and then what they name
+
+    def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
+        for view in block.operations:
+            op = view.operation
+            for operand in (contribution(op),) if op.name == "ktdp.inter_tile_produce" else op.operands:
+                root = self.root(operand)
+                buffer = self.buffers.get(root)
+                if buffer is None:
+                    continue
+                end = self.span[op][1]
+                for loop in loops:
+                    if not self.span[loop][0] <= buffer.start < self.span[loop][1]:
+                        end = max(end, self.span[loop][1])
+                buffer.end = max(buffer.end, end)
+            if op.name == "scf.for":
+                self._extend(op.regions[0].blocks[0], [*loops, op])
+
+
+def is_accumulator(loop: ir.Operation) -> bool:
+    """Whether a loop carries the f32 block of a contraction, before what else it carries."""
+    carried = list(loop.regions[0].blocks[0].arguments)[1:]
+    return bool(carried) and any(
+        o.operation.name == "linalg.generic" and Generic(o.operation).is_contraction for o in loop.regions[0].blocks[0].operations
+    )
+
+
+def is_stored_fill(fill: ir.Operation) -> bool:
+    """Whether a constant tensor is needed in memory, and is more than what an op accumulates into."""
+    return any(not _starts_sum(u) for u in fill.results[0].uses)
+
+
+def _starts_sum(use: ir.OpOperand) -> bool:
+    op = use.owner.operation
+    return (op.name == "scf.for" and is_accumulator(op)) or (op.name == "linalg.generic" and use.operand_number == len(op.operands) - 1)

@@ -1,0 +1,280 @@
+"""Tiled -> allocated KTIR: every tensor of a kernel gets an address in the scratchpad.
+
+First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. What a loop of
+several trips loads is a stream, which rotates over slots: block t, counted over all loops, lies at base + (t mod slots)*slot, so that
+consecutive blocks take turns. There are enough of them to hide the latency of memory; rows have two where there is no room for more.
+Where the scratchpad is too small even for that, the largest streams get one buffer and are not loaded ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from ktir.analysis.attributes.levels import require_level, set_level
+from ktir.analysis.attributes.residents import RESIDENTS, resident_behind, room_of
+from ktir.analysis.partial_sums import contribution, produced_again
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
+from ktir.mlir import arith, func, ir, scf, tensor
+from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
+from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
+from ktir.passes.scratchpad.resident_values import ResidentValues
+from ktir.pipeline import Pass
+from ktir.target import DATASHEET
+
+
+@dataclass(frozen=True)
+class AllocateScratchpadPass(Pass):
+    """Place each kernel's tensors in LX.
+
+    Expects: the tiled level. Guarantees: the allocated level: global loads are stored to LX, compute ops read and write LX views at
+    constant addresses (plus rotation), no loop carries a tensor but a declared PT accumulator.
+    """
+
+    name: ClassVar[str] = "ktir-allocate-scratchpad"
+    description: ClassVar[str] = "tiled -> allocated: first-fit LX addresses, buffers of streams that hide the latency of memory"
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    reuse: bool = False  # reuse addresses even where all tensors fit at once
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite each kernel of the module."""
+        require_level(module, self.name, "tiled")
+        for op in list(module.body.operations):
+            if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
+                _Allocator(op, self).allocate()
+        set_level(module, "allocated")
+
+
+class _Allocator:
+    def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass) -> None:
+        self.source = source
+        self.residents = ResidentValues(source.operation)
+        self.plan = BufferPlan(source, self.residents.tiles)
+        self.lx_used = self._addresses(room_of(source.operation, options.lx_bytes), options.reuse)
+        bound = live_at_once(list(self.plan.buffers.values()))
+        text = f"kernel '{source.name.value}' uses {self.lx_used} bytes of the scratchpad; {bound} of them live at once"
+        options.remark("analysis", text, source.location)
+        self.mapping: dict[ir.Value, ir.Value] = {}
+        self.views: dict[ir.Value, ir.Value] = {}
+        self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value]]] = {}
+        """Slice of a buffer -> the tensor, and its first coordinate per dimension."""
+        self.counters: list[tuple[ir.Value, int]] = []
+        """Per open loop: its counter (0, 1, ...) and trips."""
+
+    def _addresses(self, lx_bytes: int, reuse: bool) -> int:
+        """Place all buffers; where they do not fit, the largest streams lose their other slots, one after the other."""
+        for ahead in () if reuse else (True, False):
+            self.plan = BufferPlan(self.source, self.residents.tiles, ahead=ahead)
+            used = first_fit(list(self.plan.buffers.values()), lx_bytes, reuse=False)
+            if used >= 0:
+                return used
+        single: list[ir.Value] = []
+        used = -1
+        while used < 0:
+            buffers = list(self.plan.buffers.values())
+            used = first_fit(buffers, lx_bytes, reuse=True)
+            streams = [b for b in buffers if b.rotation.slots > 1]
+            if used < 0 and not streams:
+                raise Unsupported(
+                    f"kernel '{self.source.name.value}' needs more than the {lx_bytes} bytes of scratchpad; "
+                    "the nearest supported form has narrower rows",
+                    location_text(self.source.location),
+                )
+            if used < 0:
+                single.append(max(streams, key=lambda b: b.bytes).value)
+                self.plan = BufferPlan(self.source, self.residents.tiles, single)
+        return used
+
+    def allocate(self) -> None:
+        source = self.source
+        old = source.regions[0].blocks[0]
+        name = source.name.value
+        with ir.InsertionPoint(source), source.location:
+            function = func.FuncOp(name + "_allocated", ([a.type for a in old.arguments], []))
+        block = function.add_entry_block([source.location] * len(old.arguments))
+        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums", RESIDENTS):
+            if attribute in source.attributes:
+                function.attributes[attribute] = source.attributes[attribute]
+        i64 = ir.IntegerType.get_signless(64)
+        function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(i64, self.lx_used)
+        self.mapping.update(zip(old.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block), source.location:
+            for value, buffer in self.plan.buffers.items():
+                if buffer.rotation.slots == 1:
+                    with value.owner.location if not isinstance(value.owner, ir.Block) else source.location:
+                        running = {"ktir.acc": kt.AccAttr.build("SFP")} if value in self.plan.running else None
+                        self.views[value] = self._view(value, self._index(self._elements(buffer.address, value)), running)
+            self._block(old)
+        source.operation.erase()
+        function.attributes["sym_name"] = ir.StringAttr.get(name)
+
+    @staticmethod
+    def _index(value: int) -> ir.Value:
+        return arith.ConstantOp(ir.IndexType.get(), value).result
+
+    @staticmethod
+    def _elements(address: int, value: ir.Value) -> int:
+        return address // (2 if isinstance(ir.RankedTensorType(value.type).element_type, ir.F16Type) else 4)
+
+    def _view(self, value: ir.Value, address: ir.Value, attributes: dict[str, ir.Attribute] | None = None) -> ir.Value:
+        type_ = ir.RankedTensorType(value.type)
+        sizes = list(type_.shape)
+        strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        return ktdp.construct_memory_view(address, sizes, strides, type_.element_type, "ct_local", attributes=attributes)
+
+    def _rotating_view(self, value: ir.Value, buffer: Buffer) -> ir.Value:
+        """The view of the slot that the current trip uses."""
+        turns, loops, group, inside = buffer.rotation
+        total = None
+        for number in loops:
+            counter = self.counters[number][0]
+            total = counter if total is None else arith.AddIOp(total, counter).result
+        assert total is not None
+        slot = self._elements(buffer.slot, value)
+        phase = arith.RemUIOp(total, self._index(turns)).result
+        address = arith.AddIOp(
+            self._index(self._elements(buffer.address, value)), arith.MulIOp(phase, self._index(group * slot)).result
+        ).result
+        for number, slots in inside:
+            address = arith.AddIOp(address, arith.MulIOp(self.counters[number][0], self._index(slots * slot)).result).result
+        return self._view(value, address, {"ktir.rotate": kt.RotateAttr.build(turns, group * buffer.slot)})
+
+    # Ops
+
+    def _block(self, block: ir.Block) -> None:
+        for op in block.operations:
+            with op.location:
+                self._op(op.operation)
+
+    def _op(self, op: ir.Operation) -> None:
+        name = op.name
+        if name == "scf.for":
+            self._loop(op)
+        elif name == "ktdp.load":
+            self._load(op)
+        elif name == "ktdp.store":
+            self._store(op)
+        elif name == "linalg.generic":
+            self._generic(op)
+        elif name == "ktdp.inter_tile_produce":
+            self.mapping[op.results[0]] = produced_again(op, self._read(contribution(op)))
+        elif name == "ktdp.inter_tile_consume":
+            clone_ops([op], self.mapping)
+            ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
+        elif name == "tensor.extract_slice":
+            self.slices[op.results[0]] = (op.operands[0], self._offsets(op, 1))
+        elif name == "tensor.insert_slice":
+            if self.plan.root(op.operands[0]) != self.plan.root(op.operands[1]):
+                raise Unsupported("'tensor.insert_slice' op expects to be the only use of what it inserts", location_text(op.location))
+        elif name == "scf.yield":
+            pass
+        elif name == "func.return":
+            func.ReturnOp([])
+        elif name == "linalg.fill" and is_stored_fill(op):
+            clone_ops([op], self.mapping)
+            ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
+        elif name == "tensor.empty" and all(u.owner.name == "scf.for" for u in op.results[0].uses):
+            pass  # a tensor that a loop fills: it has become an LX buffer
+        else:
+            clone_ops([op], self.mapping)
+
+    def _loop(self, op: ir.Operation) -> None:
+        bounds = [self.mapping[v] for v in list(op.operands)[:3]]
+        old = op.regions[0].blocks[0]
+        for start, result in self.plan.copied.get(op, []):
+            ktdp.store(self._copy(self._read(start), op.location), self._whole(result))
+        accumulates = is_accumulator(op)
+        carried = [self.mapping[op.operands[3]]] if accumulates else []
+        loop = scf.ForOp(*bounds, carried)
+        self.mapping[old.arguments[0]] = loop.induction_variable
+        with ir.InsertionPoint(loop.body):
+            start, step = (ir.IntegerAttr(op.operands[i].owner.attributes["value"]).value for i in (0, 2))
+            counter = loop.induction_variable
+            if start:
+                counter = arith.SubIOp(counter, bounds[0]).result
+            if step != 1:
+                counter = arith.DivUIOp(counter, bounds[2]).result
+            self.counters.append((counter, trips_of(op)))
+            if accumulates:
+                self.mapping[old.arguments[1]] = loop.inner_iter_args[0]
+            self._block(old)
+            self.counters.pop()
+            result = list(old.operations)[-1].operands
+            scf.YieldOp([self.mapping[result[0]]] if accumulates else [])
+        if accumulates:
+            loop.operation.attributes["ktir.acc"] = kt.AccAttr.build("PT")
+            self.mapping[op.results[0]] = loop.results[0]
+
+    def _load(self, op: ir.Operation) -> None:
+        value = op.results[0]
+        element = ir.RankedTensorType(value.type).element_type
+        loaded = ktdp.load(self.mapping[op.operands[0]], element)
+        if value in self.residents.tiles:
+            self.mapping[value] = loaded
+            return
+        buffer = self.plan.buffers.get(value)
+        if buffer is not None and buffer.rotation.slots > 1:
+            self.views[value] = self._rotating_view(value, buffer)
+        ktdp.store(loaded, self._target(value))
+
+    def _store(self, op: ir.Operation) -> None:
+        if op in self.residents.homes:
+            return  # it was computed there
+        value = self._read(op.operands[0])
+        if resident_behind(op) is not None:
+            value = self._copy(value, op.location)
+        ktdp.store(value, self.mapping[op.operands[1]])
+
+    @staticmethod
+    def _copy(value: ir.Value, location: ir.Location) -> ir.Value:
+        """The same value from the vector unit: the scratchpad has no other copies."""
+        identity = affine_map(3, [0, 1, 2])
+        empty = tensor.EmptyOp(list(value.type.shape), value.type.element_type).result
+        return generic([value], empty, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=location)
+
+    def _tile(self, value: ir.Value, first: list[int | ir.Value], shape: list[int]) -> ir.Value:
+        """A part of the memory that a value lies in."""
+        root = self.plan.root(value)
+        if root in self.residents.tiles:
+            return self.residents.tile(root, first, shape, self.mapping)
+        return ktdp.construct_access_tile(self.views[root], first, shape)
+
+    def _whole(self, value: ir.Value) -> ir.Value:
+        return self._tile(value, [0, 0, 0], list(ir.RankedTensorType(self.plan.root(value).type).shape))
+
+    def _read(self, value: ir.Value) -> ir.Value:
+        """The value as a compute op reads it: from LX, or straight from the PT accumulator."""
+        if value in self.mapping and value not in self.plan.buffers:
+            return self.mapping[value]
+        element = ir.RankedTensorType(value.type).element_type
+        if value in self.slices:
+            whole, first = self.slices[value]
+            return ktdp.load(self._tile(whole, first, list(ir.RankedTensorType(value.type).shape)), element)
+        return ktdp.load(self._whole(value), element)
+
+    def _offsets(self, op: ir.Operation, fixed: int) -> list[int | ir.Value]:
+        """First coordinates of a slice op that has `fixed` operands before its dynamic offsets."""
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        operands = iter(list(op.operands)[fixed:])
+        return [self.mapping[next(operands)] if n == dynamic else n for n in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])]
+
+    def _generic(self, op: ir.Operation) -> None:
+        g = Generic(op)
+        inputs = [self._read(v) for v in g.inputs]
+        result = op.results[0]
+        value = rebuild(g, inputs, self.mapping[g.init])
+        if g.is_contraction:
+            self.mapping[result] = value
+            return
+        ktdp.store(value, self._target(result))
+
+    def _target(self, value: ir.Value) -> ir.Value:
+        """Where a new value goes: into a buffer of its own, or into the slice of the tensor that it is inserted in."""
+        insert = next((u.owner.operation for u in value.uses if u.owner.operation.name == "tensor.insert_slice"), None)
+        if insert is None:
+            return self._whole(value)
+        return self._tile(insert.operands[1], self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))

@@ -1,0 +1,194 @@
+"""Blocks of a tiled kernel: what is loaded, computed and stored for R rows of a core's share at one position of the batch axes.
+
+A tensor is [sticks, R, lanes] there, or [sticks, 1, lanes] where all rows read the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ktir.analysis.axes import row_loops
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
+from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
+from ktir.mlir import arith, ir, linalg, scf, tensor
+from ktir.passes.tiling.tile_plan import TilePlan
+from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, index_constant, window
+from ktir.target import LANES
+
+_STORED_ROWS = range(16, 33, 2)
+"""Rows of a finished stick that are stored at a time."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive sticks of a tensor."""
+
+    first: int | ir.Value
+    count: int
+
+
+class Blocks:
+    """Builds the ops of a block at the insertion point, and keeps what has been built."""
+
+    def __init__(self, plan: TilePlan) -> None:
+        self.plan = plan
+        self.mapping: dict[ir.Value, ir.Value] = {}
+        """A value of the divided kernel -> its block."""
+        self.position: dict[int, ir.Value] = {}
+        """Batch axis that is a loop -> its counter, where the loop is open."""
+        self.row: int | ir.Value = 0
+        """First row of the block; 0 outside of the loop over blocks."""
+        self.keyed: set[ir.Value] = set()
+        """Tensors that are seen in parts: of their sticks, `keys`."""
+        self.keys: Part | None = None
+
+    # Memory
+
+    def place(self, value: ir.Value) -> Place:
+        """Where a block of a loaded or stored value lies."""
+        plan = self.plan
+        axes = plan.axes_of(value)
+        batches = {d: self.position.get(a) for d, a in enumerate(axes) if a is not None and a != plan.axes.row}
+        if value in plan.second_operands:
+            return Place(batches, len(axes) - 2, LANES)
+        row = axes.index(plan.axes.row) if plan.axes.row in axes else None
+        return Place(batches, row, plan.block_rows if plan.has_rows(value) else 1)
+
+    def window(self, access: ir.Operation, value: ir.Value) -> Window | IndirectWindow:
+        """The memory behind a load or store of `value` at the batch position."""
+        return window(tile_of(access), self.place(value), self.mapping)
+
+    def load(self, op: ir.Operation) -> None:
+        """Load the block."""
+        value = op.results[0]
+        type_ = ir.RankedTensorType(value.type)
+        rows = self.place(value).rows
+        part = self._sticks(value)
+        tile = self.window(op, value).tile(part.first, self.row if rows > 1 else 0, [part.count, rows, type_.shape[-1]])
+        self.mapping[value] = ktdp.load(tile, type_.element_type)
+
+    def _sticks(self, value: ir.Value) -> Part:
+        """Which sticks of a tensor a block has."""
+        if self.keys is not None and value in self.keyed:
+            return self.keys
+        return Part(0, ir.RankedTensorType(value.type).shape[0])
+
+    def load_stick(self, op: ir.Operation, number: ir.Value) -> ir.Value:
+        """Load one stick of the block."""
+        value = op.results[0]
+        rows, lanes = self.place(value).rows, ir.RankedTensorType(value.type).shape[-1]
+        with op.location:
+            tile = self.window(op, value).tile(number, self.row if rows > 1 else 0, [1, rows, lanes])
+            return ktdp.load(tile, ir.RankedTensorType(value.type).element_type)
+
+    def store(self, op: ir.Operation) -> None:
+        """Store the block."""
+        block = self.mapping[op.operands[0]]
+        rows = ir.RankedTensorType(block.type).shape[1]
+        self._store(op, self.window(op, op.operands[0]), block, self._sticks(op.operands[0]).first, self.row if rows > 1 else 0)
+
+    def store_stick(self, op: ir.Operation, block: ir.Value, number: ir.Value) -> None:
+        """Store the stick `number` of a block, some rows at a time: what is loaded meanwhile does not wait for all of it.
+
+        Where rows are clipped in each trip of the loop over blocks it is stored at once, since a bound follows one loop.
+        """
+        rows = ir.RankedTensorType(block.type).shape[1]
+        some = max((n for n in _STORED_ROWS if rows % n == 0), default=rows)
+        place = self.window(op, op.operands[0])
+        first_block = isinstance(self.row, int)
+        if rows <= 2 * some or (place.clips_rows and not first_block):
+            self._store(op, place, block, number, self.row if rows > 1 else 0)
+            return
+        loop = scf.ForOp(*(index_constant(v) for v in (0, rows, some)))
+        with ir.InsertionPoint(loop.body):
+            first = loop.induction_variable
+            at = first if first_block else arith.AddIOp(self.row, first).result
+            self._store(op, place, part(block, [index_constant(0), first], [1, some, LANES]), number, at)
+            scf.YieldOp([])
+
+    @staticmethod
+    def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, stick: int | ir.Value, row: int | ir.Value) -> None:
+        tile = place.tile(stick, row, list(ir.RankedTensorType(block.type).shape))
+        ktdp.store(block, tile)
+        if "ktir.ordered" in op.attributes:
+            stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
+            stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
+
+    # Compute ops
+
+    def init(self, init: ir.Value) -> ir.Value:
+        """What an op on a block accumulates into or overwrites."""
+        op = init.owner
+        type_ = ir.RankedTensorType(init.type)
+        empty = tensor.EmptyOp([self._sticks(init).count, self.plan.block_rows, type_.shape[-1]], type_.element_type).result
+        if op.name == "tensor.empty":
+            return empty
+        return linalg.fill(op.operands[0].owner.clone().results[0], outs=[empty])
+
+    def rebuilt(self, g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
+        """The same op on blocks: of its row loops, one over the block's rows is left."""
+        rows = row_loops(g)
+        others = [loop for loop in range(len(g.iterators)) if loop not in rows]
+        at = 1 if g.is_pointwise else 0
+        number = {loop: i + (i >= at) for i, loop in enumerate(others)}
+        maps = []
+        for i, operand in enumerate([*inputs, init]):
+            first, last = (g.loop_of(i, d) for d in (0, len(g.maps[i].results) - 1))
+            row = at if ir.RankedTensorType(operand.type).shape[1] > 1 else None
+            maps.append(affine_map(len(others) + 1, [_numbered(number, first), row, _numbered(number, last)]))
+        iterators = [g.iterators[loop] for loop in others]
+        iterators.insert(at, "parallel")
+
+        def body(arguments: list[ir.Value]) -> ir.Value:
+            mapping = dict(zip(g.body.arguments, arguments, strict=True))
+            for op in g.body_ops:
+                clone_ops([op], mapping)
+                if op.name == "linalg.index":
+                    _renumber(op, mapping[op.results[0]].owner, number)
+            return mapping.get(g.yielded, g.yielded)
+
+        return generic(inputs, init, maps, iterators, body, loc=g.op.location)
+
+
+def tile_of(op: ir.Operation) -> ir.Operation:
+    """The access tile of a load or store."""
+    return op.operands[0 if op.name == "ktdp.load" else 1].owner.operation
+
+
+def part(value: ir.Value, first: list[ir.Value], shape: list[int]) -> ir.Value:
+    """The slice of `shape` that starts at `first` in the leading dims."""
+    result = ir.RankedTensorType.get(shape, ir.RankedTensorType(value.type).element_type)
+    starts = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(first) + [0] * (len(shape) - len(first))
+    return tensor.ExtractSliceOp(result, value, first, [], [], starts, shape, [1] * len(shape)).result
+
+
+def stick(value: ir.Value, number: ir.Value) -> ir.Value:
+    """One stick of a block, all its rows."""
+    return part(value, [number], [1, *list(ir.RankedTensorType(value.type).shape)[1:]])
+
+
+def insert_part(slice_: ir.Value, whole: ir.Value, first: list[ir.Value]) -> ir.Value:
+    """`whole` with the slice that starts at `first` in the leading dims replaced."""
+    shape = list(ir.RankedTensorType(slice_.type).shape)
+    starts = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(first) + [0] * (len(shape) - len(first))
+    return tensor.InsertSliceOp(slice_, whole, first, [], [], starts, shape, [1] * len(shape)).result
+
+
+def insert_stick(block: ir.Value, whole: ir.Value, number: ir.Value) -> ir.Value:
+    """`whole` with one stick replaced."""
+    return insert_part(block, whole, [number])
+
+
+def _numbered(number: dict[int, int], loop: int | None) -> int | None:
+    return None if loop is None else number[loop]
+
+
+def _renumber(old: ir.Operation, new: ir.Operation, number: dict[int, int]) -> None:
+    """Adapt a `linalg.index` to the loops that are left."""
+    loop = ir.IntegerAttr(old.attributes["dim"]).value
+    if loop not in number:
+        raise Unsupported(
+            f"'linalg.index' op expects a loop over sticks or lanes, but got loop {loop}, one over rows", location_text(old.location)
+        )
+    new.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number[loop])

@@ -1,0 +1,65 @@
+"""What the command line of `ktir-opt` asks for: the passes, where to stop, what to show on the way."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ktir import registry
+from ktir.diagnostics import KtirError
+from ktir.mlir import ir
+from ktir.pipeline import (
+    MlirPass,
+    Pipeline,
+    Step,
+    nested_as_needed,
+    parse_pipeline,
+)
+from ktir.tools.shared.flags import CommandLine, UsageError
+from ktir.tools.shared.watch import Dumps
+
+
+def pipeline_of(line: CommandLine) -> Pipeline:
+    """The passes that the command line gives."""
+    text, flags = line.values.get("pass-pipeline"), line.others
+    if text is not None and flags:
+        raise UsageError(f"'--pass-pipeline' and '--{flags[0][0]}' cannot be given together")
+    if text is not None:
+        return parse_pipeline(text)
+    steps: list[Step] = []
+    for name, options in flags:
+        if registry.pass_class(name):
+            steps += parse_pipeline(f"{name}{{{options}}}").steps
+            continue
+        step = Step(MlirPass(f"{name}{{{options}}}" if options else name))
+        try:
+            steps.append(nested_as_needed(step, ir.Context.current))
+        except KtirError as error:
+            if "does not refer to a registered pass" in error.message:
+                raise UsageError(f"unknown command line argument '--{name}'; try 'ktir-opt --help'") from None
+            raise
+    return Pipeline(tuple(steps))
+
+
+def stopped(pipeline: Pipeline, line: CommandLine) -> Pipeline:
+    """`pipeline` up to the pass that `--ktir-stop-after` names."""
+    last = line.values.get("ktir-stop-after")
+    if last is None:
+        return pipeline
+    names = [step.name for step in pipeline]
+    if last not in names:
+        raise UsageError(f"'--ktir-stop-after={last}': the pipeline has no such pass (passes: {', '.join(names) or 'none'})")
+    return Pipeline(pipeline.steps[: names.index(last) + 1])
+
+
+def dumps_of(line: CommandLine, text: Callable[..., str]) -> Dumps:
+    """When the module is to be shown between passes, and where."""
+    only_changes = line.on("mlir-print-ir-after-change")
+    selected = line.list("mlir-print-ir-before") or line.list("mlir-print-ir-after") or line.on("mlir-print-ir-before-all")
+    folder = line.values.get("mlir-print-ir-tree-dir")
+    after_all = line.on("mlir-print-ir-after-all") or (only_changes and not line.list("mlir-print-ir-after"))
+    return Dumps(
+        text,
+        None if line.on("mlir-print-ir-before-all") else line.list("mlir-print-ir-before"),
+        None if after_all or (folder and not selected) else line.list("mlir-print-ir-after"),
+        only_changes,
+        Path(folder) if folder else None,
+    )
