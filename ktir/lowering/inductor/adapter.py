@@ -48,6 +48,7 @@ INDUCTOR_CONFIG: dict[str, Any] = {
     "cpp.fallback_scatter_reduce_sum": False,  # else scatter_add is a call wherever PyTorch may use several threads
     "fallback_random": True,  # random numbers come from PyTorch's generator
     "pattern_matcher": False,  # no rewriting into fused attention or into host kernels
+    "joint_graph_constant_folding": False,  # takes x * 0 for 0 and x + 0 for x, of NaN, infinities and -0 too
     "online_softmax": False,
     "graph_partition": False,
     "cpp_wrapper": False,

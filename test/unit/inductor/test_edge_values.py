@@ -165,3 +165,21 @@ def test_overflow_of_quotients() -> None:
             run = ktir.standalone_compile(make_fx(model)(large, small), [large, small], options=OPTIONS)
             found = run(large, small)
         same(tuple(found) if isinstance(found, (tuple, list)) else (found,), (model(large, small),))
+
+
+def of_zero_and_one(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What is a constant, or the operand itself, for ordinary numbers alone."""
+    zeros, ones = torch.zeros_like(a), torch.ones_like(a)
+    return (
+        a * 0, a.mul(0).add(a), 0 / a, a * zeros, zeros * a, a * False, a * ones, a / ones, a + 0, a + zeros, zeros + a, a - 0, a - -zeros,
+        a - a, a / a, a**0, a**1, torch.where(a > 0, a, a * 0), torch.dropout(a, 1.0, True), torch.nn.functional.softshrink(a).abs(),
+        (a * 0).amax(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_no_product_with_zero_is_taken_for_zero(dtype: torch.dtype) -> None:
+    a = torch.tensor(FLOATS, dtype=dtype)
+    for mine, theirs in zip(compiled(of_zero_and_one)(a), of_zero_and_one(a), strict=True):
+        same((mine,), (theirs,))
+        assert torch.equal(torch.signbit(mine[~mine.isnan()]), torch.signbit(theirs[~theirs.isnan()]))

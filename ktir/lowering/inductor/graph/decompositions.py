@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import native_dropout
 
 from ktir.lowering.inductor.graph.strides import as_eager
 
@@ -313,7 +314,15 @@ def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
     return torch.any(x.to(torch.bool), *where, **options).to(torch.uint8) if x.dtype == torch.uint8 else NotImplemented
 
 
+def dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
+    """Where everything is dropped: products with 0, as PyTorch's kernel computes them, of NaN and infinities too."""
+    if not train or p != 1:
+        return native_dropout(x, p, train)
+    return x * torch.zeros((), dtype=x.dtype, device=x.device), torch.zeros_like(x, dtype=torch.bool)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.native_dropout.default: dropout,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
     aten.convolution.default: as_eager(aten.convolution.default, convolution),
     aten.addcdiv.default: plus_quotient,
