@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,8 +87,9 @@ def _packet(op: Any) -> Any:
 
 
 def _is_same(node: fx.Node) -> bool:
-    """Whether a node hands on its operand's values, element by element."""
-    return _packet(node.target) in _SAME or getattr(node.target, "is_view", False)
+    """Whether a node hands on its operand's values, element by element; a part of several views is one too."""
+    made = node.args[0] if node.target is operator.getitem else node
+    return isinstance(made, fx.Node) and (_packet(made.target) in _SAME or getattr(made.target, "is_view", False))
 
 
 def _keeps_values(node: fx.Node) -> bool:
