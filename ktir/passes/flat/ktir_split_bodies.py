@@ -47,48 +47,49 @@ class SplitBodiesPass(Pass):
                     work.extend(_split(g, self.inputs))
 
 
-def _cone(g: Generic) -> dict[ir.Value, frozenset[int]]:
-    """Per scalar of the body the operands that it depends on."""
-    uses: dict[ir.Value, frozenset[int]] = {a: frozenset([i]) for i, a in enumerate(g.body.arguments)}
-    for op in g.body_ops:
-        own = frozenset().union(*(uses.get(v, frozenset()) for v in op.operands))
-        for result in op.results:
-            uses[result] = own
-    return uses
+class _Body:
+    """The scalar ops of a body by number, with the operands of the op that each one depends on: a wide body is asked about often."""
 
+    def __init__(self, g: Generic) -> None:
+        self.ops = g.body_ops
+        self._place = {result: k for k, op in enumerate(self.ops) for result in op.results}
+        arguments = {a: frozenset([i]) for i, a in enumerate(g.body.arguments)}
+        self._read = [[self._place[v] for v in op.operands if v in self._place] for op in self.ops]
+        self.arguments = [frozenset().union(*(arguments.get(v, frozenset()) for v in op.operands)) for op in self.ops]
+        self.uses: list[frozenset[int]] = []
+        for own, read in zip(self.arguments, self._read, strict=True):
+            self.uses.append(own.union(*(self.uses[k] for k in read)))
 
-def _ops_behind(value: ir.Value, g: Generic, stop: ir.Value | None = None) -> list[ir.Operation]:
-    """Body ops that compute `value`, in body order, without those behind `stop`."""
-    needed, pending = set(), [value]
-    while pending:
-        v = pending.pop()
-        if (stop is not None and v == stop) or isinstance(v.owner, ir.Block) or v.owner in needed or v.owner not in g.body_ops:
-            continue
-        needed.add(v.owner)
-        pending.extend(v.owner.operands)
-    return [o for o in g.body_ops if o in needed]
+    def behind(self, value: ir.Value, stop: int | None = None) -> list[int]:
+        """The ops that compute `value`, in body order, without op `stop` and those behind it."""
+        last = self._place.get(value, -1)
+        needed = {last} - {-1, stop}
+        for k in range(last, -1, -1):
+            if k in needed:
+                needed.update(r for r in self._read[k] if r != stop)
+        return sorted(needed)
 
 
 def _split(g: Generic, limit: int) -> list[ir.Operation]:
     """Replace one op by two; returns both for another look."""
     inputs = len(g.inputs)
-    uses = _cone(g)
+    body, yielded = _Body(g), g.yielded
+    of_index = [op.name == "linalg.index" for op in body.ops]
     best = None
-    for op in g.body_ops:
-        value = op.results[0]
-        own = uses[value]
-        if str(value.type) not in ("f16", "f32", "i32", "i1") or not 2 <= len(own) <= limit or max(own) >= inputs or value == g.yielded:
+    for k, op in enumerate(body.ops):
+        value, own = op.results[0], body.uses[k]
+        if str(value.type) not in ("f16", "f32", "i32", "i1") or not 2 <= len(own) <= limit or max(own) >= inputs or value == yielded:
             continue
-        if any(o.name == "linalg.index" for o in _ops_behind(value, g)):
+        if any(of_index[i] for i in body.behind(value)):
             continue
-        rest = _ops_behind(g.yielded, g, stop=value)
-        if [o.name for o in rest] == SUM_OF_PRODUCTS:
+        rest = body.behind(yielded, stop=k)
+        if [body.ops[i].name for i in rest] == SUM_OF_PRODUCTS:
             continue  # would be a contraction, which adds otherwise: the extension to f32 is the next choice
-        left = {i for o in rest for v in o.operands for i, a in enumerate(g.body.arguments) if v == a and i < inputs}
+        left = {a for i in rest for a in body.arguments[i] if a < inputs}
         missing = len(set(_parallel_loops(g)) - _loops_of(g, own))  # what lacks rows cannot be in one kernel with what has them
         score = (len(left), missing, -len(own))
         if best is None or score < best[0]:
-            best = (score, value, sorted(own), rest, sorted(left))
+            best = (score, value, sorted(own), [body.ops[i] for i in rest], sorted(left))
     if best is None:
         raise Unsupported(
             f"'linalg.generic' op reads {inputs} tensors at once, but the vector unit has {limit} inputs and the body cannot be split; "
@@ -135,9 +136,11 @@ def _scalars(g: Generic, value: ir.Value, own: list[int], init: ir.Value, maps: 
     """The op that computes scalar `value` of the body; `maps` are those of the operands `own`."""
     type_ = ir.RankedTensorType(init.type)
 
+    whole = _Body(g)
+
     def body(arguments: list[ir.Value]) -> ir.Value:
         mapping = {g.body.arguments[i]: a for i, a in zip(own, arguments, strict=False)}
-        clone_ops(_ops_behind(value, g), mapping)
+        clone_ops([whole.ops[k] for k in whole.behind(value)], mapping)
         return arith.ExtUIOp(type_.element_type, mapping[value]).result if _is_flag(value) else mapping[value]
 
     identity = affine_map(type_.rank, list(range(type_.rank)))
