@@ -8,7 +8,7 @@ a result. Which proof is tried first has no influence on it.
 
 from __future__ import annotations
 
-from math import frexp
+from math import frexp, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic.floats import F32, STEP
 
-__all__ = ["block_sums"]
+__all__ = ["block_sums", "largest_norm"]
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,60 +35,63 @@ _ENOUGH = 1 << 30
 """More than float32 holds and a bit to round by: of what follows below only matters whether it is zero."""
 _MUCH = 8
 """An operand that is so much smaller is worth a closer look."""
+_SHORT = 1024
+"""Elements whose norms are not worth their time."""
 _FEW = 1 / 12
 """Up to this part of the results, it takes less time to make them one by one than all of them."""
 
 
-def block_sums(a: F32, b: F32, steps: Pair = (STEP["f32"], STEP["f32"]), largest: float | None = None, right: F64 | None = None) -> F32:
-    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero is +0.
+def block_sums(a: F32, b: F32, steps: Pair = (STEP["f32"], STEP["f32"]), norm: float | None = None, right: F64 | None = None) -> F32:
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero has any sign.
 
-    Nothing but the time depends on the rest. steps: what all elements of a, and of b, are multiples of. largest: a bound for the magnitudes
-    in b, NaN where there may be one. right: b in f64.
+    Nothing but the time depends on the rest. steps: what all elements of a, and of b, are multiples of. norm: a bound for the norms of b's
+    columns, NaN where there may be one. right: b in f64.
     """
     left = a.astype(np.float64)
     right = b.astype(np.float64) if right is None else right
     sums = np.matmul(left, right)
     result = sums.astype(np.float32)
-    np.add(result, np.float32(0), out=result)
-    sizes = np.add.reduce(np.abs(left), -1, keepdims=True)
-    if largest is None or not _proved(left, right, sizes, largest, steps):
-        exact = _largest(b)
-        if not _proved(left, right, sizes, exact, steps):
-            places = _open(a, b, left, right, sums, sizes, exact, steps)
+    most = largest_norm(left, -1)
+    if norm is None or not _proved(left, right, (most, norm), steps):
+        norms = most, largest_norm(b, -2)
+        if not _proved(left, right, norms, steps):
+            places = _open(a, b, left, right, sums, norms, steps)
             if places[0].size:
-                result[places] = _exact_at(places, a, b, sums.shape) + np.float32(0)
+                result[places] = _exact_at(places, a, b, sums.shape)
     return result
 
 
-def _largest(x: F32) -> float:
-    """The largest magnitude. NaN if there is one."""
-    return float(np.abs(x).max())
+def largest_norm(x: F32 | F64, axis: int) -> float:
+    """A bound for the norms of the elements along `axis`, close to the largest, or infinite. NaN if there is one.
 
-
-def _proved(left: F64, right: F64, sizes: F64, largest: float, steps: Pair) -> bool:
-    """Whether no sum has an error: all are whole numbers of some unit that f64 holds.
-
-    sizes: the sums of the magnitudes in the rows of `left`. largest: a bound for those in `right`.
+    The sum of the magnitudes of the products of two vectors is at most the product of their norms.
     """
-    unit = float(sizes.max()) * largest / (_WHOLE * steps[1])  # what all of `left` must be multiples of
+    if x.size <= _SHORT:
+        squares = np.vdot(x, x)  # of all rows or columns: one call less
+    else:
+        squares = np.einsum("...ij,...ij->...i" if axis == -1 else "...ij,...ij->...j", x, x).max()
+    return sqrt(float(squares) * (1 + 2.0**-12) + 2.0**-130)  # f32 may have rounded each of the squares and sums
+
+
+def _proved(left: F64, right: F64, norms: Pair, steps: Pair) -> bool:
+    """Whether no sum has an error: all are whole numbers of some unit that f64 holds."""
+    unit = norms[0] * norms[1] / (_WHOLE * steps[1])  # what all of `left` must be multiples of
     if unit <= steps[0]:
         return True
-    if left.size * _MUCH > right.size or not unit < np.inf or not largest >= 4 * steps[1]:
+    if left.size * _MUCH > right.size or not unit < np.inf or not norms[1] >= 4 * steps[1]:
         return False
     point = 1.5 * 2.0 ** (52 + frexp(unit)[1])  # adding it loses what is below the unit: nothing in `left` is as large as a third of it
     return bool((left + point - point == left).all())
 
 
-def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, sizes: F64, largest: float, steps: Pair) -> Places:
+def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, norms: Pair, steps: Pair) -> Places:
     """Where nothing shows that the rounded f64 sum is the rounded exact one."""
-    reach = float(sizes.max()) * largest * _ERROR
+    reach = norms[0] * norms[1] * _ERROR
     many = (a.size + b.size) // a.shape[-1]  # so many results have as many factors as the operands have elements
-    if min(steps) > STEP["bf16"]:
+    if sums.size > a.size + b.size and min(steps) > STEP["bf16"]:
         by_row = a.size <= b.size  # the smaller operand is looked at, of the other one the grid is enough
-        if by_row:
-            lines = ~(sizes * largest <= _units(a, -1) * (_WHOLE * steps[1]))
-        else:
-            lines = ~(np.abs(right).sum(-2, keepdims=True) * _largest(a) <= _units(b, -2) * (_WHOLE * steps[0]))
+        x, wide, axis, other = (a, left, -1, 1) if by_row else (b, right, -2, 0)
+        lines = ~(_heights(x, wide, axis) * norms[other] <= _WHOLE * steps[other])
         if np.count_nonzero(lines) <= _FEW * lines.size:
             places = _in_lines(lines, sums, reach) if by_row else _swapped(_in_lines(lines.swapaxes(-1, -2), sums.swapaxes(-1, -2), reach))
             if places[0].size <= many:
@@ -148,10 +151,7 @@ def _held(products: F64) -> Mask:
 
 
 def _heights(x: F32, wide: F64, axis: int) -> F64:
-    """The norm of the elements along `axis`, which stays, in their unit.
-
-    The sum of the magnitudes of 64 products is at most the product of two norms: as a whole number of the product of their units.
-    """
+    """The norm of the elements along `axis`, which stays, in their unit."""
     norm = np.einsum("...ij,...ij->...i" if axis == -1 else "...ij,...ij->...j", wide, wide)
     return np.expand_dims(np.sqrt(norm), axis) / _units(x, axis)
 

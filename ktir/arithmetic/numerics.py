@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import transcendental
-from ktir.arithmetic.block_sums import block_sums
+from ktir.arithmetic.block_sums import block_sums, largest_norm
 from ktir.arithmetic.floats import (
     BITS,
     F32,
@@ -347,7 +347,7 @@ def matmul_block(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32")) -> 
     elements: the formats on whose grids the operands lie; nothing but the time depends on them.
     """
     with quiet():
-        return block_sums(a, b, steps=(STEP[elements[0]], STEP[elements[1]]))
+        return block_sums(a, b, (STEP[elements[0]], STEP[elements[1]])) + np.float32(0)
 
 
 def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None, elements: tuple[str, str] = ("f32", "f32")) -> F32:
@@ -362,10 +362,10 @@ def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None, elements: t
         raise ValueError(f"matmul_machine expects operands with the same K, but got {a.shape} and {b.shape}")
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], acc.shape[:-2])
     result = np.empty((*lead, m, n), np.float32) if out is None else out
-    if result is not acc:
-        np.copyto(result, acc)
     if not result.size or not k:
-        return result
+        return deliver(acc, result)
+    with quiet():
+        np.add(acc, np.float32(0), out=result)  # no -0: so the sign of a block's zero cannot be seen
     total = result
     if np.prod(b.shape[:-2]) == 1 and a.shape[:-2] == lead:
         # One right matrix for all leading positions: a single product with the rows of all of them.
@@ -401,7 +401,7 @@ def _add_blocks(a: F32, b: F32, acc: F32, steps: tuple[float, float]) -> None:
     for start in range(done, k, STICK):
         span = slice(start, start + STICK)
         right = b[..., span, :]
-        wide, largest = right.astype(np.float64), float(np.abs(right).max())
+        wide, norm = right.astype(np.float64), largest_norm(right, -2)
         for top in range(0, m, rows):
             part = acc[..., top : top + rows, :]
-            np.add(part, block_sums(a[..., top : top + rows, span], right, steps, largest, wide), out=part)
+            np.add(part, block_sums(a[..., top : top + rows, span], right, steps, norm, wide), out=part)

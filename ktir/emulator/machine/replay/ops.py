@@ -32,7 +32,7 @@ class Launch:
     def largest(self, origin: int | None) -> float | None:
         """A bound for the magnitudes of an argument, NaN if there may be one. None: unknown."""
         bound = None if origin is None else self.bounds.get(origin)
-        return bound and bound()
+        return None if bound is None else bound()
 
 
 class Operation(Protocol):
@@ -128,8 +128,6 @@ def _add_flat(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, fir
 
 
 def _add_product(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
-    block = block_sums(a, b, _STEPS, launch.largest(origin))
-    if first:
-        np.copyto(sums, block)
-    else:
-        np.add(sums, block, sums)
+    largest = launch.largest(origin)
+    block = block_sums(a, b, _STEPS, None if largest is None else largest * 8)  # the norm of 64
+    np.add(block, np.float32(0) if first else sums, sums)
