@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ktir.lowering.inductor.capture import capture
     from ktir.lowering.inductor.nested import nested
     from ktir.spyre_tensor_layout import DataFormats, SpyreTensorLayout
-
-__version__ = "0.1.0"
+    from ktir.version import __version__
 
 __all__ = [
     "DataFormats",
@@ -36,6 +35,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "__version__": ("ktir.version", "__version__"),
     "execute": ("ktir.emulator.reference.run", "run"),
     "Execution": ("ktir.emulator.reference.run", "Execution"),
     "Policy": ("ktir.emulator.policy", "Policy"),

@@ -16,8 +16,8 @@ from ktir.emulator.machine.control.control import control
 from ktir.hints import Hint
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
+from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.ktir_divide_work import DivideWorkPass
-from ktir.passes.division.work import KernelFacts
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.passes.planning.kernel_price import kernel_price
 from ktir.passes.planning.plan_search import STEPS, search

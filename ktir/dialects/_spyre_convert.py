@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ktir.diagnostics import KtirError, location_text
-from ktir.dialects.spyre import INSTRUCTION_OPS, OPTIONAL_INTS, REGIONS, BoundAttr, attribute_fields
+from ktir.dialects._spyre_ops import INSTRUCTION_OPS, OPTIONAL_INTS, REGIONS, BoundAttr, attribute_fields
 from ktir.isa import instructions as table
 from ktir.isa.binary.validate import validate
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor

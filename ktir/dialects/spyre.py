@@ -2,7 +2,8 @@
 
 A `spyre.program` holds its arguments and kernels; a kernel its tables, groups, channels, descriptors and units; a unit its words.
 `spyre.loop` and `spyre.rep` are regions; every other instruction is one op with its fields as attributes. An op's location is that of the
-KTIR op it comes from, named after that op. `to_mlir` and `from_mlir` convert exactly; the dialect's verifier is `ktir.isa.binary.validate`.
+KTIR op it comes from, named after that op. `_spyre_ops` holds the other ops and the declaration, `Spyre(Dialect, name="spyre")`, which
+the registry looks for here. `to_mlir` and `from_mlir` convert exactly; the dialect's verifier is `ktir.isa.binary.validate`.
 
     spyre.program "softmax" {
       spyre.argument "x" role = input, sticks = 8192, element_bytes = 2
@@ -19,65 +20,14 @@ KTIR op it comes from, named after that op. `to_mlir` and `from_mlir` convert ex
     }
 """
 
-import re
-import types
 from typing import Any
 
-from ktir.assembly import elements, formats
-from ktir.assembly.lexer import Cursor
-from ktir.dialects._foundation.base import Attribute, Dialect, Operation
-from ktir.isa import instructions as table
-from ktir.isa.f32 import f32_bits, f32_text, f32_value
+from ktir.dialects._foundation.base import Operation
+from ktir.dialects._spyre_ops import INSTRUCTION_OPS, Spyre
 from ktir.isa.program import Program
 from ktir.mlir import ext, ir
 
-
-class Spyre(Dialect, name="spyre"):
-    """Programs of the Spyre instruction stream."""
-
-
-class BoundAttr(Attribute, dialect=Spyre, name="bound"):
-    """A bound of a descriptor; -1 stands for an absent table, dim or level.
-
-    #spyre.bound<limit = 57, dim = 0, level = 0, level_step = 8>
-    """
-
-    limit: int
-    table: int
-    dim: int
-    dim_step: int
-    level: int
-    level_step: int
-    corelet_step: int
-    lanes: int
-
-    defaults = {"limit": 0, "table": -1, "dim": -1, "dim_step": 1, "level": -1, "level_step": 0, "corelet_step": 0, "lanes": 0}
-    elided = tuple(defaults)
-
-
-class F32Value(elements.AttributeValue):
-    """An f32 attribute as a bare number: `1.5`, `-inf`, `nan`, or its bits in hexadecimal."""
-
-    def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
-        match = _NUMBER.match(cursor.text, cursor.start)
-        if match is None:
-            raise cursor.fail("expected number")
-        try:
-            bits = f32_bits(match.group())
-        except ValueError as fault:
-            raise cursor.fail(str(fault)) from None
-        op.attributes[self.name] = [(f"{bits:#010x} : f32", cursor.start)]
-        cursor.seek(match.end())
-
-    def write(self, op: elements.Writing) -> str:
-        return f32_text(f32_value(op.attribute(self.name).partition(" :")[0]))
-
-
-_NUMBER = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan)")
-formats.DIRECTIVES["f32"] = F32Value
-
-
-# --- ops -------------------------------------------------------------------------------------------------------------
+__all__ = ["INSTRUCTION_OPS", "ProgramOp", "Spyre", "from_mlir", "to_mlir"]
 
 
 class ProgramOp(Operation, dialect=Spyre, name="program", traits=[ir.NoTerminatorTrait]):
@@ -90,7 +40,7 @@ class ProgramOp(Operation, dialect=Spyre, name="program", traits=[ir.NoTerminato
 
     @staticmethod
     def verify_region_invariants(op: Any) -> bool:
-        from ktir.dialects._spyre_convert import Misformed, Reader
+        from ktir.dialects._spyre_convert import Misformed, Reader  # heavy to load, and only programs need it
         from ktir.isa.binary.validate import validate
 
         try:
@@ -103,111 +53,6 @@ class ProgramOp(Operation, dialect=Spyre, name="program", traits=[ir.NoTerminato
             name, location = reader.place(p)
             location.emit_error(f"'{name}' op is not well-formed: {p.message}")
         return not problems
-
-
-class ArgumentOp(Operation, dialect=Spyre, name="argument"):
-    """A device buffer in memory, `sticks` long; words and descriptors name it by its position."""
-
-    required = {"name": ir.StringAttr, "role": ir.StringAttr, "sticks": ir.IntegerAttr, "element_bytes": ir.IntegerAttr}
-    assembly = "$name `role` `=` keyword($role) `,` `sticks` `=` integer($sticks) `,` `element_bytes` `=` integer($element_bytes) attr-dict"
-
-
-class KernelOp(Operation, dialect=Spyre, name="kernel", traits=[ir.NoTerminatorTrait]):
-    """The programs of all units of `cores` cores."""
-
-    body: ext.Region
-
-    required = {"name": ir.StringAttr, "cores": ir.IntegerAttr}
-    assembly = "$name `cores` `=` integer($cores) region($body) attr-dict"
-
-
-class TableOp(Operation, dialect=Spyre, name="table"):
-    """A core table: one value per core. Tables, groups and descriptors are named by their position in the kernel."""
-
-    required = {"values": ir.DenseI64ArrayAttr}
-    assembly = "integers($values) attr-dict"
-
-
-class GroupOp(Operation, dialect=Spyre, name="group"):
-    """A multicast group: per core the core that reads for it."""
-
-    required = {"leaders": ir.DenseI64ArrayAttr}
-    assembly = "integers($leaders) attr-dict"
-
-
-class ChannelOp(Operation, dialect=Spyre, name="channel"):
-    """A token channel on which `leftover` tokens per queue remain."""
-
-    required = {"sender": ir.StringAttr, "receiver": ir.StringAttr, "token": ir.IntegerAttr, "leftover": ir.IntegerAttr}
-    assembly = "keyword($sender) `->` keyword($receiver) `token` `=` integer($token) `,` `leftover` `=` integer($leftover) attr-dict"
-
-
-OPTIONAL_INTS = ("base", "arg", "core_table", "buffers", "rotate_step", "corelet_step", "lane_stride")
-
-
-class DescriptorOp(Operation, dialect=Spyre, name="descriptor"):
-    """An access pattern, see `ktir.isa.descriptor`. What has its default is left out; `rotate_levels` lists levels.
-
-    `element`, `splat` and `pad` stand in the attribute dictionary: `{element, pad = "-inf"}`.
-    """
-
-    required = {
-        "space": ir.StringAttr,
-        "element_bytes": ir.IntegerAttr,
-        "extent": ir.DenseI64ArrayAttr,
-        "stride": ir.DenseI64ArrayAttr,
-    }
-    assembly = " ".join(
-        [
-            "keyword($space) `element_bytes` `=` integer($element_bytes)",
-            "`extent` `=` integers($extent) `stride` `=` integers($stride)",
-            *(f"(`{name}` `=` integer(${name}))?" for name in OPTIONAL_INTS),
-            *(f"(`{name}` `=` integers(${name}))?" for name in ("level_step", "rotate_levels")),
-            "(`bounds` `=` $bounds)? attr-dict",
-        ]
-    )
-
-
-class UnitOp(Operation, dialect=Spyre, name="unit", traits=[ir.NoTerminatorTrait]):
-    """The words of one unit kind, for all cores and both corelets."""
-
-    body: ext.Region
-
-    required = {"unit": ir.StringAttr}
-    assembly = "keyword($unit) region($body) attr-dict"
-
-
-_ATTRIBUTE_CLASSES = {"f32": ir.FloatAttr} | dict.fromkeys(("fifo", "unit", "enum"), ir.StringAttr)
-_SPELLINGS = {"f32": "f32(${})"} | dict.fromkeys(("fifo", "unit", "enum"), "keyword(${})")
-REGIONS = {"loop": None, "rep": "body"}
-"""Ops with a region, and the field that counts the region's words."""
-
-
-def attribute_fields(op: table.Opcode) -> list[table.Field]:
-    """The fields that are attributes: all but the count of a region's words."""
-    return [f for f in op.fields if f.name != REGIONS.get(op.name)]
-
-
-def _instruction_op(op: table.Opcode) -> type:
-    """The op class of an instruction: flags are unit attributes, all other fields stand in the text."""
-    shown = [f for f in attribute_fields(op) if f.kind != "flag"]
-    texts = [f"`{f.name}` `=` {_SPELLINGS.get(f.kind, 'integer(${})').format(f.name)}" for f in shown]
-    region = op.name in REGIONS
-    units = ", ".join(u.name for u in op.units)
-    rows = [f"    {f.name}: {f.doc}" + (f" ({', '.join(f.values)})" if f.kind == "enum" else "") for f in op.fields]
-    body: dict[str, Any] = {
-        "__doc__": "\n".join([op.doc, "", f"Units: {units}.", *(["", *rows] if rows else [])]),
-        "__module__": __name__,
-        "__annotations__": {"body": ext.Region} if region else {},
-        "required": {f.name: _ATTRIBUTE_CLASSES.get(f.kind, ir.IntegerAttr) for f in shown},
-        "assembly": " ".join([" `,` ".join(texts), "region($body)" if region else "", "attr-dict"]).strip(),
-    }
-    keywords = {"dialect": Spyre, "name": op.name} | ({"traits": [ir.NoTerminatorTrait]} if region else {})
-    return types.new_class(f"{op.name.capitalize()}Op", (Operation,), keywords, lambda namespace: namespace.update(body))
-
-
-INSTRUCTION_OPS = {op.name: _instruction_op(op) for op in table.OPCODES.values() if op.name != "endl"}
-"""Op classes by mnemonic."""
 
 
 def to_mlir(program: Program, context: ir.Context) -> ir.Module:

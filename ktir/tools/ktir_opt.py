@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktir import __version__, registry
+from ktir import registry
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.context import context
@@ -36,6 +36,7 @@ from ktir.tools.shared.remarks import Selection, yaml
 from ktir.tools.shared.show import Printing, keep_names
 from ktir.tools.shared.table import FLAGS
 from ktir.tools.shared.watch import Clock, Statistics
+from ktir.version import __version__
 
 if TYPE_CHECKING:
     from ktir.checking.semantics import SemanticsCheck

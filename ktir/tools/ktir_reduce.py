@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktir import __version__
 from ktir.checking.reducer import Interest, Reducer
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
 from ktir.tools.shared.input import decoded, read
 from ktir.tools.shared.show import Printing, keep_names
+from ktir.version import __version__
 
 FLAGS = (
     Flag("test", "the command that tells whether a module is interesting; its file replaces {} in it, or comes last", "command"),

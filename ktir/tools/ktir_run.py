@@ -16,7 +16,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir import __version__, config
+from ktir import config
 from ktir.assembly import parse_module
 from ktir.checking.compare import compare
 from ktir.checking.debugger import Debugger
@@ -35,6 +35,7 @@ from ktir.tools.shared.input import BYTECODE, decoded, parse_bytecode, read
 from ktir.tools.shared.plain import plain
 from ktir.tools.shared.policy import policy_flags, policy_of
 from ktir.tools.shared.sources import FORMS, SourceError, archive, near, write_array
+from ktir.version import __version__
 
 FLAGS = (
     Flag("func", "the function to run; default: the one that no other calls", "name"),

@@ -30,7 +30,7 @@ from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.virtualized import V
 
 import ktir
-from ktir import config, hints
+from ktir import config, hints, version
 from ktir.lowering.inductor.graph import constants, rounding
 from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings
 from ktir.lowering.inductor.running.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
@@ -203,7 +203,7 @@ def sources_hash() -> str:
 
 def identity() -> tuple[Any, ...]:
     """What must enter every cache key: version, sources, options, hints."""
-    return ("ktir", ktir.__version__, sources_hash(), config.current().key(), str(hints.current()))
+    return ("ktir", version.__version__, sources_hash(), config.current().key(), str(hints.current()))
 
 
 class MarkRefused(CustomGraphModulePass):

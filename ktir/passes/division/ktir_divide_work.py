@@ -25,7 +25,8 @@ from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.structured import Generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
-from ktir.passes.division.work import KernelFacts, Work, divide, work_of
+from ktir.passes.division.kernel_facts import KernelFacts
+from ktir.passes.division.work import Work, divide, work_of
 from ktir.passes.kernels.columns import hinted, wishes
 from ktir.pipeline import Pass
 from ktir.target import DATASHEET, LANES

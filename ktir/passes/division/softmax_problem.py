@@ -1,16 +1,11 @@
 """A kernel with a softmax between its matmuls as the cost model sees it: its rows of scores, and what is loaded for them."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING
 
 from ktir.analysis.items import Item, Tensor
 from ktir.cost.problem import Loop, Operand, Problem, Scores
+from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.target import LANES
-
-if TYPE_CHECKING:
-    from ktir.passes.division.work import KernelFacts
 
 _ENTRY = 4 * LANES
 """Bytes of a stick of f32."""

@@ -6,24 +6,17 @@ the cost model (`ktir.cost`) says which of all divisions is the best one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from ktir.analysis.attributes.plan_attributes import PlannedKernel
-from ktir.analysis.axes import Axes
-from ktir.analysis.items import Item, Tensor, Walk, items_of
 from ktir.cost.division import Infeasible, Plan, solve
-from ktir.cost.problem import Loop, Operand, Problem
+from ktir.cost.problem import Problem
 from ktir.hints import Hint
-from ktir.mlir import func, ir
+from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.softmax_problem import softmax_problem
-from ktir.passes.kernels.clusters import Cluster
 from ktir.passes.kernels.columns import WHOLE, column_division, refuse_parts, row_parts
-from ktir.target import DATASHEET, LANES, Target
-
-Reading = tuple[Tensor, tuple[str, ...]]
-"""A tensor, and the names of the axes (and columns) along which a kernel reads it."""
+from ktir.target import DATASHEET
 
 
 @dataclass(frozen=True)
@@ -117,8 +110,9 @@ def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
         return replace(plan, problem=problem)
 
     if kernel.contractions:
+        softmax = None if kernel.columns else softmax_problem(kernel)
         try:
-            plan = best(kernel.softmax() or kernel.matmul())
+            plan = best(softmax or kernel.matmul())
         except Infeasible:  # the model's tiles do not fit, which is not the last word
             if asked.work_div:
                 raise
@@ -139,164 +133,3 @@ def _whole(hint: Hint, names: list[str]) -> Hint:
         if name in names and parts > 1:
             raise Infeasible(f"hint work_div wants {parts} parts of '{name}', but elements that are named several times need one order")
     return Hint(work_div=(*((n, p) for n, p in hint.work_div if n not in names), *((n, 1) for n in names)))
-
-
-@dataclass(frozen=True, eq=False)
-class KernelFacts:
-    """What the cost model needs to know of a kernel."""
-
-    name: str
-    extents: tuple[int, ...]
-    """Of the axes; the last one is the row axis."""
-    columns: int
-    """Sticks of every result where columns may be dealt out, else 0."""
-    ops: tuple[Item, ...]
-    stores: tuple[Item, ...]
-    axes: Mapping[int, Mapping[int | None, int]]
-    """Per op (its number) the axis of each row loop."""
-    stored_axes: Mapping[int, Walk]
-    """Per store (its number) the axis along each dim of what it stores."""
-
-    @staticmethod
-    def of_kernel(kernel: func.FuncOp) -> KernelFacts:
-        """The facts of a formed kernel, whose ops have their row loops in the order of the axes."""
-        axes = Axes.of(kernel.operation)
-        columns = ir.IntegerAttr(kernel.attributes["ktir.columns"]).value if "ktir.columns" in kernel.attributes else 0
-        items = items_of([o.operation for o in kernel.regions[0].blocks[0].operations])
-        ops = tuple(i for i in items if not i.is_store)
-        stores = tuple(i for i in items if i.is_store)
-        loops: dict[int, Mapping[int | None, int]] = {i.number: {loop: axis for axis, loop in enumerate(i.row_loops)} for i in ops}
-        made = {item.value: tuple(loops[item.number].get(loop) for loop in item.walks[-1]) for item in ops}
-        stored = {item.number: made.get(item.value) or tuple(_copied(item, axes.extents)) for item in stores}
-        return KernelFacts(kernel.name.value, axes.extents, columns, ops, stores, loops, stored)
-
-    @staticmethod
-    def of_cluster(cluster: Cluster, name: str, crossing: Collection[Tensor]) -> KernelFacts:
-        """The facts of a kernel that is not formed yet; what `crossing` has of its tensors is stored for other kernels."""
-        place = {axis: i for i, axis in enumerate(cluster.order)}
-        extents = tuple(cluster.rows)
-        loops: dict[int, Mapping[int | None, int]] = {}
-        for item in cluster.compute:
-            loops[item.number] = {loop: place[axis] for loop, axis in zip(item.loops, cluster.loops[item.number], strict=True)}
-        made = {i.value: tuple(None if a is None else place[a] for a in cluster.axes[i.value]) for i in cluster.compute}
-        left = (item.value for item in cluster.compute if item.value in crossing)
-        stores = (*cluster.stores, *(Item(~i, "store", [value], value, []) for i, value in enumerate(left)))
-        stored = {item.number: made.get(item.value) or tuple(_copied(item, extents)) for item in stores}
-        return KernelFacts(name, extents, cluster.columns, tuple(cluster.compute), stores, loops, stored)
-
-    @property
-    def has_batches(self) -> bool:
-        """Whether there are other axes than the row axis."""
-        return len(self.extents) > 1
-
-    @cached_property
-    def names(self) -> list[str]:
-        """Of the axes: `m` is the row axis."""
-        return [*(f"b{i}" for i in range(len(self.extents) - 1)), "m"]
-
-    @cached_property
-    def contractions(self) -> list[Item]:
-        """The matmuls."""
-        return [item for item in self.ops if item.is_contraction]
-
-    @cached_property
-    def whole(self) -> list[int]:
-        """Axes that must not be cut: where indices name an element several times, the last value stays."""
-        found = {self.stored_axes[s.number][d] for s in self.stores if s.ordered for d in s.index_dims}
-        return sorted(axis for axis in found if axis is not None)
-
-    @cached_property
-    def whole_depth(self) -> str | None:
-        """Why the reduced loop of the matmuls must not be cut; None if it may."""
-        depths = sorted({item.matmul_extents[2] for item in self.contractions})
-        if len(depths) > 1:
-            return f"the matmuls of this kernel have reduced loops of {', '.join(map(str, depths))} sticks"
-        if any(item.sources[0] in self.made for item in self.contractions):
-            return "a matmul of this kernel reads what the kernel computes"
-        return None
-
-    def walked(self, item: Item, operand: int) -> tuple[str, ...]:
-        """Names of the axes that an operand of an op runs along (the result is operand -1)."""
-        axes = self.axes[item.number]
-        return tuple(dict.fromkeys(self.names[axes[loop]] for loop in item.walks[operand] if loop in axes))
-
-    def loops(self) -> list[Loop]:
-        """The axes; the row axis first: where two divisions cost the same, the one with fewer parts of rows is taken."""
-        rows, *batches = reversed(list(zip(self.names, self.extents, strict=True)))
-        return [Loop(*rows), *(Loop(name, extent, even=True) for name, extent in reversed(batches))]
-
-    def reading(self, item: Item, operand: int) -> Reading:
-        """How an op reads an operand."""
-        return item.sources[operand], (*self.walked(item, operand), *self._dealt(item, operand))
-
-    @cached_property
-    def made(self) -> set[Tensor]:
-        """What the kernel computes."""
-        return {item.value for item in self.ops}
-
-    def loads(self) -> dict[Reading, int]:
-        """What is read from memory, once for each way of reading, in bytes."""
-        found: dict[Reading, int] = {}
-        for item in self.ops:
-            for i, value in enumerate(item.sources):
-                if value.loaded or (value.made and value not in self.made):
-                    found[self.reading(item, i)] = value.bytes
-        for item in self.stores:
-            if item.value.loaded:
-                names = (self.names[axis] for axis in self.stored_axes[item.number] if axis is not None)
-                found[item.value, tuple(dict.fromkeys(names))] = item.value.bytes
-        return found
-
-    def _dealt(self, item: Item, operand: int) -> tuple[str, ...]:
-        """Name of the columns, where they are dealt out and a core reads those of an operand that are its own."""
-        own = operand == 1 if item.is_contraction else item.walks[operand][0] == 0
-        return ("n",) if self.columns and own else ()
-
-    def vector_work(self, target: Target = DATASHEET) -> int:
-        """Cycles of the vector unit in one row."""
-        total = 0
-        for item in self.ops:
-            if item.kind == "pointwise":
-                total += item.value.shape[0] * item.work
-            elif item.kind == "reduction":
-                total += max(source.shape[0] for source in item.sources) * item.work + target.sfp_lane_reduction_cycles
-        return total
-
-    def matmul(self) -> Problem:
-        """The longest matmul, with all that the kernel reads."""
-        item = max(self.contractions, key=lambda i: i.matmul_extents)
-        _, sticks, depth = item.matmul_extents
-        first, second = self.walked(item, 0), self.walked(item, 1)
-        own = {(item.sources[0], first), (item.sources[1], (*second, *self._dealt(item, 1)))}
-        others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]
-        operands = (
-            Operand("rows", (*first, "k")),
-            Operand("weights", (*second, "k", "n")),
-            *(Operand(f"input {i}", names, whole_bytes=size) for i, (names, size) in enumerate(others)),
-            Operand("result", (*self.names, "n"), output=True, whole_bytes=sum(item.value.bytes for item in self.stores)),
-        )
-        loops = (*self.loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
-        return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self.vector_work() / sticks))
-
-    def softmax(self) -> Problem | None:
-        """The matmuls and the softmax between them; None if the kernel is not of that kind."""
-        return None if self.columns else softmax_problem(self)
-
-    def vector(self) -> Problem:
-        """All ops as one on the vector unit."""
-        sticks, columns = max(item.value.shape[0] for item in self.ops or self.stores), "n" if self.columns else "d"
-        written = sum(item.value.bytes for item in self.stores)
-        operands = (
-            *(Operand(f"input {i}", names, whole_bytes=size) for i, ((_, names), size) in enumerate(self.loads().items())),
-            Operand("result", (*self.names, columns), output=True, whole_bytes=written),
-        )
-        loops = (*self.loops(), Loop(columns, sticks * LANES, LANES))
-        return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self.vector_work() / sticks))
-
-
-def _copied(item: Item, extents: tuple[int, ...]) -> Iterator[int | None]:
-    """Axes of a tensor that is stored as it was loaded or filled: it has the axes in order as its rows."""
-    yield None
-    for axis in range(len(item.value.shape) - 2):
-        yield axis if axis < len(extents) else None
-    yield None

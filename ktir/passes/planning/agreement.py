@@ -13,7 +13,8 @@ from itertools import product
 from math import prod
 
 from ktir.analysis.items import Tensor
-from ktir.passes.division.work import KernelFacts, Work
+from ktir.passes.division.kernel_facts import KernelFacts
+from ktir.passes.division.work import Work
 from ktir.passes.planning.kernel_price import kernel_price
 from ktir.passes.residence.shares import Deal, dealt, traffic_saved
 from ktir.target import Target

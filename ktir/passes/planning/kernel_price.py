@@ -18,7 +18,8 @@ from ktir.cost.tiles import (
     overlapping_rows,
     stream_buffers,
 )
-from ktir.passes.division.work import KernelFacts, Reading, Work
+from ktir.passes.division.kernel_facts import KernelFacts, Reading
+from ktir.passes.division.work import Work
 from ktir.passes.scratchpad.rotation import rotation
 from ktir.target import LANES, Target
 

@@ -13,7 +13,8 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import write_kernel, write_plan, write_stick
 from ktir.analysis.calls import calls_of
 from ktir.mlir import func, ir
-from ktir.passes.division.work import KernelFacts, Work
+from ktir.passes.division.kernel_facts import KernelFacts
+from ktir.passes.division.work import Work
 from ktir.passes.kernels.columns import wishes
 from ktir.passes.layouts.stick_roles import stick_text
 from ktir.passes.planning.agreement import Agreement

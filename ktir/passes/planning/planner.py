@@ -16,7 +16,8 @@ from ktir.analysis.items import Tensor
 from ktir.cost.division import Infeasible
 from ktir.hints import Hint
 from ktir.mlir import func
-from ktir.passes.division.work import KernelFacts, Work, divide
+from ktir.passes.division.kernel_facts import KernelFacts
+from ktir.passes.division.work import Work, divide
 from ktir.passes.kernels.clustering import Clustering, Move
 from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.physical_items import PhysicalItems

@@ -98,7 +98,7 @@ def test_another_version_misses(store: Store, monkeypatch: pytest.MonkeyPatch) -
     run(store)
     monkeypatch.setattr(adapter, "sources_hash", lambda: "other sources")
     assert run(store) == {"hit": 0, "miss": 1, "bypass": 0}
-    monkeypatch.setattr("ktir.__version__", "999")
+    monkeypatch.setattr("ktir.version.__version__", "999")
     assert run(store) == {"hit": 0, "miss": 1, "bypass": 0}
 
 
