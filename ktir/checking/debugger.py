@@ -11,9 +11,9 @@ import numpy as np
 from ktir.checking.observers import AGAIN, results_of
 from ktir.checking.values import Names, array_of, describe, place_of
 from ktir.diagnostics import KtirError
-from ktir.emulator.reference.compile.compiler import OpPlan
+from ktir.emulator.reference.compile.program import OpPlan
 from ktir.emulator.reference.observer import Observer
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 
 __all__ = ["HELP", "Debugger", "Stopped"]
 

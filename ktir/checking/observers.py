@@ -10,9 +10,9 @@ from typing import TextIO
 
 from ktir.checking.values import Names, describe, place_of
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.compiler import OpPlan
+from ktir.emulator.reference.compile.program import OpPlan
 from ktir.emulator.reference.observer import Observer
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 
 __all__ = ["AGAIN", "OpValues", "Profile", "Progress", "Together", "results_of"]
 

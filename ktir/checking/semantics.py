@@ -22,7 +22,7 @@ from ktir.emulator.findings import Where
 from ktir.emulator.policy import Disturbance, Policy
 from ktir.emulator.reference.executor import execute
 from ktir.emulator.reference.observer import Observer
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES
 from ktir.lowering.compile import launch_arguments
 from ktir.mlir import ir

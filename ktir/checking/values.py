@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ktir.assembly.names import LOOPS, TextNames
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.compiler import BlockPlan, OpPlan, Program
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.compile.program import BlockPlan, OpPlan, Program
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import AccessTile, Distributed, Future, IndirectTile, Overlay, Pointer, Tensor, View
 
 __all__ = ["Names", "array_of", "brief", "describe", "place_of"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ktir.arithmetic import numerics
 from ktir.arithmetic.integers import width
 from ktir.diagnostics import KtirError
-from ktir.emulator.reference.compile.compiler import OWN_ROLES, Argument, Function
+from ktir.emulator.reference.compile.program import OWN_ROLES, Argument, Function
 from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, is_float
 
 __all__ = ["ELEMENT_OF", "RAW", "Bound", "Scratch", "bind_arguments"]

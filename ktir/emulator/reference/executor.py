@@ -19,10 +19,11 @@ from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import Bound, Scratch, bind_arguments
-from ktir.emulator.reference.compile.compiler import Function, Program, compile_module
+from ktir.emulator.reference.compile.compiler import compile_module
+from ktir.emulator.reference.compile.program import Function, Program
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.plan import Plan
-from ktir.emulator.reference.recorder import NeedsData, NeedsTiles
+from ktir.emulator.reference.record.recording import NeedsData, NeedsTiles
 from ktir.mlir import ir
 
 __all__ = ["Report", "Scratch", "execute"]

@@ -1,21 +1,20 @@
 """Watching an execution: printing values, breakpoints, profiles and progress are observers.
 
-An observer is given to `execute`. Without one the executor pays a comparison with None per recorded op and nothing per replayed call.
+An observer is given to `execute`. Without one the executor pays nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ktir.emulator.findings import Where
-    from ktir.emulator.reference.compile.compiler import OpPlan
-    from ktir.emulator.reference.recorder import Recorder
-    from ktir.emulator.reference.tape.tape import Call
+from ktir.emulator.findings import Where
+from ktir.emulator.policy import Policy
+from ktir.emulator.reference.compile.program import OpPlan, Program
+from ktir.emulator.reference.record.recorder import Recorder
+from ktir.emulator.reference.tape.tape import Call
 
-__all__ = ["Observer", "timed"]
+__all__ = ["Observer", "Watched", "timed"]
 
 
 class Observer:
@@ -47,3 +46,26 @@ def timed(calls: Sequence[Call], origins: Iterable[Where | None], observer: Obse
         begin = time.perf_counter()
         function(*arguments)
         observer.ran(where, time.perf_counter() - begin, done, total)
+
+
+class Watched(Recorder):
+    """A recorder that tells `observer` of every op and, where steps run as they are recorded, of every call."""
+
+    def __init__(self, program: Program, policy: Policy, observer: Observer, eager: bool, by_tile: frozenset[str]) -> None:
+        super().__init__(program, policy, eager, by_tile)
+        self.observer = observer
+        observer.started(self)
+
+    def ended(self) -> None:
+        """All has been recorded. What was recorded may be kept, without the observer."""
+        self.observer.recorded(self)
+        self.observer = Observer()
+
+    def act(self, op: OpPlan) -> None:
+        self.observer.before_op(self, op)
+        super().act(op)
+        self.observer.after_op(self, op)
+
+    def perform(self, calls: Iterable[Call]) -> None:
+        made = list(calls)
+        timed(made, [self.where] * len(made), self.observer)

@@ -15,15 +15,16 @@ from ktir.arithmetic.integers import fit
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import ELEMENT_OF, RAW, Bound
 from ktir.emulator.reference.binding import bind
-from ktir.emulator.reference.compile.compiler import Argument, Function, Program
-from ktir.emulator.reference.observer import Observer, timed
+from ktir.emulator.reference.compile.program import Argument, Function, Program
+from ktir.emulator.reference.observer import Observer, Watched, timed
 from ktir.emulator.reference.ops.indirect_steps import Gather, Scatter
-from ktir.emulator.reference.record.access import AnyAccess, Buffer, Points, resolve
+from ktir.emulator.reference.record.access import AnyAccess, Points, resolve
 from ktir.emulator.reference.record.checks import Traffic, check
-from ktir.emulator.reference.recorder import Counts, Recorder
+from ktir.emulator.reference.record.recorder import Recorder
+from ktir.emulator.reference.record.recording import Counts
 from ktir.emulator.reference.tape.moves import keep_bits
 from ktir.emulator.reference.tape.tape import Assemble
-from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Pointer, Strided, Tensor, Value, View, is_odd
+from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Buffer, Pointer, Strided, Tensor, Value, View, is_odd
 
 __all__ = ["Plan"]
 
@@ -46,9 +47,7 @@ class Plan:
         by_tile: frozenset[str] = frozenset(),
         observer: Observer | None = None,
     ) -> None:
-        rec = Recorder(program, policy, eager, observer, by_tile)
-        if observer is not None:
-            observer.started(rec)
+        rec = Recorder(program, policy, eager, by_tile) if observer is None else Watched(program, policy, observer, eager, by_tile)
         rec.where = function.where
         self.rec, self.eager, self.policy = rec, eager, policy
         buffers = {i: _buffer(rec, i, a, function, bound) for i, a in enumerate(bound.arrays) if _is_argument(bound, i)}
@@ -66,9 +65,8 @@ class Plan:
                 ],
             )
             self._read_back(local)
-        if observer is not None:
-            observer.recorded(rec)
-            rec.observer = None  # the plan may be kept
+        if isinstance(rec, Watched):
+            rec.ended()
         self.traffic: list[tuple[Buffer, Traffic]] = []
         self.runtime: list[tuple[Buffer, list[AnyAccess]]] = []
         self.raw: list[tuple[int, Gather]] = []

@@ -10,10 +10,10 @@ from ktir.checking.debugger import Debugger, Stopped
 from ktir.checking.observers import AGAIN, OpValues, Profile, Progress, Together
 from ktir.checking.values import Names
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.compiler import OpPlan
+from ktir.emulator.reference.compile.program import OpPlan
 from ktir.emulator.reference.executor import execute
 from ktir.emulator.reference.observer import Observer
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 
 ADD = (Path(__file__).parents[2] / "lit" / "tools" / "Inputs" / "add.mlir").read_text()
 

@@ -6,165 +6,19 @@ After compilation nothing refers to MLIR: SSA values are numbered slots of their
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from ktir.diagnostics import KtirError, Unsupported, location_text
-from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.registry import Action, executor
-from ktir.emulator.reference.tape.values import CARRIERS, element_name
+from ktir.emulator.reference.compile.op_reader import Numbering, OpReader, where_of
+from ktir.emulator.reference.compile.program import OWN_ROLES, Argument, BlockPlan, Function, OpPlan, Program
+from ktir.emulator.reference.compile.registry import executor
+from ktir.emulator.reference.tape.values import element_name
 from ktir.layout import pool_elements
 from ktir.mlir import ir
 
-__all__ = ["OWN_ROLES", "Argument", "BlockPlan", "Function", "OpPlan", "OpReader", "Program", "TensorType", "compile_module"]
-
-
-OWN_ROLES = ("pool", "iota")
-"""Roles of memory that the caller need not give: what a program keeps between its ops, and memory whose element i holds i."""
-
-
-@dataclass(frozen=True)
-class TensorType:
-    """Shape and element type of a tensor; a scalar has rank 0. A dynamic extent is -1: recording finds it out."""
-
-    shape: tuple[int, ...]
-    element: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpPlan:
-    """An op: what records it, its place, the slots of its operands and results, the blocks that recording it may run."""
-
-    action: Action
-    where: Where
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    blocks: tuple[BlockPlan, ...] = ()
-
-
-@dataclass(frozen=True)
-class BlockPlan:
-    """A block: slots of its arguments, its ops, slots that its terminator passes on."""
-
-    arguments: tuple[int, ...]
-    ops: tuple[OpPlan, ...]
-    yields: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A function argument: its type, and what `ktir.name`, `ktir.role`, `ktir.layout` and `ktir.type` say of it."""
-
-    slot: int
-    type: str
-    name: str | None
-    role: str | None
-    elements: int | None
-    """Size of a buffer with a layout, of a pool or an iota, in elements of `element`."""
-    element: str | None
-    narrow: bool = False
-    """Whether the views of it take the integers of the caller's array, of another width, as i32."""
-    alias: str | None = None
-    """Its name in the text."""
-
-
-@dataclass
-class Function:
-    """A compiled `func.func`. `grid` is None where the attribute is absent: one tile."""
-
-    name: str
-    where: Where
-    grid: tuple[int, ...] | None
-    arguments: list[Argument] = field(default_factory=list)
-    body: BlockPlan | None = None
-    slots: int = 0
-
-    @property
-    def tiles(self) -> int:
-        return prod(self.grid) if self.grid else 1
-
-
-@dataclass
-class Program:
-    """All functions of a module by name, and the one that is executed if none is named."""
-
-    functions: dict[str, Function]
-    entry: str | None
-    remote: bool = False
-    """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
-    level: str | None = None
-    """Attribute `ktir.level` of the module."""
-
-
-class Numbering:
-    """Slots of the SSA values of one function."""
-
-    def __init__(self) -> None:
-        self.slots: dict[ir.Value, int] = {}
-        self.remote = False
-        """Whether a view of the function names the scratchpad of a tile."""
-
-    def define(self, value: ir.Value) -> int:
-        return self.slots.setdefault(value, len(self.slots))
-
-    def __getitem__(self, value: ir.Value) -> int:
-        return self.slots[value]
-
-
-class OpReader:
-    """What an executor reads of its op. `where` is what findings name."""
-
-    def __init__(self, op: ir.Operation, numbering: Numbering) -> None:
-        self.op = op
-        self.numbering = numbering
-        self.where = where_of(op)
-        self.operands = [numbering[v] for v in op.operands]
-        self.results = [numbering.define(v) for v in op.results]
-        self.blocks: list[BlockPlan] = []
-        """Those that `block` has compiled."""
-
-    def view(self) -> Any:
-        """The op as its own class, with the accessors of its dialect."""
-        return self.op.opview
-
-    def slot(self, value: ir.Value) -> int:
-        return self.numbering[value]
-
-    def attribute(self, name: str) -> Any:
-        """Attribute `name`, or None."""
-        return self.op.attributes[name] if name in self.op.attributes else None
-
-    def integers(self, name: str) -> list[int]:
-        """A dense array attribute as integers."""
-        attribute = self.op.attributes[name]
-        kind = ir.DenseI32ArrayAttr if isinstance(attribute, ir.DenseI32ArrayAttr) else ir.DenseI64ArrayAttr
-        return [int(x) for x in kind(attribute)]
-
-    def operand_type(self, i: int) -> TensorType:
-        return self.tensor_type(self.op.operands[i].type)
-
-    def result_type(self, i: int = 0) -> TensorType:
-        return self.tensor_type(self.op.results[i].type)
-
-    def tensor_type(self, type_: ir.Type) -> TensorType:
-        """Shape and element type; refuses what has no NumPy carrier."""
-        shape: tuple[int, ...] = ()
-        element = element_name(type_)
-        if isinstance(type_, ir.RankedTensorType):
-            shape = tuple(-1 if type_.is_dynamic_dim(i) else n for i, n in enumerate(type_.shape))
-            element = element_name(type_.element_type)
-        if element not in CARRIERS:
-            raise self.unsupported(f"uses element type '{element}'")
-        return TensorType(shape, element)
-
-    def block(self, region: int = 0) -> BlockPlan:
-        """The one block of a region, compiled."""
-        self.blocks.append(compile_block(self.op.regions[region].blocks[0], self.numbering))
-        return self.blocks[-1]
-
-    def unsupported(self, what: str) -> Unsupported:
-        return Unsupported(f"{self.where} {what}, which the executor does not support", self.where.location)
+__all__ = ["TERMINATORS", "compile_block", "compile_module"]
 
 
 TERMINATORS = (
@@ -182,11 +36,6 @@ TERMINATORS = (
 """Ops that only end a block: their operands are what the op around the block reads."""
 
 
-def where_of(op: ir.Operation) -> Where:
-    text = location_text(op.location)
-    return Where(op.name, None if text == "<unknown>" else text)
-
-
 def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
     """Compile every op of `block`. Raises Unsupported for an op without an executor."""
     arguments = tuple(numbering.define(a) for a in block.arguments)
@@ -200,7 +49,7 @@ def compile_block(block: ir.Block, numbering: Numbering) -> BlockPlan:
         make = executor(op.name)
         if make is None:
             raise Unsupported(f"'{op.name}' op has no executor", location_text(op.location))
-        reader = OpReader(op, numbering)
+        reader = OpReader(op, numbering, compile_block)
         action = make(reader)
         ops.append(OpPlan(action, reader.where, tuple(reader.operands), tuple(reader.results), tuple(reader.blocks)))
     return BlockPlan(arguments, tuple(ops), yields)

@@ -9,17 +9,13 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ktir.emulator.reference.compile.compiler import OpReader
-    from ktir.emulator.reference.compile.scalar import ScalarOp
-    from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 
-Action = Callable[["Recorder"], None]
-"""Executes one op on a recorder: reads and writes its SSA values, emits steps."""
-Executor = Callable[["OpReader"], Action]
-ScalarReader = Callable[["OpReader"], "ScalarOp | tuple[ScalarOp, ...]"]
+Executor = Callable[[OpReader], Action]
+ScalarReader = Callable[[OpReader], ScalarOp | tuple[ScalarOp, ...]]
 """Reads the meaning of an op; of one with several results, one meaning per result."""
 
 _executors: dict[str, Executor] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ktir.diagnostics import KtirError
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.mlir import ir
 
 

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.ops.indirect import gather, gather_points, scatter, scatter_points
 from ktir.emulator.reference.ops.maps import IndexMap
 from ktir.emulator.reference.ops.sets import IndexSet
 from ktir.emulator.reference.ops.structured_steps import repeat
-from ktir.emulator.reference.recorder import NeedsTiles, Recorder
+from ktir.emulator.reference.record.recorder import Recorder
+from ktir.emulator.reference.record.recording import NeedsTiles
 from ktir.emulator.reference.tape.values import (
     AccessTile,
     Distributed,

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import Deadlock, Where
-from ktir.emulator.reference.compile.compiler import BlockPlan, OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action, BlockPlan
+from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.ops.sets import IndexSet
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import Future, Tensor, simplify
 from ktir.mlir import ir
 

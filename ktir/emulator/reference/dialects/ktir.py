@@ -13,16 +13,17 @@ from ktir.arithmetic import numerics
 from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Disturbance
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
-from ktir.emulator.reference.compile.scalar import Body, Ref, compile_body
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
+from ktir.emulator.reference.compile.scalar import compile_body
+from ktir.emulator.reference.compile.scalar_op import Body, Ref
 from ktir.emulator.reference.ops.indirect import scatter
 from ktir.emulator.reference.ops.indirect_steps import Scatter
 from ktir.emulator.reference.ops.structured_steps import put_off
-from ktir.emulator.reference.record.access import Buffer
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
-from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, IndirectTile, Tensor, View, is_float
+from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Buffer, IndirectTile, Tensor, View, is_float
 from ktir.mlir import ir
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes, scalar
-from ktir.emulator.reference.compile.scalar import ScalarOp, compile_body, types_of
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes, scalar
+from ktir.emulator.reference.compile.scalar import compile_body, types_of
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.dialects.tensor import broadcast_scalar
 from ktir.emulator.reference.ops.maps import IndexMap
 from ktir.emulator.reference.ops.structured import Structured
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import Strided
 from ktir.mlir import ir
 
@@ -156,7 +158,7 @@ def _fill(op: OpReader) -> Action:
     value, _ = op.operands
     (result,), type_, target = op.results, op.result_type(), op.operands[1]
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         shape = rec.get(target).shape if -1 in type_.shape else type_.shape
         rec.set(result, broadcast_scalar(rec, rec.get(value), shape, type_.element))
 
@@ -168,7 +170,7 @@ def _transpose(op: OpReader) -> Action:
     order = (0, *(1 + d for d in op.integers("permutation")))
     value, (result,) = op.operands[0], op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensor = rec.tensor(value)
         rec.set(result, tensor.moved(tensor.at.axes(order)))
 
@@ -180,7 +182,7 @@ def _broadcast(op: OpReader) -> Action:
     added = op.integers("dimensions")
     (value, target), (result,) = op.operands, op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensor = rec.tensor(value)
         shape = rec.get(target).shape
         given: Any = iter(tensor.at.strides[1:])

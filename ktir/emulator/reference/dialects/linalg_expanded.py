@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ktir.emulator.reference.compile.compiler import Numbering, OpReader, compile_block
-from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.compiler import compile_block
+from ktir.emulator.reference.compile.op_reader import Numbering, OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.dialects.linalg import structured_op
 from ktir.emulator.reference.ops.maps import IndexMap
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.mlir import ir, passmanager
 
 

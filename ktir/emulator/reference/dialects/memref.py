@@ -9,9 +9,11 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds, Where
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
-from ktir.emulator.reference.recorder import NeedsTiles, Recorder
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
+from ktir.emulator.reference.record.recorder import Recorder
+from ktir.emulator.reference.record.recording import NeedsTiles
 from ktir.emulator.reference.tape.values import AccessTile, Distributed, Strided, Tensor, View, element_name, simplify
 from ktir.mlir import ir
 

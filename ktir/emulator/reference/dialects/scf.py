@@ -10,10 +10,11 @@ import numpy as np
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.record.budget import expect_trips, take_step, trip_count, work_of
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import simplify
 
 _DYNAMIC = -(2**63)
@@ -165,7 +166,7 @@ def _parallel(op: OpReader) -> Action:
     reducers: list[Any] = []
     reduced: list[int] = []
     if last.name == "scf.reduce":
-        inner = OpReader(last, op.numbering)
+        inner = op.inner(last)
         reduced = inner.operands
         reducers = [inner.block(i) for i in range(len(reduced))]
 

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from ktir.arithmetic import numerics, transcendental
 from ktir.arithmetic.elementary import once
 from ktir.arithmetic.integers import fit
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes, scalar
-from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes, scalar
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.dialects.scalar.arith import deliver, extreme
 from ktir.emulator.reference.dialects.scalar.arith_integer import number_of
 from ktir.emulator.reference.ops.elementwise import elementwise
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Step
 from ktir.mlir import ir
 
@@ -200,7 +201,7 @@ def _slice_reduction(op: OpReader) -> Action:
         raise op.unsupported(f"is applied to a tensor whose last dim is no multiple of {SLICE}")
     (value,), (result,) = op.operands, op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensor = rec.copy(rec.tensor(value))
         out = rec.temporary(tensor.at.shape, (tensor.at.present[0], *type_.shape), type_.element)
         step = _Slices((tensor,), (out,))

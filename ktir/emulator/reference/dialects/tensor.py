@@ -10,12 +10,13 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.compile.scalar import compile_body
 from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.ops.structured_steps import repeat
-from ktir.emulator.reference.recorder import NeedsTiles, Recorder
+from ktir.emulator.reference.record.recording import NeedsTiles, Recording
 from ktir.emulator.reference.tape.tape import Assemble
 from ktir.emulator.reference.tape.values import Strided, Tensor
 from ktir.mlir import ir
@@ -28,13 +29,13 @@ def _empty(op: OpReader) -> Action:
     type_ = op.result_type()
     sizes, (result,) = op.operands, op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         rec.set(result, rec.poison(sized(rec, type_.shape, sizes), type_.element))
 
     return action
 
 
-def sized(rec: Recorder, shape: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:
+def sized(rec: Recording, shape: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:
     """`shape` with its dynamic extents from `sizes`."""
     given = iter(sizes)
     return tuple(rec.integer(next(given), "a size") if n < 0 else n for n in shape)
@@ -45,13 +46,13 @@ def _splat(op: OpReader) -> Action:
     type_ = op.result_type()
     (value, *sizes), (result,) = op.operands, op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         rec.set(result, broadcast_scalar(rec, rec.get(value), sized(rec, type_.shape, sizes), type_.element))
 
     return action
 
 
-def broadcast_scalar(rec: Recorder, value: Any, shape: tuple[int, ...], element: str) -> Tensor:
+def broadcast_scalar(rec: Recording, value: Any, shape: tuple[int, ...], element: str) -> Tensor:
     """A tensor of `shape` that repeats a scalar, known or from data."""
     if isinstance(value, Tensor):
         at = value.at
@@ -65,7 +66,7 @@ def _cast(op: OpReader) -> Action:
     shape = op.result_type().shape
     (value,), (result,), where = op.operands, op.results, op.where
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         found = rec.get(value)
         if len(found.shape) != len(shape) or any(n not in (-1, m) for n, m in zip(shape, found.shape, strict=True)):
             raise KtirError(f"{where} casts a tensor of shape {list(found.shape)} to {list(shape)}", where.location)
@@ -93,7 +94,7 @@ def _collapse(op: OpReader) -> Action:
             at = merged
         return at
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensor = rec.tensor(value)
         at = collapsed(tensor.at)
         if at is None:
@@ -112,7 +113,7 @@ def _expand(op: OpReader) -> Action:
     (value, *sizes), (result,) = op.operands, op.results
     given = shape
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         shape = sized(rec, given, sizes)
         tensor = rec.tensor(value)
         at = tensor.at
@@ -154,7 +155,7 @@ def _kept(op: OpReader, entries: Entries, shape: tuple[int, ...]) -> list[int]:
     return kept
 
 
-def _numbers(rec: Recorder, entries: Entries, what: str) -> tuple[int, ...]:
+def _numbers(rec: Recording, entries: Entries, what: str) -> tuple[int, ...]:
     return tuple(n if fixed else rec.integer(n, what) for fixed, n in entries)
 
 
@@ -164,7 +165,7 @@ def _extract_slice(op: OpReader) -> Action:
     kept = _kept(op, entries[1], op.result_type().shape)
     value, (result,), where = op.operands[0], op.results, op.where
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         origin, sizes, strides = (_numbers(rec, e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
         source = rec.get(value)
         _check_box(source.shape, origin, sizes, strides, where)
@@ -189,7 +190,7 @@ def _insert_slice(op: OpReader) -> Action:
     value, base = op.operands[:2]
     result, where = op.results[0] if op.results else base, op.where  # in an scf.forall the shared output itself changes
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         origin, sizes, strides = (_numbers(rec, e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
         whole, part = rec.tensor(base), rec.tensor(value)
         _check_box(whole.shape, origin, sizes, strides, where)
@@ -208,7 +209,7 @@ def _insert_slice(op: OpReader) -> Action:
     return action
 
 
-def _spread(rec: Recorder, whole: Tensor, part: Tensor, origin: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+def _spread(rec: Recording, whole: Tensor, part: Tensor, origin: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
     """`whole` with the elements of `part`, whose rank is the same, at distances of `strides` from `origin` on."""
     shape = whole.at.shape
     tiles = shape[0] if whole.at.present[0] != 1 or part.at.present[0] != 1 else 1
@@ -227,7 +228,7 @@ def _pad(op: OpReader) -> Action:
     body = compile_body(op, 0, "tensor.yield")
     value, (result,), where = op.operands[0], op.results, op.where
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         low, high = (_numbers(rec, row, "an amount of padding") for row in rows)
         tensor = rec.tensor(value)
         if not any(low) and not any(high):
@@ -250,14 +251,14 @@ def _extract(op: OpReader) -> Action:
     value, *indices = op.operands
     (result,), where = op.results, op.where
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensor = rec.tensor(value)
         rec.set(result, _element(rec, tensor, [rec.known(i) for i in indices], where))
 
     return action
 
 
-def _element(rec: Recorder, tensor: Tensor, origin: list[Any], where: Any) -> Tensor:
+def _element(rec: Recording, tensor: Tensor, origin: list[Any], where: Any) -> Tensor:
     """One element on each tile, at coordinates that may differ between tiles."""
     ones = (1,) * len(origin)
     if not any(isinstance(o, np.ndarray) for o in origin):
@@ -278,7 +279,7 @@ def _insert(op: OpReader) -> Action:
     value, base, *indices = op.operands
     (result,), where, element = op.results, op.where, op.result_type().element
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         whole = rec.tensor(base)
         scalar = rec.plain(rec.get(value), element)
         origin = [rec.known(i) for i in indices]
@@ -301,7 +302,7 @@ def _from_elements(op: OpReader) -> Action:
     type_ = op.result_type()
     operands, (result,) = op.operands, op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         base = rec.poison(type_.shape, type_.element)
         base.empty = False
         pieces = []
@@ -322,7 +323,7 @@ def _dim(op: OpReader) -> Action:
     value, dim = op.operands
     (result,), where = op.results, op.where
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         shape, axis = rec.get(value).shape, rec.integer(dim, "a dim")
         if not 0 <= axis < len(shape):
             raise Unsupported(f"{where} asks for dim {axis} of a tensor of rank {len(shape)}", where.location)
@@ -342,7 +343,7 @@ def _reshape(op: OpReader) -> Action:
     (value, given), (result,), type_ = op.operands, op.results, op.result_type()
     where = op.where
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensor = repeat(rec, rec.tensor(value))
         shape = type_.shape
         if -1 in shape:
@@ -356,7 +357,7 @@ def _reshape(op: OpReader) -> Action:
     return action
 
 
-def _uniform(rec: Recorder, number: Any) -> int:
+def _uniform(rec: Recording, number: Any) -> int:
     if isinstance(number, np.ndarray):
         raise NeedsTiles("has a shape that differs between tiles", rec)
     return int(number)
@@ -367,7 +368,7 @@ def _concat(op: OpReader) -> Action:
     axis = ir.IntegerAttr(op.attribute("dim")).value
     operands, (result,), type_ = op.operands, op.results, op.result_type()
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         tensors = [rec.tensor(slot) for slot in operands]
         shape = list(tensors[0].shape)
         shape[axis] = sum(t.shape[axis] for t in tensors)
@@ -388,7 +389,7 @@ def _generate(op: OpReader) -> Action:
     sizes, (result,), type_ = op.operands, op.results, op.result_type()
     body = compile_body(op, 0, "tensor.yield")
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         given = iter(sizes)
         shape = tuple(rec.integer(next(given), "a size") if n < 0 else n for n in type_.shape)
         rank = 1 + len(shape)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import DuplicateTarget, OutOfBounds, Where
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
 
 
@@ -102,7 +103,7 @@ def _recorded(op: OpReader, kind: type[_Indexed], name: str) -> Action:
     if -1 in type_.shape:
         raise op.unsupported("has a dynamic shape")
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         reads = tuple(rec.tensor(slot) for slot in operands)
         varies = any(t.at.present[0] > 1 for t in reads)
         target = rec.temporary((rec.tiles, *type_.shape), (rec.tiles if varies else 1, *type_.shape), type_.element)

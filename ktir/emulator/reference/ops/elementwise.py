@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ktir.diagnostics import Unsupported
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes, scalar
-from ktir.emulator.reference.compile.scalar import ScalarOp, single, types_of
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes, scalar
+from ktir.emulator.reference.compile.scalar import types_of
+from ktir.emulator.reference.compile.scalar_op import ScalarOp, single
 from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor, report_faults
-from ktir.emulator.reference.recorder import NeedsTiles, Recorder
+from ktir.emulator.reference.record.recording import NeedsTiles, Recording
 from ktir.emulator.reference.tape.values import Overlay, Pointer, Tensor, View, simplify
 
 __all__ = ["elementwise", "elementwise_results"]
@@ -41,7 +43,7 @@ def elementwise_results(*names: str) -> Any:
         def executor(op: OpReader) -> Action:
             actions = [_action(op, part, k) for k, part in enumerate(meanings(op))]
 
-            def action(rec: Recorder) -> None:
+            def action(rec: Recording) -> None:
                 for one in actions:
                     one(rec)
 
@@ -61,7 +63,7 @@ def _action(reader: OpReader, op: ScalarOp, number: int = 0) -> Action:
     operands, result, where = reader.operands, reader.results[number], reader.where
     name = where.op.split(".")[-1]
 
-    def on_tensors(rec: Recorder, values: list[Any]) -> None:
+    def on_tensors(rec: Recording, values: list[Any]) -> None:
         shape = given
         if -1 in shape:
             shape = next(v.shape for v in values if isinstance(v, Tensor | Overlay) and v.shape)
@@ -80,7 +82,7 @@ def _action(reader: OpReader, op: ScalarOp, number: int = 0) -> Action:
             out = loop_tensor(rec, out, shape, op.element)
         rec.set(result, simplify(out) if isinstance(out, np.ndarray) else out)
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         values = [rec.get(slot) for slot in operands]
         if any(isinstance(v, Tensor | Overlay) for v in values):
             on_tensors(rec, values)
@@ -96,7 +98,7 @@ def _action(reader: OpReader, op: ScalarOp, number: int = 0) -> Action:
     return action
 
 
-def _address(rec: Recorder, name: str, values: list[Any]) -> Any:
+def _address(rec: Recording, name: str, values: list[Any]) -> Any:
     """Arithmetic on base addresses: adding and subtracting elements, choosing one of two."""
     a, b = values[0], values[-1]
     if name == "select" and isinstance(values[0], bool | int):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,10 @@ from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds, OutOfBuffer, Where
 from ktir.emulator.reference.ops.indirect_steps import Cover, Gather, Indirect, LocalScatter, Scatter, Source
 from ktir.emulator.reference.record.access import Points
-from ktir.emulator.reference.recorder import NeedsTiles
+from ktir.emulator.reference.record.recorder import Recorder
+from ktir.emulator.reference.record.recording import NeedsTiles
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES, AccessTile, Distributed, IndirectTile, Strided, Subscript, Tensor, View
 from ktir.target import LANES
-
-if TYPE_CHECKING:
-    from ktir.emulator.reference.recorder import Recorder
 
 __all__ = ["gather", "gather_points", "scatter", "scatter_points"]
 

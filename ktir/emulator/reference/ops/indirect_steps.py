@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ktir.arithmetic import numerics
 from ktir.arithmetic.integers import fit
 from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Uninitialized, Where
-from ktir.emulator.reference.record.access import Buffer, Points
+from ktir.emulator.reference.record.access import Points
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
-from ktir.emulator.reference.tape.values import ELEMENT_BYTES, Storage, is_odd
+from ktir.emulator.reference.tape.values import ELEMENT_BYTES, Buffer, Storage, is_odd
 
 __all__ = ["Cover", "Gather", "Indirect", "LocalScatter", "Scatter", "Source"]
 

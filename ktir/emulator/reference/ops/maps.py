@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
 from ktir.emulator.reference.tape.values import Overlay, Tensor, Value
 from ktir.mlir import ir
@@ -112,7 +112,7 @@ def code_of(expr: ir.AffineExpr, dims: int = 0) -> Any:
     return lambda x: -(-a(x) // b(x))
 
 
-def read(rec: Recorder, value: Value | None, map_: IndexMap, extents: tuple[int, ...]) -> Any:
+def read(rec: Recording, value: Value | None, map_: IndexMap, extents: tuple[int, ...]) -> Any:
     """`value` at every point of the loops: a tensor of shape [tiles, *extents]; a known scalar stays one."""
     if isinstance(value, int | float | bool | np.ndarray):
         return value.reshape((rec.tiles,) + (1,) * len(extents)) if isinstance(value, np.ndarray) else value
@@ -180,7 +180,7 @@ class _Scatter(Step):
         yield scatter, ()
 
 
-def scatter(rec: Recorder, base: Tensor, value: Tensor, map_: IndexMap, extents: tuple[int, ...]) -> Tensor:
+def scatter(rec: Recording, base: Tensor, value: Tensor, map_: IndexMap, extents: tuple[int, ...]) -> Tensor:
     """`base` with the element that the map gives replaced by `value` at every point of the loops."""
     index = tuple(np.broadcast_to(c, extents) for c in map_.coordinates(extents))
     result = rec.temporary(base.at.shape, base.at.shape, base.element)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.scalar import Body, Ref
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.compile.scalar_op import Body, Ref
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Binder, Call, Place, Step, clipped_of
 from ktir.emulator.reference.tape.values import CARRIERS, Known, Tensor, is_float
 
@@ -214,7 +214,7 @@ def _where(condition: Any, a: Any, b: Any, out: NDArray[Any] | None = None) -> A
 class _Evaluation:
     """One run of `evaluate`: turns body ops into micro-ops and known values."""
 
-    def __init__(self, rec: Recorder, extents: tuple[int, ...], origin: tuple[int, ...]) -> None:
+    def __init__(self, rec: Recording, extents: tuple[int, ...], origin: tuple[int, ...]) -> None:
         self.rec = rec
         self.origin = origin
         self.rank = 1 + len(extents)
@@ -281,7 +281,7 @@ def _needed(body: Body, wanted: Sequence[Ref], given: Collection[int]) -> list[i
     return sorted(needed)
 
 
-def _element_of(rec: Recorder, body: Body, ref: Ref) -> str:
+def _element_of(rec: Recording, body: Body, ref: Ref) -> str:
     """The element type of a value that a body uses."""
     if ref.kind == "op":
         return body.ops[ref.index].op.element
@@ -293,7 +293,7 @@ def _element_of(rec: Recorder, body: Body, ref: Ref) -> str:
     return dict(body.outer).get(ref.index) or {"f": "f32", "b": "i1"}.get(np.asarray(outer).dtype.kind, "i64")
 
 
-def _at_every_point(rec: Recorder, outer: Any, extents: tuple[int, ...]) -> Any:
+def _at_every_point(rec: Recording, outer: Any, extents: tuple[int, ...]) -> Any:
     """A value from outside of a body at the points of its loops."""
     if isinstance(outer, np.ndarray):
         return outer.reshape((rec.tiles,) + (1,) * len(extents))
@@ -306,7 +306,7 @@ def _at_every_point(rec: Recorder, outer: Any, extents: tuple[int, ...]) -> Any:
 
 
 def evaluate(
-    rec: Recorder,
+    rec: Recording,
     body: Body,
     arguments: Sequence[LoopValue | None],
     extents: tuple[int, ...],
@@ -457,7 +457,7 @@ def _deliver(work: _Evaluation, values: list[Any]) -> list[LoopValue]:
     return [outputs[v.index] if isinstance(v, _Source) else v for v in values]
 
 
-def loop_tensor(rec: Recorder, value: LoopValue, extents: tuple[int, ...], element: str) -> Tensor:
+def loop_tensor(rec: Recording, value: LoopValue, extents: tuple[int, ...], element: str) -> Tensor:
     """`value` as a tensor of shape [tiles, *extents] and of type `element`, which a widening alone does not change."""
     if isinstance(value, Tensor):
         return value if value.element == element else value.moved(value.at, element)

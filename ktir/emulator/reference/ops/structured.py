@@ -16,11 +16,11 @@ import numpy as np
 from ktir.arithmetic import numerics
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.compile.scalar import Body, Combiner, Ref
+from ktir.emulator.reference.compile.scalar_op import Body, Combiner, Ref
 from ktir.emulator.reference.ops.maps import IndexMap, read, scatter
 from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.ops.structured_steps import Matmul, Reduce, Statistic, disturbed, identity_of, repeat
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import Overlay, Strided, Tensor, Value, is_float
 
 __all__ = ["Structured"]
@@ -47,7 +47,7 @@ class Structured:
     named: bool = False
     """A named contraction: its meaning is a matmul whatever its element types."""
 
-    def __call__(self, rec: Recorder) -> None:
+    def __call__(self, rec: Recording) -> None:
         if -1 in self.extents:
             self._bound(rec)(rec)
             return
@@ -74,7 +74,7 @@ class Structured:
 
     # Operands
 
-    def _bound(self, rec: Recorder) -> Structured:
+    def _bound(self, rec: Recording) -> Structured:
         """The op with the extents that its operands have now."""
         extents = list(self.extents)
         shapes = [_shape(rec, slot) for slot in (*self.inputs, *self.outputs)]
@@ -88,7 +88,7 @@ class Structured:
                 extents[loop] = n
         return replace(self, extents=tuple(extents), shapes=tuple(shapes[len(self.inputs) :]))
 
-    def _arguments(self, rec: Recorder, *, outputs: bool) -> list[Any]:
+    def _arguments(self, rec: Recording, *, outputs: bool) -> list[Any]:
         """Values of the body's arguments in loop space; those of outs only if `outputs`, and where the body reads them."""
         inputs = [read(rec, rec.get(slot), map_, self.extents) for slot, map_ in zip(self.inputs, self.maps, strict=False)]
         accumulators: list[Any] = [None] * len(self.outputs)
@@ -97,7 +97,7 @@ class Structured:
                 accumulators[k] = read(rec, rec.get(slot), self.maps[len(self.inputs) + k], self.extents)
         return [*inputs, *accumulators]
 
-    def _place(self, rec: Recorder, k: int, value: Tensor) -> Value:
+    def _place(self, rec: Recording, k: int, value: Tensor) -> Value:
         """The result k of `value`, a tensor over the loops; reduced loops have extent 1 there."""
         map_, shape = self.maps[len(self.inputs) + k], self.shapes[k]
         tiles = value.at.shape[0]
@@ -125,7 +125,7 @@ class Structured:
 
     # Reductions
 
-    def _reduce(self, rec: Recorder, k: int, combiner: Combiner) -> None:
+    def _reduce(self, rec: Recording, k: int, combiner: Combiner) -> None:
         (mapped,) = evaluate(rec, self.body, self._arguments(rec, outputs=False), self.extents, [combiner.mapped])
         element = self.elements[k]
         value = loop_tensor(rec, mapped, self.extents, element)
@@ -154,7 +154,7 @@ class Structured:
         rec.count(combiner.name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result))
 
-    def _rows(self, rec: Recorder) -> None:
+    def _rows(self, rec: Recording) -> None:
         """A body with statistics of rows: those first, then the rest of the body, once per row where loops are reduced."""
         over = [j for j, r in enumerate(self.reduced) if r] or [len(self.extents) - 1]
         row = tuple(1 if j in over else n for j, n in enumerate(self.extents))
@@ -182,7 +182,7 @@ class Structured:
         for k, value in enumerate(values):
             rec.set(self.results[k], self._place(rec, k, loop_tensor(rec, value, extents, self.elements[k])))
 
-    def _accumulator(self, rec: Recorder, k: int, kind: str | None) -> Tensor:
+    def _accumulator(self, rec: Recording, k: int, kind: str | None) -> Tensor:
         """Operand outs k in loop space, with extent 1 along the reduced loops; without content it is the identity of `kind`."""
         extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
         given = rec.get(self.outputs[k])
@@ -191,7 +191,7 @@ class Structured:
         value = read(rec, given, self.maps[len(self.inputs) + k], extents)
         return loop_tensor(rec, value, extents, self.elements[k])
 
-    def _in_sequence(self, rec: Recorder) -> None:
+    def _in_sequence(self, rec: Recording) -> None:
         """Any other body: evaluated once per point of the reduced loops, in row-major order."""
         over = [j for j, r in enumerate(self.reduced) if r]
         points = prod(self.extents[j] for j in over)
@@ -234,7 +234,7 @@ class Structured:
             return None  # no loop walks the second factor alone: a reduction of products
         return _Roles(factors, batch, rows, columns, inner)
 
-    def _contract(self, rec: Recorder, k: int, roles: _Roles) -> None:
+    def _contract(self, rec: Recording, k: int, roles: _Roles) -> None:
         left, right = (
             loop_tensor(
                 rec,
@@ -259,7 +259,7 @@ class Structured:
         rec.set(self.results[k], self._place(rec, k, result.moved(_ungrouped(result.at, roles, self.extents))))
 
 
-def _shape(rec: Recorder, slot: int) -> tuple[int, ...]:
+def _shape(rec: Recording, slot: int) -> tuple[int, ...]:
     value = rec.get(slot)
     return value.shape if isinstance(value, Tensor | Overlay) else ()
 
@@ -275,7 +275,7 @@ class _Roles:
     inner: tuple[int, ...]
 
 
-def _grouped(rec: Recorder, tensor: Tensor, groups: Sequence[tuple[int, ...]]) -> Tensor:
+def _grouped(rec: Recording, tensor: Tensor, groups: Sequence[tuple[int, ...]]) -> Tensor:
     """`tensor` with one axis per group of loops, after the tile axis; copied where memory does not allow it."""
     order = (0, *(1 + j for group in groups for j in group))
     picked = tensor.moved(tensor.at.axes(order))

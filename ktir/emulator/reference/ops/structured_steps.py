@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ktir.arithmetic import numerics
 from ktir.arithmetic.integers import fit, width
 from ktir.emulator.policy import Disturbance
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Binder, Call, Place, Step, clipped_of
 from ktir.emulator.reference.tape.values import CARRIERS, Storage, Tensor, is_float, is_odd
 
@@ -30,7 +30,7 @@ _SMALL = 1 << 17
 """Products of a matmul below which it takes less time than the call of another one."""
 
 
-def repeat(rec: Recorder, tensor: Tensor) -> Tensor:
+def repeat(rec: Recording, tensor: Tensor) -> Tensor:
     """A row-major copy that repeats along no axis but that of the tiles."""
     shape = tensor.at.shape
     result = rec.temporary(shape, (tensor.at.present[0], *shape[1:]), tensor.element)
@@ -306,7 +306,7 @@ class Reduce(Step):
         return total[..., 0]
 
 
-def disturbed(rec: Recorder, step: Matmul | Reduce) -> Step:
+def disturbed(rec: Recording, step: Matmul | Reduce) -> Step:
     """The step, or one whose sums are off, where the policy asks for it."""
     sums = is_float(step.element) and (isinstance(step, Matmul) or step.kind == "add")
     if rec.policy.disturbance is None or not sums:

@@ -1,67 +1,23 @@
-"""Buffers, and accesses to them resolved to addresses.
-
-A buffer is what backs a base address: an array of the caller, scratch, or (for addresses that are plain numbers) one memory
-without content. Its *carrier* of an element type holds all its elements of that type as NumPy values; a launch fills the carriers
-it reads from the caller's array and writes back what was written. Loads are views of a carrier.
-"""
+"""Accesses to buffers, resolved to addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import OutOfBounds, Where
-from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Known, Storage, Strided, View, simplify
+from ktir.emulator.reference.record.recording import Recording
+from ktir.emulator.reference.tape.values import ELEMENT_BYTES, AccessTile, Known, Strided, View, simplify
 from ktir.target import LANES
 
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ktir.emulator.reference.recorder import Recorder
-
-__all__ = ["Access", "AnyAccess", "Buffer", "Part", "Points", "Run", "resolve", "tiles_text"]
+__all__ = ["Access", "AnyAccess", "Part", "Points", "Run", "resolve", "tiles_text"]
 
 _BATCH = 1 << 21
 """Granule numbers held at once."""
-
-
-@dataclass(eq=False)
-class Buffer:
-    """Memory behind base addresses. `size` in bytes, None where the program's own accesses decide it."""
-
-    name: str
-    size: int | None
-    initialized: bool
-    argument: int | None = None
-    """Position of the caller's array among the distinct arrays of a launch; None: no array."""
-    element: str | None = None
-    """Element type of the array; None: views of any type may lie here."""
-    carriers: dict[str, Storage] = field(default_factory=dict)
-    placed: list[tuple[int, int, str, int]] = field(default_factory=list)
-    """Arrays of the caller that lie in it: first byte, number of the array, its element type, elements."""
-    source: Callable[[str, int, int], NDArray[Any]] | None = None
-    """Where steps run as they are recorded: the content of a range of elements of a type."""
-
-    def carrier(self, element: str, least: int = 0) -> Storage:
-        """The memory of all elements of this type; its size is settled when recording ends. `least`: elements that must exist now."""
-        if element not in self.carriers:
-            size = 0 if self.size is None else self.size // ELEMENT_BYTES[element]
-            self.carriers[element] = Storage(CARRIERS[element], size, owner=self)
-        carrier = self.carriers[element]
-        if self.source is not None:
-            have = 0 if carrier.array is None else carrier.array.size
-            want = max(carrier.size, least)
-            if carrier.array is None or have < want:
-                array = self.source(element, 0, want)
-                if carrier.array is not None:
-                    array[:have] = carrier.array
-                carrier.array, carrier.size = array, want
-        return carrier
 
 
 @dataclass(frozen=True)
@@ -293,7 +249,7 @@ def _blocks_of(dims: Sequence[tuple[int, int]]) -> tuple[int, list[tuple[int, in
     return run, rest
 
 
-def resolve(rec: Recorder, tile: AccessTile, where: Where, write: bool) -> Access:
+def resolve(rec: Recording, tile: AccessTile, where: Where, write: bool) -> Access:
     """Clip `tile` where its view is masked, and find its addresses. Raises OutOfBounds where it exceeds a static size."""
     view = tile.view
     assert isinstance(view, View)
@@ -343,7 +299,7 @@ def _cut_at_lane(low: tuple[int, ...], extents: tuple[int, ...], stick: int, las
     return boxes
 
 
-def _check_bounds(rec: Recorder, tile: AccessTile, dim: int, where: Where, write: bool) -> None:
+def _check_bounds(rec: Recording, tile: AccessTile, dim: int, where: Where, write: bool) -> None:
     assert isinstance(tile.view, View)
     anchor, extent, size = tile.anchor[dim], tile.extents[dim], tile.view.sizes[dim]
     bad = np.broadcast_to(np.less(anchor, 0) | np.greater(np.add(anchor, extent), size), (rec.tiles,))
@@ -363,13 +319,13 @@ def _check_bounds(rec: Recorder, tile: AccessTile, dim: int, where: Where, write
     )
 
 
-def tiles_text(rec: Recorder, tiles: NDArray[np.int64]) -> str:
+def tiles_text(rec: Recording, tiles: NDArray[np.int64]) -> str:
     if rec.tiles == 1:
         return ""
     return f" (tile {tiles[0]})" if len(tiles) == 1 else f" (tile {tiles[0]} and {len(tiles) - 1} others)"
 
 
-def _groups(rec: Recorder, low: list[Known], extents: list[Known]) -> list[tuple[NDArray[np.int64], tuple[int, ...], tuple[int, ...]]]:
+def _groups(rec: Recording, low: list[Known], extents: list[Known]) -> list[tuple[NDArray[np.int64], tuple[int, ...], tuple[int, ...]]]:
     """Tiles by what part of the access is live: (tile ids, low corner, extents)."""
     rank = len(low)
     if rec.active is None and not any(isinstance(x, np.ndarray) for x in (*low, *extents)):

@@ -7,17 +7,15 @@ bounds of the loops in them are constants or come from outside; what is not fore
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import Where
+from ktir.emulator.reference.compile.op_reader import Numbering
+from ktir.emulator.reference.record.recording import Recording
 from ktir.mlir import ir
-
-if TYPE_CHECKING:
-    from ktir.emulator.reference.compile.compiler import Numbering
-    from ktir.emulator.reference.recorder import Recorder
 
 __all__ = ["Work", "expect_trips", "take_step", "trip_count", "work_of"]
 
@@ -32,7 +30,7 @@ class _Bound:
     number: int | None
     slot: int = -1
 
-    def least(self, rec: Recorder) -> Any:
+    def least(self, rec: Recording) -> Any:
         """The number on every tile; None where data decides."""
         if self.number is not None:
             return self.number
@@ -47,7 +45,7 @@ class Work:
     ops: int
     loops: tuple[tuple[tuple[_Bound, ...], Work], ...] = ()
 
-    def steps(self, rec: Recorder) -> int:
+    def steps(self, rec: Recording) -> int:
         """Steps of one pass over the body, at least."""
         found = self.ops
         for bounds, inner in self.loops:
@@ -83,7 +81,7 @@ def trip_count(low: Any, high: Any, step: Any) -> Any:
     return max(-((int(low) - int(high)) // int(step)), 0)
 
 
-def expect_trips(rec: Recorder, where: Where, trips: int, work: Work | None = None) -> None:
+def expect_trips(rec: Recording, where: Where, trips: int, work: Work | None = None) -> None:
     """Raises Unsupported where a loop that begins now takes more steps than are left."""
     each = 1 + (0 if work is None else work.steps(rec))
     most = rec.policy.most_steps
@@ -92,7 +90,7 @@ def expect_trips(rec: Recorder, where: Where, trips: int, work: Work | None = No
         raise Unsupported(f"{where} {what}, but a run may take {most}; 'most-steps' sets how many", where.location)
 
 
-def take_step(rec: Recorder, where: Where) -> None:
+def take_step(rec: Recording, where: Where) -> None:
     """A trip or a call begins. Raises Unsupported where the steps are used up."""
     rec.turns += 1
     most = rec.policy.most_steps

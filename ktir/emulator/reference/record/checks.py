@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ktir.emulator.findings import Race, TypeConfusion, Uninitialized
 from ktir.emulator.policy import Policy
-from ktir.emulator.reference.record.access import AnyAccess, Buffer
-from ktir.emulator.reference.tape.values import ELEMENT_BYTES
+from ktir.emulator.reference.record.access import AnyAccess
+from ktir.emulator.reference.tape.values import ELEMENT_BYTES, Buffer
 
 __all__ = ["Traffic", "check"]
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import OutOfBounds, OutOfBuffer, TypeConfusion, Where
-from ktir.emulator.reference.record.access import Access, AnyAccess, Buffer, Run, resolve, tiles_text
+from ktir.emulator.reference.record.access import Access, AnyAccess, Run, resolve, tiles_text
+from ktir.emulator.reference.record.recording import Recording
+from ktir.emulator.reference.record.scratchpad import Scratchpad
 from ktir.emulator.reference.tape.tape import Assemble
 from ktir.emulator.reference.tape.values import (
     CARRIERS,
     ELEMENT_BYTES,
     AccessTile,
+    Buffer,
     Distributed,
     Storage,
     Strided,
@@ -27,17 +30,15 @@ from ktir.emulator.reference.tape.values import (
     tile_runs,
 )
 
-if TYPE_CHECKING:
-    from ktir.emulator.reference.recorder import Recorder
-
 __all__ = ["Memory"]
 
 
 class Memory:
     """All buffers of a recording and the accesses to them, in order."""
 
-    def __init__(self, rec: Recorder) -> None:
+    def __init__(self, rec: Recording, scratchpad: Scratchpad) -> None:
         self.rec = rec
+        self.scratchpad = scratchpad
         self.buffers: list[Buffer] = []
         self.accesses: dict[Buffer, list[AnyAccess]] = {}
         self._numbers: Buffer | None = None
@@ -131,7 +132,7 @@ class Memory:
             space = "ct_local" if access.view.buffer is None else "global"
             rec.counts.moved(access.view, space, access.elements * ELEMENT_BYTES[element], write=False)
             if access.view.buffer is None:
-                pieces += [(access.box(p), t, v) for p, t, v in rec.scratchpad.pieces(access, element, where)]
+                pieces += [(access.box(p), t, v) for p, t, v in self.scratchpad.pieces(access, element, where)]
             else:
                 found.append((access, self._carrier(access, element)))
         return self._assembled(found, pieces, tile, element)
@@ -143,7 +144,7 @@ class Memory:
             space = "ct_local" if access.view.buffer is None else "global"
             rec.counts.moved(access.view, space, access.elements * ELEMENT_BYTES[value.element], write=True)
             if access.view.buffer is None:
-                rec.scratchpad.store_parts(value, access, where)
+                self.scratchpad.store_parts(value, access, where)
             else:
                 self._write(value, access, where)
 

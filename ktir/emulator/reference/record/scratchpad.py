@@ -8,20 +8,18 @@ tiles' scratchpads it lies. Where addresses differ between tiles, an access is d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import LxOverflow, OutOfBounds, Where
 from ktir.emulator.policy import LX_BYTES
+from ktir.emulator.reference.compile.program import Program
 from ktir.emulator.reference.record.access import Access, Part, resolve
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.record.scratchpad_checks import Entry, check_holes, check_read, check_write, meet, pad
 from ktir.emulator.reference.tape.tape import Assemble, Binder, Call, Step
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES, AccessTile, Box, Overlay, Strided, Tensor, View, is_float
-
-if TYPE_CHECKING:
-    from ktir.emulator.reference.recorder import Recorder
 
 __all__ = ["Scratchpad"]
 
@@ -29,14 +27,16 @@ __all__ = ["Scratchpad"]
 class Scratchpad:
     """The map of all scratchpads."""
 
-    def __init__(self, rec: Recorder) -> None:
+    def __init__(self, rec: Recording, program: Program) -> None:
         self.rec = rec
         self.entries: list[Entry] = []
         self.peak = 0
         self.peaks = np.zeros(1, np.int64)
         """Highest byte used, per tile."""
-        self.remote = rec.program.remote
+        self.remote = program.remote
         """Whether tiles touch each other's scratchpads: only then can there be races."""
+        self.logical = program.level == "logical"
+        """Whether the program is of a level at which scratchpads have no end."""
 
     # Tiles
 
@@ -157,7 +157,7 @@ class Scratchpad:
         if low < 0:
             raise OutOfBounds(f"touches LX at byte {low}", where, tiles=members.tolist(), address=low)
         budget = self.rec.policy.lx_bytes
-        if budget is None and self.rec.program.level != "logical":
+        if budget is None and not self.logical:
             budget = LX_BYTES
         if budget is not None and high > budget:
             raise LxOverflow(f"touches LX up to byte {high} of {budget}", where, tiles=members.tolist(), address=high)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Race, TypeConfusion, Uninitialized, Where
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES, Overlay, Strided, Tensor
-
-if TYPE_CHECKING:
-    from ktir.emulator.reference.recorder import Recorder
 
 __all__ = ["Entry", "check_holes", "check_read", "check_write", "meet", "pad"]
 
@@ -42,7 +39,7 @@ class Entry:
         return self.low < high and low < self.high
 
 
-def check_read(rec: Recorder, found: list[Entry], tiles: NDArray[np.bool_], owner: int | None, where: Where) -> None:
+def check_read(rec: Recording, found: list[Entry], tiles: NDArray[np.bool_], owner: int | None, where: Where) -> None:
     """Raises Race where tiles read what another one may not have written yet."""
     for entry in found:
         for reader in (int(t) for t in np.flatnonzero(tiles)):
@@ -63,7 +60,7 @@ def check_read(rec: Recorder, found: list[Entry], tiles: NDArray[np.bool_], owne
 
 
 def check_write(
-    rec: Recorder, entries: list[Entry], low: int, high: int, tiles: NDArray[np.bool_], writer: int | None, where: Where
+    rec: Recording, entries: list[Entry], low: int, high: int, tiles: NDArray[np.bool_], writer: int | None, where: Where
 ) -> None:
     """Raises Race where tiles write what another one may still read or write."""
     for entry in entries:
@@ -89,7 +86,7 @@ def check_write(
 
 
 def check_holes(
-    rec: Recorder,
+    rec: Recording,
     source: NDArray[np.int32],
     wanted: NDArray[np.int64],
     reading: NDArray[np.bool_],

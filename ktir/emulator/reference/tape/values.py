@@ -1,7 +1,7 @@
 """What SSA values are while a program is recorded.
 
 Addresses never depend on data, so recording knows every integer: it computes with numbers, views and tiles directly, and only
-tensors (and floats taken from them) stand for data that a launch supplies. See `recorder` for the whole picture.
+tensors (and floats taken from them) stand for data that a launch supplies. See `record.recorder` for the whole picture.
 
     int, float, bool, ndarray[T]   a scalar known while recording; an array holds one entry per tile where tiles differ
     Pointer                        a base address plus elements
@@ -13,8 +13,9 @@ Axis 0 of every tensor is the tile axis, of stride 0 where the value does not de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,12 @@ from numpy.typing import NDArray
 from ktir.arithmetic import integers
 from ktir.emulator.findings import Where
 
-if TYPE_CHECKING:
-    from ktir.emulator.reference.record.access import Buffer
-
 __all__ = [
     "CARRIERS",
     "ELEMENT_BYTES",
     "AccessTile",
     "Box",
+    "Buffer",
     "Distributed",
     "Future",
     "IndirectTile",
@@ -246,6 +245,45 @@ class Storage:
     @property
     def is_temporary(self) -> bool:
         return self.array is None and self.owner is None
+
+
+@dataclass(eq=False)
+class Buffer:
+    """What backs a base address: an array of the caller, scratch, or (for addresses that are plain numbers) one memory without content.
+
+    `size` in bytes, None where the program's own accesses decide it. Its *carrier* of an element type holds all its elements of that type
+    as NumPy values; a launch fills the carriers it reads from the caller's array and writes back what was written. Loads are views of a
+    carrier.
+    """
+
+    name: str
+    size: int | None
+    initialized: bool
+    argument: int | None = None
+    """Position of the caller's array among the distinct arrays of a launch; None: no array."""
+    element: str | None = None
+    """Element type of the array; None: views of any type may lie here."""
+    carriers: dict[str, Storage] = field(default_factory=dict)
+    placed: list[tuple[int, int, str, int]] = field(default_factory=list)
+    """Arrays of the caller that lie in it: first byte, number of the array, its element type, elements."""
+    source: Callable[[str, int, int], NDArray[Any]] | None = None
+    """Where steps run as they are recorded: the content of a range of elements of a type."""
+
+    def carrier(self, element: str, least: int = 0) -> Storage:
+        """The memory of all elements of this type; its size is settled when recording ends. `least`: elements that must exist now."""
+        if element not in self.carriers:
+            size = 0 if self.size is None else self.size // ELEMENT_BYTES[element]
+            self.carriers[element] = Storage(CARRIERS[element], size, owner=self)
+        carrier = self.carriers[element]
+        if self.source is not None:
+            have = 0 if carrier.array is None else carrier.array.size
+            want = max(carrier.size, least)
+            if carrier.array is None or have < want:
+                array = self.source(element, 0, want)
+                if carrier.array is not None:
+                    array[:have] = carrier.array
+                carrier.array, carrier.size = array, want
+        return carrier
 
 
 @dataclass(eq=False)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes, scalar
-from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes, scalar
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.ops.maps import code_of
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import simplify
 from ktir.mlir import ir
 
@@ -34,7 +35,7 @@ def _function(op: OpReader) -> Any:
 def _apply(op: OpReader) -> Action:
     compute, operands, (result,) = _function(op), op.operands, op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         rec.set(result, simplify(np.asarray(compute(*(rec.known(slot) for slot in operands)))))
 
     return action
@@ -64,7 +65,7 @@ def _delinearize(op: OpReader) -> Action:
     """The digits of a number to a mixed base, the first one slowest; without an outer bound it takes the rest."""
     basis, results, number = _basis(op, 1), op.results, op.operands[0]
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         rest: Any = rec.known(number)
         sizes = [n if fixed else rec.known(n) for fixed, n in basis]
         inner = sizes if len(sizes) < len(results) else sizes[1:]
@@ -83,7 +84,7 @@ def _linearize(op: OpReader) -> Action:
     count = op.integers("operandSegmentSizes")[0]
     basis, digits, (result,) = _basis(op, count), op.operands[:count], op.results
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         sizes = [n if fixed else rec.known(n) for fixed, n in basis]
         inner = sizes if len(sizes) < count else sizes[1:]
         total: Any = rec.known(digits[0])

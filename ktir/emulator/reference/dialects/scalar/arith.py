@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from ktir.arithmetic import numerics
 from ktir.arithmetic.elementary import compare_floats, from_float, once, round_to_odd
 from ktir.arithmetic.integers import fit, signed, unsigned
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.registry import Action, executes, scalar
-from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.program import Action
+from ktir.emulator.reference.compile.registry import executes, scalar
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.ops.elementwise import elementwise
 from ktir.emulator.reference.ops.pointwise import narrow
-from ktir.emulator.reference.recorder import Recorder
+from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import CARRIERS, is_float, is_odd
 from ktir.mlir import ir
 
@@ -214,7 +215,7 @@ def _constant_op(op: OpReader) -> Action:
     array = _dense(op, type_.element)
     array = array.reshape(() if array.size == 1 else type_.shape)
 
-    def action(rec: Recorder) -> None:
+    def action(rec: Recording) -> None:
         rec.set(result, rec.constant(array, type_.shape, type_.element))
 
     return action

@@ -9,8 +9,8 @@ import numpy as np
 
 from ktir.arithmetic import numerics
 from ktir.arithmetic.integers import PREDICATES, SIGNED, UNSIGNED, apply, compare, fit, signed, unsigned, width
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.dialects.scalar.arith import deliver
 from ktir.emulator.reference.ops.elementwise import elementwise, elementwise_results
 from ktir.emulator.reference.tape.divisions import faults_of

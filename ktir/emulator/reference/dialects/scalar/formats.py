@@ -12,8 +12,8 @@ from ktir.arithmetic import elementary, numerics
 from ktir.arithmetic.elementary import once
 from ktir.arithmetic.integers import fit, signed
 from ktir.emulator.findings import DivisionByZero, Finding
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.dialects.scalar.arith import deliver
 from ktir.emulator.reference.dialects.scalar.arith_integer import number_of
 from ktir.emulator.reference.ops.elementwise import elementwise, elementwise_results

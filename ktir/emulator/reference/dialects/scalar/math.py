@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ktir.arithmetic import elementary, numerics
-from ktir.emulator.reference.compile.compiler import OpReader
-from ktir.emulator.reference.compile.scalar import ScalarOp
+from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.scalar_op import ScalarOp
 from ktir.emulator.reference.dialects.scalar.arith import deliver
 from ktir.emulator.reference.ops.elementwise import elementwise
 from ktir.emulator.reference.tape.values import CARRIERS

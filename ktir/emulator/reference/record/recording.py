@@ -1,30 +1,17 @@
-"""Recording: one symbolic run of a program that leaves a tape of NumPy calls.
-
-Addresses, trip counts and tile ids never depend on data, so the recorder knows them: it computes every integer at once for all
-tiles, unrolls the loops, resolves each access to strided memory, checks it, and emits a step only where data is touched. All this
-happens once per program and argument sizes; a launch replays the tape.
-
-All tiles of a kernel are one axis of every array (axis 0). That is sound because tiles of one kernel may not read what another
-writes; the race check proves it.
-"""
+"""What a symbolic run of a program records: values, steps, counts, and where the run stands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import KtirError, Unsupported
+from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Policy
-from ktir.emulator.reference.compile.compiler import BlockPlan, Function, Program
-from ktir.emulator.reference.observer import Observer, timed
-from ktir.emulator.reference.record.budget import take_step
-from ktir.emulator.reference.record.memory import Memory
-from ktir.emulator.reference.record.scratchpad import Scratchpad
 from ktir.emulator.reference.tape.tape import Assemble, Binder, Call, Step, clipped_of
 from ktir.emulator.reference.tape.values import (
     CARRIERS,
@@ -42,7 +29,7 @@ from ktir.emulator.reference.tape.values import (
     tile_runs,
 )
 
-__all__ = ["Counts", "NeedsData", "NeedsTiles", "Recorder"]
+__all__ = ["Counts", "NeedsData", "NeedsTiles", "Recording"]
 
 
 @dataclass
@@ -78,36 +65,23 @@ class NeedsData(Exception):
 class NeedsTiles(Unsupported):
     """A shape differs between the tiles of `kernel`, which has to be recorded tile by tile."""
 
-    def __init__(self, message: str, rec: Recorder) -> None:
+    def __init__(self, message: str, rec: Recording) -> None:
         super().__init__(f"{rec.where} {message}", rec.where.location)
         self.kernel = rec.kernel_name
 
 
-class Recorder:
-    """The state of a symbolic run. Executors read and write SSA values with `get` and `set` and record data work with `emit`.
+class Recording:
+    """What has been recorded so far. Executors read and write SSA values with `get` and `set` and record data work with `emit`.
 
-    `eager`: every step runs as soon as it is recorded, so that data can decide what is recorded next. `by_tile`: kernels that are
-    recorded for one tile after the other.
+    `eager`: every step runs as soon as it is recorded, so that data can decide what is recorded next.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        policy: Policy,
-        eager: bool = False,
-        observer: Observer | None = None,
-        by_tile: frozenset[str] = frozenset(),
-    ) -> None:
-        self.program = program
+    def __init__(self, policy: Policy, eager: bool = False) -> None:
         self.policy = policy
         self.eager = eager
-        self.by_tile = by_tile
-        self.observer = observer
         self.binder = Binder()
         self.steps: list[Step] = []
         self.counts = Counts()
-        self.memory = Memory(self)
-        self.scratchpad = Scratchpad(self)
         self.values: list[Value | None] = []
         self.tiles = 1
         self.grid: tuple[int, ...] = (1,)
@@ -131,68 +105,6 @@ class Recorder:
         """Sums so far that are off (`Policy.disturbance`)."""
         self.turns = 0
         """Trips and calls so far."""
-        self._loops = 0
-        self._depth = 0
-
-    # Functions and blocks
-
-    def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
-        """Run `function` on all tiles of its grid; without a grid, on those of the caller. Returns its results."""
-        if function.body is None:
-            raise KtirError(f"'{self.where.op}' op calls '{function.name}', which has no body", self.where.location)
-        if self._depth > 32:
-            raise Unsupported(f"'{self.where.op}' op calls functions recursively", self.where.location)
-        take_step(self, self.where)
-        outer = (self.values, self.tiles, self.grid, self.active, self.kernel_name)
-        if outer[1] != 1 and function.grid is not None:
-            raise Unsupported(f"{self.where} calls a function with a grid from within a grid", self.where.location)
-        self.values = [None] * function.slots
-        if function.grid is not None:
-            self.tiles, self.grid, self.kernel_name = function.tiles, function.grid, function.name
-        barrier = int(function.grid is not None or self.tiles == 1)
-        self.kernel += barrier
-        if barrier:
-            self.clock = np.zeros((self.tiles, self.tiles), np.int64)
-        self._depth += 1
-        for argument, value in zip(function.arguments, arguments, strict=True):
-            self.values[argument.slot] = value
-        if function.grid is not None and function.name in self.by_tile:
-            given = self.values
-            for tile in range(self.tiles):
-                self.single, self.active, self.values = tile, np.arange(self.tiles) == tile, list(given)
-                self.run(function.body)
-            self.single, results = None, []
-        else:
-            results = self.run(function.body)
-        self._depth -= 1
-        self.kernel += barrier
-        self.values, self.tiles, self.grid, self.active, self.kernel_name = outer
-        if barrier:
-            self.clock = np.zeros((self.tiles, self.tiles), np.int64)
-        return results
-
-    def run(self, block: BlockPlan) -> list[Value]:
-        """Run the ops of a block; returns what its terminator passes on."""
-        observer = self.observer
-        for op in block.ops:
-            self.where = op.where
-            self.counts.ops += 1
-            if observer is not None:
-                observer.before_op(self, op)
-            op.action(self)
-            if observer is not None:
-                observer.after_op(self, op)
-        return [self.get(slot) for slot in block.yields]
-
-    def trips_of(self, count: int, carries: bool) -> Iterator[int]:
-        """Trip numbers of a loop, noted on the steps of each trip unless it `carries` values to the next."""
-        outer, loop = self.trips, self._loops
-        self._loops += 1
-        for i in range(count):
-            if not carries:
-                self.trips = (*outer, (loop, i))
-            yield i
-        self.trips = outer
 
     # Values
 
@@ -316,11 +228,11 @@ class Recorder:
         for written in step.writes:
             if written.storage.is_temporary:
                 written.storage.array = np.empty(written.storage.size, written.storage.dtype)
-        if self.observer is not None:
-            calls = list(step.calls(self.binder))
-            timed(calls, [self.where] * len(calls), self.observer)
-            return
-        for function, arguments in step.calls(self.binder):
+        self.perform(step.calls(self.binder))
+
+    def perform(self, calls: Iterable[Call]) -> None:
+        """Make the calls of a step, where steps run as they are recorded."""
+        for function, arguments in calls:
             function(*arguments)
 
     def count(self, name: str, elements: int) -> None:
