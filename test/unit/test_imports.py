@@ -1,9 +1,15 @@
-"""Imports inside ktir/ point one way (docs/design.md, section 2); imports inside functions count too."""
+"""Imports inside ktir/ point one way (docs/design.md, section 2), and nothing in it is large.
+
+Imports inside functions and those for type checkers count too.
+"""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2] / "ktir"
@@ -32,6 +38,34 @@ TORCH = ("lowering/inductor/", "device/")  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir
 
 
+MOST_FILES = 15  # Python files of a folder
+MOST_LINES = {"file": 500, "class": 250, "function": 60}
+LARGE = {  # classes that are larger still: none grows, and entries go
+    "Accesses": 340,
+    "KernelLowering": 301,
+    "OnlineSoftmax": 293,
+    "Scheduling": 268,
+    "ShapesToMemory": 387,
+    "Words": 285,
+    "_Divider": 272,
+}
+
+
+@cache
+def files() -> dict[str, Path]:
+    """Every Python file by the name of its module."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = ("ktir", *path.relative_to(ROOT).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def layer_of(name: tuple[str, ...]) -> str:
     """Layer of a dotted name that starts with `ktir`."""
     if name[1:3] == ("lowering", "inductor"):
@@ -42,7 +76,7 @@ def layer_of(name: tuple[str, ...]) -> str:
 def imported(path: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     """Every name that a file imports, absolute, with its line."""
     package = ("ktir", *path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield tuple(alias.name.split(".")), node.lineno
@@ -68,6 +102,68 @@ def test_layers_import_only_what_is_below_them() -> None:
             if name[0] == "ktir" and layer_of(name) not in BELOW[layer] | {layer}:
                 wrong.append(f"ktir/{where}:{line}: {layer} imports {'.'.join(name)}")
     assert not wrong, "\n".join(wrong)
+
+
+@cache
+def arrows() -> dict[str, set[str]]:
+    """Per module the modules that it imports. The front door is left out: it loads at first use what stands on top of all."""
+    known = files()
+    result: dict[str, set[str]] = {}
+    for module, path in known.items():
+        if module == "ktir":
+            continue
+        names = (name if ".".join(name) in known else name[:-1] for name, _ in imported(path))
+        result[module] = {".".join(name) for name in names if ".".join(name) in known} - {module, "ktir"}
+    return result
+
+
+def circle(graph: dict[str, set[str]]) -> str | None:
+    """A circle of a graph, if it has one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        return " <- ".join(found.args[1])
+    return None
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circle(arrows()) is None
+
+
+def test_no_rooms_import_each_other_in_a_circle() -> None:
+    """A room is a folder; the files of the folder around it are another room."""
+    known = files()
+    rooms: dict[str, set[str]] = {}
+    for module, others in arrows().items():
+        here, *there = (known[name].parent.relative_to(ROOT.parent).as_posix() for name in (module, *others))
+        rooms.setdefault(here, set()).update(set(there) - {here})
+    assert circle(rooms) is None
+
+
+def test_no_folder_has_more_files_than_one_can_survey() -> None:
+    count = Counter(path.parent.relative_to(ROOT.parent).as_posix() for path in files().values())
+    assert not {folder: n for folder, n in count.items() if n > MOST_FILES}
+
+
+def test_no_file_class_or_function_is_large() -> None:
+    wrong = []
+    stale = set(LARGE)
+    for path in files().values():
+        where = path.relative_to(ROOT.parent).as_posix()
+        lines = path.read_text(encoding="utf-8").count("\n")
+        if lines > MOST_LINES["file"]:
+            wrong.append(f"{where}: {lines} lines")
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            most = MOST_LINES["class" if isinstance(node, ast.ClassDef) else "function"]
+            size = (node.end_lineno or 0) - node.lineno + 1
+            if size > most:
+                stale.discard(node.name)
+            if size > LARGE.get(node.name, most):
+                wrong.append(f"{where}:{node.lineno}: '{node.name}' has {size} lines")
+    assert not wrong, "\n".join(wrong)
+    assert not stale, "these are large no longer: take them out of the table"
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
