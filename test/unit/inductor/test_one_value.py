@@ -172,3 +172,23 @@ def test_a_part_of_an_input_is_not_written(part: str, write: str) -> None:
     assert torch.equal(x, before)
     for a, b in zip(got, f(before, index, values), strict=True):
         assert torch.equal(a, b)
+
+
+STEPS: dict[str, Function] = {
+    "addcmul": lambda column, c, row: torch.addcmul(column, c, row, value=2),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_steps_of_one_operator_are_not_rounded(name: str) -> None:
+    """Of a row beside a column, Inductor computes once what only the row decides, and keeps it in memory."""
+    column, rows = torch.linspace(-2, 2, 256)[:, None].half(), operands()[1][:, :31] * 9
+
+    def f(column: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        row = torch.logsumexp(rows, 0, keepdim=True)
+        return STEPS[name](column, F.mish(row), row), row
+
+    got, row = compiled(f, column, rows)
+    wanted = STEPS[name](column.double(), F.mish(row.double()).half().double(), row.double())
+    unit = torch.maximum(wanted.abs(), torch.tensor(2.0**-14)).log2().floor().exp2() * 2.0**-10
+    assert ((got.double() - wanted).abs() <= 0.501 * unit).all()

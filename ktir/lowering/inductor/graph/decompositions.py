@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch._decomp.decompositions import native_dropout
 
 from ktir.lowering.inductor.graph.strides import as_eager
@@ -145,11 +147,30 @@ def floor_division(a: Any, b: Any) -> torch.Tensor:
     return torch.div(a, b, rounding_mode="floor")
 
 
+def wide(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A decomposition of a pointwise operator that works in float32 where its operands are of half precision, as PyTorch's kernel does.
+
+    A step of half precision would be rounded wherever Inductor keeps its result in memory.
+    """
+
+    @functools.wraps(decomposition)
+    def run(*operands: Any, **options: Any) -> torch.Tensor:
+        kinds = {x.dtype for x in operands if isinstance(x, torch.Tensor)}
+        if len(kinds) != 1 or not kinds <= set(_HALVES):
+            return decomposition(*operands, **options)
+        (kind,) = kinds
+        return decomposition(*(x.float() if isinstance(x, torch.Tensor) else x for x in operands), **options).to(kind)
+
+    return run
+
+
+@wide
 def plus_product(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """`addcmul` in the order of PyTorch's kernel for the host, which decides about what overflows."""
     return x + (a if value == 1 else a * value) * b
 
 
+@wide
 def plus_quotient(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """`addcdiv` in the order of PyTorch's kernel for the host."""
     return x + (a if value == 1 else a * value) / b
@@ -327,6 +348,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.convolution.default: as_eager(aten.convolution.default, convolution),
     aten.addcdiv.default: plus_quotient,
     aten.addcmul.default: plus_product,
+    **{op: wide(lerp) for op, lerp in get_decompositions([aten.lerp.Scalar, aten.lerp.Tensor]).items()},
     **dict.fromkeys((aten.floor_divide.default, aten.floor_divide.Scalar), floor_division),
     aten._adaptive_avg_pool3d.default: adaptive_average,
     aten._cdist_forward.default: distances,
