@@ -120,3 +120,30 @@ def test_rows_by_groups() -> None:
 def test_histogram() -> None:
     x = torch.tensor([0.0, 4, 4.1, 3.999, -0.1, 2, 2, float("nan"), float("inf"), -float("inf"), 0.5, 1e-30, 3.2])
     same(lambda x: (torch.histc(x, 5, 0, 4), torch.histc(x, 7, -0.3, 3.2), torch.histc(x, 3, 100, 101)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_indices_of_largest_elements_lie_in_the_image(dtype: torch.dtype) -> None:
+    """Windows of the lowest value alone, over padding too, and with NaN: the index is that of the first such element."""
+    x = some(2, 9, 10, dtype=dtype)
+    x[:, :4], x[0, 6:, 6:], x[1, 5, 5] = -torch.inf, -torch.inf, torch.nan
+
+    def model(x: torch.Tensor) -> tuple[Any, ...]:
+        return (
+            F.max_pool2d(x, 3, 2, 1, return_indices=True),
+            F.max_pool2d(x, 3, 2, 1, dilation=2, return_indices=True),
+            F.max_pool2d(x, 6, 3, 3, ceil_mode=True, return_indices=True),
+            F.max_pool1d(x[0], 3, 2, 1, return_indices=True),
+            F.max_pool3d(x[None], (1, 3, 2), 2, (0, 1, 1), return_indices=True),
+            F.adaptive_max_pool2d(x, (4, 3), return_indices=True),
+            F.adaptive_max_pool2d(x[:, :, :7], (1, 2), return_indices=True),
+        )
+
+    same(model, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_roots_as_powers(dtype: torch.dtype) -> None:
+    """Float16 alone has no kernels for them: its powers of -0 and of -infinity are those of C."""
+    x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 4.0, -4.0], dtype=dtype)
+    same(lambda x: (x**0.5, 1 / x**0.5, x**-0.5, 1 / x**-0.5, torch.float_power(x, -0.5)), x)

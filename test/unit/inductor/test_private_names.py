@@ -21,7 +21,8 @@ torch._inductor.ir DynamicScalar AssertScalar DynamicSliceSize DynamicSelectStor
 torch._inductor.ir ComputedBuffer.get_default_sizes_body MutationLayoutSHOULDREMOVE.get_buffer
 torch._inductor.ir IRNode.is_realized_node MutableBox BaseView ReinterpretView
 torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args to_dtype full
-torch._inductor.lowering clone fallback_handler pointwise_cat
+torch._inductor.lowering clone fallback_handler pointwise_cat pow_native max_pool_checks _max_pool_with_offsets
+torch._inductor.inductor_prims _flatten_index _flattened_index_to_nd
 torch._inductor.codegen.common register_backend_for_device init_backend_registration device_codegens custom_backend_passes
 torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT
 torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER BackendFeature.SCAN BackendFeature.SORT

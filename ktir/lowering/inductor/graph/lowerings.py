@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +11,15 @@ from typing import Any
 
 import sympy
 import torch
+from torch._inductor import config as inductor_config
 from torch._inductor import ir
 from torch._inductor import lowering as builtin
 from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.inductor_prims import _flatten_index, _flattened_index_to_nd
+from torch._inductor.ops_handler import ReductionType
 from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
+from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 from ktir.lowering.inductor.graph import groups, rounding
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
@@ -22,7 +28,7 @@ from ktir.lowering.inductor.running.origins import shares_weight
 
 aten = torch.ops.aten
 
-_MATMULS = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm)
+_AS_THEY_ARE = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.max_pool2d_with_indices, aten.max_pool3d_with_indices)
 
 
 class Table(dict[Any, Any]):
@@ -33,9 +39,9 @@ class Table(dict[Any, Any]):
 
 
 def decompositions() -> Table:
-    """Inductor's table with ours, and without those for matmuls, which would turn small ones into sums before our lowerings see them."""
+    """Inductor's table with ours, and without those for what our lowerings want to see: matmuls, of which small ones would be sums."""
     table = Table({**select_decomp_table(), **DECOMPOSITIONS, **groups.DECOMPOSITIONS, **groups.of_libraries()})
-    for packet in _MATMULS:
+    for packet in _AS_THEY_ARE:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     return Table({op: rounding.as_one(op, decomposition) for op, decomposition in table.items()})
@@ -168,13 +174,85 @@ def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
 
 
 def _power(x: Any, exponent: Any) -> Any:
-    """An exponent that is an integer of the call is a number of the program: Inductor has no other form for integers."""
+    """An exponent that is an integer of the call is a number of the program: Inductor has no other form for integers. PyTorch's kernels
+    have roots for 0.5 and -0.5, but in float16.
+    """
+    if exponent in (0.5, -0.5) and x.get_dtype().is_floating_point:
+        if x.get_dtype() == torch.float16:
+            return builtin.pow_native(x, exponent)
+        return builtin.lowerings[aten.sqrt.default if exponent > 0 else aten.rsqrt.default](x)
     if not isinstance(exponent, sympy.Expr):
         return None
     return builtin.lowerings[aten.pow.Tensor_Scalar](x, V.graph.sizevars.guard_int(exponent))
 
 
+_WRITTEN_OUT = 25
+"""Elements of a window that are compared one by one, for the chip reduces along whole sticks."""
+Places = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+"""Coordinates in the input, of a position of the result and one in its window."""
+
+
+def _indices(x: Any, found: Any, window: Sequence[Any], places: Places) -> Any:
+    """The index in an image of the element that is `found` in each window, by its number there."""
+    number_of, n_dim = found.make_loader(), len(window)
+    count: Any = sympy.prod(window)
+
+    def index(position: Sequence[Any]) -> Any:
+        number = ops.indirect_indexing(number_of(position), count)
+        at = places(position[-n_dim:], _flattened_index_to_nd(number, window))
+        return ops.index_expr(_flatten_index(at, x.get_size()[-n_dim:]), torch.int64)
+
+    return ir.Pointwise.create(device=x.get_device(), dtype=torch.int64, inner_fn=index, ranges=found.get_size())
+
+
+def _max_pool(n_dim: int, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: Any = False) -> Any:
+    """Two reductions. Where no element is above the padding, that is what is found: the index is that of the first element."""
+    kernel, stride, padding, dilation, _ = builtin.max_pool_checks(x, kernel, stride, padding, dilation, n_dim)
+    with inductor_config.patch(unroll_reductions_threshold=_WRITTEN_OUT):
+        values, found = builtin._max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode, n_dim=n_dim)
+
+    def places(position: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
+        at = [p * s + i * d - pad for p, s, i, d, pad in zip(position, stride, inner, dilation, padding, strict=True)]
+        return [sympy.Max(a, PythonMod(a, sympy.Integer(d))) for a, d in zip(at, dilation, strict=True)]
+
+    return values, _indices(x, found, kernel, places)
+
+
+def _adaptive_max_pool(x: Any, output_size: Sequence[Any]) -> Any:
+    """Two reductions, which find NaN too; windows that are shorter than the largest one are filled up."""
+    sizes = x.get_size()[-2:]
+    if any(not isinstance(n, (int, sympy.Integer)) or n == 0 for n in (*sizes, *output_size)):
+        return None
+    window = [(n + 2 * out - 2) // out for n, out in zip(sizes, output_size, strict=True)]
+    x.realize_hint()
+    load, dtype = x.make_loader(), x.get_dtype()
+
+    def places(position: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
+        return [FloorDiv(p * n, out) + i for p, n, out, i in zip(position, sizes, output_size, inner, strict=True)]
+
+    def element(position: Sequence[Any], inner: Sequence[Any]) -> Any:
+        *outer, row, column = position
+        at = places((row, column), inner)
+        ends: list[Any] = [FloorDiv((p + 1) * n + out - 1, out) for p, n, out in zip((row, column), sizes, output_size, strict=True)]
+        inside = [ops.lt(ops.index_expr(a, torch.int64), ops.index_expr(e, torch.int64)) for a, e in zip(at, ends, strict=True)]
+        return ops.masked(ops.and_(*inside), lambda: load([*outer, *at]), -math.inf)
+
+    def reduced(kind: ReductionType, result: torch.dtype) -> Any:
+        ranges = [*x.get_size()[:-2], *output_size]
+        options: Any = {"device": x.get_device(), "input_node": x, "inner_fn": element, "ranges": ranges, "reduction_ranges": window}
+        made: Any = ir.Reduction.create(reduction_type=kind, dst_dtype=result, src_dtype=dtype, **options)
+        if isinstance(made.data.data, ir.Reduction):
+            made.realize()
+        return made
+
+    with inductor_config.patch(unroll_reductions_threshold=_WRITTEN_OUT):
+        return reduced("max", dtype), _indices(x, reduced("argmax", torch.int64), window, places)
+
+
 _LOWERINGS = {
+    aten.max_pool2d_with_indices.default: functools.partial(_max_pool, 2),
+    aten.max_pool3d_with_indices.default: functools.partial(_max_pool, 3),
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool,
     aten.pow.Tensor_Scalar: _power,
     aten.topk.default: _topk,
     aten.cat.default: _cat,
