@@ -33,10 +33,11 @@ def _compile(file: str, output: Path) -> None:
     from ktir.context import context
     from ktir.lowering.compile import compile_logical
     from ktir.mlir import ir
+    from ktir.tools.shared.input import checked
 
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     with context(), ir.Location.unknown():
-        files = compile_logical(parse_module(text, file))
+        files = compile_logical(checked(parse_module(text, file)))
     output.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (output / name).write_bytes(data)

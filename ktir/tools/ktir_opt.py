@@ -31,7 +31,7 @@ from ktir.pipeline import (
 from ktir.tools.shared.asked import dumps_of, pipeline_of, stopped
 from ktir.tools.shared.expected import mismatches
 from ktir.tools.shared.flags import CommandLine, UsageError, help_text, parse
-from ktir.tools.shared.input import BYTECODE, Part, decoded, parse_bytecode, parts, read
+from ktir.tools.shared.input import BYTECODE, Part, checked, decoded, parse_bytecode, parts, read
 from ktir.tools.shared.remarks import Selection, yaml
 from ktir.tools.shared.show import Printing, keep_names
 from ktir.tools.shared.table import FLAGS
@@ -180,7 +180,7 @@ class Driver:
 
     def parse(self, part: Part, text: str, reported: list[Diagnostic]) -> ir.Module:
         if part.bytecode is not None:
-            return parse_bytecode(part.bytecode, self.shown_source)
+            return checked(parse_bytecode(part.bytecode, self.shown_source))
         module = parse_module(
             text,
             self.shown_source,
@@ -189,6 +189,7 @@ class Driver:
             strict=self.line.on("strict"),
             warn_deprecated=self.line.on("warn-deprecated"),
         )
+        checked(module)
         if self.line.on("keep-names"):
             keep_names(module, text, self.shown_source, part.first_line)
         return module

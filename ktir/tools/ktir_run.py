@@ -31,7 +31,7 @@ from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
 from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
-from ktir.tools.shared.input import BYTECODE, decoded, parse_bytecode, read
+from ktir.tools.shared.input import BYTECODE, checked, decoded, parse_bytecode, read
 from ktir.tools.shared.plain import plain
 from ktir.tools.shared.policy import policy_flags, policy_of
 from ktir.tools.shared.sources import FORMS, SourceError, archive, near, write_array
@@ -143,6 +143,7 @@ class Driver:
                 module = parse_bytecode(data, self.shown_source)
             else:
                 module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
+            checked(module)
             function = choose_function(module, self.line.values.get("func"), self.shown_source)
             call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed)
             self._check_outputs(call)

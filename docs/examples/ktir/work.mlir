@@ -1,4 +1,4 @@
-func.func private @f() attributes {grid = [29], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [2, 2, 64]>}
+func.func private @f() attributes {grid = [29], ktir.rows = array<i64: 57>, ktir.work = #ktir.work<splits = [1, 29, 1], tile = [2, 2, 64]>}
 
 // -----
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ktir.diagnostics import Diagnostic, KtirError, location_text
 from ktir.mlir import ir
@@ -26,13 +26,22 @@ def note_source(value: ir.Value) -> Diagnostic:
     return Diagnostic("note", "the operand is defined here", location_text(value.location))
 
 
-def refuse_broken(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None]) -> None:
-    """Runs `check` on every op; raises KtirError with a diagnostic per faulty op, each with its first fault."""
-    faults: list[Diagnostic] = []
+def faults_of(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None], place: ir.Location | None = None) -> Iterator[Diagnostic]:
+    """Runs `check` on every op; a diagnostic per faulty op, each with its first fault, at the op or at `place`."""
     for op in ops:
         try:
             check(op)
         except Broken as broken:
-            faults.append(Diagnostic("error", f"'{op.name}' op {broken}", location_text(op.location), broken.notes))
+            yield Diagnostic("error", f"'{op.name}' op {broken}", location_text(place or op.location), broken.notes)
+
+
+def refuse(found: Iterable[Diagnostic]) -> None:
+    """Raises KtirError with the faults, if there are any."""
+    faults = list(found)
     if faults:
         raise KtirError.of(faults, faults[0].message)
+
+
+def refuse_broken(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None]) -> None:
+    """Runs `check` on every op; raises KtirError with a diagnostic per faulty op, each with its first fault."""
+    refuse(faults_of(ops, check))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ktir.analysis.attributes.attribute_types import check_attributes
+from ktir.analysis.attributes.verify import check_attributes
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ktir.analysis.attributes.attribute_types import require_kind
+from ktir.analysis.attributes.verify import require_kind
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir
 from ktir.target import LANES

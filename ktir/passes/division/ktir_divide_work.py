@@ -18,7 +18,7 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
 from ktir.analysis.axes import Axes, k_in_stick, second_operand_source
 from ktir.analysis.partial_sums import reduced
-from ktir.diagnostics import KtirError, Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
@@ -71,10 +71,6 @@ class DivideWorkPass(Pass):
 
     def _planned(self, kernel: func.FuncOp, facts: KernelFacts) -> Work | None:
         """What the plan says, if it fits what the kernel has become."""
-        if not isinstance(kernel.attributes[PLAN], ir.DictAttr):
-            raise KtirError(
-                f"'func.func' op expects '{PLAN}' to be a dictionary, but got {kernel.attributes[PLAN]}", location_text(kernel.location)
-            )
         planned = PlannedKernel.of(kernel.attributes[PLAN])
         work = work_of(planned)
         if work is not None and work.divides(facts) and work.cores <= self.cores:

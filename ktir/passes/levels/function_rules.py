@@ -6,27 +6,11 @@ from collections.abc import Collection, Mapping
 from math import prod
 
 from ktir.analysis.attributes.broken import Broken, note_at
-from ktir.analysis.attributes.levels import kernel_rows
-from ktir.analysis.attributes.residents import EXCHANGE, RESIDENTS
+from ktir.analysis.attributes.residents import EXCHANGE
 from ktir.analysis.calls import callee, callees_first, is_kernel
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
-from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir, operations
-from ktir.target import LANES
-
-HOST_ROLES = ("input", "output", "input_output")
-
-
-OWN_ROLES = ("pool", "iota")
-"""Of arguments that the host has no buffer for."""
-
-
-SHARED = "shared"
-"""Role of memory of the caller that other calls see too."""
-
-
-DIVISION = ("grid", "ktir.rows", "ktir.columns", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE)
-"""Attributes of kernels."""
+from ktir.roles import HOST_ROLES, OWN_ROLES, Role
 
 
 def one_entry(module: ir.Operation, *, level: str, functions: Mapping[str, func.FuncOp]) -> None:
@@ -64,10 +48,9 @@ def calls_what_is_there(call: ir.Operation, *, functions: Mapping[str, func.Func
 def function_of(f: ir.Operation, *, level: str, cores: int, formed: bool, called: Collection[str]) -> None:
     """A function from the laid-out level on. `formed`: there are kernels; `called`: what other functions call."""
     if is_kernel(f):
-        _kernel(f, level, cores)
+        _kernel(f, cores)
         return
-    no_attributes(f, DIVISION, "of a kernel")
-    shared = [SHARED] if ir.StringAttr(f.attributes["sym_name"]).value in called else []
+    shared = [Role.SHARED] if ir.StringAttr(f.attributes["sym_name"]).value in called else []
     for i, d in enumerate(_argument_attributes(f)):
         role = _role(i, d, (*HOST_ROLES, *OWN_ROLES, *shared))
         _require(i, d, "ktir.layout")
@@ -81,42 +64,20 @@ def function_of(f: ir.Operation, *, level: str, cores: int, formed: bool, called
             raise Broken(f"expects an entry function that only calls kernels, but it has '{op.operation.name}'", note_at(op.operation))
 
 
-def _kernel(f: ir.Operation, level: str, cores: int) -> None:
+def _kernel(f: ir.Operation, cores: int) -> None:
     for op in operations(f):
         if op.name == "func.call":
             raise Broken("expects a kernel that calls nothing", note_at(op))
-    if level == "laid-out":
-        no_attributes(f, ("grid", "ktir.work", "ktir.sums", "ktir.lx_bytes", RESIDENTS, EXCHANGE), "of a later level")
-        return
-    for name in ("grid",) if moves_residents(f) else ("grid", "ktir.work"):
-        if name not in f.attributes:
-            raise Broken(f"expects a kernel with the attribute '{name}'")
-    grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
-    if prod(grid) > cores:
-        raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
-    if moves_residents(f):
-        no_attributes(f, ("ktir.rows", "ktir.work", "ktir.sums"), "of a kernel that computes")
-        return
-    work = kt.WorkAttr(f.attributes["ktir.work"])
-    splits, tile, extents = list(work.splits), list(work.tile), kernel_rows(f)
-    sums = ir.IntegerAttr(f.attributes["ktir.sums"]).value if "ktir.sums" in f.attributes else 1
-    if prod(grid) != prod(splits) * sums:
-        each = f" and {sums} partial sums each" if sums != 1 else ""
-        raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")
-    if len(splits) != len(extents) + 2 or len(tile) != len(splits) or tile[-1] != LANES or splits[-1] != 1:
-        raise Broken(f"expects 'ktir.work' to divide sticks and rows {extents} of {LANES} lanes, but got splits {splits}, tile {tile}")
-    for axis, (parts, share, rows) in enumerate(zip(splits[1:-1], tile[1:-1], extents, strict=True)):
-        if not (parts - 1) * share < rows <= parts * share:
-            raise Broken(f"expects {parts} parts of {share} rows to cover {rows} rows with no part empty")
-        if axis < len(extents) - 1 and rows % share:
-            raise Broken(f"expects equal parts of batch axis {axis}, but got {parts} of {share} for {rows}")
+    if "grid" in f.attributes:
+        grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
+        if prod(grid) > cores:
+            raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
 
 
 def logical_function(f: ir.Operation) -> None:
     """No grid; arguments are base addresses of named host buffers."""
-    no_attributes(f, DIVISION, "of a kernel")
     for i, d in enumerate(_argument_attributes(f)):
-        _role(i, d, (*HOST_ROLES, *OWN_ROLES, SHARED))
+        _role(i, d, tuple(Role))
         _require(i, d, "ktir.type")
 
 
@@ -140,10 +101,3 @@ def _role(i: int, d: ir.DictAttr | dict[str, ir.Attribute], roles: tuple[str, ..
 def _require(i: int, d: ir.DictAttr | dict[str, ir.Attribute], name: str) -> None:
     if name not in d:
         raise Broken(f"expects argument #{i} to have an attribute '{name}'")
-
-
-def no_attributes(op: ir.Operation, names: tuple[str, ...], what: str) -> None:
-    """None of the attributes `names` is there, which are those `what`."""
-    for name in names:
-        if name in op.attributes:
-            raise Broken(f"has '{name}', an attribute {what}")

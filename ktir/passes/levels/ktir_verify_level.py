@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from ktir.analysis.attributes.attribute_types import check_attributes
-from ktir.analysis.attributes.broken import Broken, refuse_broken
+from ktir.analysis.attributes.broken import Broken, refuse, refuse_broken
+from ktir.analysis.attributes.verify import faults
 from ktir.analysis.calls import callee, is_kernel
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir, operations
@@ -122,7 +122,7 @@ class VerifyLevelPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Look at every op of the module."""
-        check_attributes(module)
+        refuse(faults(module, operations(module)))
         level = self._level(module)
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
         refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))

@@ -9,7 +9,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir
-from ktir.passes.levels.function_rules import moves_residents, no_attributes
+from ktir.passes.levels.function_rules import moves_residents
 from ktir.target import LANES
 
 # Every op
@@ -37,8 +37,6 @@ def without_layout(op: ir.Operation) -> None:
     for t in _tensors(op):
         if t.encoding is not None:
             raise Broken(f"expects tensors without an encoding, but got '{t}'")
-    if op.name == "ktdp.construct_memory_view":
-        no_attributes(op, ("ktir.layout",), "of the laid-out level")
 
 
 def in_sticks(op: ir.Operation) -> None:

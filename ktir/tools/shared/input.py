@@ -59,3 +59,11 @@ def parse_bytecode(data: bytes, source: str) -> ir.Module:
         except ir.MLIRError:
             pass
     raise KtirError.of([Diagnostic(d.severity, d.message, f"{source}:1:1", d.notes) for d in found], "the bytecode cannot be read")
+
+
+def checked(module: ir.Module) -> ir.Module:
+    """The module, that was just read. Raises KtirError for attributes of ours that cannot be, and grids and tiles that do not fit."""
+    from ktir.analysis.attributes.program_rules import check_module
+
+    check_module(module)
+    return module

@@ -3,7 +3,7 @@
 
 // Names of ours in comments, strings, symbols and attribute names are text like any other: ktdp.load %x : <4xindex> -> f16.
 // CHECK-LABEL: func.func @comments
-func.func @comments(%a: index) attributes {ktir.note = "ktdp.load %x : !ktdp.access_tile<4xindex>", ktdp.load, ktdp.store = 1 : i64} {
+func.func @comments(%a: index) attributes {my.note = "ktdp.load %x : !ktdp.access_tile<4xindex>", ktdp.load, ktdp.store = 1 : i64} {
   // CHECK-NEXT: ktdp.get_compute_tile_id : index
   %t = ktdp.get_compute_tile_id // behind the name
       : // in the middle

@@ -6,7 +6,7 @@
 #map = affine_map<(d0) -> (d0)>
 
 // CHECK-LABEL: func.func @generic
-// CHECK-SAME: attributes {ktir.acc = #ktir.acc<PT>, ktir.rotate = #ktir.rotate<nbuf = 2, stride = 64>}
+// CHECK-SAME: attributes {my.acc = #ktir.acc<PT>, my.rotate = #ktir.rotate<nbuf = 2, stride = 64>}
 "func.func"() <{function_type = (index) -> (), sym_name = "generic"}> ({
 ^bb0(%x: index):
   // CHECK: ktdp.construct_memory_view %arg0, sizes: [4], strides: [1] {coordinate_set = #{{.*}}, memory_space = #ktdp.memory_space<ct_local>} : memref<4xf16>
@@ -19,4 +19,4 @@
   // CHECK: ktdp.get_compute_tile_id : index
   %g = "ktdp.get_compute_tile_id"() <{}> : () -> index
   "func.return"() : () -> ()
-}) {ktir.acc = #ktir.acc<"PT">, ktir.rotate = #ktir.rotate<2 : i64, 64 : i64>} : () -> ()
+}) {my.acc = #ktir.acc<"PT">, my.rotate = #ktir.rotate<2 : i64, 64 : i64>} : () -> ()

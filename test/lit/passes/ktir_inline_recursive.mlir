@@ -31,7 +31,11 @@ func.func @g(%a: index) {
 // A kernel is not inlined, but a program must end.
 // expected-note@+1 {{'@k' is defined here}}
 func.func @k(%a: index) attributes {grid = [4]} {
-  // expected-error@+1 {{'func.call' op is recursive: '@k' calls '@k'}}
+  func.call @g(%a) : (index) -> ()
+  return
+}
+func.func @g(%a: index) {
+  // expected-error@+1 {{'func.call' op is recursive: '@k' calls '@g' calls '@k'}}
   func.call @k(%a) : (index) -> ()
   return
 }

@@ -23,7 +23,7 @@ module attributes {ktir.level = "logical"} {
 // -----
 
 // expected-error@+1 {{expects one entry function, without 'ktir.rows', but has none}}
-module attributes {ktir.level = "divided"} {
+module attributes {ktir.level = "laid-out"} {
   func.func @f() attributes {ktir.rows = array<i64: 4>} { return }
 }
 
@@ -41,7 +41,7 @@ module attributes {ktir.level = "laid-out"} {
 // Logical.
 
 module attributes {ktir.level = "logical"} {
-  // expected-error@+1 {{'func.func' op has 'grid', an attribute of a kernel}}
+  // expected-error@+1 {{'func.func' op has 'grid', an attribute of the divided, tiled and allocated levels, in a module at level 'logical'}}
   func.func @f() attributes {grid = [4]} { return }
 }
 
@@ -55,7 +55,7 @@ module attributes {ktir.level = "logical"} {
 // -----
 
 module attributes {ktir.level = "logical"} {
-  // expected-error@+1 {{expects 'ktir.role' of argument #0 to be one of input, output, input_output, pool, iota, shared, but got 'scratch'}}
+  // expected-error@+1 {{expects 'ktir.role' of argument #0 to be one of input, output, input_output, pool, iota, shared, but got "scratch"}}
   func.func @f(%x: index {ktir.name = "x", ktir.role = "scratch"}) { return }
 }
 
@@ -132,7 +132,17 @@ module attributes {ktir.level = "laid-out"} {
     %0 = tensor.empty() : tensor<4xf16>
     return
   }
-  // expected-error@+1 {{has 'grid', an attribute of a later level}}
+  func.func @k() attributes {ktir.rows = array<i64: 4>} { return }
+}
+
+// -----
+
+module attributes {ktir.level = "laid-out"} {
+  func.func @f() {
+    call @k() : () -> ()
+    return
+  }
+  // expected-error@+1 {{has 'grid', an attribute of the divided, tiled and allocated levels, in a module at level 'laid-out'}}
   func.func @k() attributes {ktir.rows = array<i64: 4>, grid = [2]} { return }
 }
 
@@ -150,7 +160,7 @@ module attributes {ktir.level = "laid-out"} {
     call @m() : () -> ()
     return
   }
-  func.func @m() attributes {ktir.rows = array<i64: 4>} { return }
+  func.func @m() { return }
 }
 
 // -----
@@ -239,7 +249,6 @@ module attributes {ktir.level = "divided"} {
   func.func @f() {
     call @k0() : () -> ()
     call @k1() : () -> ()
-    call @k2() : () -> ()
     call @k3() : () -> ()
     call @k5() : () -> ()
     return
@@ -250,8 +259,6 @@ module attributes {ktir.level = "divided"} {
   func.func @k0() attributes {ktir.rows = array<i64: 57>} { return }
   // expected-error@+1 {{expects a grid of as many tiles as 'ktir.work' has parts, but got [28] for splits [1, 29, 1]}}
   func.func @k1() attributes {ktir.rows = array<i64: 57>, grid = [28], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 2, 64]>} { return }
-  // expected-error@+1 {{expects a grid of at most 32 tiles, but got [57]}}
-  func.func @k2() attributes {ktir.rows = array<i64: 57>, grid = [57], ktir.work = #ktir.work<splits = [1, 57, 1], tile = [1, 1, 64]>} { return }
   // expected-error@+1 {{expects 29 parts of 3 rows to cover 57 rows with no part empty}}
   func.func @k3() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29, 1], tile = [1, 3, 64]>} { return }
 }
@@ -263,8 +270,31 @@ module attributes {ktir.level = "divided"} {
     call @k4() : () -> ()
     return
   }
-  // expected-error@+1 {{expects 'ktir.work' to divide sticks, the rows [57] and lanes, but got splits [1, 29]}}
+  // expected-error@+1 {{expects 'ktir.work' to divide sticks and rows [57] of 64 lanes, but got splits [1, 29], tile [1, 2]}}
   func.func @k4() attributes {ktir.rows = array<i64: 57>, grid = [29], ktir.work = #ktir.work<splits = [1, 29], tile = [1, 2]>} { return }
+}
+
+// -----
+
+module attributes {ktir.level = "divided"} {
+  func.func @main() {
+    call @k2() : () -> ()
+    return
+  }
+  // expected-error@+1 {{expects a grid of at most 32 tiles, but got [57]}}
+  func.func @k2() attributes {ktir.rows = array<i64: 57>, grid = [57], ktir.work = #ktir.work<splits = [1, 57, 1], tile = [1, 1, 64]>} { return }
+}
+
+// -----
+
+#l = #ktir.layout<size = [2, 64], device = [1, 2, 64], strides = [64, 64, 1], dtype = f16>
+#set = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + 1 >= 0, d2 >= 0, -d2 + 63 >= 0)>
+module attributes {ktir.level = "divided"} {
+  func.func @k(%x: index) {
+    // expected-error@+1 {{has 'ktir.layout', an attribute of the laid-out level, in a module at level 'divided'}}
+    %0 = ktdp.construct_memory_view %x, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, ktir.layout = #l, memory_space = #ktdp.memory_space<global>} : memref<1x2x64xf16>
+    return
+  }
 }
 
 // -----
@@ -281,8 +311,7 @@ module attributes {ktir.level = "divided"} {
   }
   func.func @k(%x: index) attributes {ktir.rows = array<i64: 2>, grid = [1], ktir.work = #ktir.work<splits = [1, 1, 1], tile = [1, 2, 64]>} {
     %t = ktdp.get_compute_tile_id : index
-    // expected-error@+1 {{has 'ktir.layout', an attribute of the laid-out level}}
-    %0 = ktdp.construct_memory_view %x, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, ktir.layout = #l, memory_space = #ktdp.memory_space<global>} : memref<1x2x64xf16>
+    %0 = ktdp.construct_memory_view %x, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<1x2x64xf16>
     // expected-error@+1 {{expects a view with a dynamic size to be 'masked'}}
     %1 = ktdp.construct_memory_view %x, sizes: [1, %t, 64], strides: [128, 64, 1] {coordinate_set = #some, memory_space = #ktdp.memory_space<global>} : memref<1x?x64xf16>
     // expected-error@+1 {{expects a view with static strides}}

@@ -29,7 +29,7 @@ FAULTS = [
     *(("divided", GRID, f"grid = {grid}", "'grid' to be an array of one to three positive integers")
       for grid in ("3 : i64", '["a"]', "[]", "[0]", "[1, 2, 3, 4]", "[2.0]", "array<i64: 3>")),
     ("divided", r"ktir\.rows = array<i64: [^>]*>(, )?", "", "'ktir.rows'"),
-    ("divided", r"ktir\.rows = array<i64: [^>]*>", "ktir.rows = array<i64: 7, 9, 11>", "'ktir.work' to divide sticks, the rows"),
+    ("divided", r"ktir\.rows = array<i64: [^>]*>", "ktir.rows = array<i64: 7, 9, 11>", "'ktir.work' to divide sticks and rows"),
     ("divided", r"ktir\.work = #ktir.work<[^>]*>", "ktir.work = 3", "'ktir.work' to be a #ktir.work"),
     ("allocated", r"ktir\.lx_bytes = \d+ : i64", 'ktir.lx_bytes = "a"', "'ktir.lx_bytes' to be an integer"),
 ]  # fmt: skip

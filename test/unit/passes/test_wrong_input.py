@@ -48,7 +48,8 @@ def test_each_pass_takes_its_own_level_only(levels: dict[str, str], name: str) -
     ("old", "new", "message"),
     [
         ("access_tile_order = #map, ", "access_tile_order = affine_map<(d0, d1) -> (d1, d0)>, ", "tile of the whole view|tile"),
-        ('ktir.role = "input"', 'ktir.other = "input"', "expects an attribute 'ktir.role'"),
+        ('ktir.role = "input"', 'my.role = "input"', "expects an attribute 'ktir.role'"),
+        ('ktir.role = "input"', 'ktir.other = "input"', "unknown attribute 'ktir.other' of argument #0"),
     ],
 )
 def test_foreign_forms_are_refused(old: str, new: str, message: str) -> None:

@@ -1,0 +1,121 @@
+"""What the attributes of a function and of its arguments have to be to each other; each by itself is as `table` declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from ktir.analysis.attributes import kinds
+from ktir.analysis.attributes.broken import Broken, faults_of
+from ktir.analysis.attributes.table import Level
+from ktir.diagnostics import Diagnostic, location_text
+from ktir.dialects import ktir as kt
+from ktir.mlir import ir
+from ktir.roles import HOST_ROLES, Role
+from ktir.target import LANES
+
+_WITH_GRID = (Level.DIVIDED, Level.TILED, Level.ALLOCATED)
+
+
+def dictionaries(f: ir.Operation, name: str) -> list[ir.DictAttr]:
+    """The attributes of each argument (`arg_attrs`) or result (`res_attrs`); none where none has any."""
+    given = f.attributes.get(name)
+    items = list(ir.ArrayAttr(given)) if given is not None and kinds.is_a(ir.ArrayAttr, given) else []
+    return [ir.DictAttr(item) for item in items] if all(kinds.is_a(ir.DictAttr, item) for item in items) else []
+
+
+def place(f: ir.Operation, argument: int) -> ir.Location:
+    """Where an argument stands, or where its function does."""
+    blocks = list(f.regions[0].blocks)
+    location = blocks[0].arguments[argument].location if blocks and argument < len(blocks[0].arguments) else f.location
+    return f.location if location == ir.Location.unknown(f.context) else location
+
+
+def kernel(f: ir.Operation, level: Level | None) -> None:
+    """A kernel has no results, and is divided as its rows and its grid say."""
+    attributes = f.attributes
+    if "ktir.work" in attributes and "ktir.rows" not in attributes:
+        raise Broken("expects a kernel that is divided to have the attribute 'ktir.rows'")
+    if "ktir.rows" not in attributes and "grid" not in attributes:
+        return
+    results = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value).results
+    if results:
+        raise Broken(f"expects a kernel without results, but it gives {', '.join(map(str, results))}")
+    exchanges = "ktir.exchange" in attributes
+    for name in ("ktir.rows", "ktir.work", "ktir.sums") if exchanges else ():
+        if name in attributes:
+            raise Broken(f"has '{name}', an attribute of a kernel that computes")
+    for name in ("grid",) if exchanges else ("grid", "ktir.work"):
+        if level in _WITH_GRID and name not in attributes:
+            raise Broken(f"expects a kernel with the attribute '{name}'")
+    if "ktir.work" in attributes:
+        _division(f)
+
+
+def _division(f: ir.Operation) -> None:
+    work, extents = kt.WorkAttr(f.attributes["ktir.work"]), list(ir.DenseI64ArrayAttr(f.attributes["ktir.rows"]))
+    splits, tile = list(work.splits), list(work.tile)
+    if len(splits) != len(extents) + 2 or tile[-1] != LANES or splits[-1] != 1:
+        raise Broken(f"expects 'ktir.work' to divide sticks and rows {extents} of {LANES} lanes, but got splits {splits}, tile {tile}")
+    for axis, (parts, share, rows) in enumerate(zip(splits[1:-1], tile[1:-1], extents, strict=True)):
+        if not (parts - 1) * share < rows <= parts * share:
+            raise Broken(f"expects {parts} parts of {share} rows to cover {rows} rows with no part empty")
+        if axis < len(extents) - 1 and rows % share:
+            raise Broken(f"expects equal parts of batch axis {axis}, but got {parts} of {share} for {rows}")
+    if "grid" not in f.attributes:
+        return
+    grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
+    sums = ir.IntegerAttr(f.attributes["ktir.sums"]).value if "ktir.sums" in f.attributes else 1
+    if prod(grid) != prod(splits) * sums:
+        each = f" and {sums} partial sums each" if sums != 1 else ""
+        raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")
+
+
+def faults(f: ir.Operation, module: ir.Operation, level: Level | None) -> Iterator[Diagnostic]:
+    """What is wrong with the arguments of a function, each at its place."""
+    named: dict[str, int] = {}
+    arguments = dictionaries(f, "arg_attrs")
+    for i, given in enumerate(arguments):
+        yield from faults_of([f], lambda _, i=i, given=given: _argument(i, given, module), place(f, i))
+        if "ktir.name" in given:
+            name = ir.StringAttr(given["ktir.name"]).value
+            other = named.setdefault(name, i)
+            if other != i and not _one_tensor(arguments[other], given, level):
+                note = Diagnostic("note", f"argument #{other}", location_text(place(f, other)))
+                text = f"'{f.name}' op expects arguments of different names, but '{name}' names #{other} and #{i}"
+                yield Diagnostic("error", text, location_text(place(f, i)), (note,))
+
+
+def _one_tensor(a: ir.DictAttr, b: ir.DictAttr, level: Level | None) -> bool:
+    """Whether two arguments may be views of one tensor of the caller, by whose name both go: several device tensors may hold it."""
+    if level is None or level is Level.LOGICAL:
+        return False
+    return any("ktir.host" not in x for x in (a, b)) or kt.HostViewAttr(a["ktir.host"]).arg == kt.HostViewAttr(b["ktir.host"]).arg
+
+
+def _argument(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
+    if "ktir.layout" in given and (fault := kinds.layout_fault(given["ktir.layout"])):
+        raise Broken(f"expects 'ktir.layout' of argument #{i} to have {fault}")
+    if "ktir.strides" in given:
+        rank = len(ir.RankedTensorType(ir.TypeAttr(given["ktir.type"]).value).shape) if "ktir.type" in given else None
+        strides = list(ir.DenseI64ArrayAttr(given["ktir.strides"]))
+        if len(strides) != rank:
+            wanted = "'ktir.type', whose strides it gives" if rank is None else f"one stride per dim of its 'ktir.type', {rank}"
+            raise Broken(f"expects argument #{i} with 'ktir.strides' to have {wanted}, but got {strides}")
+    if "ktir.host" in given:
+        _host(i, given, module)
+
+
+def _host(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
+    host = kt.HostViewAttr(given["ktir.host"])
+    role = ir.StringAttr(given["ktir.role"]).value if "ktir.role" in given else Role.INPUT
+    if role not in HOST_ROLES:
+        raise Broken(f"expects 'ktir.role' of argument #{i} with a 'ktir.host' to be one of {', '.join(HOST_ROLES)}, but got '{role}'")
+    if "ktir.layout" in given:
+        size = list(kt.LayoutAttr(given["ktir.layout"]).size)
+        if prod(host.size) != prod(size):
+            sizes = f"as many elements as its layout of size {size}, but got {list(host.size)}"
+            raise Broken(f"expects the host view of argument #{i} to have {sizes}")
+    hosts = module.attributes.get("ktir.hosts")
+    if hosts is not None and host.arg >= (count := len(ir.ArrayAttr(hosts))):
+        raise Broken(f"expects the host view of argument #{i} to be of one of the {count} tensors in 'ktir.hosts', but got {host.arg}")

@@ -1,0 +1,113 @@
+"""What KTIR itself asks of functions and grids, beyond what each op's own verifier sees: kernels, tiles, views of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+from ktir.analysis.attributes import verify
+from ktir.analysis.attributes.broken import Broken, faults_of, refuse
+from ktir.analysis.attributes.function_attributes import dictionaries, place
+from ktir.analysis.attributes.levels import constant_of
+from ktir.analysis.calls import callee, functions_of, is_kernel
+from ktir.diagnostics import Diagnostic, location_text
+from ktir.dialects._ktdp import tile_sets
+from ktir.mlir import func, ir, operations
+from ktir.roles import HOST_ROLES, Role
+
+Rule = Callable[[ir.Operation, tuple[int, ...] | None], None]
+
+
+def check_module(module: ir.Module) -> None:
+    """Raise KtirError for attributes anywhere in a module that are not as declared, and for functions, grids and tiles that cannot be."""
+    refuse(verify.faults(module, operations(module)))
+    refuse(_faults(module))
+
+
+def _faults(module: ir.Module) -> Iterator[Diagnostic]:
+    functions = functions_of(module)
+    for f in functions.values():
+        grid = _grid(f.operation)
+        for op in operations(f):
+            rule = RULES.get(op.name)
+            if rule is not None:
+                yield from faults_of([op], lambda op, rule=rule, grid=grid: rule(op, grid))
+            elif op.name == "func.call" and is_kernel(f):
+                yield from faults_of([op], lambda op, f=f: _calls_no_kernel(op, f, functions))
+        yield from _views(f.operation)
+
+
+def _grid(f: ir.Operation) -> tuple[int, ...] | None:
+    return tuple(ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])) if "grid" in f.attributes else None
+
+
+def _calls_no_kernel(call: ir.Operation, f: func.FuncOp, functions: Mapping[str, func.FuncOp]) -> None:
+    called = functions.get(callee(call))
+    if called is not None and is_kernel(called):
+        note = Diagnostic("note", f"'@{callee(call)}' is defined here", location_text(called.location))
+        raise Broken(f"calls the kernel '@{callee(call)}' from the kernel '@{f.name.value}': its tiles run already", note)
+
+
+def _coordinates(op: ir.Operation, grid: tuple[int, ...] | None) -> None:
+    """A tile has as many coordinates as its grid has dims."""
+    if grid is not None and len(op.results) > len(grid):
+        raise Broken(f"asks for {len(op.results)} coordinates of a grid of {len(grid)} dims, {list(grid)}")
+
+
+def _ct_id(view: ir.Operation, grid: tuple[int, ...] | None) -> None:
+    """The scratchpad of a tile of the grid."""
+    number = view.opview.ct_id
+    if grid is not None and number is not None and number >= prod(grid):
+        raise Broken(f"names the scratchpad of tile {number}, but the grid {list(grid)} has {prod(grid)} tiles")
+
+
+def _groups(op: ir.Operation, grid: tuple[int, ...] | None) -> None:
+    """The groups of an exchange are numbered: its set of groups is bounded on both sides."""
+    groups: Any = op.results[0].type
+    if tile_sets.groups(groups.groups) is None:
+        raise Broken(f"expects groups that constants bound on both sides, fewer than {tile_sets.MOST_TILES}, but got '{groups.groups}'")
+
+
+RULES: dict[str, Rule] = {
+    "ktdp.get_compute_tile_id": _coordinates,
+    "ktdp.construct_memory_view": _ct_id,
+    "ktdp.inter_tile_produce": _groups,
+}
+
+
+def _views(f: ir.Operation) -> Iterator[Diagnostic]:
+    """Views of arguments whose tensors are declared by `ktir.type`."""
+    blocks = list(f.regions[0].blocks)
+    for i, given in enumerate(dictionaries(f, "arg_attrs")):
+        role = ir.StringAttr(given["ktir.role"]).value if "ktir.role" in given else Role.INPUT
+        if "ktir.type" not in given or role not in HOST_ROLES or not blocks:
+            continue
+        declared = ir.RankedTensorType(ir.TypeAttr(given["ktir.type"]).value)
+        strides = list(ir.DenseI64ArrayAttr(given["ktir.strides"])) if "ktir.strides" in given else None
+        note = Diagnostic("note", f"argument #{i} is '{declared}'", location_text(place(f, i)))
+        for view, offset in _views_of(blocks[0].arguments[i]):
+            yield from faults_of([view], lambda view, offset=offset, d=declared, s=strides, n=note: _view(view, offset, d, s, n))
+
+
+def _views_of(base: ir.Value, offset: int = 0) -> Iterator[tuple[ir.Operation, int]]:
+    """The views that begin at an argument, or at a constant distance from it."""
+    for use in base.uses:
+        op = use.owner.operation
+        if op.name == "ktdp.construct_memory_view" and use.operand_number == 0:
+            yield op, offset
+        elif op.name == "arith.addi" and (distance := constant_of(op.operands[1 - use.operand_number])) is not None:
+            yield from _views_of(op.results[0], offset + distance)
+
+
+def _view(view: ir.Operation, offset: int, declared: ir.RankedTensorType, strides: list[int] | None, note: Diagnostic) -> None:
+    if view.opview.element_type != declared.element_type:
+        raise Broken(f"shows elements of type {view.opview.element_type} of a tensor that is declared as '{declared}'", note)
+    sizes, steps = view.opview.sizes, view.opview.strides
+    if view.opview.masked or any(not isinstance(n, int) for n in (*sizes, *steps)) or 0 in sizes:
+        return
+    shape = list(declared.shape)
+    held = prod(shape) if strides is None else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
+    last = offset + sum((n - 1) * s for n, s in zip(sizes, steps, strict=True))
+    if last >= held:
+        raise Broken(f"reaches element {last} of a tensor of {held} elements, declared as '{declared}'", note)
