@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ktir.target import DATASHEET
+from ktir.target import DATASHEET, Target
 
-CORES = DATASHEET.cores
 _FALLBACKS = ("cpu", "error")
 _ENGINES = ("spyre", "ktir")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
@@ -31,8 +30,11 @@ class Config:
     engine: str = "spyre"
     """What runs a program: `spyre` = compiled for the emulated chip, on the instruction emulator; `ktir` = as logical KTIR, on the KTIR
     executor. Under `spyre` a program that the chip's compiler does not support runs on the KTIR executor, with a warning."""
-    cores: int = CORES
-    """Cores that work is divided over, 1 to the chip's number. `SENCORES` sets it too."""
+    cores: int | None = None
+    """Cores that work is divided over, 1 to the target's number; None = all of them. `SENCORES` sets it too."""
+    target: str = DATASHEET.name
+    """The machine that programs are compiled for and run on: `datasheet`, `fitted`, a file that ends in `.toml` and describes one, or one
+    that an installed package offers. A program that says its target itself (`ktir.target`) keeps to that."""
     buckets: tuple[int, ...] = ()
     """Sizes for which graphs with dynamic sizes are compiled: inputs are padded to the next one where that cannot change a result. Without
     them, and above the largest, each size is compiled on its own. In the environment: `16,64,256`."""
@@ -52,17 +54,39 @@ class Config:
             raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, but got {self.fallback!r}")
         if self.engine not in _ENGINES:
             raise ValueError(f"engine must be one of {', '.join(_ENGINES)}, but got {self.engine!r}")
-        if not isinstance(self.cores, int) or not 1 <= self.cores <= CORES:
-            raise ValueError(f"cores must be an integer from 1 to {CORES}, but got {self.cores!r}")
+        most = self.machine().cores
+        if self.cores is None:
+            object.__setattr__(self, "cores", most)
+        elif not isinstance(self.cores, int) or not 1 <= self.cores <= most:
+            raise ValueError(f"cores must be an integer from 1 to {most}, but got {self.cores!r}")
         if not isinstance(self.buckets, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in self.buckets):
             raise ValueError(f"buckets must be positive integers, but got {self.buckets!r}")
         if self.forms_bytes is not None and (not isinstance(self.forms_bytes, int) or self.forms_bytes < 0):
             raise ValueError(f"forms_bytes must be an integer of at least 0, but got {self.forms_bytes!r}")
         object.__setattr__(self, "buckets", tuple(self.buckets))
 
+    def machine(self) -> Target:
+        """What `target` names. Raises ValueError for what names none."""
+        if self.target == DATASHEET.name:
+            return DATASHEET
+        from ktir import targets  # knows files and plugins, which few ask for
+        from ktir.diagnostics import KtirError
+
+        if not isinstance(self.target, str):
+            raise ValueError(f"target must be a name, but got {self.target!r}")
+        try:
+            return targets.find(self.target)
+        except KtirError as error:
+            raise ValueError(f"target: {error}") from None
+
+    def fewer_cores(self) -> int | None:
+        """The cores that work is divided over, where these are not all of the target's."""
+        return None if self.cores == self.machine().cores else self.cores
+
     def key(self) -> tuple[tuple[str, Any], ...]:
-        """The options that change generated code, for cache keys."""
-        return tuple((name, getattr(self, name)) for name in ("cores", "engine", "fallback", "frozen_weights", "verify_each"))
+        """The options that change generated code, for cache keys; of the target its figures, since a file may change."""
+        names = ("cores", "engine", "fallback", "frozen_weights", "verify_each")
+        return (*((name, getattr(self, name)) for name in names), ("target", repr(self.machine())))
 
 
 def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:
@@ -103,6 +127,8 @@ def patch(**fields: Any) -> Iterator[Config]:
     known = {f.name for f in dataclasses.fields(Config)}
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
+    if "target" in fields and current().fewer_cores() is None:
+        fields.setdefault("cores", None)  # of another target all as well
     token = _patched.set(dataclasses.replace(current(), **fields))
     try:
         yield current()

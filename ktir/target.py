@@ -2,13 +2,15 @@
 
 Each number carries its status and its source: *stated* = a public source says it, *inferred* = arithmetic on stated figures, *fitted* = a
 published fit to device measurements, *default* = the placeholder of a public sample file, *unofficial* = a community note, *assumed* = no
-public figure exists and ours is a placeholder. `Target.figures` lists them. Two presets: `datasheet` has peak rates, `fitted` the rates
-that the published models fitted to the device.
+public figure exists and ours is a placeholder, *derived* = computed here from the others. `Target.figures` lists them. Two presets:
+`datasheet` has peak rates, `fitted` the rates that the published models fitted to the device. `ktir.targets` finds others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from math import ceil, isfinite
 from typing import Any, NamedTuple
 
 STICK_BYTES = 128
@@ -16,6 +18,10 @@ STICK_BYTES = 128
 
 LANES = 64
 """Elements of an f16 stick (stated); an f32 tensor uses two adjacent sticks per 64 lanes in our layouts."""
+
+
+MOST_CORES = 1024
+"""Of any target: what a program names cores by has 16 bits, and checks look at each pair."""
 
 
 class Figure(NamedTuple):
@@ -28,8 +34,13 @@ class Figure(NamedTuple):
     source: str
 
 
-def _figure(value: Any, unit: str, status: str, source: str) -> Any:
-    return field(default=value, metadata={"unit": unit, "status": status, "source": source})
+def _figure(value: Any, unit: str, status: str, source: str, least: float = 1, most: float = 2**40) -> Any:
+    return field(default=value, metadata={"unit": unit, "status": status, "source": source, "least": least, "most": most})
+
+
+def _derived(compute: Callable[[Target], int | float], unit: str, source: str, needs: tuple[str, ...]) -> Any:
+    """A figure that is computed from the figures `needs`, unless whoever makes the target gives it."""
+    return field(default=None, metadata={"unit": unit, "status": "derived", "source": source, "compute": compute, "needs": needs})
 
 
 _PLANNER = "torch-spyre work_division.py"
@@ -45,59 +56,108 @@ class Target:
     """A Spyre chip. Cycles are of `clock_ghz`; rates are per cycle."""
 
     name: str = "datasheet"
-    cores: int = _figure(32, "cores", "stated", _ACCELERATOR)
-    corelets: int = _figure(2, "per core", "stated", f"{_ACCELERATOR}: two share one scratchpad")
-    clock_ghz: float = _figure(1.5, "GHz", "inferred", "98.304 TFLOP/s = 32 cores x 2 corelets x 512 MAC x 2 flop x 1.5e9")
-    lx_bytes: int = _figure(2 * 1024 * 1024, "bytes per core", "stated", _ACCELERATOR)
-    lx_planned_bytes: int = _figure(
-        1_625_344, "bytes per core", "stated", "scratchpad planner: 80 % of (2 MiB - 64 KiB of program and debug space), in whole sticks"
+    cores: int = _figure(32, "cores", "stated", _ACCELERATOR, most=MOST_CORES)
+    corelets: int = _figure(2, "per core", "stated", f"{_ACCELERATOR}: two share one scratchpad", most=2)
+    clock_ghz: float = _figure(1.5, "GHz", "inferred", "98.304 TFLOP/s = 32 cores x 2 corelets x 512 MAC x 2 flop x 1.5e9", 1e-3, 1e3)
+    lx_bytes: int = _figure(2 * 1024 * 1024, "bytes per core", "stated", _ACCELERATOR, STICK_BYTES, 2**30)
+    lx_reserved_bytes: int = _figure(64 * 1024, "bytes per core", "stated", "scratchpad planner: program and debug space", 0)
+    lx_planned_share: float = _figure(0.8, "", "stated", "scratchpad planner: of what is not reserved", 1e-3, 1)
+    lx_planned_bytes: int = _derived(
+        lambda t: ceil(t.lx_planned_share * (t.lx_bytes - t.lx_reserved_bytes) / STICK_BYTES) * STICK_BYTES,
+        "bytes per core",
+        "the planned share of LX without the reserved bytes, in whole sticks",
+        ("lx_bytes", "lx_reserved_bytes", "lx_planned_share"),
     )
-    fifo_entries: int = _figure(16, "entries", "default", f"{_SAMPLE}: ordered FIFOs")
-    dram_bytes_per_cycle: float = _figure(204.8 / 1.5, "bytes per cycle", "stated", f"{_PLANNER}: 204.8 GB/s, one channel for the chip")
-    dram_turnaround: float = _figure(
-        0.0, "cycles per byte", "inferred", "peak rate without loss; the channel's time per byte of the smaller of reads and writes"
+    fifo_entries: int = _figure(16, "entries", "default", f"{_SAMPLE}: ordered FIFOs", 2)
+    dram_gb_per_second: float = _figure(204.8, "GB/s", "stated", f"{_PLANNER}: one channel for the chip", 1e-3, 1e9)
+    dram_bytes_per_cycle: float = _derived(
+        lambda t: t.dram_gb_per_second / t.clock_ghz, "bytes per cycle", "bytes per second and clock", ("dram_gb_per_second", "clock_ghz")
+    )
+    dram_turnaround_ns: float = _figure(
+        0.0, "ns per byte", "inferred", "peak rate without loss; the channel's time per byte of the smaller of reads and writes", 0
+    )
+    dram_turnaround: float = _derived(
+        lambda t: t.dram_turnaround_ns * t.clock_ghz, "cycles per byte", "the time and the clock", ("dram_turnaround_ns", "clock_ghz")
     )
     dram_granule_bytes: int = _figure(
-        32, "bytes", "inferred", "JEDEC JESD209-5 (LPDDR5): a burst of 16 on a channel of 16 bits; the chip has LPDDR5 (stated)"
+        32, "bytes", "inferred", "JEDEC JESD209-5 (LPDDR5): a burst of 16 on a channel of 16 bits; the chip has LPDDR5 (stated)", 4, 128
     )
-    dram_latency: int = _figure(300, "cycles", "assumed", _NONE)
+    dram_latency: int = _figure(300, "cycles", "assumed", _NONE, 0)
     span_bytes: int = _figure(
-        256 * 1024 * 1024 - 4096, "bytes", "inferred", f"{_ACCELERATOR}: at most 255.996 MiB of addresses per core and tensor"
+        256 * 1024 * 1024 - 4096, "bytes", "inferred", f"{_ACCELERATOR}: at most 255.996 MiB of addresses per core and tensor", STICK_BYTES
     )
     ring_bytes_per_cycle: int = _figure(128, "bytes per cycle and direction", "stated", _ACCELERATOR)
     multicast_free: int = _figure(8, "consumers", "fitted", f"{_PLANNER}: delivery is free up to here")
-    multicast_power: float = _figure(0.75, "", "fitted", f"{_PLANNER}: beyond, time grows with this power of the consumers")
-    partial_sum_bytes_per_cycle: float = _figure(32, "bytes per cycle", "unofficial", f"{_NOTE}: a ring of its own for partial sums")
-    partial_sum_corelets: int = _figure(1, "per core", "stated", f"{_PLANNER}: a reduction across cores runs on one corelet")
-    pt_row_cycles: int = _figure(8, "cycles", "inferred", "64 x 64 MACs of a row at 512 MAC per cycle and corelet")
-    pt_weight_cycles: int = _figure(64, "cycles per block", "unofficial", f"{_NOTE}: the array idles while 64 rows of weights are loaded")
-    pt_fill_cycles: int = _figure(24, "cycles", "assumed", f"{_NONE}: time to drain the systolic array")
-    pt_efficiency: float = _figure(1.0, "", "stated", f"{_PLANNER}: peak of 1,536 MAC/ns and core")
-    sfp_latency: int = _figure(16, "cycles", "assumed", _NONE)
+    multicast_power: float = _figure(0.75, "", "fitted", f"{_PLANNER}: beyond, time grows with this power of the consumers", 0, 8)
+    partial_sum_bytes_per_cycle: float = _figure(32, "bytes per cycle", "unofficial", f"{_NOTE}: a ring of its own for partial sums", 1e-3)
+    partial_sum_corelets: int = _figure(1, "per core", "stated", f"{_PLANNER}: a reduction across cores runs on one corelet", most=2)
+    pt_macs: int = _figure(512, "per cycle and corelet", "inferred", "98.304 TFLOP/s, as of clock_ghz", most=LANES * LANES)
+    pt_row_cycles: int = _derived(
+        lambda t: ceil(LANES * LANES / t.pt_macs), "cycles", "64 x 64 MACs of a row at the MACs of a cycle and corelet", ("pt_macs",)
+    )
+    pt_weight_cycles: int = _figure(
+        64, "cycles per block", "unofficial", f"{_NOTE}: the array idles while 64 rows of weights are loaded", 0
+    )
+    pt_fill_cycles: int = _figure(24, "cycles", "assumed", f"{_NONE}: time to drain the systolic array", 0)
+    pt_efficiency: float = _figure(1.0, "", "stated", f"{_PLANNER}: peak of 1,536 MAC/ns and core", 1e-3, 1)
+    sfp_latency: int = _figure(16, "cycles", "assumed", _NONE, 0)
     sfp_transcendental_cycles: int = _figure(4, "cycles per stick", "assumed", _NONE)
     sfp_long_cycles: int = _figure(
         8, "cycles per stick", "assumed", f"{_NONE}: range reduction and a longer polynomial, or digits of a quotient"
     )
     sfp_lane_reduction_cycles: int = _figure(6, "cycles", "assumed", f"{_NONE}: a halving tree over 64 lanes")
-    signal_cycles: int = _figure(8, "cycles", "assumed", _NONE)
-    launch_cycles: int = _figure(0, "cycles per kernel", "fitted", f"{_COST}: the newest fit has no fixed cost")
-    vector_registers: int = _figure(16, "registers", "default", f"{_SAMPLE}: 2 KB of registers of 128 B")
-    accumulators: int = _figure(8, "registers", "assumed", "ours: f32 x 64 lanes each")
-    pt_accumulator_rows: int = _figure(256, "rows", "assumed", "ours: rows of f32 partial sums that PT holds between LDWs")
+    signal_cycles: int = _figure(8, "cycles", "assumed", _NONE, 0)
+    launch_cycles: int = _figure(0, "cycles per kernel", "fitted", f"{_COST}: the newest fit has no fixed cost", 0)
+    vector_registers: int = _figure(16, "registers", "default", f"{_SAMPLE}: 2 KB of registers of 128 B", 4, 16)
+    accumulators: int = _figure(8, "registers", "assumed", "ours: f32 x 64 lanes each", 8, 8)
+    pt_accumulator_rows: int = _figure(256, "rows", "assumed", "ours: rows of f32 partial sums that PT holds between LDWs", 2, 2**16)
+    sources: tuple[tuple[str, str, str], ...] = field(default=(), compare=False, repr=False)
+    """Figure, status and source, of figures that are not the datasheet's."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if "compute" in f.metadata and getattr(self, f.name) is None:
+                object.__setattr__(self, f.name, f.metadata["compute"](self))
 
     def with_cores(self, cores: int) -> Target:
-        """This target with another number of active cores, 1 to 32."""
-        if not 1 <= cores <= 32:
-            raise ValueError(f"expects 1 to 32 cores, but got {cores}")
+        """This target with another number of active cores: 1 to all."""
+        if not 1 <= cores <= self.cores:
+            raise ValueError(f"expects 1 to {self.cores} cores, but got {cores}")
         return replace(self, cores=cores)
 
     def with_room(self, lx_bytes: int) -> Target:
-        """This target with `lx_bytes` of each core's scratchpad to plan with."""
+        """This target with `lx_bytes` of each core's scratchpad to plan with, 1 to all."""
+        if not 1 <= lx_bytes <= self.lx_bytes:
+            raise ValueError(f"expects 1 to {self.lx_bytes} bytes of scratchpad, but got {lx_bytes}")
         return replace(self, lx_planned_bytes=lx_bytes)
 
+    def changed(self, sources: dict[str, tuple[str, str]], **figures: Any) -> Target:
+        """This target with other figures, whose status and source `sources` has; what is derived from them is computed anew."""
+        derived = {f.name: None for f in fields(self) if "compute" in f.metadata}
+        own = {name: (status, source) for name, status, source in self.sources} | sources
+        return replace(self, sources=tuple((n, *s) for n, s in own.items()), **derived, **figures)
+
+    def faults(self) -> list[tuple[str, str]]:
+        """Figures that cannot be, each with what is wrong."""
+        found = []
+        for f in fields(self):
+            if "least" in f.metadata and (wrong := out_of_range(f.name, getattr(self, f.name))):
+                found.append((f.name, wrong))
+        return found or list(self._contradictions())
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        if self.lx_bytes % STICK_BYTES:
+            yield "lx_bytes", f"expects whole sticks of {STICK_BYTES} bytes, but got {self.lx_bytes!r}"
+        if self.lx_reserved_bytes >= self.lx_bytes:
+            yield "lx_reserved_bytes", f"expects less than the {self.lx_bytes} bytes of 'lx_bytes', but got {self.lx_reserved_bytes!r}"
+        if self.dram_granule_bytes & (self.dram_granule_bytes - 1):
+            yield "dram_granule_bytes", f"expects a power of two, but got {self.dram_granule_bytes!r}"
+        if self.partial_sum_corelets > self.corelets:
+            yield "partial_sum_corelets", f"expects at most the {self.corelets} of 'corelets', but got {self.partial_sum_corelets!r}"
+
     def figures(self) -> list[Figure]:
-        """Every number with its unit, status and source; a preset's own figures say so."""
-        own = _OWN_SOURCES.get(self.name, {})
+        """Every number with its unit, status and source; a target's own figures say so."""
+        own = {name: (status, source) for name, status, source in self.sources}
         out = []
         for f in fields(self):
             if f.metadata:
@@ -114,21 +174,32 @@ class Target:
         return cycles / self.clock_ghz / 1000
 
 
-DATASHEET = Target()
+_LIMITS = {f.name: (f.type == "int", f.metadata) for f in fields(Target) if "least" in f.metadata}
 
-_OWN_SOURCES = {
-    "fitted": {
-        "dram_bytes_per_cycle": ("fitted", f"{_COST}: 150 GB/s in one direction"),
-        "dram_turnaround": ("fitted", f"{_COST}: 0.00574 ns per byte, so that a balanced copy runs at 105 GB/s"),
+
+def out_of_range(name: str, value: Any) -> str | None:
+    """What is wrong with a figure by itself, if anything."""
+    whole, m = _LIMITS[name]
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not isfinite(value):
+        return f"expects {'an integer' if whole else 'a number'}, but got {value!r}"
+    if not m["least"] <= value <= m["most"]:
+        return f"expects {m['least']} to {m['most']} {m['unit']}".rstrip() + f", but got {value!r}"
+    return None
+
+
+DATASHEET = Target()
+FITTED = DATASHEET.changed(
+    {
+        "dram_gb_per_second": ("fitted", f"{_COST}: in one direction"),
+        "dram_bytes_per_cycle": ("derived", "fitted bytes per second, and clock"),
+        "dram_turnaround_ns": ("fitted", f"{_COST}: so that a balanced copy runs at 105 GB/s"),
+        "dram_turnaround": ("derived", "the fitted time, and the clock"),
         "pt_efficiency": ("fitted", f"{_COST}: 1,140 of 1,536 MAC/ns and core"),
         "partial_sum_bytes_per_cycle": ("fitted", f"{_PLANNER}: 1e-3 us per f32 element and hop"),
-    }
-}
-FITTED = replace(
-    DATASHEET,
+    },
     name="fitted",
-    dram_bytes_per_cycle=150.0 / 1.5,
-    dram_turnaround=0.00574 * 1.5,
+    dram_gb_per_second=150.0,
+    dram_turnaround_ns=0.00574,
     pt_efficiency=1140 / 1536,
     partial_sum_bytes_per_cycle=4 / 1.5,
 )

@@ -54,11 +54,11 @@ def measure(case: CostCase, target: Target) -> Iterator[Measured]:
         module = parse_module(case.text, case.name)
         run_pipeline(module, head)
         (function,) = (op for op in module.body.operations if isinstance(op, func.FuncOp))
-        planned = search(Draft.first(function, Wishes(target.cores, "", Hint())), STEPS).draft.facts
+        planned = search(Draft.first(function, Wishes(target, "", Hint())), STEPS).draft.facts
         run_pipeline(module, before)
         kernels = [op for op in module.body.operations if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes]
         division = DivideWorkPass(cores=target.cores, work_div=case.work_div).division
-        works = [division(kernel, KernelFacts.of_kernel(kernel)) for kernel in kernels]
+        works = [division(kernel, KernelFacts.of_kernel(kernel, target)) for kernel in kernels]
         rest = after[after.index("}") + 1 :] if after.startswith("{") else after
         run_pipeline(module, f"{DIVIDE}{{cores={target.cores} {option}}}{rest}")
         program = lower_program(module)

@@ -20,6 +20,7 @@ from ktir.analysis.softmax import softmaxes
 from ktir.cost.bodies import stick_cycles
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir
+from ktir.target import Target
 
 MANY_KEYS = 128
 """Sticks of keys from which on a softmax is looked for: fewer fit the scratchpad as a whole."""
@@ -166,13 +167,14 @@ def _dims(e: ir.AffineExpr) -> set[int]:
     return _dims(e.lhs) | _dims(e.rhs) if isinstance(e, ir.AffineBinaryExpr) else set()
 
 
-def items_of(ops: Sequence[ir.Operation]) -> list[Item]:
+def items_of(ops: Sequence[ir.Operation], target: Target) -> list[Item]:
     """The ops and stores of a laid-out function, in order."""
-    return list(_Reader(ops).items())
+    return list(_Reader(ops, target).items())
 
 
 class _Reader:
-    def __init__(self, ops: Sequence[ir.Operation]) -> None:
+    def __init__(self, ops: Sequence[ir.Operation], target: Target) -> None:
+        self.target = target
         self.ops = [op for op in ops if op.name in ("linalg.generic", "ktdp.store")]
         self.written = {r.argument for op in self.ops if op.name == "ktdp.store" for r in regions(op)[:1]}
         self.results = {op.results[0] for op in self.ops if op.name == "linalg.generic"}
@@ -222,7 +224,7 @@ class _Reader:
             [self.made[v] for v in values if v in self.made],
             contraction.rows[-1] if contraction is not None and contraction.rows else None,
             contraction is not None and bool(contraction.batch),
-            stick_cycles(g),
+            stick_cycles(g, self.target),
             any(o.name == "linalg.index" for o in g.body_ops),
             [(i, r) for i, source in enumerate(sources) for r in source.regions],
             op=op,

@@ -49,7 +49,7 @@ class LevelResult:
 
 
 def check_levels(
-    text: str, arguments: Sequence[np.ndarray], *, cores: int = 32, source: str = "-", online_softmax: str = "auto"
+    text: str, arguments: Sequence[np.ndarray], *, cores: int | None = None, source: str = "-", online_softmax: str = "auto"
 ) -> list[LevelResult]:
     """Execute logical KTIR `text` at every level on copies of `arguments` (host arrays, inputs and outputs). `online_softmax` is the option
     of `ktir-tile`.

@@ -26,6 +26,7 @@ from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES
 from ktir.lowering.compile import launch_arguments
 from ktir.mlir import ir
+from ktir.module_target import target_of
 from ktir.package import LaunchArgument, LaunchSpec, Package, read
 from ktir.pipeline import Pass, Step
 from ktir.runtime.executable import Executable
@@ -219,7 +220,7 @@ class SemanticsCheck:
         pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
         package = Package(program, LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(self.launch)), {})
         arrays = [a.copy() for a in subject.values]
-        Executable(read(package.to_files()))(*arrays)
+        Executable(read(package.to_files()), target_of(module))(*arrays)
         return arrays
 
     def _compare(self, step: Step, subject: _Subject, found: Arrays, writers: _Writers, disturbance: Disturbance | None) -> None:

@@ -28,7 +28,9 @@ def stages() -> tuple[str, ...]:
     return (*levels, *(s.name for s in STAGES))
 
 
-def run_at_stage(module: ir.Module, arguments: Sequence[np.ndarray], *, stage: str, engine: Engine, cores: int) -> MachineReport | None:
+def run_at_stage(
+    module: ir.Module, arguments: Sequence[np.ndarray], *, stage: str, engine: Engine, cores: int | None = None
+) -> MachineReport | None:
     """Compile `module`, in place, and run it on `arguments`, host arrays that are written in place.
 
     `ktir` compiles up to the last pass of `stage` and runs the KTIR executor; `spyre` compiles all the way and runs the emulated machine,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import is_folded, keeps_lane, kind_of
 from ktir.isa.cycles import kind_cycles
-from ktir.target import DATASHEET, Target
+from ktir.target import Target
 
 
-def stick_cycles(g: Generic, target: Target = DATASHEET) -> int:
+def stick_cycles(g: Generic, target: Target) -> int:
     """Cycles per stick. A position that masks lanes costs what its `select` does; a reduction combines in one cycle."""
     total = 0
     for op in g.body_ops:

@@ -50,5 +50,5 @@ class Policy:
     """Steps that a run may take: ops and trips of loops, each once for all tiles together. A loop that takes more is refused, as soon as
     that can be told."""
     lx_bytes: int | None = None
-    """Scratchpad of one tile, in bytes; `ct_local` views must lie inside. None: `LX_BYTES`, but no limit at the logical level, whose
-    programs do not know the machine."""
+    """Scratchpad of one tile, in bytes; `ct_local` views must lie inside. None: what the module's target has for programs, but no
+    limit at the logical level, whose programs do not know the machine."""

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ktir import config
+from ktir import config, targets
 from ktir.assembly import print_module
 from ktir.dialects import ktir as kt
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
+from ktir.module_target import NAME, set_target, target_of
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
+from ktir.package.files import ALLOCATED, TARGET
 from ktir.package.launch_spec import DTYPES
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.pipeline import Pass, Step, run_pipeline
+from ktir.target import DATASHEET, Target
 
 
-def pipeline(cores: int, *, verify: bool = False, online_softmax: str = "auto") -> str:
+def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: str = "auto") -> str:
     """Pipeline text from the logical to the allocated level; `verify` checks the level after each stage."""
     return ToAllocated(cores=cores, verify=verify, online_softmax=online_softmax).text()
 
@@ -31,8 +34,10 @@ def compile_logical(
     cores: int | None = None,
     observe: Callable[[str, ir.Module], None] | None = None,
     online_softmax: str = "auto",
+    target: Target | None = None,
 ) -> dict[str, bytes]:
-    """Compile a logical module, in place, to the files of a package. `online_softmax` is the option of `ktir-tile`.
+    """Compile a logical module, in place, to the files of a package. `online_softmax` is the option of `ktir-tile`; `target`
+    is what the module is compiled for, where it does not say: else that of the configuration.
 
     `observe(name, module)` sees the module before the first pass (as `logical`) and after each one. With `config.dump_dir` every level, the
     assembly and the package are written there. Raises KtirError for what is not supported.
@@ -55,15 +60,19 @@ def compile_logical(
         if not (isinstance(step.item, Pass) and step.item.analysis):
             watch(step.name, m)
 
+    if NAME not in module.operation.attributes:
+        set_target(module, options.machine() if target is None else target)
+    elif target is not None:
+        set_target(module, target)
     watch("logical", module)
     run_pipeline(
         module,
-        pipeline(options.cores if cores is None else cores, verify=options.verify_each, online_softmax=online_softmax),
+        pipeline(options.fewer_cores() if cores is None else cores, verify=options.verify_each, online_softmax=online_softmax),
         verify_each=options.verify_each,
         after_each=after,
     )
     program = lower_program(module)
-    package = Package(program, launch_spec(module, program), {"allocated.ktir.mlir": print_module(module, debuginfo=True).encode()})
+    package = Package(program, launch_spec(module, program), further_files(module))
     contents = package.to_files()
     if dump is not None:
         (dump / f"{number}_program.s").write_text(print_program(program))
@@ -72,6 +81,12 @@ def compile_logical(
         for name, data in contents.items():
             (place / name).write_bytes(data)
     return contents
+
+
+def further_files(module: ir.Module) -> dict[str, bytes]:
+    """What a package has besides the program: the allocated level, and the target where it is not the datasheet's."""
+    found, target = {ALLOCATED: print_module(module, debuginfo=True).encode()}, target_of(module)
+    return found if target == DATASHEET else found | {TARGET: targets.description(target).encode()}
 
 
 def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:

@@ -5,6 +5,7 @@
     launch_spec.json      arguments: role, host view, device layout (`LaunchSpec`)
     debug.json            sources: KTIR op and location by the id that instructions carry
     allocated.ktir.mlir   the program at the last KTIR level, for people; may be missing
+    target.toml           the machine that it was compiled for; missing: the datasheet's
 
 `read` checks everything and executes nothing.
 """

@@ -11,21 +11,26 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ktir.diagnostics import KtirError
 from ktir.isa.binary.encoding import decode, encode
 from ktir.isa.problem import EncodingError
 from ktir.isa.program import Program, Source
 from ktir.package import launch_spec, manifest
 from ktir.package.errors import PackageError, dump_json, load_json
 from ktir.package.launch_spec import LaunchSpec
+from ktir.target import DATASHEET, Target
+from ktir.targets import read_text
 
 DEBUG = "debug.json"
 DEBUG_VERSION = 1
 ALLOCATED = "allocated.ktir.mlir"
+TARGET = "target.toml"
 REQUIRED = (manifest.NAME, manifest.PROGRAM, launch_spec.NAME, DEBUG)
-OPTIONAL = (ALLOCATED,)
+OPTIONAL = (ALLOCATED, TARGET)
 _NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 MAX_BYTES = 1 << 28
 """No package is larger than 256 MiB."""
+MAX_TARGET = 1 << 16
 MAX_TEXT = 1 << 26
 """No text in it is larger than 64 MiB."""
 
@@ -42,6 +47,12 @@ class Package:
     def sources(self) -> list[Source]:
         """Where instructions come from, by the id that they carry."""
         return self.program.sources
+
+    @property
+    def target(self) -> Target:
+        """The machine that the program was compiled for. Raises KtirError for a file that describes none."""
+        text = self.files.get(TARGET)
+        return DATASHEET if text is None else read_text(text.decode("utf-8", "replace"), TARGET)
 
     def to_files(self) -> dict[str, bytes]:
         """Name and bytes of every file; equal packages give equal bytes. Raises KtirError where spec and program disagree."""
@@ -117,6 +128,7 @@ def _read(files: dict[str, bytes]) -> Package:
     for name in OPTIONAL:
         if name in files:
             _check_text(files[name], name)
+    _check_target(files.get(TARGET))
     return Package(program, spec, {name: files[name] for name in OPTIONAL if name in files})
 
 
@@ -162,6 +174,15 @@ def _check_text(data: bytes, name: str) -> None:
         data.decode()
     except UnicodeDecodeError as error:
         raise PackageError(name, [f"is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"]) from None
+
+
+def _check_target(data: bytes | None) -> None:
+    if data is not None and len(data) > MAX_TARGET:
+        raise PackageError(TARGET, [f"has more than {MAX_TARGET} bytes"])
+    try:
+        read_text((data or b"").decode(), TARGET)
+    except KtirError as error:
+        raise PackageError(TARGET, [error.message]) from None
 
 
 def _debug_bytes(sources: list[Source]) -> bytes:

@@ -9,7 +9,6 @@ from ktir import registry
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.planning.plan_search import STEPS
 from ktir.pipeline import NamedPipeline
-from ktir.target import DATASHEET
 
 
 class Stage(NamedTuple):
@@ -50,8 +49,9 @@ class ToAllocated(NamedPipeline):
 
     name: ClassVar[str] = "ktir-to-allocated"
     description: ClassVar[str] = "logical -> allocated: all stages in order, verified after each"
-    cores: int = DATASHEET.cores
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    target: str = ""
+    cores: int | None = None
+    lx_bytes: int | None = None
     work_div: str = ""
     steps: int = STEPS
     rows: int = 0
@@ -71,7 +71,7 @@ class ToAllocated(NamedPipeline):
         return ",".join(items)
 
     def _verification(self, level: str) -> list[str]:
-        return [str(VerifyLevelPass(level, self.cores, self.lx_bytes))] if self.verify else []
+        return [str(VerifyLevelPass(level, self.cores, self.lx_bytes, self.target))] if self.verify else []
 
     def _with_options(self, name: str) -> str:
         cls = registry.pass_class(name)

@@ -23,7 +23,7 @@ from ktir.runtime import metrics
 from ktir.runtime.forms import Form, shared
 from ktir.runtime.host import Host
 from ktir.runtime.transfer import as_array, from_device, host_view, to_device
-from ktir.target import DATASHEET, LANES, Target
+from ktir.target import LANES, Target
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,15 @@ _numbers = itertools.count()
 
 
 class Executable:
-    """A program with the transfers of its launch spec.
+    """A program with the transfers of its launch spec, on the machine that it was compiled for unless a `target` is given.
 
     Loading verifies the program and runs its control plane once; a launch moves values only. What a launch only reads is arranged once for
     all programs of the process and kept while it has the same content (`ktir.runtime.forms`).
     """
 
-    def __init__(self, package: Package, target: Target = DATASHEET) -> None:
+    def __init__(self, package: Package, target: Target | None = None) -> None:
         self.spec = package.launch_spec
-        self.machine = Machine(package.program, target)
+        self.machine = Machine(package.program, package.target if target is None else target)
         self.layouts = [layout_of(a) for a in self.spec.args]
         self.lock = Lock()
         self.hosts = len(self.spec.hosts) or 1 + max((a.host.arg for a in self.spec.args if a.host is not None), default=-1)

@@ -67,7 +67,7 @@ def _checked(folder: Path) -> Sequence[Problem | KtirError]:
 
     try:
         package = read(folder)
-        return check_package(package, Machine(package.program).trace)
+        return check_package(package, Machine(package.program, package.target).trace)
     except KtirError as e:
         return [e]
 

@@ -17,7 +17,7 @@ from ktir.package.files import ALLOCATED
 from ktir.target import DATASHEET, Target
 
 
-def check_package(package: Package, trace: Trace, target: Target = DATASHEET) -> list[Problem]:
+def check_package(package: Package, trace: Trace) -> list[Problem]:
     """Where a package's program and launch spec are not what its KTIR says. Raises KtirError if it has no KTIR, or one that is not valid.
 
     `trace` is that of the program's control run.
@@ -25,6 +25,7 @@ def check_package(package: Package, trace: Trace, target: Target = DATASHEET) ->
     if ALLOCATED not in package.files:
         raise PackageError("", [f"file {ALLOCATED!r} is missing, so that there is nothing to compare the program with"])
     with context(), ir.Location.unknown():
+        target = package.target
         wanted = read_expected(package.files[ALLOCATED].decode(), target)
         return check_launch(package.launch_spec, wanted) + check_stream(package.program, trace, wanted, target)
 

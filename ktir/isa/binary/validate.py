@@ -15,9 +15,9 @@ from ktir.isa.instructions import MAX_TOKEN
 from ktir.isa.problem import Problem
 from ktir.isa.program import ROLES, Kernel, Program, Source
 from ktir.isa.units import Unit
-from ktir.target import DATASHEET
+from ktir.target import MOST_CORES
 
-MAX_CORES = DATASHEET.cores
+MAX_CORES = MOST_CORES
 MAX_COUNT = 0xFFFE
 """Descriptors, tables or groups of a kernel; the id 0xFFFF means none."""
 MAX_STICKS = 2**32 - 1

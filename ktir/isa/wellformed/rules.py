@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Headers": (
         Rule("Names of the program, of arguments and kernels are Unicode text.", "expects text|is no valid Unicode"),
         Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 2 or 4 bytes.", "role expects|sticks expects a value|element_bytes expects 2 or 4"),
-        Rule("A kernel runs on 1 to 32 cores, and on no more than the target has.", "cores expects|but the target has"),
+        Rule("A kernel runs on 1 to 1024 cores, and on no more than the target has.", "cores expects|but the target has"),
         Rule("Each unit has at most one program in a kernel.", "units expects"),
         Rule("Core tables have a value of −2⁴⁰ to 2⁴⁰ per core, groups the number of a core of the kernel per core.", "values, one per core|expects values of -?[0-9]+ to"),
         Rule("A kernel has at most 65,534 descriptors, tables and groups each.", "can be named"),

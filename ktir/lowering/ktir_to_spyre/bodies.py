@@ -18,6 +18,7 @@ from ktir.isa.program import Word, word
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
 from ktir.lowering.ktir_to_spyre.registers import Registers
 from ktir.mlir import ir
+from ktir.target import Target
 
 _SCARCE = 6
 """Free registers below which a constant no longer keeps one for the whole body."""
@@ -50,13 +51,14 @@ class VectorBody:
     streams: list[Stream]
     masks: LaneMasks
     source: int
+    target: Target
     words: list[Word] = field(default_factory=list)
     _constants: dict[tuple[str, bytes], ir.Value] = field(default_factory=dict)
 
     def build(self) -> list[Word]:
         """The words in order; raises Unsupported for an op that SFP does not have."""
         g = self.g
-        self.registers = Registers(g, _alias)
+        self.registers = Registers(g, _alias, self.target)
         for argument, stream in zip(g.body.arguments, self.streams, strict=False):
             if any(True for _ in argument.uses):
                 self._emit("vin", dst=self.registers.define(argument, stream.phase), fifo=stream.fifo, phase=stream.phase)

@@ -13,6 +13,7 @@ from ktir.dialects import ktir as kt
 from ktir.isa.program import Argument, Kernel, Program, Source
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
+from ktir.module_target import target_of
 from ktir.pipeline import Pass
 
 
@@ -46,12 +47,12 @@ def entry_function(module: ir.Module) -> func.FuncOp:
 
 
 def lower_program(module: ir.Module) -> Program:
-    """Lower the entry function and its kernels, each once; raises Unsupported for what the instruction set lacks.
+    """Lower the entry function and its kernels, each once, for the module's target; raises Unsupported for what that lacks.
 
     A stream knows no functions but kernels: calls of functions are followed, and a kernel that runs several times stands there as often,
     with other arguments.
     """
-    entry = entry_function(module)
+    entry, target = entry_function(module), target_of(module)
     program = Program(ir.StringAttr(entry.operation.attributes["sym_name"]).value, program_arguments(entry), [])
     numbers: dict[Source, int] = {}
 
@@ -67,7 +68,7 @@ def lower_program(module: ir.Module) -> Program:
         name = launch.kernel.name.value
         if name not in lowered:
             own = list(range(len(launch.arguments)))
-            lowered[name] = KernelLowering(launch.kernel.operation, name, own, source_id).kernel()
+            lowered[name] = KernelLowering(launch.kernel.operation, name, own, source_id, target).kernel()
         program.kernels.append(_given(lowered[name], launch.arguments))
     if not program.kernels:
         raise Unsupported("'func.func' op computes nothing", location_text(entry.operation.location))

@@ -30,7 +30,7 @@ from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks
 from ktir.lowering.ktir_to_spyre.memory_order import MemoryOrder, reach
 from ktir.lowering.ktir_to_spyre.sync import Access, Action, Loop, Parts, Synchroniser
 from ktir.mlir import ir
-from ktir.target import LANES
+from ktir.target import LANES, Target
 
 _IGNORED = {
     "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "arith.cmpi", "arith.andi",
@@ -44,8 +44,10 @@ _IGNORED = {
 class KernelLowering:
     """Lowers one kernel function; `source_id` numbers ops for debug data."""
 
-    def __init__(self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int]) -> None:
-        self.name = name
+    def __init__(
+        self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int], target: Target
+    ) -> None:
+        self.name, self.target = name, target
         self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
         self.index = IndexEvaluator(function, self.cores)
         self.tile = TileEvaluator(self.index)
@@ -317,7 +319,7 @@ class KernelLowering:
             pushes.insert(0, word("par", number, streams=len(pushes)))
         if pushes:
             program[Unit.LXLU] = pushes
-        body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number).build()
+        body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, self.target).build()
         program[Unit.SFP] = [word("rep", number, groups=rows, body=len(body), sticks=sticks), *body]
         out: Walk = [(rows, 1)]
         if g.is_pointwise and sticks > 1:

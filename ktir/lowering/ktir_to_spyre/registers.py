@@ -11,15 +11,16 @@ from collections.abc import Callable
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 
 class Registers:
     """Which register holds which scalar; `alias` gives the scalar whose lanes another one shares."""
 
-    def __init__(self, g: Generic, alias: Callable[[ir.Value], ir.Value]) -> None:
+    def __init__(self, g: Generic, alias: Callable[[ir.Value], ir.Value], target: Target) -> None:
+        self.count = target.vector_registers
         self._location = g.op.location
-        self.free = list(range(DATASHEET.vector_registers))
+        self.free = list(range(self.count))
         self.of: dict[ir.Value, int] = {}
         self.phase: dict[ir.Value, str] = {}
         self._touched: set[int] = set()
@@ -67,7 +68,7 @@ class Registers:
     def too_few(self) -> Unsupported:
         """The body needs more registers than there are."""
         return Unsupported(
-            f"'linalg.generic' op needs more than {DATASHEET.vector_registers} vector registers; the nearest supported form computes the "
+            f"'linalg.generic' op needs more than {self.count} vector registers; the nearest supported form computes the "
             "expression in two steps, as ktir-split-bodies does for bodies of more than three tensors",
             location_text(self._location),
         )

@@ -11,7 +11,7 @@ from ktir.analysis.items import Item, Tensor, Walk, items_of
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.mlir import func, ir
 from ktir.passes.kernels.clusters import Cluster
-from ktir.target import DATASHEET, LANES, Target
+from ktir.target import LANES, Target
 
 Reading = tuple[Tensor, tuple[str, ...]]
 """A tensor, and the names of the axes (and columns) along which a kernel reads it."""
@@ -22,6 +22,7 @@ class KernelFacts:
     """What the cost model needs to know of a kernel."""
 
     name: str
+    target: Target
     extents: tuple[int, ...]
     """Of the axes; the last one is the row axis."""
     columns: int
@@ -34,20 +35,20 @@ class KernelFacts:
     """Per store (its number) the axis along each dim of what it stores."""
 
     @staticmethod
-    def of_kernel(kernel: func.FuncOp) -> KernelFacts:
+    def of_kernel(kernel: func.FuncOp, target: Target) -> KernelFacts:
         """The facts of a formed kernel, whose ops have their row loops in the order of the axes."""
         axes = Axes.of(kernel.operation)
         columns = ir.IntegerAttr(kernel.attributes["ktir.columns"]).value if "ktir.columns" in kernel.attributes else 0
-        items = items_of([o.operation for o in kernel.regions[0].blocks[0].operations])
+        items = items_of([o.operation for o in kernel.regions[0].blocks[0].operations], target)
         ops = tuple(i for i in items if not i.is_store)
         stores = tuple(i for i in items if i.is_store)
         loops: dict[int, Mapping[int | None, int]] = {i.number: {loop: axis for axis, loop in enumerate(i.row_loops)} for i in ops}
         made = {item.value: tuple(loops[item.number].get(loop) for loop in item.walks[-1]) for item in ops}
         stored = {item.number: made.get(item.value) or tuple(_copied(item, axes.extents)) for item in stores}
-        return KernelFacts(kernel.name.value, axes.extents, columns, ops, stores, loops, stored)
+        return KernelFacts(kernel.name.value, target, axes.extents, columns, ops, stores, loops, stored)
 
     @staticmethod
-    def of_cluster(cluster: Cluster, name: str, crossing: Collection[Tensor]) -> KernelFacts:
+    def of_cluster(cluster: Cluster, name: str, crossing: Collection[Tensor], target: Target) -> KernelFacts:
         """The facts of a kernel that is not formed yet; what `crossing` has of its tensors is stored for other kernels."""
         place = {axis: i for i, axis in enumerate(cluster.order)}
         extents = tuple(cluster.rows)
@@ -58,7 +59,7 @@ class KernelFacts:
         left = (item.value for item in cluster.compute if item.value in crossing)
         stores = (*cluster.stores, *(Item(~i, "store", [value], value, []) for i, value in enumerate(left)))
         stored = {item.number: made.get(item.value) or tuple(_copied(item, extents)) for item in stores}
-        return KernelFacts(name, extents, cluster.columns, tuple(cluster.compute), stores, loops, stored)
+        return KernelFacts(name, target, extents, cluster.columns, tuple(cluster.compute), stores, loops, stored)
 
     @property
     def has_batches(self) -> bool:
@@ -128,14 +129,14 @@ class KernelFacts:
         own = operand == 1 if item.is_contraction else item.walks[operand][0] == 0
         return ("n",) if self.columns and own else ()
 
-    def vector_work(self, target: Target = DATASHEET) -> int:
+    def vector_work(self) -> int:
         """Cycles of the vector unit in one row."""
         total = 0
         for item in self.ops:
             if item.kind == "pointwise":
                 total += item.value.shape[0] * item.work
             elif item.kind == "reduction":
-                total += max(source.shape[0] for source in item.sources) * item.work + target.sfp_lane_reduction_cycles
+                total += max(source.shape[0] for source in item.sources) * item.work + self.target.sfp_lane_reduction_cycles
         return total
 
     def matmul(self) -> Problem:

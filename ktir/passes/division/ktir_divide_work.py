@@ -25,16 +25,18 @@ from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.structured import Generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.module_target import machine
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.work import Work, divide, work_of
 from ktir.passes.kernels.columns import hinted, wishes
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET, LANES
+from ktir.target import LANES
 
 
 @dataclass(frozen=True)
 class DivideWorkPass(Pass):
-    """Divide each kernel's axes, and columns where it may, over at most `cores` cores.
+    """Divide each kernel's axes, and columns where it may, over at most `cores` cores of `target`, with `lx_bytes`
+    of scratchpad each.
 
     `work_div` fixes the parts of rows and columns, as in `m=4,n=8` (`b0`, `b1`.. are the batch axes); without it a `ktir.hint` in force
     does. What cannot be honoured is an error.
@@ -46,7 +48,9 @@ class DivideWorkPass(Pass):
     name: ClassVar[str] = "ktir-divide-work"
     description: ClassVar[str] = "kernels -> divided: axes, columns and reduced loops over cores, uneven last core"
     tolerance: ClassVar[float] = 2.0**-10  # partial sums of a reduced loop that is dealt out are added up, and rounded to f16
-    cores: int = DATASHEET.cores
+    target: str = ""
+    cores: int | None = None
+    lx_bytes: int | None = None
     work_div: str = ""
 
     def allowed(self, module: ir.Module) -> float:
@@ -56,9 +60,10 @@ class DivideWorkPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
         require_level(module, self.name, "laid-out", kernels=True)
+        target = machine(module, self.target, self.cores, self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
-                work = self.division(op, KernelFacts.of_kernel(op))
+                work = self.division(op, KernelFacts.of_kernel(op, target))
                 if work.plan is not None:
                     self.remark("passed", f"kernel '{op.name.value}': {work.plan.explain()}", op.location)
                 _Divider(op, work).divide()
@@ -67,13 +72,13 @@ class DivideWorkPass(Pass):
     def division(self, kernel: func.FuncOp, facts: KernelFacts) -> Work:
         """How a kernel is divided: as planned, if its plan fits it, or as the model finds best."""
         planned = self._planned(kernel, facts) if PLAN in kernel.attributes and not self.work_div else None
-        return planned or hinted(lambda hint: divide(facts, self.cores, hint), wishes(self.work_div), kernel.location)
+        return planned or hinted(lambda hint: divide(facts, hint), wishes(self.work_div), kernel.location)
 
     def _planned(self, kernel: func.FuncOp, facts: KernelFacts) -> Work | None:
         """What the plan says, if it fits what the kernel has become."""
         planned = PlannedKernel.of(kernel.attributes[PLAN])
         work = work_of(planned)
-        if work is not None and work.divides(facts) and work.cores <= self.cores:
+        if work is not None and work.divides(facts) and work.cores <= facts.target.cores:
             return work
         if planned.splits:
             self.remark("missed", f"kernel '{facts.name}' is not divided as planned: it has become another one", kernel.location)

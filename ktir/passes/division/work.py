@@ -16,7 +16,7 @@ from ktir.hints import Hint
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.softmax_problem import softmax_problem
 from ktir.passes.kernels.columns import WHOLE, column_division, refuse_parts, row_parts
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 
 @dataclass(frozen=True)
@@ -73,29 +73,29 @@ def work_of(planned: PlannedKernel) -> Work | None:
     return Work(parts, shares, planned.splits[0], planned.tile[0], sums=planned.sums, depth_share=planned.depth_share)
 
 
-def divide(facts: KernelFacts, cores: int, hint: Hint) -> Work:
-    """The division of a kernel over at most `cores` cores. Raises Infeasible for a hint that cannot be honoured."""
+def divide(facts: KernelFacts, hint: Hint) -> Work:
+    """The division of a kernel over the cores of its target. Raises Infeasible for a hint that cannot be honoured."""
     if facts.has_batches or (facts.columns and not facts.contractions):
-        return _several_axes(facts, cores, hint)
+        return _several_axes(facts, hint)
     rows = facts.extents[-1]
     if facts.whole:
         hint = _whole(hint, ["m"])
     if facts.columns:
         shape = max(item.matmul_extents for item in facts.contractions)
-        plan = column_division(*shape, cores, hint, facts.whole_depth)
+        plan = column_division(*shape, facts.target, hint, facts.whole_depth)
         (row_splits, column_splits, sums), (share, sticks, depth) = plan.division.splits, plan.division.shares
         return Work((row_splits,), (share,), column_splits, sticks, plan, sums, depth)
-    share = -(-rows // row_parts(rows, cores, hint))
+    share = -(-rows // row_parts(rows, facts.target, hint))
     return Work((-(-rows // share),), (share,))
 
 
 @lru_cache(maxsize=1024)
-def _solved(problem: Problem, cores: int, hint: Hint) -> Plan:
+def _solved(problem: Problem, target: Target, hint: Hint) -> Plan:
     """The best division of a problem; kernels of equal layers have equal problems."""
-    return solve(problem, DATASHEET.with_cores(cores), hint=hint)
+    return solve(problem, target, hint=hint)
 
 
-def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
+def _several_axes(kernel: KernelFacts, hint: Hint) -> Work:
     for name, reason in WHOLE.items():
         if not (name == "n" and kernel.columns):
             refuse_parts(hint, name, reason)
@@ -106,7 +106,7 @@ def _several_axes(kernel: KernelFacts, cores: int, hint: Hint) -> Work:
     def best(problem: Problem) -> Plan:
         names = [loop.name for loop in problem.loops]
         nameless = replace(problem, name="")
-        plan = _solved(nameless, cores, _whole(asked, [name for name in fixed if name in names]))
+        plan = _solved(nameless, kernel.target, _whole(asked, [name for name in fixed if name in names]))
         return replace(plan, problem=problem)
 
     if kernel.contractions:

@@ -18,7 +18,7 @@ from ktir.analysis.items import Item, Tensor
 from ktir.cost.estimate import kernel_start
 from ktir.passes.kernels.clusters import Cluster, Fit
 from ktir.passes.kernels.columns import saved_by_columns, wishes
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 Move = Literal["cut", "columns", "rows"]
 """What a search wants of an item: a kernel that starts with it, one whose columns are dealt out, or none of its own for its columns."""
@@ -26,17 +26,15 @@ Move = Literal["cut", "columns", "rows"]
 
 @dataclass
 class Clustering:
-    """Kernels of items. `cores` are those that the work will be divided over, `work_div` what a user wants of the division."""
+    """Kernels of items. The work will be divided over the cores of `target`; `work_div` is what a user wants of the division."""
 
     items: Sequence[Item]
-    cores: int
+    target: Target
     work_div: str = ""
     columns: Mapping[int, int] = field(default_factory=dict)
     """What a plan says of its kernels: the sticks of columns of those whose columns are dealt out."""
     moves: Mapping[int, Move] = field(default_factory=dict)
     """By number of the item."""
-    lx_bytes: int = DATASHEET.lx_planned_bytes
-    """Room in each core's scratchpad."""
 
     def __post_init__(self) -> None:
         self.clusters: list[Cluster] = []
@@ -131,7 +129,7 @@ class Clustering:
 
     def _new(self, item: Item, columns: int) -> tuple[int, Fit]:
         """An empty cluster for an item."""
-        cluster = _empty(item, columns, self.lx_bytes)
+        cluster = _empty(item, columns, self.target)
         fit = cluster.fit(item)
         assert fit is not None
         self.clusters.append(cluster)
@@ -189,7 +187,7 @@ class Clustering:
         asked = dict(wishes(self.work_div).work_div)
         if "n" in asked or "k" in asked:
             return sticks if max(asked.get("n", 1), asked.get("k", 1)) > 1 else 0
-        cluster = _empty(item, sticks, self.lx_bytes)
+        cluster = _empty(item, sticks, self.target)
         saved = 0.0
         for other in self.items[item.number :]:
             if other.is_store:
@@ -199,14 +197,14 @@ class Clustering:
                 break
             cluster.add(other, fit)
             if other.is_contraction:
-                saved += saved_by_columns(*other.matmul_extents, self.cores)
+                saved += saved_by_columns(*other.matmul_extents, self.target)
         moved = 0
         for other in cluster.items:
             if any(r.value not in cluster.axes for r in self._readers.get(other.value, ())):
                 moved += other.value.bytes
         if current is not None:
             moved += sum(v.bytes for v in {v for other in cluster.items for v in other.sources if v in current.axes})
-        price = 2 * moved / DATASHEET.dram_bytes_per_cycle + 2 * kernel_start(DATASHEET)
+        price = 2 * moved / self.target.dram_bytes_per_cycle + 2 * kernel_start(self.target)
         if saved <= price:
             return 0
         why = f"saves {saved:.0f} cycles for {price:.0f}" if isfinite(saved) else "rows alone have parts that are too large"
@@ -220,8 +218,9 @@ def _touched(item: Item) -> set[Hashable]:
     return {r.argument for r in (*item.writes, *(r for _, r in item.reads))}
 
 
-def _empty(item: Item, columns: int, lx_bytes: int) -> Cluster:
-    return Cluster(item.value.rows if item.is_store else [item.extents[loop] for loop in item.loops], columns, lx_bytes=lx_bytes)
+def _empty(item: Item, columns: int, target: Target) -> Cluster:
+    extents = item.value.rows if item.is_store else [item.extents[loop] for loop in item.loops]
+    return Cluster(extents, target.lx_planned_bytes, columns)
 
 
 def _may_share(earlier: Item, item: Item) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ktir.analysis.items import Item, Tensor
 from ktir.cost.tiles import WEIGHT_BUFFERS
-from ktir.target import DATASHEET, LANES, STICK_BYTES
+from ktir.target import LANES, STICK_BYTES
 
 NO_ROW = -1
 """The row axis of a kernel whose matmuls have no rows."""
@@ -31,6 +31,8 @@ class Cluster:
     """Items of one kernel. `columns`: the sticks that every result has, where ops work on the same sticks; 0 = whole rows."""
 
     extents: list[int]
+    lx_bytes: int
+    """Scratchpad that there is."""
     columns: int = 0
     row: int | None = None
     items: list[Item] = field(default_factory=list)
@@ -44,8 +46,6 @@ class Cluster:
     """Per op (its number) the axis of each row loop."""
     bytes: int = 0
     """Scratchpad for two rows of everything."""
-    lx_bytes: int = DATASHEET.lx_planned_bytes
-    """What there is of it."""
 
     @property
     def compute(self) -> list[Item]:

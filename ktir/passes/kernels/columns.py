@@ -17,7 +17,7 @@ from ktir.diagnostics import KtirError, location_text
 from ktir.hints import Hint, HintRefused
 from ktir.layout import Layout
 from ktir.mlir import ir
-from ktir.target import DATASHEET, LANES
+from ktir.target import LANES, Target
 
 NO_HINT = Hint()
 WHOLE = {"n": "the columns of this kernel are not dealt out", "k": "the reduced loop of this kernel is not dealt out"}
@@ -26,7 +26,7 @@ _NO_SPLIT_K = ("k", 1)
 
 
 @lru_cache(maxsize=1024)
-def column_division(rows: int, sticks: int, depth: int, cores: int, hint: Hint = NO_HINT, whole: str | None = None) -> Plan:
+def column_division(rows: int, sticks: int, depth: int, target: Target, hint: Hint = NO_HINT, whole: str | None = None) -> Plan:
     """The best division of a matmul of `rows` rows, `sticks` sticks of columns and `depth` sticks of the reduced loop. `whole`: why that
     one must not be cut.
 
@@ -35,7 +35,7 @@ def column_division(rows: int, sticks: int, depth: int, cores: int, hint: Hint =
     if whole is not None:
         refuse_parts(hint, "k", whole)
         hint = Hint(work_div=(*((n, p) for n, p in hint.work_div if n != "k"), _NO_SPLIT_K))
-    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=hint)
+    return solve(_problem(rows, sticks, depth), target, hint=hint)
 
 
 def refuse_parts(hint: Hint, name: str, reason: str) -> None:
@@ -46,23 +46,23 @@ def refuse_parts(hint: Hint, name: str, reason: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def row_division(rows: int, sticks: int, depth: int, cores: int) -> Plan:
+def row_division(rows: int, sticks: int, depth: int, target: Target) -> Plan:
     """The same with rows alone dealt out, to as many cores as there are."""
-    parts = -(-rows // -(-rows // cores))
-    return solve(_problem(rows, sticks, depth), DATASHEET.with_cores(cores), hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
+    parts = -(-rows // -(-rows // target.cores))
+    return solve(_problem(rows, sticks, depth), target, hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
 
 
-def saved_by_columns(rows: int, sticks: int, depth: int, cores: int) -> float:
+def saved_by_columns(rows: int, sticks: int, depth: int, target: Target) -> float:
     """Cycles that dealing out columns saves; without a bound where rows alone cannot be dealt out, so that what is refused is the best
     division."""
     try:
-        alone = row_division(rows, sticks, depth, cores).cost.cycles
+        alone = row_division(rows, sticks, depth, target).cost.cycles
     except Infeasible:
         return float("inf")
-    return alone - column_division(rows, sticks, depth, cores).cost.cycles
+    return alone - column_division(rows, sticks, depth, target).cost.cycles
 
 
-def row_parts(rows: int, cores: int, hint: Hint) -> int:
+def row_parts(rows: int, target: Target, hint: Hint) -> int:
     """Cores that the rows of a kernel are dealt to: all, or as many as a hint for `m` wants.
 
     Raises Infeasible for a hint that cannot be honoured.
@@ -71,9 +71,9 @@ def row_parts(rows: int, cores: int, hint: Hint) -> int:
         refuse_parts(hint, name, reason)
     wanted = Hint(work_div=tuple((name, parts) for name, parts in hint.work_div if name not in ("n", "k")))
     if not wanted.work_div:
-        return cores
+        return target.cores
     problem = Problem(f"kernel of {rows} rows", (Loop("m", rows),), (Operand("result", ("m",), output=True),), "vector")
-    return solve(problem, DATASHEET.with_cores(cores), hint=wanted).division.cores
+    return solve(problem, target, hint=wanted).division.cores
 
 
 def _problem(rows: int, sticks: int, depth: int) -> Problem:

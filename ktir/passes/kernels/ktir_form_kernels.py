@@ -27,10 +27,11 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import func, ir, tensor
+from ktir.module_target import machine
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 
 @dataclass(frozen=True)
@@ -39,40 +40,42 @@ class FormKernelsPass(Pass):
 
     Expects: the laid-out level. Guarantees: in place of each function with ops one with the same arguments plus the pool, and kernels
     with the attribute `ktir.rows`, and `ktir.columns` (sticks) where columns may be dealt out too; the row loops of every op are the axes
-    that `ktir.rows` lists, in its order; values do not change. `cores` are those that the work will be divided over, `lx_bytes` what a
-    kernel has of the scratchpad of each; where `work_div` (or a `ktir.hint`) wants columns dealt out, every matmul without batches gets
+    that `ktir.rows` lists, in its order; values do not change. `cores` of `target` will share the work, `lx_bytes` is what
+    a kernel has of the scratchpad of each; where `work_div` (or a `ktir.hint`) wants columns dealt out, every matmul without batches gets
     such a kernel.
     """
 
     name: ClassVar[str] = "ktir-form-kernels"
     description: ClassVar[str] = "laid-out: cluster ops into kernels of one set of rows"
-    cores: int = DATASHEET.cores
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    target: str = ""
+    cores: int | None = None
+    lx_bytes: int | None = None
     work_div: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module that has ops."""
         require_level(module, self.name, "laid-out", kernels=False)
+        target = machine(module, self.target, self.cores, self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and not calls_of(op):
-                _Splitter(op, self).split()
+                _Splitter(op, self, target).split()
         hand_down_memory(module)
 
 
 class _Splitter:
-    def __init__(self, source: func.FuncOp, options: FormKernelsPass) -> None:
+    def __init__(self, source: func.FuncOp, options: FormKernelsPass, target: Target) -> None:
         self.source = source
-        self.options = options
+        self.options, self.target = options, target
         _copy_what_cannot_wait(source)
         self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
         self.arguments = list(source.regions[0].blocks[0].arguments)
         self.attributes = list(ir.ArrayAttr(source.attributes["arg_attrs"])) if self.arguments else []
-        self.items = items_of(self.ops)
+        self.items = items_of(self.ops, target)
 
     def split(self) -> None:
         planned = plan_of(self.source)
         columns = {i: kernel.columns for i, kernel in enumerate(planned)}
-        found = Clustering(self.items, self.options.cores, self.options.work_div, columns, lx_bytes=self.options.lx_bytes)
+        found = Clustering(self.items, self.target, self.options.work_div, columns)
         for item in found.not_planned:
             self.options.remark("missed", "is not in the kernel that the plan has for it, which cannot take it", _op(item).location)
         if not found.clusters:

@@ -15,7 +15,7 @@ from ktir.mlir import ir
 from ktir.passes.layouts.many_keys import mark_many_keys
 from ktir.passes.layouts.row_merging import Groups, RowMerging, Use
 from ktir.passes.layouts.stick_roles import ELEMENT_BYTES, GRANULE, Stick, StickRoles, access_bytes, pool_memory
-from ktir.target import LANES
+from ktir.target import LANES, Target
 
 
 def zero_pads(roles: StickRoles) -> set[ir.Value]:
@@ -42,8 +42,8 @@ class _Form:
 class PhysicalItems:
     """The items of a function, in order, with the node that each comes from."""
 
-    def __init__(self, roles: StickRoles) -> None:
-        self.roles = roles
+    def __init__(self, roles: StickRoles, target: Target) -> None:
+        self.roles, self.target = roles, target
         self.rows = RowMerging(roles)
         self.items: list[Item] = []
         self.of_node: dict[Node, Item] = {}
@@ -201,7 +201,7 @@ class PhysicalItems:
     def _work(self, node: Node) -> int:
         if node not in self.roles.work:
             assert node.generic is not None
-            self.roles.work[node] = stick_cycles(node.generic)
+            self.roles.work[node] = stick_cycles(node.generic, self.target)
         return self.roles.work[node]
 
     def _folded(self, node: Node, shown: list[float | None]) -> float | None:

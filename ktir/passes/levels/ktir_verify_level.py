@@ -17,13 +17,13 @@ from ktir.analysis.attributes.verify import faults
 from ktir.analysis.calls import callee, is_kernel
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir, operations
+from ktir.module_target import machine
 from ktir.passes.levels import flow_rules as flow
 from ktir.passes.levels import function_rules as program
 from ktir.passes.levels import level_rules as rules
 from ktir.passes.levels.pad_rules import pads_kept_out
 from ktir.passes.levels.scratchpad_rules import Scratchpad
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET
 
 Rule = Callable[[ir.Operation], None]
 
@@ -111,10 +111,12 @@ class VerifyLevelPass(Pass):
     analysis: ClassVar[bool] = True
     level: str = ""
     """`logical`, `laid-out`, `divided`, `tiled` or `allocated`; empty = what the module says."""
-    cores: int = DATASHEET.cores
-    """Most cores that a grid may have."""
-    lx_bytes: int = DATASHEET.lx_planned_bytes
-    """Scratchpad of a core that addresses must stay within."""
+    cores: int | None = None
+    """Most cores that a grid may have; else those of the target."""
+    lx_bytes: int | None = None
+    """Scratchpad of a core that addresses must stay within; else that of the target."""
+    target: str = ""
+    """The target, for a module that does not say."""
 
     def __post_init__(self) -> None:
         if self.level and self.level not in LEVELS:
@@ -124,17 +126,18 @@ class VerifyLevelPass(Pass):
         """Look at every op of the module."""
         refuse(faults(module, operations(module)))
         level = self._level(module)
+        target = machine(module, self.target, self.cores, self.lx_bytes)
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
         refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))
         if level != "logical":
             called = {callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
             formed = any(is_kernel(f.operation) for f in functions.values())
-            check = partial(program.function_of, level=level, cores=self.cores, formed=formed, called=called)
+            check = partial(program.function_of, level=level, cores=target.cores, formed=formed, called=called)
             refuse_broken([f.operation for f in functions.values()], check)
         refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
         calls = [op for op in operations(module) if op.name == "func.call"]
         refuse_broken(calls, partial(program.calls_what_is_there, functions=functions))
-        pad = Scratchpad(functions, self.lx_bytes)
+        pad = Scratchpad(functions, target.lx_planned_bytes)
         if level in ("divided", "tiled", "allocated"):
             refuse_broken([f.operation for f in functions.values()], pad.check_residents)
             refuse_broken(operations(module), pad.check_resident_view)

@@ -13,6 +13,7 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import write_kernel, write_plan, write_stick
 from ktir.analysis.calls import calls_of
 from ktir.mlir import func, ir
+from ktir.module_target import machine
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.work import Work
 from ktir.passes.kernels.columns import wishes
@@ -21,13 +22,12 @@ from ktir.passes.planning.agreement import Agreement
 from ktir.passes.planning.plan_search import STEPS, Found, search
 from ktir.passes.planning.planner import Draft, Wishes
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET
 
 
 @dataclass(frozen=True)
 class PlanPass(Pass):
     """Decide what lies in the stick at each op, which ops share a kernel, and how each kernel is divided over at most `cores` cores
-    with `lx_bytes` of scratchpad each.
+    of `target` with `lx_bytes` of scratchpad each.
 
     `steps` changes of what the passes would decide by themselves are priced, the best are made; then kernels that hand on tensors agree
     on divisions where that is faster. 0 leaves the passes' decisions as they are.
@@ -39,15 +39,16 @@ class PlanPass(Pass):
 
     name: ClassVar[str] = "ktir-plan"
     description: ClassVar[str] = "logical: decide layouts, kernels and divisions together"
-    cores: int = DATASHEET.cores
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    target: str = ""
+    cores: int | None = None
+    lx_bytes: int | None = None
     work_div: str = ""
     steps: int = STEPS
 
     def run(self, module: ir.Module) -> None:
         """Plan each function of the module."""
         require_level(module, self.name, "logical")
-        wanted = Wishes(self.cores, self.work_div, wishes(self.work_div), self.lx_bytes)
+        wanted = Wishes(machine(module, self.target, self.cores, self.lx_bytes), self.work_div, wishes(self.work_div))
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes and not calls_of(op):
                 found = search(Draft.first(op, wanted), self.steps)

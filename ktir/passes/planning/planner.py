@@ -23,22 +23,16 @@ from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.physical_items import PhysicalItems
 from ktir.passes.layouts.stick_roles import Configuration, StickRoles
 from ktir.passes.planning.agreement import Agreement
-from ktir.target import DATASHEET, Target
+from ktir.target import Target
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What every alternative keeps to: the cores, the division that a user asks for, and the room in each core's scratchpad."""
+    """What every alternative keeps to: the machine that there is, and the division that a user asks for."""
 
-    cores: int
+    target: Target
     work_div: str
     hint: Hint
-    lx_bytes: int = DATASHEET.lx_planned_bytes
-
-    @property
-    def target(self) -> Target:
-        """The machine that there is."""
-        return DATASHEET.with_cores(self.cores).with_room(self.lx_bytes)
 
 
 Contents = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -62,7 +56,7 @@ class Draft:
     @cached_property
     def physical(self) -> PhysicalItems:
         """The ops and stores on physical shapes."""
-        return PhysicalItems(self.roles)
+        return PhysicalItems(self.roles, self.wishes.target)
 
     def with_moves(self, moves: Mapping[int, Move]) -> Draft:
         """The same layouts, so the same items, with other kernels."""
@@ -73,7 +67,7 @@ class Draft:
     @cached_property
     def clustering(self) -> Clustering:
         """The kernels."""
-        return Clustering(self.physical.items, self.wishes.cores, self.wishes.work_div, moves=self.moves, lx_bytes=self.wishes.lx_bytes)
+        return Clustering(self.physical.items, self.wishes.target, self.wishes.work_div, moves=self.moves)
 
     @cached_property
     def facts(self) -> list[KernelFacts]:
@@ -88,7 +82,7 @@ class Draft:
     def facts_of(self, number: int) -> KernelFacts:
         """What a kernel needs to have."""
         name = f"{self.roles.function.name.value}_kernel{number}"
-        return KernelFacts.of_cluster(self.clustering.clusters[number], name, self._crossing)
+        return KernelFacts.of_cluster(self.clustering.clusters[number], name, self._crossing, self.wishes.target)
 
     @cached_property
     def _crossing(self) -> set[Tensor]:
@@ -106,7 +100,7 @@ class Draft:
     def work_of(self, facts: KernelFacts) -> Work | None:
         """How a kernel is divided; None where no division is legal or a hint cannot be honoured, which the pass that divides says."""
         try:
-            return divide(facts, self.wishes.cores, self.wishes.hint)
+            return divide(facts, self.wishes.hint)
         except Infeasible:
             return None
 

@@ -75,6 +75,6 @@ def _compute_cycles(kernel: func.FuncOp, target: Target) -> float:
             sticks, *rows = shapes[-1]
             multiplied += multiply_cycles(half(prod(rows), target.corelets), sticks * shapes[0][0], target)
         else:
-            vector += half(max(prod(s) for s in shapes), target.corelets) * stick_cycles(g)
+            vector += half(max(prod(s) for s in shapes), target.corelets) * stick_cycles(g, target)
     positions = prod(list(kt.WorkAttr(kernel.attributes["ktir.work"]).tile)[1:-2])
     return max(multiplied, vector) + positions * stages * stage_latency(target)

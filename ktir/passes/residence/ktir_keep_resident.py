@@ -18,6 +18,7 @@ from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir
+from ktir.module_target import machine
 from ktir.passes.residence.exchange_price import Traffic
 from ktir.passes.residence.exchanges import Moved, exchange_kernel, rebased
 from ktir.passes.residence.pool_accesses import accesses_by_argument, called_kernels, entries_of
@@ -27,7 +28,7 @@ from ktir.passes.residence.unused_arguments import drop_arguments
 from ktir.passes.tiling.tile_hints import hinted_plan
 from ktir.passes.tiling.tile_views import index_constant
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET, LANES
+from ktir.target import LANES, Target
 
 Places = Mapping[Candidate, Sequence[kt.ResidentAttr]]
 """Where a tensor lies: the cores' shares, and the copy of all of it if there is one."""
@@ -45,7 +46,8 @@ class KeepResidentPass(Pass):
     name: ClassVar[str] = "ktir-keep-resident"
     description: ClassVar[str] = "divided: tensors between kernels stay in LX where slices agree, or go from core to core"
     rows: int = 0
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    target: str = ""
+    lx_bytes: int | None = None
     online_softmax: str = "auto"
     num_tiles: str = ""
     resident: bool = True  # false: everything between kernels goes through global memory
@@ -54,19 +56,21 @@ class KeepResidentPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite what stays."""
         require_level(module, self.name, "divided")
+        target = machine(module, self.target, lx_bytes=self.lx_bytes)
         if self.resident:
             for entry in entries_of(module):  # what a call has left in the scratchpad is gone when the next one begins
-                _Keeper(module, entry, self).keep()
+                _Keeper(module, entry, self, target).keep()
 
 
 class _Keeper:
-    def __init__(self, module: ir.Module, entry: func.FuncOp, options: KeepResidentPass) -> None:
+    def __init__(self, module: ir.Module, entry: func.FuncOp, options: KeepResidentPass, target: Target) -> None:
         self.module, self.entry, self.options = module, entry, options
+        self.target = target
         self.calls = called_kernels(module, entry)
         self.kernels = [kernel for _, kernel in self.calls]
         accesses = accesses_by_argument(module, entry)
         pools = {a: found for a, found in accesses.items() if self._attribute(a, "ktir.role") == "pool"}
-        self.candidates = Candidates(self.kernels, pools, Traffic(self.kernels, accesses, DATASHEET), exchange=options.exchange)
+        self.candidates = Candidates(self.kernels, pools, Traffic(self.kernels, accesses, target), exchange=options.exchange)
         self.accesses, self.copies, self.reasons = pools, self.candidates.copies, self.candidates.reasons
 
     def _attribute(self, argument: int, name: str) -> str:
@@ -74,7 +78,7 @@ class _Keeper:
 
     def keep(self) -> None:
         chosen = choose(self.candidates.found, self._room())
-        top = self.options.lx_bytes // ENTRY_BYTES * ENTRY_BYTES
+        top = self.target.lx_planned_bytes // ENTRY_BYTES * ENTRY_BYTES
         places: dict[Candidate, list[kt.ResidentAttr]] = {}
         for c, depths in chosen.depths.items():
             name = self._attribute(c.key, "ktir.name")
@@ -94,15 +98,13 @@ class _Keeper:
     def _room(self) -> list[int]:
         """Per moment the bytes that can be given away: what a kernel, planned with all of the scratchpad, does not need for itself."""
         free = []
-        everything = self.options.lx_bytes // ENTRY_BYTES * ENTRY_BYTES
+        everything = self.target.lx_planned_bytes // ENTRY_BYTES * ENTRY_BYTES
         for kernel in self.kernels:
             try:
-                used = hinted_plan(
-                    kernel, self.options.rows, self.options.lx_bytes, self.options.online_softmax, self.options.num_tiles
-                ).used
+                used = hinted_plan(kernel, self.options.rows, self.target, self.options.online_softmax, self.options.num_tiles).used
             except Unsupported:  # ktir-tile says so, with a location
-                used = self.options.lx_bytes
-            free += [everything, (self.options.lx_bytes - used) // ENTRY_BYTES * ENTRY_BYTES]
+                used = self.target.lx_planned_bytes
+            free += [everything, (self.target.lx_planned_bytes - used) // ENTRY_BYTES * ENTRY_BYTES]
         return free
 
     # Rewriting

@@ -13,7 +13,7 @@ from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes.scratchpad.rotation import STILL, Rotation, rotation
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 
 @dataclass
@@ -41,8 +41,15 @@ class BufferPlan:
     """Lifetimes of all tensors of a kernel, in program order over the nested loops."""
 
     def __init__(
-        self, function: func.FuncOp, elsewhere: Collection[ir.Value], single: Collection[ir.Value] = (), *, ahead: bool = False
+        self,
+        function: func.FuncOp,
+        target: Target,
+        elsewhere: Collection[ir.Value],
+        single: Collection[ir.Value] = (),
+        *,
+        ahead: bool = False,
     ) -> None:
+        self.target = target
         self.elsewhere = elsewhere
         """Values that lie in residents."""
         self.ahead = ahead
@@ -155,7 +162,7 @@ class BufferPlan:
         if not self.ahead:
             return ROW_BUFFERS
         indirect = buffer.value.owner.operands[0].owner.name == "ktdp.construct_indirect_access_tile"
-        return stream_buffers(buffer.slot, 1 + indirect, DATASHEET)  # indices come first, and then what they name
+        return stream_buffers(buffer.slot, 1 + indirect, self.target)  # indices come first, and then what they name
 
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
         for view in block.operations:

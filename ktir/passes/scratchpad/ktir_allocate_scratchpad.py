@@ -20,11 +20,12 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
 from ktir.mlir import arith, func, ir, scf, tensor
+from ktir.module_target import machine
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,26 @@ class AllocateScratchpadPass(Pass):
 
     name: ClassVar[str] = "ktir-allocate-scratchpad"
     description: ClassVar[str] = "tiled -> allocated: first-fit LX addresses, buffers of streams that hide the latency of memory"
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    target: str = ""
+    lx_bytes: int | None = None
     reuse: bool = False  # reuse addresses even where all tensors fit at once
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
         require_level(module, self.name, "tiled")
+        target = machine(module, self.target, lx_bytes=self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
-                _Allocator(op, self).allocate()
+                _Allocator(op, self, target).allocate()
         set_level(module, "allocated")
 
 
 class _Allocator:
-    def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass) -> None:
-        self.source = source
+    def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass, target: Target) -> None:
+        self.source, self.target = source, target
         self.residents = ResidentValues(source.operation)
-        self.plan = BufferPlan(source, self.residents.tiles)
-        self.lx_used = self._addresses(room_of(source.operation, options.lx_bytes), options.reuse)
+        self.plan = BufferPlan(source, target, self.residents.tiles)
+        self.lx_used = self._addresses(room_of(source.operation, target.lx_planned_bytes), options.reuse)
         bound = live_at_once(list(self.plan.buffers.values()))
         text = f"kernel '{source.name.value}' uses {self.lx_used} bytes of the scratchpad; {bound} of them live at once"
         options.remark("analysis", text, source.location)
@@ -68,7 +71,7 @@ class _Allocator:
     def _addresses(self, lx_bytes: int, reuse: bool) -> int:
         """Place all buffers; where they do not fit, the largest streams lose their other slots, one after the other."""
         for ahead in () if reuse else (True, False):
-            self.plan = BufferPlan(self.source, self.residents.tiles, ahead=ahead)
+            self.plan = BufferPlan(self.source, self.target, self.residents.tiles, ahead=ahead)
             used = first_fit(list(self.plan.buffers.values()), lx_bytes, reuse=False)
             if used >= 0:
                 return used
@@ -86,7 +89,7 @@ class _Allocator:
                 )
             if used < 0:
                 single.append(max(streams, key=lambda b: b.bytes).value)
-                self.plan = BufferPlan(self.source, self.residents.tiles, single)
+                self.plan = BufferPlan(self.source, self.target, self.residents.tiles, single)
         return used
 
     def allocate(self) -> None:

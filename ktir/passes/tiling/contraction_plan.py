@@ -18,7 +18,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes.tiling.tile_views import direct
-from ktir.target import DATASHEET, LANES
+from ktir.target import LANES, Target
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ def streamable(ops: Sequence[ir.Operation], contractions: Sequence[Generic]) -> 
     }
 
 
-def shares(source: func.FuncOp, contractions: Iterable[Generic]) -> dict[ir.Operation, Share]:
+def shares(source: func.FuncOp, contractions: Iterable[Generic], target: Target) -> dict[ir.Operation, Share]:
     """Per contraction of a kernel without batch loops what the cost model has to know of a core's part."""
     columns, *rows = list(kt.WorkAttr(source.attributes["ktir.work"]).splits)[:-1]
     parts = prod(rows)
-    rate = DATASHEET.dram_bytes_per_cycle
+    rate = target.dram_bytes_per_cycle
     found = {}
     for g in contractions:
         first = tensor_bytes(g.inputs[0])
@@ -132,13 +132,13 @@ def shares(source: func.FuncOp, contractions: Iterable[Generic]) -> dict[ir.Oper
         result = tensor_bytes(use.owner.results[0] if len(use.owner.results) else g.op.results[0])
         found[g.op] = Share(
             *_extents(g),
-            max(first * parts / rate, delivery_cycles(first, columns, DATASHEET)) if loaded else 0.0,
-            max(second * columns / rate, delivery_cycles(second, parts, DATASHEET)),
+            max(first * parts / rate, delivery_cycles(first, columns, target)) if loaded else 0.0,
+            max(second * columns / rate, delivery_cycles(second, parts, target)),
             result * parts * columns / rate,
         )
     return found
 
 
-def share_cycles(share: Share, rows: int, streamed: bool, kept: bool) -> float:
+def share_cycles(share: Share, rows: int, streamed: bool, kept: bool, target: Target) -> float:
     """Cycles of a contraction in blocks of `rows` rows."""
-    return tile_cycles(share, rows, -(-share.rows // rows), streamed, kept, DATASHEET)
+    return tile_cycles(share, rows, -(-share.rows // rows), streamed, kept, target)

@@ -16,6 +16,7 @@ from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.partial_sums import contribution, parts_of, summed
 from ktir.dialects.structured import Generic, clone_ops
 from ktir.mlir import func, ir, scf
+from ktir.module_target import machine
 from ktir.passes.tiling.blocks import Blocks, Part, tile_of
 from ktir.passes.tiling.contractions import Contractions
 from ktir.passes.tiling.online_plan import KeyedPlan
@@ -24,7 +25,7 @@ from ktir.passes.tiling.tile_hints import hinted_plan
 from ktir.passes.tiling.tile_plan import is_stored_fill
 from ktir.passes.tiling.tile_views import direct, index_constant, is_block
 from ktir.pipeline import Pass
-from ktir.target import DATASHEET
+from ktir.target import Target
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class TilePass(Pass):
     tolerance: ClassVar[float] = 2.0**-9  # of kernels with an online softmax: it rounds other weights than the plain one, and sums in parts
     rounds_terms: ClassVar[bool] = True
     rows: int = 0
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    target: str = ""
+    lx_bytes: int | None = None
     online_softmax: str = "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
     num_tiles: str = ""  # blocks that a core's rows are cut into, as in `m=4`; else as a `ktir.hint` of num_tiles_per_dim says
 
@@ -50,9 +52,10 @@ class TilePass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
         require_level(module, self.name, "divided")
+        target = machine(module, self.target, lx_bytes=self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
-                _Tiler(op, self).tile()
+                _Tiler(op, self, target).tile()
         set_level(module, "tiled")
 
     def allowed(self, module: ir.Module) -> float:
@@ -76,10 +79,10 @@ _LAID_ASIDE = (
 
 
 class _Tiler:
-    def __init__(self, source: func.FuncOp, options: TilePass) -> None:
+    def __init__(self, source: func.FuncOp, options: TilePass, target: Target) -> None:
         self.source = source
         self.options = options
-        self.plan = hinted_plan(source, options.rows, options.lx_bytes, options.online_softmax, options.num_tiles, options.remark)
+        self.plan = hinted_plan(source, options.rows, target, options.online_softmax, options.num_tiles, options.remark)
         self.ops = self.plan.ops
         self.blocks = Blocks(self.plan)
         self.contractions = Contractions(self.blocks)

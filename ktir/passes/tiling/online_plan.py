@@ -20,7 +20,7 @@ from ktir.isa.kinds import KINDS
 from ktir.mlir import func, ir
 from ktir.passes.tiling.contraction_plan import second_operand_bytes
 from ktir.passes.tiling.tile_plan import TilePlan, even
-from ktir.target import DATASHEET, LANES
+from ktir.target import LANES, Target
 
 _ENTRY = {"f16": 2 * LANES, "f32": 4 * LANES}
 Remark = Callable[[str, str, ir.Location], None]
@@ -36,11 +36,11 @@ class _Choice(NamedTuple):
 class KeyedPlan(TilePlan):
     """The facts of a kernel whose softmax runs over blocks of keys. It keeps `sticks` of keys at once, and `kept` second operands whole."""
 
-    def __init__(self, source: func.FuncOp, softmax: Softmax, rows: int, lx_bytes: int) -> None:
+    def __init__(self, source: func.FuncOp, softmax: Softmax, rows: int, target: Target) -> None:
         self.softmax = softmax
         self.sticks = 1
         self.kept: set[ir.Operation] = set()
-        super().__init__(source, rows, lx_bytes)
+        super().__init__(source, rows, target)
 
     def _decide(self, wanted: int, budget: int) -> int:
         s = self.softmax
@@ -67,12 +67,12 @@ class KeyedPlan(TilePlan):
             parts = -(-self.softmax.sticks // sticks)
             for kept in subsets(len(self.contractions)):
                 free = budget - self._fixed(sticks, kept)
-                most = min(free // self._per_row(sticks) // 2 * 2, 2 * DATASHEET.pt_accumulator_rows)
+                most = min(free // self._per_row(sticks) // 2 * 2, 2 * self.target.pt_accumulator_rows)
                 if most < 2:
                     continue
                 rows = min(most, even(wanted)) if wanted else even(-(-self.share // -(-self.share // most)))
                 rows = min(rows, even(self.share))
-                yield _Choice(softmax_price(work, rows, parts, kept, DATASHEET), rows, sticks, kept)
+                yield _Choice(softmax_price(work, rows, parts, kept, self.target), rows, sticks, kept)
 
     def _per_row(self, sticks: int) -> int:
         """Bytes of the scratchpad per row of a block."""
@@ -125,12 +125,12 @@ def softmax_work(plan: TilePlan, softmax: Softmax, *, online: bool) -> SoftmaxWo
     moved = sum(_row_bytes(v) for v in (*loads, *stores) if plan.has_rows(v))
     positions = prod(plan.loops.values())
     if not online:
-        per_stick = sum(_cycles_of(op) for op in plan.ops if _is_keyed_op(op, softmax) and op not in plan.fused.values())
+        per_stick = sum(_cycles_of(op, plan.target) for op in plan.ops if _is_keyed_op(op, softmax) and op not in plan.fused.values())
         return SoftmaxWork(prod(splits), plan.share, positions, moved, tuple(matrices), per_stick, 0, softmax.sticks)
     trees = [softmax.exponential.tree, *(t for _, t in softmax.sums), *(p.operand for p in softmax.products)]
-    per_stick = 1 + len(softmax.sums) + sum(max(_cycles(t, stop=softmax.exponential.score), 1) for t in trees)
-    per_stick += sum(_cycles_of(op) for op in softmax.again)
-    reductions = DATASHEET.sfp_lane_reduction_cycles * (1 + len(softmax.sums))
+    per_stick = 1 + len(softmax.sums) + sum(max(_cycles(t, stop=softmax.exponential.score, target=plan.target), 1) for t in trees)
+    per_stick += sum(_cycles_of(op, plan.target) for op in softmax.again)
+    reductions = plan.target.sfp_lane_reduction_cycles * (1 + len(softmax.sums))
     rescaled = sum(2 * ir.RankedTensorType(p.contraction.op.results[0].type).shape[0] for p in softmax.products)
     return SoftmaxWork(
         prod(splits), plan.share, positions, moved, tuple(matrices), per_stick, reductions + rescaled + RESCALE, softmax.sticks
@@ -141,18 +141,18 @@ def silent(*_: object) -> None:
     """No remark."""
 
 
-def plan_of(source: func.FuncOp, rows: int, lx_bytes: int, online: str, remark: Remark = silent) -> TilePlan:
+def plan_of(source: func.FuncOp, rows: int, target: Target, online: str, remark: Remark = silent) -> TilePlan:
     """The plan of a kernel; `online` says when a softmax runs over blocks of keys: `auto`, `always` or `never`."""
     softmax = None if online == "never" else softmax_of([o.operation for o in source.regions[0].blocks[0].operations])
     if softmax is None:
-        return TilePlan(source, rows, lx_bytes)
+        return TilePlan(source, rows, target)
     where = softmax.most.op.location
     try:
-        plain = TilePlan(source, rows, lx_bytes) if online == "auto" else None
+        plain = TilePlan(source, rows, target) if online == "auto" else None
     except Unsupported:
         plain = None
     try:
-        keyed = KeyedPlan(source, softmax, rows, lx_bytes)
+        keyed = KeyedPlan(source, softmax, rows, target)
     except Unsupported:
         if plain is None:
             raise
@@ -165,7 +165,7 @@ def plan_of(source: func.FuncOp, rows: int, lx_bytes: int, online: str, remark: 
         remark("passed", f"{new}: {keyed.price}; {why}", where)
         return keyed
     kept = frozenset(i for i, g in enumerate(plain.contractions) if any(r.contraction == g.op for r in plain.residents))
-    price = softmax_price(softmax_work(plain, softmax, online=False), plain.block_rows, 1, kept, DATASHEET)
+    price = softmax_price(softmax_work(plain, softmax, online=False), plain.block_rows, 1, kept, target)
     old = f"softmax of whole rows of scores, {plain.block_rows} rows at once"
     if keyed.price.cycles < price.cycles:
         remark("passed", f"{new}: {keyed.price}; the runner-up is a {old}: {price}", where)
@@ -186,18 +186,18 @@ def _row_bytes(value: ir.Value) -> int:
     return tensor_bytes(value) // prod(list(ir.RankedTensorType(value.type).shape)[1:-1])
 
 
-def _cycles_of(op: ir.Operation) -> int:
+def _cycles_of(op: ir.Operation, target: Target) -> int:
     """Cycles of the vector unit for a stick of an op."""
-    return max(sum(_scalar_cycles(o) for o in Generic(op).body_ops), 1) if op.name == "linalg.generic" else 0
+    return max(sum(_scalar_cycles(o, target) for o in Generic(op).body_ops), 1) if op.name == "linalg.generic" else 0
 
 
-def _cycles(tree: Tree, *, stop: Tree) -> int:
+def _cycles(tree: Tree, *, stop: Tree, target: Target) -> int:
     """The same for a tree, without what is behind `stop`."""
     seen = set(nodes(tree)) - set(nodes(stop))
-    return sum(_scalar_cycles(t.op) for t in seen if isinstance(t, Node))
+    return sum(_scalar_cycles(t.op, target) for t in seen if isinstance(t, Node))
 
 
-def _scalar_cycles(op: ir.Operation) -> int:
+def _scalar_cycles(op: ir.Operation, target: Target) -> int:
     kind = None if op.name == "arith.constant" or keeps_lane(op) or is_folded(op) else kind_of(op)
-    costs = {"simple": 1, "transcendental": DATASHEET.sfp_transcendental_cycles, "long": DATASHEET.sfp_long_cycles}
+    costs = {"simple": 1, "transcendental": target.sfp_transcendental_cycles, "long": target.sfp_long_cycles}
     return 0 if kind is None else costs[KINDS[kind].cost]

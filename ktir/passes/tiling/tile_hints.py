@@ -16,7 +16,7 @@ from ktir.hints import HintRefused
 from ktir.mlir import func, ir
 from ktir.passes.tiling.online_plan import Remark, plan_of, silent
 from ktir.passes.tiling.tile_plan import TilePlan, even
-from ktir.target import LANES
+from ktir.target import LANES, Target
 
 
 def wanted_tiles(num_tiles: str) -> dict[str, int]:
@@ -25,14 +25,14 @@ def wanted_tiles(num_tiles: str) -> dict[str, int]:
     return dict(hint.num_tiles_per_dim)
 
 
-def hinted_plan(source: func.FuncOp, rows: int, lx_bytes: int, online: str, num_tiles: str, remark: Remark = silent) -> TilePlan:
+def hinted_plan(source: func.FuncOp, rows: int, target: Target, online: str, num_tiles: str, remark: Remark = silent) -> TilePlan:
     """The plan of a kernel that has the tiles a user wants. Raises HintRefused for a wish that cannot be honoured."""
     wishes = wanted_tiles(num_tiles)
     for name, tiles in wishes.items():
         if name != "m":
             _check(source, name, tiles)
     if "m" not in wishes:
-        return plan_of(source, rows, lx_bytes, online, remark)
+        return plan_of(source, rows, target, online, remark)
     tiles, share = wishes["m"], _shares(source)[-1]
     wanted = even(-(-share // tiles))
     if -(-share // wanted) != tiles:
@@ -44,7 +44,7 @@ def hinted_plan(source: func.FuncOp, rows: int, lx_bytes: int, online: str, num_
         raise _refused(source, "m", tiles, text if len(near) > 1 else f"a core's {share} rows are one block")
     if rows and even(rows) != wanted:
         raise _refused(source, "m", tiles, f"the option 'rows' asks for blocks of {rows} rows")
-    plan = plan_of(source, wanted, lx_bytes, online, remark)
+    plan = plan_of(source, wanted, target, online, remark)
     if plan.block_rows != wanted:
         raise _refused(source, "m", tiles, f"at most {plan.block_rows} rows fit the scratchpad and the matrix array, not {wanted}")
     return plan

@@ -31,7 +31,7 @@ from ktir.passes.tiling.contraction_plan import (
     streamable,
 )
 from ktir.passes.tiling.stick_local import StickLocal, stick_local
-from ktir.target import DATASHEET, LANES
+from ktir.target import LANES, Target
 
 _STREAMED = 1.02
 """Rows that are loaded again for each stick of columns must save more than this."""
@@ -59,8 +59,8 @@ class Need:
 class TilePlan:
     """The facts of one divided kernel, and the decisions."""
 
-    def __init__(self, source: func.FuncOp, rows: int, lx_bytes: int) -> None:
-        self.source = source
+    def __init__(self, source: func.FuncOp, rows: int, target: Target) -> None:
+        self.source, self.target = source, target
         self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
         self.axes = Axes.of(source.operation)
         own = list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
@@ -87,8 +87,8 @@ class TilePlan:
         """Bytes of the kernel's own tensors."""
         self.walked_alone = not self.loops and not any(op.name == "ktdp.inter_tile_reduce" for op in self.ops)
         """Whether the loop over blocks of rows is the only one, and no core waits for another one in it."""
-        self.shares = {} if self.loops else shares(source, self.contractions)
-        self.block_rows = self._decide(rows, room_of(source.operation, lx_bytes))
+        self.shares = {} if self.loops else shares(source, self.contractions, target)
+        self.block_rows = self._decide(rows, room_of(source.operation, target.lx_planned_bytes))
 
     # Facts
 
@@ -215,7 +215,7 @@ class TilePlan:
         if not buffers:
             return
         per_row = need.bytes(1, buffers) - need.fixed
-        most = min((budget - need.fixed) // max(per_row, 1) // 2 * 2, 2 * DATASHEET.pt_accumulator_rows)
+        most = min((budget - need.fixed) // max(per_row, 1) // 2 * 2, 2 * self.target.pt_accumulator_rows)
         if wanted:
             candidates = iter([min(most, even(wanted), even(self.share))])
         else:
@@ -235,7 +235,7 @@ class TilePlan:
                 share = share._replace(first=0.0)
             if first not in streamed:
                 loaded.add(first)
-            cycles += share_cycles(share, rows, first in streamed, g.op in kept)
+            cycles += share_cycles(share, rows, first in streamed, g.op in kept, self.target)
         return cycles * (_STREAMED if streamed else 1.0)
 
     def _overlapping(self) -> int:

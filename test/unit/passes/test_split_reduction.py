@@ -24,6 +24,7 @@ from ktir.package import read
 from ktir.passes.kernels.columns import column_division
 from ktir.pipeline import parse_pipeline, run_pipeline
 from ktir.runtime.executable import Executable
+from ktir.target import DATASHEET
 
 
 def lowered(program: Logical, last: str, cores: int = 32) -> str:
@@ -126,7 +127,7 @@ def test_any_division(m: int, k: int, n: int, parts: int, cores: int, transposed
 def test_chosen_where_it_wins(shape: tuple[int, int, int], faster: float) -> None:
     """Little of the result for many cores: the model deals the reduced loop out, and the machine is faster."""
     program = linear(*shape)
-    assert column_division(shape[0], 1, -(-shape[1] // 64), 32).division.splits[2] > 1
+    assert column_division(shape[0], 1, -(-shape[1] // 64), DATASHEET).division.splits[2] > 1
     best = cycles(program)
     with hint(work_div={"k": 1}):
         assert cycles(program) > faster * best
@@ -136,7 +137,7 @@ def test_chosen_where_it_wins(shape: tuple[int, int, int], faster: float) -> Non
 def test_not_chosen_where_memory_decides(shape: tuple[int, int, int]) -> None:
     """Weights that cross the memory channel once take as long with any division; partial sums would only come on top."""
     rows, depth, columns = shape
-    plan = column_division(rows, columns // 64, depth // 64, 32)
+    plan = column_division(rows, columns // 64, depth // 64, DATASHEET)
     assert plan.division.splits[2] == 1
     assert plan.cost.bound in ("dram", "ring")
     assert plan.cost.dram_bytes / 136.6 > 0.9 * plan.cost.cycles

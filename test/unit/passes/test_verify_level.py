@@ -41,7 +41,7 @@ def test_every_stage_is_checked() -> None:
 
 def test_options_reach_all_passes_that_have_them() -> None:
     text = ToAllocated(cores=4, lx_bytes=65536, work_div="m=2,n=2", verify=False).text()
-    for name in ("ktir-form-kernels{cores=4 lx-bytes=65536 work-div=m=2,n=2}", "ktir-divide-work{cores=4 work-div=m=2,n=2}"):
+    for name in ("ktir-form-kernels{cores=4 lx-bytes=65536 work-div=m=2,n=2}", "ktir-divide-work{cores=4 lx-bytes=65536 work-div=m=2,n=2}"):
         assert name in text
     assert str(parse_pipeline(str(parse_pipeline(text)))) == str(parse_pipeline(text))
 

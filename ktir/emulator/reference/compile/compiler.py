@@ -17,6 +17,7 @@ from ktir.emulator.reference.compile.registry import executor
 from ktir.emulator.reference.tape.values import element_name
 from ktir.layout import pool_elements
 from ktir.mlir import ir
+from ktir.module_target import target_of
 
 __all__ = ["TERMINATORS", "compile_block", "compile_module"]
 
@@ -91,7 +92,7 @@ def compile_module(module: ir.Module) -> Program:
     attributes = module.operation.attributes
     level = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
     roots = [f.name for f in functions.values() if f.body and f.name not in called]
-    return Program(functions, roots[0] if len(roots) == 1 else None, remote, level)
+    return Program(functions, roots[0] if len(roots) == 1 else None, remote, level, target_of(module).lx_planned_bytes)
 
 
 def _name(op: ir.Operation) -> str:

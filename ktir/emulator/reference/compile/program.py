@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from ktir.emulator.findings import Where
+from ktir.target import DATASHEET
 
 __all__ = ["OWN_ROLES", "Action", "Argument", "BlockPlan", "Function", "OpPlan", "Program"]
 
@@ -81,3 +82,5 @@ class Program:
     """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
     level: str | None = None
     """Attribute `ktir.level` of the module."""
+    lx_bytes: int = DATASHEET.lx_planned_bytes
+    """Scratchpad of a core that the module's target has for programs."""

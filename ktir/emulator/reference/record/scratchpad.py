@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import LxOverflow, OutOfBounds, Where
-from ktir.emulator.policy import LX_BYTES
 from ktir.emulator.reference.compile.program import Program
 from ktir.emulator.reference.record.access import Access, Part, resolve
 from ktir.emulator.reference.record.recording import Recording
@@ -158,7 +157,7 @@ class Scratchpad:
             raise OutOfBounds(f"touches LX at byte {low}", where, tiles=members.tolist(), address=low)
         budget = self.rec.policy.lx_bytes
         if budget is None and not self.logical:
-            budget = LX_BYTES
+            budget = self.rec.program.lx_bytes
         if budget is not None and high > budget:
             raise LxOverflow(f"touches LX up to byte {high} of {budget}", where, tiles=members.tolist(), address=high)
         self.peak = max(self.peak, high)

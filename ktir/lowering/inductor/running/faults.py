@@ -40,7 +40,7 @@ def reproducer(text: str, folder: Path | None = None, name: str = "program") -> 
     from ktir.lowering.compile import pipeline
 
     path = (folder or Path(tempfile.mkdtemp(prefix="ktir-"))) / f"{name}.reproducer.mlir"
-    steps = parse_pipeline(f"{pipeline(config.current().cores)},convert-ktir-to-spyre")
+    steps = parse_pipeline(f"{pipeline(config.current().fewer_cores())},convert-ktir-to-spyre")
     unprinted: Any = None
     Reproducer(path, lambda _: text).write(unprinted, steps, verify_each=True)
     return f"{OURS}; see it again with ktir-opt --run-reproducer {path}"
