@@ -12,6 +12,26 @@ _EMPTY_PERMUTATION = re.compile(
 )
 
 
+# The same parsers read on behind a list of dims, or of kinds of loops, that they have refused; kinds must be strings there.
+_GAP = r"(?:\s|//[^\n]*\n)*"
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+
+
+def _list(item: str) -> str:
+    return rf"\[{_GAP}(?:{item}{_GAP}(?:,{_GAP}{item}{_GAP})*)?\]"
+
+
+_INTEGER = r"-?(?:0x[0-9a-fA-F]{1,15}|\d{1,18})"
+_KIND = rf"(?:{_STRING}|\#[\w.$<>]+)"
+_LISTS = re.compile(
+    rf"""//[^\n]* | {_STRING} | [{{,]{_GAP}(?:permutation|dimensions)\b
+      | (?:linalg\.generic|=){_GAP}\{{(?:[^{{}}"]|{_STRING})*?\b(?P<attributes>iterator_types){_GAP}={_GAP}\[[^\]]*\#linalg\.
+      | (?<![\w.$%#!@^-])(?P<dims>permutation|dimensions){_GAP}={_GAP}(?P<numbers>{_list(_INTEGER)})?
+      | (?<![\w.$%#!@^-])(?P<kinds>iterator_types){_GAP}={_GAP}(?!{_list(_KIND)})\[""",
+    re.VERBOSE,
+)
+
+
 # MLIR reads, simplifies and prints recursively, and a stack that overflows ends the process.
 NESTING = 1000
 """Depth of brackets, and of aliases that name aliases, that is accepted."""
@@ -34,6 +54,7 @@ def check(text: str) -> None:
         raise SyntaxFault(f"an affine map or set of more than {_AFFINE} characters", match.start())
     _check_aliases(text)
     _check_permutations(text)
+    _check_lists(text)
 
 
 def _check_nesting(text: str) -> None:
@@ -64,3 +85,13 @@ def _check_permutations(text: str) -> None:
     for match in _EMPTY_PERMUTATION.finditer(text):
         if match.lastgroup:
             raise SyntaxFault("'linalg.transpose' op expects a permutation of at least one dim", match.start(match.lastgroup))
+
+
+def _check_lists(text: str) -> None:
+    if "linalg." not in text:
+        return
+    for match in _LISTS.finditer(text):
+        if match.lastgroup in ("kinds", "attributes"):
+            raise SyntaxFault("expected strings as iterator types", match.start(match.lastgroup))
+        if match["dims"] and not match["numbers"]:
+            raise SyntaxFault(f"expected integers in brackets behind '{match['dims']} ='", match.start())
