@@ -120,7 +120,7 @@ def _addcmul(d: Draw) -> Call:
     b, c = d.other(a, lambda n: n.is_float), d.other(a, lambda n: n.is_float)
 
     def rule(apply: Apply, x: Bounded, y: Bounded, z: Bounded) -> Tensor:
-        return x.error + multiplied(apply, y, z)
+        return x.error + 2 * multiplied(apply, y, z)
 
     return Call(
         "torch.addcmul({0}, {1}, {2}, value=2)", (a, b, c), rule, lambda apply, x, y, z: 4 * (x.value.abs() + 2 * (y.value * z.value).abs())

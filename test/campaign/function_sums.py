@@ -63,6 +63,11 @@ def _any(d: Draw) -> Call:
     return Call(text, (a,), moved, errors=text.replace("all(", "amax(").replace("any(", "amax("))
 
 
+def _beyond_f32(squares: Tensor, kind: torch.dtype) -> Tensor:
+    """Whether a sum of squares, which is float32 for all types but float64, may not be a number there."""
+    return (squares > 0.99 * torch.finfo(torch.float32).max) & torch.tensor(kind != torch.float64)
+
+
 def _variance(d: Draw) -> Call:
     a = d.floats(1)
     dims = d.dims(a)
@@ -93,6 +98,8 @@ def _variance(d: Draw) -> Call:
         unit = 2.0**-52 if d.main == torch.float64 else 2.0**-24
         mean = x.magnitude.mean(dims, keepdim=True) * count * unit + unit * x.magnitude
         spread = error(x, mean) + (count + 4) * unit * (x.value.var(dims, keepdim="keepdim=True" in text))
+        largest = (x.value**2).sum(dims, keepdim="keepdim=True" in text)
+        spread = torch.where(_beyond_f32(largest, d.main), torch.inf, spread)
         return through_root(apply, x, spread) / unit + 2 * apply(x.value).abs()
 
     return Call(text if not root else plain.replace("var", "std"), (a,), rule, own)
@@ -255,6 +262,7 @@ def _layer_norm(d: Draw) -> Call:
         apart, off = (x.value - centre).abs(), each if rms else each + each.mean(-1, keepdim=True)
         square = (apart**2).mean(-1, keepdim=True) + 1e-5
         change = (2 * apart * off + off * off).mean(-1, keepdim=True) + own * square
+        change = torch.where(_beyond_f32(square * n, kind), torch.inf, change)
         least = torch.rsqrt((square - change).clamp(min=0))
         top = (apart + off) * least - apart * torch.rsqrt(square)
         return top * (w.value.abs() + w.error) + apart * torch.rsqrt(square) * w.error

@@ -31,7 +31,7 @@ from torch._inductor.virtualized import V
 
 import ktir
 from ktir import config, hints, version
-from ktir.lowering.inductor.graph import constants, rounding
+from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings
 from ktir.lowering.inductor.running.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
 from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling, origins_of, refuse_leaf
@@ -227,9 +227,10 @@ class MarkRefused(CustomGraphModulePass):
 
 
 class RoundValues(CustomGraphPass):
-    """Makes the roundings between operators of the user's program explicit, before any pass of Inductor."""
+    """Makes the roundings between operators of the user's program explicit, and copies of what is written, before any pass of Inductor."""
 
     def __call__(self, graph: fx.Graph) -> None:
+        strides.copy_overlapping(graph)
         rounding.mark(graph)
 
     def uuid(self) -> Any:

@@ -192,3 +192,16 @@ def test_the_steps_of_one_operator_are_not_rounded(name: str) -> None:
     wanted = STEPS[name](column.double(), F.mish(row.double()).half().double(), row.double())
     unit = torch.maximum(wanted.abs(), torch.tensor(2.0**-14)).log2().floor().exp2() * 2.0**-10
     assert ((got.double() - wanted).abs() <= 0.501 * unit).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize("write", ["index_put", "index_add", "scatter", "select_scatter"])
+def test_elements_that_share_memory_are_written_apart(write: str, dtype: torch.dtype) -> None:
+    index, values = torch.tensor([3, 0, 1]), torch.arange(54).reshape(3, 18).to(dtype)
+
+    def f(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return WRITES[write]((x + x).expand(5, 18), i, v)
+
+    x = torch.ones(18).to(dtype)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(f, backend="spyre", dynamic=False)(x, index, values), f(x, index, values))

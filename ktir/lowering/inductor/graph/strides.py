@@ -6,9 +6,38 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+_WRITERS = (aten.index_put, aten.index_add, aten.index_copy, aten.index_fill, aten.scatter, aten.scatter_add, aten.scatter_reduce)
+_WRITERS += (
+    aten.slice_scatter,
+    aten.select_scatter,
+    aten.diagonal_scatter,
+    aten.as_strided_scatter,
+    aten.masked_scatter,
+    aten.index_reduce,
+)
+"""Operators whose result is their first operand with some elements written: Inductor may write them into the operand itself."""
+
+
+def copy_overlapping(graph: fx.Graph) -> None:
+    """Where a result is an operand with elements written, and elements of that operand share memory, the operand is a copy of its own."""
+    for node in graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "overloadpacket", None) not in _WRITERS:
+            continue
+        operand = node.args[0]
+        value = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+        if not isinstance(value, torch.Tensor) or not any(s == 0 and n != 1 for n, s in zip(value.shape, value.stride(), strict=True)):
+            continue
+        with graph.inserting_before(node):
+            copied = graph.call_function(aten.clone.default, (operand,), {"memory_format": torch.contiguous_format})
+        copied.meta = {**operand.meta, "val": value.clone(memory_format=torch.contiguous_format)}
+        node.replace_input_with(operand, copied)
 
 
 def as_eager(op: Any, decomposition: Callable[..., Any]) -> Callable[..., Any]:
