@@ -74,7 +74,7 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
                 raise  # how torch asks for another trace
             if strict or (isinstance(error, KtirError) and not isinstance(error, Fault)):
                 raise
-            return in_torch(gm, error, *(() if isinstance(error, Fault) else [written(gm)]))
+            return in_torch(gm, error, None if isinstance(error, Fault) else written)
 
 
 def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
@@ -163,13 +163,17 @@ def _patched(options: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def check_call(gm: fx.GraphModule) -> None:
-    """Refuse, before anything is compiled, calls that need gradients, dynamic shapes, and tensors on other devices."""
+    """Refuse, before anything is compiled, calls that need gradients, dynamic shapes, and tensors on other devices.
+
+    Dynamo guards the mode of the call. Without gradients, views of parameters and what is written to them may still say that they want one.
+    """
+    gradients = torch.is_grad_enabled() or any(n.target is torch._C._set_grad_enabled and n.args[0] for n in gm.graph.nodes)
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
         if node.op == "placeholder":
             if isinstance(value, torch.Tensor):
                 _check_input(node, value)
-        elif node.op == "output":
+        elif node.op == "output" and gradients:
             for result in node.all_input_nodes:
                 _check_result(result)
 
@@ -195,7 +199,8 @@ def _check_result(node: fx.Node) -> None:
     for tensor in value if isinstance(value, (tuple, list)) else [value]:
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
             what = f"a call that needs gradients (result '{node.name}' of {type_text(tensor.shape, tensor.dtype)} requires grad)"
-            raise refusal(what, "there is no backward pass", NO_GRADIENTS, source(node))
+            nearest = NO_GRADIENTS if torch.is_grad_enabled() else "the call without torch.enable_grad() in it"
+            raise refusal(what, "there is no backward pass", nearest, source(node))
 
 
 @functools.cache

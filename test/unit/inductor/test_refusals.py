@@ -261,6 +261,31 @@ def test_no_gradients_are_needed_where_they_are_switched_off() -> None:
     assert "linalg." in capture(lambda x: layer(x).detach(), half(3, 64))
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_parameters_are_seen_and_written_where_gradients_are_switched_off(mode: Callable[[], Any]) -> None:
+    """Views of parameters, and what is written to them, say that they want gradients even so."""
+    mine, theirs = (nn.Parameter(torch.arange(12.0).reshape(3, 4)) for _ in range(2))
+    x = torch.ones(3, 4)
+    for f in (lambda w: w[0], lambda w: w.view(-1), lambda w: w.mul_(0.5).add_(x, alpha=2), lambda w: (w.t(), w + x)):
+        torch._dynamo.reset()
+        with mode():
+            found = torch.compile(f, backend="ktir", options={"engine": "ktir", "fallback": "error"})(mine)
+            torch.testing.assert_close(found, f(theirs))
+        torch.testing.assert_close(mine, theirs)
+    with mode():
+        text = compile_and_call(lambda w: torch.enable_grad()(lambda: w * 2)(), mine)
+    assert "the call without torch.enable_grad() in it" in text
+
+
+def test_an_error_of_the_program_is_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """What PyTorch fails at too is PyTorch's error, and nobody is said to be at fault."""
+    notices.forget()
+    small = torch.arange(9, dtype=torch.uint8)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="without overflow"):
+        torch.compile(lambda x: torch.where(x > 1, x, 256), backend="ktir")(small)
+    assert "fault" not in caplog.text
+
+
 def test_bad_options_are_refused() -> None:
     with torch.no_grad():
         assert "unknown option 'corse'" in compile_and_call(lambda x: x + 1, half(3), options={"corse": 4})

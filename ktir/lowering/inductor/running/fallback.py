@@ -119,14 +119,18 @@ def say(name: str, reason: str, message: str, location: str | None) -> None:
     notices.warn_once(name, reason, Unsupported(message, location), "it runs in PyTorch", notices.NOT_HERE)
 
 
-def in_torch(gm: fx.GraphModule, error: Exception, *notes: str) -> Callable[..., Any]:
-    """The graph as PyTorch runs it, all of its operators counted, with a warning."""
+def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModule], str] | None = None) -> Callable[..., Any]:
+    """The graph as PyTorch runs it, all of its operators counted, with a warning once it has run: what fails in PyTorch too is no matter
+    of ours.
+    """
     reason = error.message if isinstance(error, KtirError) else str(error)
-    notices.warn_once("graph", reason, error, *notes, "the whole graph runs in PyTorch", notices.NOT_HERE)
     operators = sum(node.op.startswith("call_") and node.target is not operator.getitem for node in gm.graph.nodes)
 
     def run(*inputs: Any) -> Any:
+        result = gm.forward(*inputs)  # a call of the module would print a traceback of its own
         metrics.count(torch=operators)
-        return gm(*inputs)
+        if notices.is_new("graph", reason):
+            notices.warn(error, *([note(gm)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)
+        return result
 
     return run

@@ -51,11 +51,12 @@ class Guarded:
             _undo.reset(token)
 
     def _otherwise(self, error: Exception, inputs: Sequence[Any]) -> Any:
+        otherwise = in_torch(self.graph, error, written)
         try:
-            result = self.graph.forward(*inputs)  # a call of the module would print a traceback of its own
+            result = otherwise(*inputs)
         except Exception:
             raise error from None
-        self.otherwise = in_torch(self.graph, error, written(self.graph))
+        self.otherwise = otherwise
         return result
 
 
