@@ -114,11 +114,11 @@ def moved(apply: Apply, *xs: Bounded) -> Tensor:
 
 
 def monotone(apply: Apply, x: Bounded) -> Tensor:
-    """By the ends of the interval of the operand. Ends at which the function is no number make the result one that may be anything."""
+    """By the ends of the interval of the operand. Where the operand may be anything or an end is no number, anything."""
     low, value, high = apply(x.low), apply(x.value), apply(x.high)
     apart = torch.maximum((low - value).abs(), (high - value).abs())
     unsure = ~torch.isfinite(value) & (torch.isfinite(low) | torch.isfinite(high) | (torch.isnan(low) != torch.isnan(high)))
-    return torch.where(x.error == 0, torch.zeros_like(value), torch.where(unsure, INF, apart))
+    return torch.where(x.error == 0, torch.zeros_like(value), torch.where(unsure | torch.isinf(x.error), INF, apart))
 
 
 def lipschitz(constant: float) -> Callable[[Apply, Bounded], Tensor]:

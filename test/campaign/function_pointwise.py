@@ -46,7 +46,9 @@ def unary(text: str, rule: Rule, own: Own | None = None, steps: Own | None = Non
 
 def _trigonometric(text: str) -> Sampler:
     """Slope 1; of large arguments PyTorch's own digits run out."""
-    return unary(text, lambda apply, x: x.error.clamp(max=2), lambda apply, x: ACCURACY + 0 * x.value)
+    return unary(
+        text, lambda apply, x: torch.where(torch.isinf(x.error), x.error, x.error.clamp(max=2)), lambda apply, x: ACCURACY + 0 * x.value
+    )
 
 
 def _reciprocal(apply: Apply, x: Bounded) -> Tensor:
