@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ktir import registry
+from ktir.analysis.attributes import table as attribute_table
 from ktir.isa import descriptor, granules, instructions, kinds, units
 from ktir.isa.assembly import text as assembly
 from ktir.isa.binary import encoding
@@ -369,6 +370,24 @@ def rules_section() -> list[str]:
     return lines
 
 
+_UNDECLARED = (
+    "An attribute of another kind, at another op or at another level is an error, and so is one whose name begins with `ktir.` and is not "
+    "listed here. A module without `ktir.level` is of no level, and may have all of them."
+)
+
+
+def attributes_page() -> list[str]:
+    """The page of the attributes by which passes tell each other what they decided."""
+    lines = ["# Attributes", "", *_module_doc(attribute_table)]
+    lines += [_UNDECLARED, ""]
+    rows = []
+    for one in sorted((d for found in attribute_table.TABLE.values() for d in found), key=lambda d: d.name):
+        where = ", ".join(code(x) if isinstance(x, str) else x.value for x in one.on)
+        levels = "all" if set(one.levels) == set(attribute_table.Level) else ", ".join(one.levels)
+        rows.append((code(one.name), where, prose(one.kind.what), levels, "yes" if one.kept else "", prose(one.meaning)))
+    return [*lines, *table(("attribute", "carried by", "kind", "levels", "kept by a rebuilt function", "meaning"), rows)]
+
+
 def launch_spec_page() -> list[str]:
     """The page of the launch spec."""
     return ["# Launch spec", "", *_module_doc(schema), *fence(json.dumps(schema.SCHEMA, indent=1), "json")]
@@ -431,6 +450,7 @@ def pages() -> dict[str, str]:
     made["passes/index.md"] = ["# Passes", "", *table(("pass", ""), rows), *toctree(passes)]
     for name, cls in passes.items():
         made[f"passes/{name}.md"] = pass_page(cls)
+    made["attributes.md"] = attributes_page()
     made["isa.md"] = isa_page()
     made["launch_spec.md"] = launch_spec_page()
     return {path: "\n".join(lines).rstrip("\n") + "\n" for path, lines in made.items()}

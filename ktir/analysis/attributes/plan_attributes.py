@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ktir.analysis.attributes.verify import require_kind
+from ktir.diagnostics import KtirError
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, ir
 from ktir.target import LANES
@@ -82,7 +84,15 @@ def write_kernel(op: ir.Operation, number: int) -> None:
 def kernel_of(op: ir.Operation) -> int | None:
     """The kernel of an op; None without a plan."""
     require_kind(op, KERNEL)
-    return ir.IntegerAttr(op.attributes[KERNEL]).value if KERNEL in op.attributes else None
+    function: Any = op.parent
+    if KERNEL not in op.attributes or PLAN not in function.attributes:
+        return None
+    number, count = ir.IntegerAttr(op.attributes[KERNEL]).value, len(ir.ArrayAttr(function.attributes[PLAN]))
+    if number >= count:
+        raise KtirError(
+            f"'{op.name}' op expects '{KERNEL}' to be the number of one of the {count} kernels planned, but got {number}", op.location
+        )
+    return number
 
 
 def write_plan(function: func.FuncOp, kernels: Sequence[PlannedKernel]) -> None:

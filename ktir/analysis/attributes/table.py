@@ -1,7 +1,6 @@
 """One declaration per attribute of ours: its kind, the ops that carry it, the levels at which it may stand, and what it says.
 
-What reads, writes, verifies, copies or documents such an attribute follows this table; see `verify`, `kernel` and `argument`. An attribute
-whose name does not begin with `ktir.` is none of ours, but for `grid`, which KTIR itself has.
+An attribute whose name does not begin with `ktir.` is none of ours, but for `grid`, which KTIR itself has.
 """
 
 from __future__ import annotations

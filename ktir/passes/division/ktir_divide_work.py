@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
+from ktir.analysis.attributes.table import copy_kept
 from ktir.analysis.axes import Axes, k_in_stick, second_operand_source
 from ktir.analysis.partial_sums import reduced
 from ktir.diagnostics import Unsupported, location_text
@@ -152,7 +153,7 @@ class _Divider:
                     self._op(op.operation)
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, work.cores)])
-        function.attributes["ktir.rows"] = source.attributes["ktir.rows"]
+        copy_kept(source, function)
         tile = [work.stick_share, *work.shares, LANES]
         function.attributes["ktir.work"] = kt.WorkAttr.build([work.column_parts, *work.parts, 1], tile)
         if work.sums > 1:

@@ -13,7 +13,8 @@ from math import prod
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
-from ktir.analysis.attributes.residents import RESIDENTS, resident_behind, room_of
+from ktir.analysis.attributes.residents import resident_behind, room_of
+from ktir.analysis.attributes.table import copy_kept
 from ktir.analysis.partial_sums import contribution, produced_again
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
@@ -99,9 +100,7 @@ class _Allocator:
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(name + "_allocated", ([a.type for a in old.arguments], []))
         block = function.add_entry_block([source.location] * len(old.arguments))
-        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums", RESIDENTS):
-            if attribute in source.attributes:
-                function.attributes[attribute] = source.attributes[attribute]
+        copy_kept(source, function)
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(i64, self.lx_used)
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))

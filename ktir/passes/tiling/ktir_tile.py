@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
-from ktir.analysis.attributes.residents import RESIDENTS
+from ktir.analysis.attributes.table import copy_kept
 from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.partial_sums import contribution, parts_of, summed
 from ktir.dialects.structured import Generic, clone_ops
@@ -104,9 +104,7 @@ class _Tiler:
         with ir.InsertionPoint(source), source.location:
             function = func.FuncOp(name + "_tiled", ([a.type for a in old.arguments], []))
         block = function.add_entry_block([source.location] * len(old.arguments))
-        for attribute in ("grid", "ktir.work", "ktir.rows", "ktir.sums", RESIDENTS):
-            if attribute in source.attributes:
-                function.attributes[attribute] = source.attributes[attribute]
+        copy_kept(source, function)
         if self.online is not None:
             function.attributes[TOLERANCE] = ir.FloatAttr.get(ir.F64Type.get(), self.options.tolerance)
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
