@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ktir.analysis.attributes.levels import kernel_rows
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir
 
@@ -54,7 +54,7 @@ class Axes:
     @staticmethod
     def of(kernel: ir.Operation) -> Axes:
         """The axes of a kernel."""
-        return Axes(tuple(kernel_rows(kernel)))
+        return Axes(tuple(KernelFunction(kernel).rows))
 
     @property
     def row(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.mlir import func, ir, operations
+from ktir.roles import OWN_ROLES
 
 Functions = Mapping[str, func.FuncOp]
 
@@ -122,7 +123,7 @@ def text_attribute(attributes: ir.DictAttr, name: str) -> str:
 
 def host_number(attributes: Sequence[ir.DictAttr], argument: int) -> int:
     """The number of an argument among those that a caller gives: all but memory of the program's own."""
-    return sum(text_attribute(a, "ktir.role") not in ("pool", "iota") for a in attributes[:argument])
+    return sum(text_attribute(a, "ktir.role") not in OWN_ROLES for a in attributes[:argument])
 
 
 def set_arguments(function: func.FuncOp, attributes: list[ir.DictAttr]) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.dialects import ktdp
 from ktir.mlir import ir
 
@@ -39,7 +40,7 @@ class CoreNumbers:
     """Evaluates index values of one kernel; counters of loops are 0."""
 
     def __init__(self, kernel: ir.Operation) -> None:
-        self.cores = ir.IntegerAttr(ir.ArrayAttr(kernel.attributes["grid"])[0]).value
+        self.cores = KernelFunction(kernel).cores
         arguments = kernel.regions[0].blocks[0].arguments
         self.known = {a: Address(np.zeros(self.cores, np.int64), i) for i, a in enumerate(arguments)}
 

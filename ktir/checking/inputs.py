@@ -13,6 +13,7 @@ from ktir.arithmetic import numerics
 from ktir.checking.parameters import Parameter, Place
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference.tape.values import CARRIERS
+from ktir.roles import OWN_ROLES
 
 __all__ = ["DTYPES", "FLOATS", "array_of", "fill", "generate", "generate_all", "number", "readable"]
 
@@ -96,7 +97,7 @@ def generate_all(found: Sequence[Parameter | Place], seed: int, given: Mapping[s
             values.append(given[each.name])
         elif isinstance(each, Parameter) and not each.is_buffer:
             values.append(number(rng, each))
-        elif each.shape is None or each.role in ("pool", "iota"):
+        elif each.shape is None or each.role in OWN_ROLES:
             values.append(None)
         else:
             values.append(generate(rng, each.element, each.shape, each.below))

@@ -29,6 +29,7 @@ from ktir.mlir import ir
 from ktir.module_target import target_of
 from ktir.package import LaunchArgument, LaunchSpec, Package, read
 from ktir.pipeline import Pass, Step
+from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
 
 __all__ = ["SemanticsCheck"]
@@ -137,7 +138,7 @@ class SemanticsCheck:
 
     def _host_subject(self, name: str, found: Sequence[Parameter], places: Sequence[Place], count: int) -> _Subject:
         values: list[Any] = []
-        found = [p for p in found if p.role not in ("pool", "iota") or p.name in self.given]  # a pass may add such arguments
+        found = [p for p in found if p.role not in OWN_ROLES or p.name in self.given]  # a pass may add such arguments
         for p in found:
             if p.name in self.given:
                 value = self.given[p.name]

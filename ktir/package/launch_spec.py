@@ -9,6 +9,7 @@ from typing import Any
 
 from ktir.isa.program import ROLES, Program
 from ktir.package.errors import PackageError, dump_json, load_json
+from ktir.roles import OWN_ROLES
 from ktir.target import LANES, STICK_BYTES
 
 NAME = "launch_spec.json"
@@ -294,7 +295,7 @@ class _Reader:
         if self.integers(a, "shape", where, 1) != layout.size and "shape" in a:
             self.fail(where, f"shape is {_short(a['shape'])}, but the layout's size is {list(layout.size)}")
         host = self.host(a["host"], layout, f"{where}.host") if a.get("host") is not None else None
-        if (host is None) != (role in ("pool", "iota")) and "role" in a:
+        if (host is None) != (role in OWN_ROLES) and "role" in a:
             self.fail(where, f"a {role} argument has no host view" if host is not None else "host is missing")
         if role == "iota" and dtype != "int32":
             self.fail(where, f"an iota expects dtype int32, but got {dtype}")

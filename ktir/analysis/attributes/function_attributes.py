@@ -7,6 +7,7 @@ from math import prod
 
 from ktir.analysis.attributes import kinds
 from ktir.analysis.attributes.broken import Broken, faults_of
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.table import Level
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
@@ -64,8 +65,7 @@ def _division(f: ir.Operation) -> None:
             raise Broken(f"expects equal parts of batch axis {axis}, but got {parts} of {share} for {rows}")
     if "grid" not in f.attributes:
         return
-    grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
-    sums = ir.IntegerAttr(f.attributes["ktir.sums"]).value if "ktir.sums" in f.attributes else 1
+    grid, sums = list(KernelFunction(f).grid), KernelFunction(f).sums
     if prod(grid) != prod(splits) * sums:
         each = f" and {sums} partial sums each" if sums != 1 else ""
         raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ktir.analysis.attributes.table import Level
 from ktir.analysis.attributes.verify import check_attributes
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import func, ir
@@ -15,8 +16,7 @@ def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | N
     `kernels`: whether kernels must have been formed (True) or must not (False); None = either.
     """
     check_attributes(module)
-    attributes = module.operation.attributes
-    found = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
+    found = Level.of(module)
     formed = any(isinstance(op, func.FuncOp) and "ktir.rows" in op.operation.attributes for op in module.body.operations)
     where = location_text(module.operation.location)
     if found != level:
@@ -24,11 +24,6 @@ def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | N
         raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}", where)
     if kernels is not None and formed != kernels:
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
-
-
-def kernel_rows(kernel: ir.Operation) -> list[int]:
-    """Extents of a kernel's row loops, outer to inner: its attribute `ktir.rows`."""
-    return list(ir.DenseI64ArrayAttr(kernel.attributes["ktir.rows"]))
 
 
 def set_level(module: ir.Module, level: str) -> None:

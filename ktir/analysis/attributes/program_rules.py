@@ -9,6 +9,7 @@ from typing import Any
 from ktir.analysis.attributes import verify
 from ktir.analysis.attributes.broken import Broken, faults_of, refuse
 from ktir.analysis.attributes.function_attributes import dictionaries, place
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.attributes.table import Level
 from ktir.analysis.axes import Axes, row_loops
@@ -45,7 +46,7 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
 
 
 def _grid(f: ir.Operation) -> tuple[int, ...] | None:
-    return tuple(ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])) if "grid" in f.attributes else None
+    return KernelFunction(f).grid if "grid" in f.attributes else None
 
 
 def _calls_no_kernel(call: ir.Operation, f: func.FuncOp, functions: Mapping[str, func.FuncOp]) -> None:

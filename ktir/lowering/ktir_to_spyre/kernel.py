@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
@@ -48,7 +49,7 @@ class KernelLowering:
         self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int], target: Target
     ) -> None:
         self.name, self.target = name, target
-        self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
+        self.cores = KernelFunction(function).cores
         self.index = IndexEvaluator(function, self.cores)
         self.tile = TileEvaluator(self.index)
         self.table = DescriptorTable(self.cores, arguments)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
 from ktir.analysis.attributes.table import copy_kept
@@ -126,7 +127,7 @@ class _Divider:
     def __init__(self, source: func.FuncOp, work: Work) -> None:
         self.source, self.work = source, work
         self.axes = Axes.of(source.operation)
-        self.columns = ir.IntegerAttr(source.attributes["ktir.columns"]).value if "ktir.columns" in source.attributes else 0
+        self.columns = KernelFunction(source).columns
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.loads: dict[tuple[ir.Value, tuple[int | None, ...]], ir.Value] = {}
         self.first: dict[int, ir.Value] = {}

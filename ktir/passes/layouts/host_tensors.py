@@ -14,6 +14,7 @@ from ktir.analysis.calls import argument_attributes, functions_of, root_of, text
 from ktir.mlir import ir
 from ktir.package import HostTensor, LaunchArgument
 from ktir.package.launch_spec import reach
+from ktir.roles import OWN_ROLES
 
 HOSTS = "ktir.hosts"
 
@@ -22,7 +23,7 @@ def note_host_tensors(module: ir.Module) -> None:
     """Note the tensors of a logical module's entry function on the module, if its arguments say their types."""
     noted: list[ir.Attribute] = []
     for own in argument_attributes(root_of(functions_of(module), module.operation.location)):
-        if text_attribute(own, "ktir.role") in ("pool", "iota"):
+        if text_attribute(own, "ktir.role") in OWN_ROLES:
             continue
         if "ktir.type" not in own:
             return

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from math import prod
 
 from ktir.analysis.attributes.broken import Broken, note_at
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.residents import EXCHANGE
 from ktir.analysis.calls import callee, callees_first, is_kernel
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
@@ -69,7 +70,7 @@ def _kernel(f: ir.Operation, cores: int) -> None:
         if op.name == "func.call":
             raise Broken("expects a kernel that calls nothing", note_at(op))
     if "grid" in f.attributes:
-        grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(f.attributes["grid"])]
+        grid = list(KernelFunction(f).grid)
         if prod(grid) > cores:
             raise Broken(f"expects a grid of at most {cores} tiles, but got {grid}")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.cost.bodies import stick_cycles
 from ktir.cost.estimate import half, multiply_cycles, stage_latency
-from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes.residence.exchanges import Piece
@@ -76,5 +76,5 @@ def _compute_cycles(kernel: func.FuncOp, target: Target) -> float:
             multiplied += multiply_cycles(half(prod(rows), target.corelets), sticks * shapes[0][0], target)
         else:
             vector += half(max(prod(s) for s in shapes), target.corelets) * stick_cycles(g, target)
-    positions = prod(list(kt.WorkAttr(kernel.attributes["ktir.work"]).tile)[1:-2])
+    positions = prod(KernelFunction(kernel).work.row_shares[:-1])
     return max(multiplied, vector) + positions * stages * stage_latency(target)

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.attributes.residents import resident_behind
 from ktir.cost.estimate import delivery_cycles
 from ktir.cost.tiles import BLOCK_BYTES, Share, tile_cycles
-from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes.tiling.tile_views import direct
@@ -120,7 +120,8 @@ def streamable(ops: Sequence[ir.Operation], contractions: Sequence[Generic]) -> 
 
 def shares(source: func.FuncOp, contractions: Iterable[Generic], target: Target) -> dict[ir.Operation, Share]:
     """Per contraction of a kernel without batch loops what the cost model has to know of a core's part."""
-    columns, *rows = list(kt.WorkAttr(source.attributes["ktir.work"]).splits)[:-1]
+    work = KernelFunction(source).work
+    columns, rows = work.column_parts, list(work.row_parts)
     parts = prod(rows)
     rate = target.dram_bytes_per_cycle
     found = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import NamedTuple
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.expressions import Node, Tree, nodes
 from ktir.analysis.softmax import Softmax, softmax_of
@@ -13,7 +14,6 @@ from ktir.cost.attention import KEY_STICKS, RESCALE, subsets
 from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, softmax_price
 from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import is_folded, keeps_lane, kind_of
 from ktir.isa.kinds import KINDS
@@ -111,7 +111,7 @@ class KeyedPlan(TilePlan):
 
 def softmax_work(plan: TilePlan, softmax: Softmax, *, online: bool) -> SoftmaxWork:
     """What a core does for a softmax, by whole rows or online."""
-    splits = list(kt.WorkAttr(plan.source.attributes["ktir.work"]).splits)[1:-1]
+    splits = list(KernelFunction(plan.source).work.row_parts)
     along = {p.contraction.op for p in softmax.products}
     matrices = []
     for g in plan.contractions:

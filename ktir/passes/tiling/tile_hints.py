@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ktir import hints
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import location_text
-from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.hints import HintRefused
 from ktir.mlir import func, ir
@@ -52,7 +52,7 @@ def hinted_plan(source: func.FuncOp, rows: int, target: Target, online: str, num
 
 def _shares(source: func.FuncOp) -> list[int]:
     """Extents of a core's part of each axis."""
-    return list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
+    return list(KernelFunction(source).work.row_shares)
 
 
 def _check(source: func.FuncOp, name: str, tiles: int) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.attributes.residents import resident_behind, room_of
 from ktir.analysis.axes import Axes, row_loops, second_operand_source
 from ktir.analysis.partial_sums import live_at_once
 from ktir.cost.tiles import BLOCK_BYTES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, overlapping_rows
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir
 from ktir.passes.tiling.contraction_plan import (
@@ -63,9 +63,9 @@ class TilePlan:
         self.source, self.target = source, target
         self.ops = [o.operation for o in source.regions[0].blocks[0].operations]
         self.axes = Axes.of(source.operation)
-        own = list(kt.WorkAttr(source.attributes["ktir.work"]).tile)[1:-1]
+        own = KernelFunction(source).work.row_shares
         self.share = own[-1]
-        self.cores = ir.IntegerAttr(ir.ArrayAttr(source.attributes["grid"])[0]).value
+        self.cores = KernelFunction(source).cores
         self.loops = {axis: own[axis] for axis in self.axes.batches if own[axis] > 1}
         """Batch axes that are loops, outer to inner, and their trips."""
         generics = [Generic(op) for op in self.ops if op.name == "linalg.generic"]

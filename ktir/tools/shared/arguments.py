@@ -14,6 +14,7 @@ from ktir.checking import inputs
 from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir
+from ktir.roles import OWN_ROLES
 from ktir.tools.shared.flags import UsageError
 from ktir.tools.shared.sources import Expected, near, read_value
 
@@ -105,7 +106,7 @@ def match_arguments(
             _check_type(p, values[-1])
         else:
             values.append(None if seed is None else _filled(seed, i, p))
-    missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role not in ("pool", "iota")]
+    missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role not in OWN_ROLES]
     laid: dict[Address, NDArray[Any]] = {}
     elements: dict[str, str | None] = {p.name: p.element for p in found}
     at = {("global", p.offset): p for p in places}
@@ -158,7 +159,7 @@ def _check_type(p: Parameter, value: Any) -> None:
 
 def _filled(seed: int, i: int, p: Parameter | Place) -> Any:
     """Random content for inputs, zeros for what is only written; None if the kernel does not tell."""
-    if p.role in ("pool", "iota"):
+    if p.role in OWN_ROLES:
         return None
     if isinstance(p, Parameter) and not p.is_buffer:
         return inputs.number(np.random.default_rng([seed, i]), p)
@@ -212,7 +213,7 @@ def _listing(
     for p in found:
         if p.name in names:
             words += ["--arg", f"{p.name}={given[names[p.name]]}"]
-        elif p.role not in ("pool", "iota"):
+        elif p.role not in OWN_ROLES:
             words += ["--arg", f"{p.name}={_suggestion(p)}"]
     for place in places:
         words += ["--mem", f"global:{place.offset}={_suggestion(place)}"]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from ktir.analysis.attributes.levels import kernel_rows, require_level
+from ktir.analysis.attributes.kernel import KernelFunction
+from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.residents import resident_of, residents_of
 from ktir.analysis.calls import calls_of, functions_of, is_kernel, root_of, runs_of
 from ktir.cost.program import KernelWork, kernel_work
@@ -107,7 +108,7 @@ def _division(function: func.FuncOp) -> str:
         sent = sum(op.operation.name == "ktdp.inter_tile_produce" for op in function.regions[0].blocks[0].operations)
         return f"{_count(sent, 'piece')} of what stays between kernels, from one core to all"
     division = kt.WorkAttr(function.attributes["ktir.work"])
-    return _parts(list(division.splits), list(division.tile), kernel_rows(function.operation))
+    return _parts(list(division.splits), list(division.tile), KernelFunction(function.operation).rows)
 
 
 def _parts(splits: list[int], tile: list[int], rows: list[int]) -> str:

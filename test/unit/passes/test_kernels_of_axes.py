@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from laid_out_programs import LANES, NUMPY, LaidOut
 
-from ktir.analysis.attributes.levels import kernel_rows
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.memory_order import _overlap
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
@@ -87,7 +87,7 @@ def kernels(name: str, cores: int = 32) -> list[tuple[list[int], list[int]]]:
     with context(), ir.Location.unknown():
         module = parse_module(texts["ktir-divide-work"])
         found = [f.operation for f in module.body.operations if "ktir.rows" in f.operation.attributes]
-        return [(kernel_rows(f), list(kt.WorkAttr(f.attributes["ktir.work"]).splits)) for f in found]
+        return [(KernelFunction(f).rows, list(kt.WorkAttr(f.attributes["ktir.work"]).splits)) for f in found]
 
 
 @pytest.mark.parametrize("cores", [32, 3, 1])

@@ -17,6 +17,7 @@ from ktir.diagnostics import remark
 from ktir.mlir import func, ir, operations
 from ktir.passes.flat.integers.intervals import I32, Interval, Values, all_of, width_of
 from ktir.passes.flat.integers.ranges import Memory, Unproved, Walk
+from ktir.roles import OWN_ROLES
 
 RANGES = "ktir.ranges"
 _LEAST_INTEGER, _LEAST_FLOAT = 4, 3
@@ -45,7 +46,7 @@ class Buffer:
     @property
     def is_of_host(self) -> bool:
         """Whether the host has it."""
-        return self.role not in ("pool", "iota")
+        return self.role not in OWN_ROLES
 
     def natural(self) -> Interval:
         """All that its type holds."""
@@ -99,7 +100,7 @@ class _Proof:
         wide = any(_has_wide_integers(f) for f in self.functions.values())
         bounds = self._found() if wide or self._has_wide_buffers() else _Bounds()
         by_number = {b.number: b for b in self.buffers}
-        given = [i for i, d in enumerate(self.attributes) if text_attribute(d, "ktir.role") not in ("pool", "iota")]
+        given = [i for i, d in enumerate(self.attributes) if text_attribute(d, "ktir.role") not in OWN_ROLES]
         assert given == sorted(given, key=lambda i: host_number(self.attributes, i))
         return [self._range(by_number.get(i), bounds) for i in given]
 
