@@ -136,3 +136,10 @@ def test_an_index_that_is_not_there_is_an_error_though_its_place_would_be(f: Cal
     index[1, 3] = 9
     with pytest.raises(KtirError, match="reads index"):
         on_chip(f, drawn(9, 17), index)
+
+
+@pytest.mark.parametrize("dtype", ROUNDINGS, ids=str)
+def test_windows_that_overlap_are_summed(dtype: torch.dtype) -> None:
+    holds(lambda x: F.fold(x, (6, 7), (2, 3), stride=(2, 1), padding=(0, 1)), drawn(2, 18, 21, dtype=dtype))
+    holds(lambda x: F.fold(x, (8, 8), 3, dilation=2, padding=1), drawn(27, 36, dtype=dtype))
+    holds(lambda x: F.fold(x, (8, 8), 4, stride=4), drawn(2, 48, 4, dtype=dtype))

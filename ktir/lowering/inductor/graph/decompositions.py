@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
-from torch._decomp.decompositions import native_dropout
+from torch._decomp.decompositions import col2im, native_dropout
 
 from ktir.lowering.inductor.graph.strides import as_eager
 
@@ -142,6 +143,34 @@ def _windows(patches: torch.Tensor, weight: torch.Tensor, groups: int, spatial: 
     return result.permute(1, 0, 2 + spatial, *range(2, 2 + spatial)).reshape(batch, filters, *places)
 
 
+def fold(
+    x: torch.Tensor,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    """Windows that overlap are summed: one term for each place in them, never an addition to memory that several windows share."""
+    along = list(zip(output_size, kernel_size, dilation, padding, stride, strict=True))
+    lengths = [1 + (o + 2 * p - d * (k - 1) - 1) // s for o, k, d, p, s in along]
+    apart = all(s >= d * (k - 1) + 1 for _, k, d, _, s in along)
+    if apart or math.prod(kernel_size) > _MOST_TERMS or x.dtype == torch.bool or x.numel() == 0:
+        return col2im(x, output_size, kernel_size, dilation, padding, stride)
+    terms = x.reshape(*x.shape[:-2], -1, *kernel_size, *lengths).to(torch.float32 if x.dtype in _HALVES else x.dtype)
+    if x.dim() == 2:
+        terms = terms[None]
+    total = None
+    for place in itertools.product(*map(range, kernel_size)):
+        term = _spread(terms[:, :, place[0], place[1]], stride)
+        low = [k * d - p for k, d, p in zip(place, dilation, padding, strict=True)]
+        pads = [(start, o - start - n) for start, o, n in zip(low, output_size, term.shape[2:], strict=True)]
+        term = torch.nn.functional.pad(term, [n for pair in reversed(pads) for n in pair])
+        total = term if total is None else total + term
+    assert total is not None
+    return (total if x.dim() == 3 else total[0]).to(x.dtype)
+
+
 def floor_division(a: Any, b: Any) -> torch.Tensor:
     """`a // b`."""
     return torch.div(a, b, rounding_mode="floor")
@@ -240,6 +269,7 @@ def adaptive_average(x: torch.Tensor, output_size: Sequence[int]) -> Any:
 
 
 _MOST_COMPARISONS = 1 << 24
+_MOST_TERMS = 64
 _MOST_ENTRIES = 1 << 16
 """Of a matrix whose triangle becomes a constant of the program."""
 
@@ -346,6 +376,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_dropout.default: dropout,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
     aten.convolution.default: as_eager(aten.convolution.default, convolution),
+    aten.col2im.default: fold,
     aten.addcdiv.default: plus_quotient,
     aten.addcmul.default: plus_product,
     **{op: wide(lerp) for op, lerp in get_decompositions([aten.lerp.Scalar, aten.lerp.Tensor]).items()},

@@ -270,6 +270,8 @@ def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
     extents, sizes = list(tile.shape), [d.size for d in dims]
     if len(direct) + len(looked_up) != len(dims) or any(not isinstance(e, ir.AffineDimExpr) for d in looked_up for e in d.map.results):
         raise refuse(op, "adds at computed addresses, which is not supported")
+    if _meets_itself(sizes, windows.window_of_view(tile_op.operands[0].owner.operation)[1].strides):
+        raise refuse(op, "adds to a view that has elements several times, which is not supported")
     summed = [v for v in range(len(extents)) if v not in direct]
     if (pairs := prod(sizes) * prod(extents[v] for v in summed)) > MOST_PAIRS:
         raise refuse(
@@ -300,6 +302,16 @@ def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
         place = ktdp.construct_access_tile(tile_op.operands[0], [0] * len(sizes), sizes)
         ktdp.store(_added(ktdp.load(place, element), sums), place)
     op.erase()
+
+
+def _meets_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether several positions may be one element: a step is no longer than what the smaller ones reach."""
+    reach = 0
+    for stride, size in sorted((abs(s), n) for s, n in zip(strides, sizes, strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _added(before: ir.Value, sums: ir.Value) -> ir.Value:
