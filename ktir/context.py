@@ -18,9 +18,8 @@ def context(*, allow_unregistered: bool = False, dialects: Collection[str] | Non
     new = ir.Context()
     new.allow_unregistered_dialects = allow_unregistered
     with _LOAD, new:
-        for name in registry.dialect_names():
-            if dialects is None or name in dialects:
-                dialect = registry.dialect_class(name)
-                announce_dialect(name, dialect.__module__)
-                dialect.load()
+        for name in registry.dialect_names() if dialects is None else dialects:
+            dialect = registry.dialect_class(name)
+            announce_dialect(name, dialect.__module__)
+            dialect.load()
     return new

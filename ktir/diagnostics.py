@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -206,3 +206,11 @@ def verify(op: ir.Operation | ir.Module | ir.OpView) -> None:
         except ir.MLIRError:
             pass
     raise KtirError.of(found, f"'{operation.name}' op failed to verify")
+
+
+def close_to(name: str, known: Iterable[str]) -> str:
+    """A hint at the name that may have been meant, for the end of a message; empty if none is close."""
+    from difflib import get_close_matches  # for faulty input alone: it takes its time to load
+
+    close = get_close_matches(name, list(known), 1)
+    return f"; did you mean '{close[0]}'?" if close else ""

@@ -9,11 +9,12 @@ import re
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from ktir import registry
-from ktir.diagnostics import Diagnostic, KtirError, PassError, collect, count, remark, verify
+from ktir.diagnostics import Diagnostic, KtirError, PassError, close_to, collect, count, remark, verify
 from ktir.mlir import ir, passmanager
 
 MODULE = "builtin.module"
@@ -234,7 +235,31 @@ def _manager(step: Step, context: ir.Context) -> passmanager.PassManager:
         except (ValueError, ir.MLIRError) as error:
             text = found[0].message if found else str(error)
     reason = text.partition("\n")[0]
+    if _UNKNOWN in reason:
+        reason += close_to(step.name, known_passes())
     raise KtirError(f"pass '{step}' cannot run: {re.sub(r'^MLIR Textual PassPipeline Parser:[0-9:]+ error: ', '', reason)}")
+
+
+_UNKNOWN = "does not refer to a registered pass"
+
+
+@cache
+def is_of_mlir(name: str) -> bool:
+    """Whether MLIR has a pass of that name."""
+    context = ir.Context()
+    with collect(context) as found:
+        try:
+            passmanager.PassManager.parse(f"any({name})", context=context)
+        except (ValueError, ir.MLIRError) as error:
+            return _UNKNOWN not in str(error) + "".join(d.message for d in found)
+    return True
+
+
+def known_passes() -> list[str]:
+    """Names of our passes and of those that installed packages offer."""
+    from ktir import plugins
+
+    return [*registry.pass_modules(), *plugins.entries("ktir.passes")]
 
 
 def check_pipeline(pipeline: Pipeline, context: ir.Context) -> None:
@@ -317,7 +342,7 @@ class _Reader:
                 steps += self.items((*anchors, name), closing=True)
             else:
                 options = self._braces()
-                ours = registry.pass_class(name)
+                ours = registry.pass_class(name) or (None if is_of_mlir(name) else registry.offered("ktir.passes", name))
                 if ours is not None:
                     item = self._with_options(ours, options, start)
                     inside = parse_pipeline(item.text()).steps if isinstance(item, NamedPipeline) else (Step(item),)
@@ -358,7 +383,8 @@ class _Reader:
             key = (match.group(1) or "").replace("-", "_")
             if key not in fields:
                 known = ", ".join(f.replace("_", "-") for f in fields) or "none"
-                raise self.fail(f"pass '{cls.name}' has no option '{match.group()}' (options: {known})", start)
+                near = close_to(match.group(1) or "", [f.replace("_", "-") for f in fields])
+                raise self.fail(f"pass '{cls.name}' has no option '{match.group()}'{near} (options: {known})", start)
             try:
                 values[key] = _option_value(fields[key], match.group(2))
             except ValueError as error:

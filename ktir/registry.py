@@ -3,6 +3,7 @@
 A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers.
 A pass `a-b` is the file `a_b.py` in a folder of `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is
 `a-b`. Named pipelines are found as passes are.
+Plugins add to them: modules that `add_plugin` is given, and entry points of installed packages (`ktir.plugins`).
 """
 
 import importlib
@@ -28,6 +29,10 @@ def dialect_names() -> tuple[str, ...]:
 
 def dialect_class(name: str) -> Any:
     """The `ext.Dialect` class of dialect `name`."""
+    if name not in dialect_names():
+        if (found := offered("ktir.dialects", name)) is None:
+            raise LookupError(f"there is no dialect named '{name}'")
+        return found
     module = importlib.import_module(f"ktir.{_DIALECT_FOLDER}.{name}")
     for value in vars(module).values():
         if isinstance(value, type) and getattr(value, "DIALECT_NAMESPACE", None) == name and hasattr(value, "load"):
@@ -42,12 +47,61 @@ def pass_modules() -> dict[str, str]:
     return {p.stem.replace("_", "-"): ".".join(("ktir", *p.relative_to(_ROOT).with_suffix("").parts)) for p in files}
 
 
+_plugins: dict[str, Any] = {}
+"""Passes, pipelines and dialects of plugins, by name."""
+
+
+def add_plugin(module: str) -> None:
+    """Make known the passes, pipelines and dialects of a Python module. Raises KtirError for none, and for a name that is taken."""
+    from ktir import plugins
+    from ktir.diagnostics import KtirError
+
+    loaded = plugins.load_module(module)
+    own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
+    found = {name: cls for cls in own if (name := _name_of(cls))}
+    if not found:
+        raise KtirError(f"plugin '{module}' defines no pass, pipeline or dialect")
+    for name, cls in found.items():
+        if name in pass_modules() or name in dialect_names() or _plugins.get(name, cls) is not cls:
+            raise KtirError(f"plugin '{module}' defines '{name}', but there is one of that name")
+    _plugins.update(found)
+    pass_class.cache_clear()
+
+
+def plugin_names() -> tuple[str, ...]:
+    """Names of what plugins have added so far."""
+    return tuple(_plugins)
+
+
+def _name_of(cls: type) -> str:
+    """The name of a class of a pass, pipeline or dialect; empty for others."""
+    from ktir.pipeline import NamedPipeline, Pass
+
+    if hasattr(cls, "DIALECT_NAMESPACE") and hasattr(cls, "load"):
+        return str(cls.DIALECT_NAMESPACE)
+    return str(getattr(cls, "name", "")) if issubclass(cls, Pass | NamedPipeline) else ""
+
+
+def offered(group: str, name: str) -> Any | None:
+    """What an installed package offers by entry point under a name that is none of ours, or None."""
+    from ktir import plugins
+    from ktir.diagnostics import KtirError
+
+    if name not in _plugins and name in plugins.entries(group):
+        cls = plugins.load(group, name)
+        if not isinstance(cls, type) or _name_of(cls) != name:
+            raise KtirError(f"entry point '{name}' in '{group}' is no class of that name, but {cls!r}")
+        _plugins[name] = cls
+        pass_class.cache_clear()
+    return _plugins.get(name)
+
+
 @cache
 def pass_class(name: str) -> Any | None:
     """The Pass or NamedPipeline class registered as `name`, or None."""
     path = pass_modules().get(name)
     if path is None:
-        return None
+        return _plugins.get(name)
     for value in vars(importlib.import_module(path)).values():
         if isinstance(value, type) and value.__module__ == path and getattr(value, "name", None) == name:
             return value

@@ -11,14 +11,13 @@ Figures that follow from others (bytes per cycle from bytes per second and the c
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, close_to
 from ktir.target import DATASHEET, PRESETS, Target, out_of_range
 
 GROUP = "ktir.targets"
@@ -35,12 +34,6 @@ _SCALES: dict[str, dict[str, float]] = {
 }
 _TIMES = {"ns": 1.0, "us": 1e3}
 """Units of time for figures in cycles: the clock converts them."""
-
-
-def close_to(name: str, known: Iterable[str]) -> str:
-    """A hint at the name that may have been meant, for the end of a message; empty if none is close."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def find(text: str) -> Target:

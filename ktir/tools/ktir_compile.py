@@ -15,11 +15,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ktir-compile", description="Compile logical KTIR to a package of the Spyre instruction stream.")
     parser.add_argument("file", help="KTIR text, or - for standard input")
     parser.add_argument("-o", dest="output", metavar="DIR", type=Path, required=True, help="folder to write the package to")
-    parser.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: 32, or SENCORES)")
+    parser.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: all of the target, or SENCORES)")
+    parser.add_argument("--target", default=None, help="machine to compile for: datasheet, fitted, or a .toml file (default: datasheet)")
     parser.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
     options = parser.parse_args(arguments)
     try:
-        changed = {"cores": options.cores, "dump_dir": options.keep}
+        changed = {"target": options.target, "cores": options.cores, "dump_dir": options.keep}
         with config.patch(**{k: v for k, v in changed.items() if v is not None}):
             _compile(options.file, options.output)
     except (KtirError, ValueError, OSError) as error:

@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktir.diagnostics import KtirError
-from ktir.target import PRESETS
+from ktir.target import Target
+from ktir.targets import find
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser("ktir-explain", description="Explain an allocated module, or a package, kernel by kernel.")
     parser.add_argument("input", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
-    parser.add_argument("--preset", choices=sorted(PRESETS), default="datasheet", help="machine description (default: datasheet)")
+    parser.add_argument("--preset", help="machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     parser.add_argument("--predict-only", action="store_true", help="do not run the emulator for the cycles that it counts")
     parser.add_argument("--target", action="store_true", help="append the machine description with the source of each number")
     options = parser.parse_args(argv)
-    target = PRESETS[options.preset]
     try:
-        text = explain(options.input, options.preset, machine=not options.predict_only)
+        text, target = _explained(options.input, options.preset, machine=not options.predict_only)
     except KtirError as error:
         print(error, file=sys.stderr)
         return 1
@@ -41,11 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def explain(source: str, preset: str = "datasheet", *, machine: bool = True) -> str:
-    """The report of a file, of stdin (`-`) or of a package folder. Raises KtirError."""
+def explain(source: str, preset: str | None = None, *, machine: bool = True) -> str:
+    """The report of a file, of stdin (`-`) or of a package folder; `preset`: on another machine. Raises KtirError."""
+    return _explained(source, preset, machine=machine)[0]
+
+
+def _explained(source: str, preset: str | None, *, machine: bool) -> tuple[str, Target]:
     from ktir.assembly import parse_module
     from ktir.context import context
     from ktir.mlir import ir
+    from ktir.module_target import target_of
     from ktir.tools.shared.explain import report
     from ktir.tools.shared.flags import UsageError
     from ktir.tools.shared.input import decoded, read
@@ -56,7 +61,9 @@ def explain(source: str, preset: str = "datasheet", *, machine: bool = True) -> 
     except UsageError as error:
         raise KtirError(str(error)) from None
     with context(), ir.Location.unknown():
-        return report(parse_module(text, str(place)), PRESETS[preset], machine=machine)
+        module = parse_module(text, str(place))
+        target = find(preset) if preset else target_of(module)
+        return report(module, target, machine=machine), target
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from ktir.diagnostics import KtirError
 from ktir.isa.units import Unit
 from ktir.package import LaunchSpec, read
 from ktir.runtime.host import TYPES
-from ktir.target import PRESETS
+from ktir.targets import find
 from ktir.tools.shared.sources import read_array, write_array
 
 
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", metavar="[NAME=]FILE", action="append", default=[], help="what an output must be, likewise")
     parser.add_argument("--atol", type=float, default=0.0, help="absolute tolerance of --against (default: equal bits)")
     parser.add_argument("--rtol", type=float, default=0.0, help="relative tolerance of --against")
-    parser.add_argument("--target", choices=sorted(PRESETS), default="datasheet", help="whose timing (default: datasheet)")
+    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     parser.add_argument("--mode", choices=["tape", "step"], default="tape", help="batched replay, or word by word on an LX array")
     parser.add_argument("--report", action="store_true", help="print cycles, busy units, stalls and traffic")
     parser.add_argument("--trace", metavar="FILE", type=Path, help="write a Chrome trace (Perfetto, HTA)")
@@ -126,7 +126,7 @@ def _launch(options: argparse.Namespace) -> int:
     arrays: dict[str, NDArray[Any]] = {name: read_array("-i", file) for name, file in inputs.items()}
     for h in known:
         arrays.setdefault(h.name, np.zeros(h.shape, h.dtype))
-    executable = Executable(package, PRESETS[options.target])
+    executable = Executable(package, find(options.target) if options.target else None)
     executable(*(arrays[h.name] for h in known), mode=options.mode)
     for name, file in outputs.items():
         write_array("-o", file, arrays[name])

@@ -20,6 +20,7 @@ from ktir.assembly.names import TextNames
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
 from ktir.mlir import ir
+from ktir.module_target import set_target
 from ktir.pipeline import (
     Pipeline,
     Reproducer,
@@ -28,6 +29,7 @@ from ktir.pipeline import (
     read_reproducer,
     run_pipeline,
 )
+from ktir.targets import find
 from ktir.tools.shared.asked import dumps_of, pipeline_of, stopped
 from ktir.tools.shared.expected import mismatches
 from ktir.tools.shared.flags import CommandLine, UsageError, help_text, parse
@@ -46,6 +48,10 @@ UPSTREAM_DIALECTS = (
     "llvm math memref ml_program mpi nvgpu nvvm omp pdl pdl_interp ptr quant rocdl scf shape shard smt sparse_tensor spirv tensor tosa "
     "transform ub vector wasmssa x86 x86vector xegpu xevm"
 ).split()
+
+
+_PREFIX = re.compile(r'(?:^|[={}])\s*"?([a-z_]\w*)\.[a-z_]|[!#]([a-z_]\w*)\.', re.MULTILINE)
+"""Dialects of ops, types and attributes."""
 
 
 class Driver:
@@ -68,6 +74,8 @@ class Driver:
         self.asked: Pipeline | None = None
 
     def run(self) -> int:
+        for module in self.line.every.get("load-pass-plugin", ()):
+            registry.add_plugin(module)
         outputs: list[bytes] = []
         status = 0
         for part in self.parts():
@@ -157,8 +165,14 @@ class Driver:
     def dialects(self, part: Part) -> list[str]:
         """Our dialects that the part can need. Importing the others would be a good part of the run time of small tests."""
         asked = f"{self.line.values.get('pass-pipeline', '')} {' '.join(name for name, _ in self.line.others)}"
-        ours = any(name in asked for name in registry.pass_modules()) or self.line.on("run-reproducer") or part.bytecode is not None
-        return [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
+        ours = (
+            any(name in asked for name in (*registry.pass_modules(), *registry.plugin_names()))
+            or self.line.on("run-reproducer")
+            or part.bytecode is not None
+        )
+        found = [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
+        others = {a or b for a, b in _PREFIX.findall(part.text)}.difference(UPSTREAM_DIALECTS, registry.dialect_names())
+        return [*found, *(name for name in sorted(others) if registry.offered("ktir.dialects", name))]
 
     def transform(self, part: Part, reported: list[Diagnostic]) -> bytes:
         text, pipeline, verify_each = self.task(part)
@@ -167,6 +181,8 @@ class Driver:
         if bare and len(top := module.body.operations) != 1:
             place = top[1].location if len(top) > 1 else f"{self.shown_source}:{part.first_line}:1"
             raise KtirError(f"the source must contain a single op at the top, but has {len(top)}", place)
+        if "target" in self.line.values:
+            set_target(module, find(self.line.values["target"]))
         self.clock.lap("Parser")
         if self.line.on("verify-roundtrip"):
             check_round_trip(module)

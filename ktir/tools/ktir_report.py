@@ -13,14 +13,14 @@ from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.occupancy import lives
 from ktir.emulator.machine.reports.roofline import roofline
 from ktir.package import read
-from ktir.target import PRESETS
+from ktir.targets import find
 from ktir.tools.shared.plain import plain
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("ktir-report", description="Cycles, busy units, stalls, traffic and the roofline place of a package.")
     parser.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
-    parser.add_argument("--target", choices=sorted(PRESETS), default="datasheet", help="whose timing (default: datasheet)")
+    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     parser.add_argument("--roofline", metavar="FILE", type=Path, help="draw the roofline (.svg, .png, .pdf)")
     parser.add_argument("--lx", metavar="FILE", type=Path, help="draw what lies in LX when")
@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command: 0 done, 1 the package cannot be read or is wrong."""
     options = _parser().parse_args(argv)
     try:
-        machine = Machine(read(options.package).program, PRESETS[options.target])
+        package = read(options.package)
+        machine = Machine(package.program, find(options.target) if options.target else package.target)
         places = roofline(machine.trace, machine.target)
         if not 0 <= options.core < machine.trace.cores:
             raise KtirError(f"--core expects 0 to {machine.trace.cores - 1}, the cores of the program, but got {options.core}")

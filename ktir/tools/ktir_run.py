@@ -29,6 +29,8 @@ from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference.executor import Report, execute
 from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
+from ktir.module_target import NAME, set_target
+from ktir.targets import find
 from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
 from ktir.tools.shared.input import BYTECODE, checked, decoded, parse_bytecode, read
@@ -62,6 +64,7 @@ FLAGS = (
         None,
         ("ktir", "spyre"),
     ),
+    Flag("target", "the machine that --stage and --engine compile for: datasheet, fitted, or a .toml file", "name"),
     Flag("cores", "how many cores --stage and --engine compile for; default: those of the configuration", "number"),
     Flag("strict", "old spellings and programs that are hardly meant are errors"),
     Flag("help", "show this and stop"),
@@ -112,8 +115,9 @@ class Driver:
             raise UsageError(f"'--stage={stage}': expected one of {', '.join(known)}{near(stage, known)}")
         if stage is not None and self.line.values.get("engine") == "spyre":
             raise UsageError("'--engine=spyre' runs what the whole compilation gives; leave out --stage")
-        if not self.staged and "cores" in self.line.values:
-            raise UsageError("'--cores' belongs to --stage or --engine")
+        for name in ("cores", "target"):
+            if not self.staged and name in self.line.values:
+                raise UsageError(f"'--{name}' belongs to --stage or --engine")
         for name in ("print-op-values", "break", "profile", "mem", "func"):
             if self.staged and (name in self.line.values or name in self.line.every):
                 raise UsageError(f"'--{name}' is about the program in the text, which --stage and --engine compile to another one")
@@ -176,8 +180,11 @@ class Driver:
 
         engine = "spyre" if self.line.values.get("engine") == "spyre" else "ktir"
         cores = self.line.number("cores")
-        stage = self.line.values.get("stage", LOGICAL)
-        return run_at_stage(module, call.values, stage=stage, engine=engine, cores=config.current().cores if cores is None else cores)
+        stage, target = self.line.values.get("stage", LOGICAL), self.line.values.get("target")
+        if target is not None or NAME not in module.operation.attributes:
+            set_target(module, config.current().machine() if target is None else find(target))
+        cores = config.current().fewer_cores() if cores is None else cores
+        return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores)
 
     # Before
 

@@ -10,7 +10,7 @@ from typing import Any
 from ktir.dialects import ktir as kt
 from ktir.mlir import ir
 from ktir.roles import Role
-from ktir.target import LANES
+from ktir.target import LANES, PRESETS
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,10 @@ def _all(holds: Callable[[ir.Attribute], bool]) -> Callable[[ir.Attribute], bool
         return items is not None and all(map(holds, items))
 
     return check
+
+
+def _is_target(a: ir.Attribute) -> bool:
+    return (is_a(ir.StringAttr, a) and ir.StringAttr(a).value in PRESETS) or is_a(ir.DictAttr, a)
 
 
 def _numbers(a: ir.Attribute) -> list[int] | None:
@@ -164,6 +168,7 @@ ROLE = _enumeration(Role)
 GRID = Kind("an array of one to three positive integers", _is_grid)
 STRING = Kind("a string that is not empty", lambda a: is_a(ir.StringAttr, a) and bool(ir.StringAttr(a).value))
 UNIT = Kind("a unit attribute", lambda a: is_a(ir.UnitAttr, a))
+TARGET = Kind(f"one of {', '.join(PRESETS)}, or a dictionary of figures", _is_target, tuple(PRESETS))
 COUNT = Kind("an integer that is not negative", _is_count)
 POSITIVE = Kind("a positive integer", lambda a: _is_count(a, 1))
 NUMBER = Kind("a float that is not negative", _is_number)

@@ -80,6 +80,13 @@ class Declared:
 _DECLARED = (
     Declared("ktir.level", kinds.levels(Level), (On.MODULE,), _ALL, "How far the module has been lowered."),
     Declared(
+        "ktir.target",
+        kinds.TARGET,
+        (On.MODULE,),
+        _ALL,
+        "The machine that the module is compiled for: a preset, or the figures in which it differs from the datasheet's.",
+    ),
+    Declared(
         "ktir.hosts",
         kinds.HOST_TYPES,
         (On.MODULE,),

@@ -4,16 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ktir import registry
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, close_to
 from ktir.mlir import ir
 from ktir.pipeline import (
     MlirPass,
     Pipeline,
     Step,
+    is_of_mlir,
+    known_passes,
     nested_as_needed,
     parse_pipeline,
 )
 from ktir.tools.shared.flags import CommandLine, UsageError
+from ktir.tools.shared.table import FLAGS
 from ktir.tools.shared.watch import Dumps
 
 
@@ -26,7 +29,7 @@ def pipeline_of(line: CommandLine) -> Pipeline:
         return parse_pipeline(text)
     steps: list[Step] = []
     for name, options in flags:
-        if registry.pass_class(name):
+        if registry.pass_class(name) or (not is_of_mlir(name) and registry.offered("ktir.passes", name)):
             steps += parse_pipeline(f"{name}{{{options}}}").steps
             continue
         step = Step(MlirPass(f"{name}{{{options}}}" if options else name))
@@ -34,7 +37,8 @@ def pipeline_of(line: CommandLine) -> Pipeline:
             steps.append(nested_as_needed(step, ir.Context.current))
         except KtirError as error:
             if "does not refer to a registered pass" in error.message:
-                raise UsageError(f"unknown command line argument '--{name}'; try 'ktir-opt --help'") from None
+                near = close_to(name, (*known_passes(), *(flag.name for flag in FLAGS)))
+                raise UsageError(f"unknown command line argument '--{name}'{near}; try 'ktir-opt --help'") from None
             raise
     return Pipeline(tuple(steps))
 

@@ -25,7 +25,7 @@
 // OPTION: error: pass 'canonicalize{nonsense=1}' cannot run: {{.*}}no such option nonsense
 // ANCHOR: error: pass 'ktir-tile' runs on 'builtin.module', but is nested under 'func.func'
 // VALUE: error: option 'rows' of pass 'ktir-tile': expected an integer, but got 'many'
-// KEY: error: pass 'ktir-tile' has no option 'columns=4' (options: rows, lx-bytes, online-softmax, num-tiles)
+// KEY: error: pass 'ktir-tile' has no option 'columns=4' (options: rows, target, lx-bytes, online-softmax, num-tiles)
 
 // CHECK-LABEL: func.func @f
 // CHECK-NEXT: arith.addi

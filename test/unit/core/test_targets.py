@@ -1,0 +1,163 @@
+"""Targets other than the datasheet's: described in TOML, said by modules, recorded in packages; values are float64's on each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ktir import config, targets
+from ktir.assembly import parse_module, print_module
+from ktir.context import context
+from ktir.diagnostics import KtirError
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.module_target import set_target, target_of
+from ktir.package import PackageError, manifest, read
+from ktir.pipeline import parse_pipeline, run_pipeline
+from ktir.runtime.executable import Executable
+from ktir.target import DATASHEET, FITTED, PRESETS, Target
+
+WIDE = 'name = "wide"\ncores = 64\nlx_bytes = { value = 4, unit = "MiB", status = "assumed", source = "a wish" }\n'
+SMALL = "cores = 8\nlx_bytes = { value = 512, unit = 'KiB' }\n"
+ROWS, DEPTH, COLUMNS = 512, 256, 512
+
+
+def product() -> str:
+    import torch
+
+    import ktir
+
+    return ktir.capture(lambda a, b: torch.relu(a @ b), torch.zeros(ROWS, DEPTH).half(), torch.zeros(DEPTH, COLUMNS).half())
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return product()
+
+
+def machines() -> list[Target]:
+    return [DATASHEET, FITTED, targets.read_text(WIDE, "wide.toml"), targets.read_text(SMALL, "small.toml")]
+
+
+def compiled(text: str, target: Target | None) -> dict[str, bytes]:
+    with context(), ir.Location.unknown():
+        return compile_logical(parse_module(text), target=target)
+
+
+def test_values_on_each_of_them_in_one_process(text: str) -> None:
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((ROWS, DEPTH), (DEPTH, COLUMNS)))
+    b /= 16
+    wanted = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0)
+    cycles = []
+    for target in (*machines(), DATASHEET):
+        package = read(compiled(text, target))
+        assert package.target == target
+        assert ("target.toml" in package.files) == (target != DATASHEET)
+        most = max(kernel.cores for kernel in package.program.kernels)
+        assert most == target.cores or 32 < most < target.cores, "40 of 64 share this product best"
+        executable = Executable(package)
+        found = np.zeros((ROWS, COLUMNS), np.float16)
+        executable(a, b, found)
+        assert np.abs(found - wanted).max() < 2e-3
+        cycles.append(executable.machine.report.cycles)
+    assert cycles[0] == cycles[-1] < cycles[1] < cycles[3]
+
+
+@pytest.mark.parametrize("target", machines(), ids=lambda t: t.name)
+def test_a_module_and_a_file_say_a_target_whole(target: Target) -> None:
+    assert targets.read_text(targets.description(target), "x.toml") == target
+    with context(), ir.Location.unknown():
+        module = parse_module("module {}")
+        set_target(module, target)
+        again = parse_module(print_module(module))
+        assert ("ktir.target" in again.operation.attributes) == (target != DATASHEET)
+        assert target_of(again) == target
+
+
+def test_figures_follow_from_others() -> None:
+    small = targets.read_text(SMALL, "small.toml")
+    assert (small.cores, small.lx_bytes, small.lx_planned_bytes) == (8, 524288, 367104)
+    fast = targets.read_text('clock_ghz = 3.0\ndram_latency = { value = 200, unit = "ns" }\npt_macs = 1024\n', "fast.toml")
+    assert (fast.dram_bytes_per_cycle, fast.dram_latency, fast.pt_row_cycles) == (204.8 / 3, 600, 4)
+    assert DATASHEET.lx_planned_bytes == 1_625_344, "the planner's own figure"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("cores = 0", "'cores' expects 1 to 1024 cores, but got 0"),
+        ("cores = 'a'", "'cores' expects a number, but got 'a'"),
+        ("cores = true", "'cores' expects a number, but got True"),
+        ("cores = 1.5", "'cores' expects an integer, but got 1.5"),
+        ("core = 3", "'core' is no figure of a target; did you mean 'cores'?"),
+        ("cores = { value = 1, unit = 'MiB' }", "'cores' expects a unit of cores, but got 'MiB'"),
+        ("cores = { unit = 'cores' }", "'cores' expects a value"),
+        ("cores = { value = 1, why = 'x' }", "'cores' has no 'why', only value, unit, status and source"),
+        ("cores = { value = 1, status = 'sure' }", "'cores' expects a status of stated,"),
+        ("lx_planned_bytes = 3", "'lx_planned_bytes' is computed from 'lx_bytes', 'lx_reserved_bytes', 'lx_planned_share'"),
+        ("lx_bytes = 1e400", "'lx_bytes' expects an integer, but got inf"),
+        ("lx_bytes = 1000", "'lx_bytes' expects whole sticks of 128 bytes, but got 1000"),
+        ("lx_reserved_bytes = 4000000", "'lx_reserved_bytes' expects less than the 2097152 bytes of 'lx_bytes'"),
+        ("clock_ghz = nan", "'clock_ghz' expects a number, but got nan"),
+        ("base = 'fited'", "'base' expects one of datasheet, fitted, but got 'fited'; did you mean 'fitted'?"),
+        ("name = 'fitted'", "'name' expects another name than that of the preset 'fitted'"),
+        ("cores", "is no TOML"),
+    ],
+)
+def test_files_that_describe_no_target(line: str, message: str) -> None:
+    with pytest.raises(KtirError) as caught:
+        targets.read_text(f"# a machine\n{line}\n", "my.toml")
+    assert message in caught.value.message
+    assert (caught.value.location or "").startswith("my.toml:2:")
+
+
+def test_one_that_is_not_there() -> None:
+    with pytest.raises(KtirError, match=r"cannot read target '/nowhere/x\.toml': No such file"):
+        targets.find("/nowhere/x.toml")
+
+
+def test_a_module_is_compiled_for_one_target(text: str) -> None:
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        set_target(module, FITTED)
+        with pytest.raises(KtirError, match=r"is compiled for target 'fitted' .* but 'datasheet' is asked for"):
+            run_pipeline(module, "ktir-verify-level{target=datasheet}")
+
+
+def test_options_of_the_pipeline_reach_its_passes(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "wide.toml"
+    file.write_text(WIDE)
+    steps = [str(step) for step in parse_pipeline(f"ktir-to-allocated{{target={file} cores=48}}")]
+    assert len([step for step in steps if f"target={file}" in step]) == 6 + 13, (
+        "six passes, and a check after each of twelve and before them"
+    )
+    for options in (f"target={file}", "lx-bytes=200000", "target=fitted cores=5"):
+        with context(), ir.Location.unknown():
+            module = parse_module(text)
+            run_pipeline(module, f"ktir-to-allocated{{{options}}}")
+
+
+def test_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    with config.patch(target=str(file)) as options:
+        assert (options.cores, options.machine().name) == (8, "small")
+        with pytest.raises(ValueError, match="cores must be an integer from 1 to 8"), config.patch(cores=9):
+            pass
+        before = options.key()
+        file.write_text(SMALL.replace("8", "4"))
+        assert config.current().key() != before, "a cache must not take it for the same"
+    with pytest.raises(ValueError, match="unknown target 'fited'; did you mean 'fitted'"), config.patch(target="fited"):
+        pass
+    assert set(PRESETS) == {"datasheet", "fitted"}
+
+
+def test_a_package_with_a_target_that_cannot_be(text: str) -> None:
+    files = compiled(text, FITTED)
+    files["target.toml"] = b"cores = 0\n"
+    files[manifest.NAME] = manifest.make({name: data for name, data in files.items() if name != manifest.NAME})
+    with pytest.raises(PackageError, match=r"target\.toml: 'cores' expects 1 to 1024 cores"):
+        read(files)

@@ -1,0 +1,138 @@
+"""Passes, dialects and targets of other packages: by entry point, or as a module that is loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PASS = '''
+from dataclasses import dataclass
+from typing import ClassVar
+from ktir.pipeline import NamedPipeline, Pass
+from ktir.mlir import func, ir
+
+@dataclass(frozen=True)
+class Rename(Pass):
+    """Give functions a prefix."""
+
+    name: ClassVar[str] = "toy-rename"
+    description: ClassVar[str] = "prefix the names of functions"
+    prefix: str = "toy_"
+
+    def run(self, module):
+        for op in module.body.operations:
+            if isinstance(op, func.FuncOp):
+                op.attributes["sym_name"] = ir.StringAttr.get(self.prefix + op.name.value)
+
+@dataclass(frozen=True)
+class Twice(NamedPipeline):
+    name: ClassVar[str] = "toy-twice"
+
+    def text(self):
+        return "toy-rename,cse,toy-rename{prefix=b_}"
+'''
+DIALECT = """
+from ktir.mlir import ext, ir
+
+class Toy(ext.Dialect, name="toy"):
+    pass
+
+class Thing(Toy.Operation, name="thing"):
+    a: ext.Operand[ir.IndexType]
+"""
+METADATA = "Metadata-Version: 2.1\nName: toy-ktir\nVersion: 1.0\n"
+ENTRIES = """\
+[ktir.passes]
+toy-rename = toy_ktir.passes:Rename
+toy-broken = toy_ktir.nowhere:Broken
+[ktir.dialects]
+toy = toy_ktir.dialect:Toy
+[ktir.targets]
+toy-chip = toy_ktir:CHIP
+"""
+CHIP = 'from pathlib import Path\nCHIP = Path(__file__).with_name("chip.toml")\n'
+TEXT = "func.func @f(%a: index) { return }\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as `site-packages` is: a package, and its metadata."""
+    package, metadata = tmp_path / "toy_ktir", tmp_path / "toy_ktir-1.0.dist-info"
+    package.mkdir()
+    metadata.mkdir()
+    (package / "__init__.py").write_text(CHIP)
+    (package / "chip.toml").write_text("cores = 4\n")
+    (package / "passes.py").write_text(PASS)
+    (package / "dialect.py").write_text(DIALECT)
+    (metadata / "METADATA").write_text(METADATA)
+    (metadata / "entry_points.txt").write_text(ENTRIES)
+    return tmp_path
+
+
+def opt(folder: Path, *arguments: str, text: str = TEXT, code: int = 0) -> str:
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    command = [sys.executable, "-m", "ktir.tools.ktir_opt", *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_entry_points(folder: Path) -> None:
+    assert "@a_f(" in opt(folder, "--toy-rename=prefix=a_")
+    assert "@toy_f(" in opt(folder, "--pass-pipeline=cse,toy-rename")
+    assert "cores = 4 : i64" in opt(folder, "--target=toy-chip")
+    assert "toy.thing" in opt(folder, text='func.func @f(%a: index) { "toy.thing"(%a) : (index) -> () return }\n')
+
+
+def test_a_module_that_is_loaded(folder: Path) -> None:
+    (folder / "toy_ktir-1.0.dist-info" / "entry_points.txt").unlink()
+    assert "unknown command line argument '--toy-rename'" in opt(folder, "--toy-rename", code=1)
+    assert "@toy_f(" in opt(folder, "--load-pass-plugin=toy_ktir.passes", "--toy-rename")
+    assert "@b_toy_f(" in opt(folder, "--load-pass-plugin=toy_ktir.passes", "--pass-pipeline=toy-twice")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--toy-renam"], "unknown command line argument '--toy-renam'; did you mean 'toy-rename'?"),
+        (["--pass-pipeline=ktir-tle"], "'ktir-tle' does not refer to a registered pass or pass pipeline; did you mean 'ktir-tile'?"),
+        (["--toy-rename=prefx=a"], "pass 'toy-rename' has no option 'prefx=a'; did you mean 'prefix'? (options: prefix)"),
+        (["--toy-broken"], "entry point 'toy-broken' of package 'toy-ktir' in 'ktir.passes' cannot be loaded: ModuleNotFoundError"),
+        (["--target=toy-chp"], "unknown target 'toy-chp'; did you mean 'toy-chip'?"),
+        (["--load-pass-plugin=toy_ktir.nowhere"], "plugin 'toy_ktir.nowhere' cannot be loaded: ModuleNotFoundError"),
+        (["--load-pass-plugin=toy_ktir"], "plugin 'toy_ktir' defines no pass, pipeline or dialect"),
+    ],
+)
+def test_refused(folder: Path, arguments: list[str], message: str) -> None:
+    found = opt(folder, *arguments, code=1)
+    assert message in found
+    assert "internal error" not in found
+
+
+def test_nobody_looks_for_entry_points_unasked(folder: Path) -> None:
+    source = folder / "x.mlir"
+    source.write_text(TEXT)
+    code = f"import sys; from ktir.tools.ktir_opt import main; main([{str(source)!r}, '--cse', '--ktir-canonicalize'])"
+    code += "; print('importlib.metadata' in sys.modules, 'toy_ktir' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines()[-1] == "False False"
+
+
+def test_a_suite_of_somebody_else(folder: Path) -> None:
+    suite = folder / "suite"
+    suite.mkdir()
+    (suite / "lit.cfg.py").write_text("import ktir.testing\n\nktir.testing.configure(config, __file__)\n")
+    line = "// RUN: ktir-opt --help | FileCheck %s\n"
+    (suite / "good.mlir").write_text(line + "// CHECK: usage: ktir-opt\n")
+    (suite / "bad.mlir").write_text(line + "// CHECK: something else\n")
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    command = [str(Path(sys.executable).parent / "lit"), "-v", "-j1", str(suite)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    assert "PASS: suite :: good.mlir" in done.stdout
+    assert "FAIL: suite :: bad.mlir" in done.stdout
