@@ -16,6 +16,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
+from ktir.roles import HOST_ROLES
 
 LANES = 64
 Rows = Sequence[tuple[int, int]]
@@ -54,12 +55,13 @@ class LaidOut:
     @staticmethod
     def _attributes(i: int, role: str, dtype: str, elements: int) -> ir.Attribute:
         sticks = -(-elements // LANES)
+        host = {"ktir.host": kt.HostViewAttr.build(i, 0, [elements], [1])} if role in HOST_ROLES else {}
         return ir.DictAttr.get(
             {
                 "ktir.name": ir.StringAttr.get(f"b{i}"),
                 "ktir.role": ir.StringAttr.get(role),
-                "ktir.host": kt.HostViewAttr.build(i, 0, [elements], [1]),
                 "ktir.layout": kt.LayoutAttr.build([elements], [sticks, LANES], [LANES, 1], element_type(dtype)),
+                **host,
             }
         )
 
