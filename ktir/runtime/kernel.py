@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ktir import notices
 from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
 from ktir.package import read
 from ktir.package.manifest import NAME as MANIFEST
-from ktir.runtime import stamps
+from ktir.runtime import notices, stamps
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from campaign.function_programs import Program, Verdict, drawn, judge
 
-from ktir import notices
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 from ktir.runtime.kernel import OURS
 from ktir.runtime.metrics import Launches
 

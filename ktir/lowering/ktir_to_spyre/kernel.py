@@ -285,7 +285,7 @@ class KernelLowering:
         stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
         rows = self._corelet_rows(target.shape[1], g.op)
         halved = target.shape[1] > 1
-        tiles = [None if self._is_accumulator(v) else self._operand(v) for v in g.inputs]
+        tiles = [None if _is_accumulator(v) else self._operand(v) for v in g.inputs]
         sticks = target.shape[0]
         if not g.is_pointwise:
             sticks = max((t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None), default=1)
@@ -335,13 +335,13 @@ class KernelLowering:
         walked = [g.loop_of(operand, d) for d in range(len(g.maps[operand].results))]
         in_order = len(walked) == 3 and all(w in (loop, None) for w, loop in zip(walked, loops, strict=True))
         spread = any(w is None and n != 1 for w, n in zip(walked, extents, strict=False))
-        if not in_order or (spread and self._is_accumulator(g.inputs[operand])):
+        if not in_order or (spread and _is_accumulator(g.inputs[operand])):
             raise Unsupported(
                 f"'linalg.generic' op reads operand {operand} by {g.maps[operand]}, but "
                 + ("sums of the array come element for element" if in_order else "entries come in the order of its loops"),
                 location_text(g.op.location),
             )
 
-    @staticmethod
-    def _is_accumulator(value: ir.Value) -> bool:
-        return value.owner.name == "scf.for"
+
+def _is_accumulator(value: ir.Value) -> bool:
+    return value.owner.name == "scf.for"

@@ -10,15 +10,14 @@ parts; t / c counts the parts of the axes, the last axis fastest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
 from ktir.analysis.attributes.table import copy_kept
-from ktir.analysis.axes import Axes, k_in_stick, second_operand_source
+from ktir.analysis.axes import second_operand_source
 from ktir.analysis.partial_sums import reduced
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
@@ -29,6 +28,7 @@ from ktir.dialects.structured import Generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.module_target import machine
 from ktir.passes.division.kernel_facts import KernelFacts
+from ktir.passes.division.parts import COLUMNS, DEPTH, IN_STICKS, STICKS_OF_ROWS, Parts, Walk, index_constant
 from ktir.passes.division.work import Work, divide, work_of
 from ktir.passes.kernels.columns import hinted, wishes
 from ktir.pipeline import Pass
@@ -87,20 +87,6 @@ class DivideWorkPass(Pass):
         return None
 
 
-COLUMNS = -1
-"""Stands for an axis where a dim runs over the sticks of columns that are dealt out."""
-N_ROWS = -2
-"""The same where columns are rows: of a second operand with K in its stick."""
-DEPTH = -3
-"""Stands for an axis where a dim runs over the sticks of the reduced loop that are dealt out."""
-K_ROWS = -4
-"""The same where they are rows: of a second operand with columns in its stick."""
-_STICKS_OF_ROWS = {N_ROWS: COLUMNS, K_ROWS: DEPTH}
-_IN_STICKS = (COLUMNS, N_ROWS, DEPTH, K_ROWS)
-
-Walk = Sequence[int | None]
-"""Per dim of a tensor the axis that it runs along, `COLUMNS`, `N_ROWS`, `DEPTH`, `K_ROWS`, or None: every core has it whole."""
-
 _REBUILT = (
     "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
     "ktdp.load", "tensor.empty", "tensor.pad", "tensor.expand_shape", "linalg.fill",
@@ -108,36 +94,12 @@ _REBUILT = (
 """Ops that are rebuilt where their result is used."""
 
 
-def index_constant(value: int) -> ir.Value:
-    """An index constant at the insertion point."""
-    return arith.ConstantOp(ir.IndexType.get(), value).result
-
-
-def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, int | ir.Value]:
-    """First position and number of positions of part number `part` of `extent` positions in shares of `share`."""
-    size = index_constant(share)
-    first = arith.MulIOp(part, size).result
-    if extent % share == 0:
-        return first, share
-    left = arith.SubIOp(index_constant(extent), first).result
-    return first, arith.MinSIOp(left, size).result
-
-
 class _Divider:
     def __init__(self, source: func.FuncOp, work: Work) -> None:
         self.source, self.work = source, work
-        self.axes = Axes.of(source.operation)
-        self.columns = KernelFunction(source).columns
+        self.parts = Parts(source, work)
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.loads: dict[tuple[ir.Value, tuple[int | None, ...]], ir.Value] = {}
-        self.first: dict[int, ir.Value] = {}
-        """First position along each axis (or of the columns); none where a core has all of it."""
-        self.own: dict[int, int | ir.Value] = {}
-        """Positions along each axis that are a core's own."""
-        self.leader: ir.Value | None = None
-        """1 on the core that adds up the partial sums of its group, 0 on the others."""
-        self.distances: dict[tuple[int, int], ir.Value] = {}
-        """What a core adds to the address of a tensor, by axis and stride."""
 
     def divide(self) -> None:
         source, work = self.source, self.work
@@ -148,7 +110,7 @@ class _Divider:
         block = function.add_entry_block([source.location] * len(old.arguments))
         self.mapping.update(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), source.location:
-            self._parts()
+            self.parts.find()
             for op in old.operations:
                 with op.location:
                     self._op(op.operation)
@@ -162,81 +124,13 @@ class _Divider:
         source.operation.erase()
         function.attributes["sym_name"] = ir.StringAttr.get(name)
 
-    # Which part is whose
-
-    def _parts(self) -> None:
-        """What the executing core owns."""
-        work, extents = self.work, self.axes.extents
-        (tile,) = ktdp.get_compute_tile_id()
-        if work.sums > 1:
-            tile = self._deal_depth(tile)
-        column_parts = index_constant(work.column_parts) if self.columns else None
-        rest = tile if column_parts is None else arith.DivUIOp(tile, column_parts).result
-        split = [axis for axis, parts in enumerate(work.parts) if parts > 1] if len(extents) > 1 else [0]
-        for axis in reversed(split):
-            part = rest
-            if axis != split[0]:
-                parts = index_constant(work.parts[axis])
-                part, rest = arith.RemUIOp(rest, parts).result, arith.DivUIOp(rest, parts).result
-            self._own(axis, part, extents[axis], work.shares[axis])
-        if column_parts is not None:
-            self._own(COLUMNS, arith.RemUIOp(tile, column_parts).result, self.columns, work.stick_share)
-        for axis, share in enumerate(work.shares):
-            self.own.setdefault(axis, share)
-        if len(extents) == 1:
-            self._distance(0, LANES)
-
-    def _deal_depth(self, tile: ir.Value) -> ir.Value:
-        """Note the part of the reduced loop that a core has; the number of its group of cores."""
-        sums, one = index_constant(self.work.sums), index_constant(1)
-        part = arith.RemUIOp(tile, sums).result
-        self.leader = arith.SubIOp(one, arith.MinSIOp(part, one).result).result
-        depth = next(ir.RankedTensorType(g.inputs[0].type).shape[0] for g in self._contractions())
-        self._own(DEPTH, part, depth, self.work.depth_share)
-        return arith.DivUIOp(tile, sums).result
-
-    def _contractions(self) -> Iterator[Generic]:
-        for op in self.source.regions[0].blocks[0].operations:
-            if op.operation.name == "linalg.generic" and (g := Generic(op.operation)).is_contraction:
-                yield g
-
-    def _own(self, axis: int, part: ir.Value, extent: int, share: int) -> None:
-        """Note part number `part` of an axis; how much it is is a run-time number only where parts differ."""
-        self.first[axis], self.own[axis] = _part(part, extent, share)
-
-    def _distance(self, axis: int, stride: int) -> ir.Value:
-        if (axis, stride) not in self.distances:
-            self.distances[axis, stride] = arith.MulIOp(self.first[axis], index_constant(stride)).result
-        return self.distances[axis, stride]
-
-    def _walk(self, g: Generic, operand: int) -> list[int | None]:
-        """How an op walks an operand (the result is the last one); a second operand as it lies in memory."""
-        second = g.is_contraction and operand == 1
-        walk = self.axes.of_second_operand(g) if second else self.axes.of_operand(g, operand)
-        if self.columns and second:
-            walk[-2 if k_in_stick(g) else 0] = N_ROWS if k_in_stick(g) else COLUMNS
-        elif self.columns and g.loop_of(operand, 0) == 0:
-            walk[0] = COLUMNS
-        if self.work.sums > 1 and g.is_contraction and operand < 2:
-            in_rows = second and not k_in_stick(g)
-            walk[-2 if in_rows else 0] = K_ROWS if in_rows else DEPTH
-        return walk
-
-    def _share(self, what: int | None, extent: int) -> int:
-        """A core's part of an extent."""
-        if what in _STICKS_OF_ROWS:
-            return self._share(_STICKS_OF_ROWS[what], 0) * LANES
-        if what in (COLUMNS, DEPTH):
-            return self.work.stick_share if what == COLUMNS else self.work.depth_share
-        return extent if what is None else self.work.shares[what]
-
     # Ops
 
     def _op(self, op: ir.Operation) -> None:
         if op.name == "linalg.generic":
             g = Generic(op)
             inputs = [self._blocks(g) if g.is_contraction and i == 1 else self._input(g, i) for i in range(len(g.inputs))]
-            result = rebuild(g, inputs, self._filled(g.init, self._walk(g, len(g.inputs))))
+            result = rebuild(g, inputs, self._filled(g.init, self.parts.walk(g, len(g.inputs))))
             if g.is_contraction and self.work.sums > 1:
                 result = reduced(result, self.work.cores, self.work.sums)
             self.mapping[op.results[0]] = result
@@ -250,8 +144,8 @@ class _Divider:
     def _input(self, g: Generic, number: int) -> ir.Value:
         value = g.inputs[number]
         if value not in self.mapping and value.owner.name == "linalg.fill":
-            return self._filled(value, self._walk(g, number))
-        return self.mapping[value] if value in self.mapping else self._load(value, self._walk(g, number))
+            return self._filled(value, self.parts.walk(g, number))
+        return self.mapping[value] if value in self.mapping else self._load(value, self.parts.walk(g, number))
 
     def _load(self, value: ir.Value, walk: Walk) -> ir.Value:
         """The part of a loaded tensor that a core reads in one way."""
@@ -265,11 +159,11 @@ class _Divider:
     def _store(self, op: ir.Operation) -> None:
         value = op.operands[0]
         if value in self.mapping:
-            walk, part = self.axes.of_value(value), self.mapping[value]
-            if self.columns:
+            walk, part = self.parts.axes.of_value(value), self.mapping[value]
+            if self.parts.columns:
                 walk[0] = COLUMNS
         else:
-            walk = self.axes.of_copied(value)
+            walk = self.parts.axes.of_copied(value)
             part = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
         ktdp.store(part, self._tile(op.operands[1], walk, by_leader=True))
         if "ktir.ordered" in op.attributes:
@@ -280,7 +174,7 @@ class _Divider:
         """A core's part of a tensor of one value, or of an empty one."""
         op = init.owner
         type_ = ir.RankedTensorType(init.type)
-        shape = [self._share(what, extent) for what, extent in zip(walk, type_.shape, strict=True)]
+        shape = [self.parts.share(what, extent) for what, extent in zip(walk, type_.shape, strict=True)]
         empty = tensor.EmptyOp(shape, type_.element_type).result
         if op.name == "tensor.empty":
             return empty
@@ -290,13 +184,13 @@ class _Divider:
     def _blocks(self, g: Generic) -> ir.Value:
         """A core's part of a second operand in blocks of 64 rows, with zeros as rows beyond its own."""
         source = second_operand_source(g)
-        walk = self._walk(g, 1)
+        walk = self.parts.walk(g, 1)
         value = self._load(source, walk)
         split = list(ir.RankedTensorType(g.inputs[1].type).shape)
         shape = list(ir.RankedTensorType(value.type).shape)
         split[: len(shape) - 2] = shape[:-2]
-        if walk[-2] in _STICKS_OF_ROWS:
-            split[-3] = self._share(_STICKS_OF_ROWS[walk[-2]], 0)
+        if walk[-2] in STICKS_OF_ROWS:
+            split[-3] = self.parts.share(STICKS_OF_ROWS[walk[-2]], 0)
         with source.owner.location:
             if shape[-2] != split[-3] * LANES:
                 value = _padded(value, split[-3] * LANES)
@@ -322,14 +216,14 @@ class _Divider:
         """
         base = self._base(view.offset)
         sizes, strides = list(view.sizes), list(view.strides)
-        shape = [self._share(what, extent) for what, extent in zip(walk, view.sizes, strict=True)]
+        shape = [self.parts.share(what, extent) for what, extent in zip(walk, view.sizes, strict=True)]
         at: list[int | ir.Value] = [0] * len(shape)
         cut = affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ()
-        for d, what in sorted(enumerate(walk), key=lambda w: w[1] in _IN_STICKS):
+        for d, what in sorted(enumerate(walk), key=lambda w: w[1] in IN_STICKS):
             if what is None:
                 continue
-            if what in _STICKS_OF_ROWS:
-                first = arith.MulIOp(self.first[_STICKS_OF_ROWS[what]], index_constant(LANES)).result
+            if what in STICKS_OF_ROWS:
+                first = arith.MulIOp(self.parts.first[STICKS_OF_ROWS[what]], index_constant(LANES)).result
                 if sizes[d] % shape[d]:
                     own = arith.MinSIOp(arith.SubIOp(index_constant(sizes[d]), first).result, index_constant(shape[d])).result
                 else:
@@ -337,20 +231,20 @@ class _Divider:
                 base = arith.AddIOp(base, arith.MulIOp(first, index_constant(strides[d])).result).result
                 sizes[d] = own
             elif what in (COLUMNS, DEPTH) and cut:  # the cut says where the last stick ends, not the same place in each core's part
-                at[d] = self.first[what]
+                at[d] = self.parts.first[what]
                 sizes[d] = (self.work.column_parts if what == COLUMNS else self.work.sums) * shape[d]
             else:
-                if what in self.first:
-                    base = arith.AddIOp(base, self._distance(what, strides[d])).result
-                sizes[d] = self.own[what]
+                if what in self.parts.first:
+                    base = arith.AddIOp(base, self.parts.distance(what, strides[d])).result
+                sizes[d] = self.parts.own[what]
         for size in more:
             sizes.insert(-1, size)
             strides.insert(-1, 0)
-        if by_leader and self.leader is not None:
+        if by_leader and self.parts.leader is not None:
             dealt = [d for d, what in enumerate(walk) if what is not None]
             d = next((d for d in dealt if (walk[d] or 0) >= 0), dealt[0])
             size = sizes[d]
-            sizes[d] = arith.MulIOp(index_constant(size) if isinstance(size, int) else size, self.leader).result
+            sizes[d] = arith.MulIOp(index_constant(size) if isinstance(size, int) else size, self.parts.leader).result
         attributes: dict[str, ir.Attribute] = {}
         for stick, last in cut:
             extents = [n if isinstance(n, int) else None for n in sizes]
@@ -383,18 +277,15 @@ class _Divider:
                 base_walk.append(None)
                 part, _, _ = self._view(index_view.owner.opview, [_walk_of(e, walk, tile) for e in map_.results])
                 subscripts.append((part, list(map_.results)))
-        uneven = {d: what for d, what in enumerate(walk) if what is not None and what not in base_walk and self._is_uneven(what)}
-        part, at, _ = self._view(view, base_walk, [self.own[what] for what in uneven.values()], by_leader=by_leader)
+        uneven = {d: what for d, what in enumerate(walk) if what is not None and what not in base_walk and self.parts.is_uneven(what)}
+        part, at, _ = self._view(view, base_walk, [self.parts.own[what] for what in uneven.values()], by_leader=by_leader)
         for d in uneven:
             subscripts.insert(-1, ir.AffineExpr.get_dim(d))
         captured = [value for value in at if isinstance(value, ir.Value)]
         if captured:
             subscripts = _shifted(subscripts, [d for d, value in enumerate(at) if isinstance(value, ir.Value)])
-        extents = [self._share(what, extent) for what, extent in zip(walk, tile.shape, strict=True)]
+        extents = [self.parts.share(what, extent) for what, extent in zip(walk, tile.shape, strict=True)]
         return ktdp.construct_indirect_access_tile(part, subscripts, extents, captured=captured)
-
-    def _is_uneven(self, axis: int) -> bool:
-        return axis >= 0 and self.axes.extents[axis] % self.work.shares[axis] != 0
 
 
 def _walk_of(expression: ir.AffineExpr, walk: Walk, tile: ktdp.ConstructIndirectAccessTileOp) -> int | None:

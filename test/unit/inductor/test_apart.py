@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch._inductor.utils import fresh_cache
 
-from ktir import notices
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,9 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
 import ktir
-from ktir import notices
 from ktir.diagnostics import KtirError
 from ktir.lowering.inductor.capture import capture_regions
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 OPTIONS = {"engine": "ktir", "fallback": "error"}
 

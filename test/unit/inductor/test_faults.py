@@ -17,12 +17,11 @@ import torch
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.utils import fresh_cache
 
-from ktir import notices
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.emulator.machine import Machine
 from ktir.lowering.inductor import wrapper
 from ktir.registry import pass_class
-from ktir.runtime import cache, metrics
+from ktir.runtime import cache, metrics, notices
 from ktir.runtime.logical import LogicalExecutable
 
 SAID = "the fault lies in ktir, not in the model; see it again with "

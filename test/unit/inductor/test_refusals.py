@@ -13,12 +13,12 @@ from torch import nn
 
 import ktir
 import ktir.lowering.inductor
-from ktir import config, notices
+from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor import adapter, scheduling
 from ktir.lowering.inductor.capture import capture, capture_regions
 from ktir.lowering.region_to_ktir.region import NestRefused, Region
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 HERE = Path(__file__).name
 

@@ -15,10 +15,9 @@ from torch import nn
 from torch._inductor.codegen import common
 from torch._inductor.utils import fresh_cache
 
-from ktir import notices
 from ktir.lowering.inductor import scheduling, wrapper
 from ktir.lowering.inductor.graph import lowerings
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 HERE = Path(__file__).name
 

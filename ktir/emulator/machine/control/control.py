@@ -14,7 +14,8 @@ import numpy as np
 
 from ktir.emulator.machine.checks.checks import Checks, Memories
 from ktir.emulator.machine.checks.state import KernelState, UnitState
-from ktir.emulator.machine.control.words import Blocked, Words
+from ktir.emulator.machine.control.kernel_streams import Blocked
+from ktir.emulator.machine.control.words import Words
 from ktir.emulator.machine.memory.touch import lx_classes
 from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.program.decode import UNITS, DecodedKernel

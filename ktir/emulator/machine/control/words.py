@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,18 +11,16 @@ from ktir.emulator.machine.checks.checks import Checks
 from ktir.emulator.machine.checks.state import KernelState, UnitState
 from ktir.emulator.machine.checks.timing import multicast_cycles, transfer_cycles
 from ktir.emulator.machine.control import stream
-from ktir.emulator.machine.control.stream import Plan, Stream
+from ktir.emulator.machine.control.kernel_streams import Blocked, Streams
+from ktir.emulator.machine.control.stream import Stream
 from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.program.decode import Instruction
 from ktir.emulator.machine.trace.clocks import MNIL, MNIS, component
 from ktir.emulator.machine.trace.trace import Event
 from ktir.isa.cycles import ring_route
-from ktir.isa.units import FIFOS, Unit
 
 NO_LOAD = 2**62
 """For LXSU, whose order after a load is that of its clock."""
-
-Blocked = Generator[None, None, None]
 
 
 class Words:
@@ -38,7 +36,7 @@ class Words:
         """Rows of sums that PT holds."""
         self.rep: tuple[UnitState, Instruction, Stream, int] | None = None
         """The REP in progress, and up to which step the trace has it."""
-        self._plans: dict[tuple[str, int, int], Plan] = {}
+        self.streams = Streams(state)
         self._sent: deque[Instruction] = deque()
         """RTX words whose entries no RRX has taken."""
 
@@ -134,13 +132,6 @@ class Words:
 
     # Streams
 
-    def _plan(self, kind: str, steps: int, cycles: int, fifo: str) -> Plan:
-        key = (kind + fifo, steps, cycles)
-        if key not in self._plans:
-            pops, pushes = ((fifo,), ()) if kind == "pop" else ((), (fifo,))
-            self._plans[key] = stream.uniform(steps, cycles, pops, pushes)
-        return self._plans[key]
-
     def _move(self, u: UnitState, words: Sequence[Instruction]) -> Blocked:
         """PUSH, PUSHT and PULL words, concurrently if there are several.
 
@@ -153,14 +144,14 @@ class Words:
             assert x.lx
             pulls = x.op == "pull"
             event = self.state.event(u, x)
-            plan = self._plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo)
+            plan = self.streams.plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo)
             s = Stream(plan, u.time, u.clock, component(x.fifo), keep=pulls)
             if not pulls:
                 self.state.fifos[x.fifo].announced += x.count
                 self.checks.read_lx(event, self.state.emit(event), x.lx, u.clock, int(u.clock[s.component]) + 1, s.component)
             running.append((x, s, event))
         streams = [s for _, s, _ in running]
-        u.waits = lambda: self._stream_waits([s for _, s, _ in running], u.unit)
+        u.waits = lambda: self.streams.waits([s for _, s, _ in running], u.unit)
         while running:
             for one in list(running):
                 if one[1].advance(self.state.fifos):
@@ -174,7 +165,7 @@ class Words:
         u.time = max(max(s.time for s in streams), start + work)  # the streams share one port
         u.clock = np.maximum.reduce([s.clock for s in streams])
         u.statistics.busy += work
-        self._account(u, streams, u.time - start - work)
+        self.streams.account(u, streams, u.time - start - work)
 
     def _end_move(self, x: Instruction, s: Stream, event: Event) -> bool:
         """Finish a stream; False if the trace does not hold the producers of its entries yet."""
@@ -187,33 +178,6 @@ class Words:
             self.checks.write_lx(event, self.state.emit(event), x.lx, rows, s.component, landed=NO_LOAD)
         event.end = s.time
         return True
-
-    def _account(self, u: UnitState, streams: Sequence[Stream], lost: int) -> None:
-        """Book the cycles that a word lost; concurrent streams may each have waited, the longest of them counts."""
-        worst = max(streams, key=lambda s: sum(s.stalls.values()))
-        for cause, cycles in worst.stalls.items():
-            u.statistics.lose(cause, min(cycles, lost))
-
-    def _stream_waits(self, streams: Sequence[Stream], unit: Unit) -> tuple[str, Unit]:
-        for s in streams:
-            for state, fifo in s.lacking(self.state.fifos) if not s.finished else ():
-                f = FIFOS[fifo]
-                on = f.producer if state == "empty" else f.consumer
-                return f"{'entries in' if state == 'empty' else 'room in'} FIFO {fifo}", on
-        return "its producer", unit
-
-    def _stream(self, u: UnitState, s: Stream) -> Blocked:
-        """Run a single stream to its end."""
-        start = u.time
-        u.waits = lambda: self._stream_waits([s], u.unit)
-        while not s.finished:
-            if s.advance(self.state.fifos):
-                self.state.progress += 1
-            else:
-                yield
-        u.time, u.clock = s.time, s.clock
-        u.statistics.busy += s.work
-        self._account(u, [s], u.time - start - s.work)
 
     # Ring
 
@@ -228,7 +192,7 @@ class Words:
         self.checks.read_lx(event, self.state.emit(event), x.lx, clock, int(clock[MNIS]), MNIS)
         load, hops = ring_route(x.leaders, self.target.cores)
         plan = stream.uniform(x.count, x.lx.width * load, pushes=[x.fifo], latency=hops)
-        yield from self._stream(u, Stream(plan, u.time, clock))
+        yield from self.streams.run(u, Stream(plan, u.time, clock))
         u.clock, event.end = clock, u.time
 
     def _receive(self, u: UnitState, x: Instruction) -> Blocked:
@@ -236,7 +200,7 @@ class Words:
         assert x.lx
         event = self.state.event(u, x)
         clock = u.clock.copy()
-        yield from self._stream(u, Stream(self._plan("pop", x.count, x.lx.width, x.fifo), u.time, clock))
+        yield from self.streams.run(u, Stream(self.streams.plan("pop", x.count, x.lx.width, x.fifo), u.time, clock))
         sent = self._sent.popleft()
         if sent.count != x.count or (sent.leaders != x.leaders).any():
             message = f"{self.state.site(event)} takes other entries than MNIS 'rtx' (word {sent.index}) sends"
@@ -258,7 +222,7 @@ class Words:
             self.state.fifos[x.fifo].announced += x.count
             self.state.emit(event)
         cycles = self.target.pt_row_cycles if x.op == "mm" else 1
-        yield from self._stream(u, Stream(self._plan("push" if drains else "pop", x.count, cycles, x.fifo), u.time, u.clock))
+        yield from self.streams.run(u, Stream(self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo), u.time, u.clock))
         event.end = u.time
         if not drains:
             self.state.emit(event)
@@ -283,12 +247,9 @@ class Words:
 
     def _rep(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.body
-        key = ("rep", x.index, 0)
-        if key not in self._plans:
-            self._plans[key] = stream.of_body(x.body, self.target.sfp_latency)
-        s = Stream(self._plans[key], u.time, u.clock)
+        s = Stream(self.streams.plan_of_body(x.index, x.body, self.target.sfp_latency), u.time, u.clock)
         self.rep = (u, x, s, 0)
-        yield from self._stream(u, s)
+        yield from self.streams.run(u, s)
         self._emit_rep(u, x, s, self.rep[3])
         self.rep = None
 

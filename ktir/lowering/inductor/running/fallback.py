@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import fx
 
-from ktir import config, notices
+from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.region_to_ktir.region import Nest, NestRefused, Origin, Region
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 Refusals = dict[tuple[str, str], NestRefused]
 """By name and operator of a node: why it is no part of a KTIR program."""

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ktir import config, notices
+from ktir import config
 from ktir.diagnostics import Diagnostic, KtirError, PassError
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.pipeline import Reproducer, parse_pipeline
+from ktir.runtime import notices
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, PROGRAM
 

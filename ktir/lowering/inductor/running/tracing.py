@@ -22,11 +22,11 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._guards import TracingContext
 from torch.nn.modules import transformer
 
-from ktir import config, notices
+from ktir import config
 from ktir.diagnostics import Diagnostic, Unsupported
 from ktir.lowering.inductor.running import progress
 from ktir.lowering.inductor.running.origins import TORCH
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 log = logging.getLogger("ktir")
 
