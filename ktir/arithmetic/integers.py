@@ -94,6 +94,21 @@ def _wide_ceiling(a: Any, b: Any) -> Any:
     return quotient + (quotient * b != a)
 
 
+def _rest(wide: Binary) -> Binary:
+    """What a division rounded towards zero leaves, in the same way. The sign of the divisor does not count, so no quotient overflows."""
+
+    def rest(a: Any, b: Any) -> Any:
+        type_ = np.result_type(a, b)
+        if type_.itemsize > 4:
+            return wide(a, b)
+        b = np.abs(b)
+        quotient = np.true_divide(a, b, dtype=np.float64).astype(type_)
+        quotient *= b
+        return a - quotient
+
+    return rest
+
+
 _floored = _quotient(np.floor, np.floor_divide)
 _truncated = _quotient(np.trunc, _wide_truncated)
 _ceiling = _quotient(np.ceil, _wide_ceiling)
@@ -114,7 +129,7 @@ SIGNED: dict[str, Binary] = {
     "arith.subi": np.subtract,
     "arith.muli": np.multiply,
     "arith.divsi": _truncated,
-    "arith.remsi": np.fmod,
+    "arith.remsi": _rest(np.fmod),
     "arith.floordivsi": _floored,
     "arith.ceildivsi": _ceiling,
     "arith.minsi": np.minimum,
@@ -125,7 +140,7 @@ SIGNED: dict[str, Binary] = {
 }
 UNSIGNED: dict[str, Binary] = {
     "arith.divui": _floored,
-    "arith.remui": np.remainder,
+    "arith.remui": _rest(np.remainder),
     "arith.ceildivui": _ceiling,
     "arith.minui": np.minimum,
     "arith.maxui": np.maximum,

@@ -43,9 +43,15 @@ def _compute(name: str) -> Callable[..., Any]:
         "fptosi": lambda x: elementary.from_float(x, "i32"),
         "fptoui": lambda x: elementary.from_float(x, "i32", signed=False),
         "remf": np.fmod,
-        "select": np.where,
+        "select": _select,
         "fma": lambda a, b, c: elementary.fma(a, b, c, "f32"),
     }[name]
+
+
+def _select(mask: NDArray[np.bool_], y: F32, z: F32) -> F32:
+    """By bits: where masks are mixed, np.where takes five times as long."""
+    bits = y.view(np.uint32), z.view(np.uint32)
+    return (np.multiply(bits[0] ^ bits[1], mask) ^ bits[1]).view(np.float32)
 
 
 def _on_lanes(kind: Kind) -> Callable[..., F32]:

@@ -354,9 +354,13 @@ def _remainder(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     if is_unsigned(dtype):
         return rest
     zero = _number(dtype, 0)
-    differs = body.plain("arith.xori", "bool", body.compare("lt", rest, zero), body.compare("lt", b, zero))
-    adjust = body.plain("arith.andi", "bool", body.compare("ne", rest, zero), differs)
-    return body.select(adjust, OPS["add"](body, [rest, b], dtype), rest, dtype)
+    if is_float(dtype):
+        differs = body.plain("arith.xori", "bool", body.compare("lt", rest, zero), body.compare("lt", b, zero))
+        adjust = body.plain("arith.andi", "bool", body.compare("ne", rest, zero), differs)
+        return body.select(adjust, OPS["add"](body, [rest, b], dtype), rest, dtype)
+    differs = body.compare("lt", body.plain("arith.xori", dtype, rest, b), zero)
+    adjust = body.convert(body.plain("arith.andi", "bool", body.compare("ne", rest, zero), differs), dtype)
+    return OPS["add"](body, [rest, OPS["mul"](body, [b, adjust], dtype)], dtype)
 
 
 def _not(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
