@@ -15,7 +15,7 @@
 // TILED: ktir.level = "tiled"}
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'
-// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
+// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: target, cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
 // NESTED: error: pass 'ktir-verify-level' runs on 'builtin.module', but is nested under 'func.func'
 // TWICE: error: 'builtin.module' op expects 'ktir.level' to be 'logical', but got 'allocated'
 // TWICE: note: in pass 'ktir-verify-level{level=logical}'
