@@ -12,11 +12,9 @@ from ktir.analysis.attributes.function_attributes import dictionaries, place
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.attributes.table import Level
-from ktir.analysis.axes import Axes, row_loops
 from ktir.analysis.calls import callee, functions_of, is_kernel
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects._ktdp import tile_sets
-from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir, operations
 from ktir.roles import HOST_ROLES, Role
 
@@ -33,13 +31,13 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
     functions, level = functions_of(module), Level.of(module)
     for f in functions.values():
         grid = _grid(f.operation)
-        axes = Axes.of(f.operation) if level is Level.LAID_OUT and "ktir.rows" in f.attributes else None
+        formed = level is Level.LAID_OUT and "ktir.rows" in f.attributes
         for op in operations(f):
             rule = RULES.get(op.name)
             if rule is not None:
                 yield from faults_of([op], lambda op, rule=rule, grid=grid: rule(op, grid))
-            elif op.name == "linalg.generic" and axes is not None:
-                yield from faults_of([op], lambda op, axes=axes: _rows(op, axes))
+            elif op.name == "linalg.generic" and formed:
+                yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
             elif op.name == "func.call" and is_kernel(f):
                 yield from faults_of([op], lambda op, f=f: _calls_no_kernel(op, f, functions))
         yield from _views(f.operation)
@@ -76,9 +74,12 @@ def _groups(op: ir.Operation, grid: tuple[int, ...] | None) -> None:
         raise Broken(f"expects groups that constants bound on both sides, fewer than {tile_sets.MOST_TILES}, but got '{groups.groups}'")
 
 
-def _rows(op: ir.Operation, axes: Axes) -> None:
+def _rows(op: ir.Operation, kernel: ir.Operation) -> None:
     """The row loops of an op of a kernel are its axes."""
-    g = Generic(op)
+    from ktir.analysis.axes import Axes, row_loops  # loads NumPy, which reading a module of another level goes without
+    from ktir.dialects.structured import Generic
+
+    g, axes = Generic(op), Axes.of(kernel)
     if len(row_loops(g)) > len(axes.extents):
         raise Broken(f"runs over {len(row_loops(g))} row loops, but its kernel has 'ktir.rows' {list(axes.extents)}")
     for operand, value in enumerate(op.operands):
