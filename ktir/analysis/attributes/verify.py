@@ -1,6 +1,6 @@
 """Whether the attributes of a module are as `table` declares them.
 
-A module that was read is looked at as a whole, once (`program_rules.check_module`). `check_attributes` looks at the module's own attributes
+A module that was read is seen as a whole, once (`ktir.analysis.program_rules`). `check_attributes` looks at the module's own attributes
 and those of functions and arguments, which the pass after reads without another look.
 """
 
