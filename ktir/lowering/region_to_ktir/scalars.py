@@ -336,12 +336,17 @@ def _true_division(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
 
 
 def _divides(build: Build) -> Build:
-    """Integer division as C++ does it: narrow types in 32 bits, where -128 / -1 has a quotient."""
+    """Integer division as C++ does it: narrow types in 32 bits, where -128 / -1 has a quotient; in wide types -a / 1 stands for a / -1."""
 
     def wide(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
-        if dtype not in ("int8", "int16"):
+        if dtype in ("int8", "int16"):
+            return body.convert(build(body, [body.convert(o, "int32") for o in operands], "int32"), dtype)
+        if is_float(dtype) or is_unsigned(dtype) or operands[1].number not in (None, -1):
             return build(body, operands, dtype)
-        return body.convert(build(body, [body.convert(o, "int32") for o in operands], "int32"), dtype)
+        a, b = (body.convert(o, dtype) for o in operands)
+        negative = body.compare("eq", b, _number(dtype, -1))
+        a = body.select(negative, _neg(body, [a], dtype), a, dtype)
+        return build(body, [a, body.select(negative, _number(dtype, 1), b, dtype)], dtype)
 
     return wide
 

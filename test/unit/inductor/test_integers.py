@@ -176,6 +176,16 @@ def test_a_division_by_zero_is_an_error_of_the_kind_of_pytorch() -> None:
             compiled(lambda a, b: a // b, engine)(a, b)
 
 
+@pytest.mark.parametrize(("engine", "dtype"), [("spyre", torch.int32), ("ktir", torch.int32), ("ktir", torch.int64)])
+def test_the_least_number_divided_by_minus_one_wraps_around(engine: str, dtype: torch.dtype) -> None:
+    """PyTorch's own kernel for quotients that are cut off ends the process there."""
+    least = torch.iinfo(dtype).min
+    a, b = torch.tensor([least, least, 5, -7, least], dtype=dtype), torch.tensor([-1, 1, -1, -1, 3], dtype=dtype)
+    launches = same(lambda a, b: (a // b, a // -1, a % b, a % -1, torch.fmod(a, b)), engine, a, b)
+    assert not launches.torch
+    assert launches.executor == (engine == "ktir")
+
+
 def test_conversions_of_large_integers_round_as_eager_does() -> None:
     x = torch.tensor([2**24 + 1, 2**24 + 2**16 + 1, 2**25 + 3, -(2**24) - 1, 2**31 - 1, 65519, 65520, 2049, 2051, 4098, 4099])
     for dtype, engine in itertools.product(WIDE, ("spyre", "ktir")):

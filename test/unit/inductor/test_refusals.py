@@ -286,6 +286,18 @@ def test_an_error_of_the_program_is_its_own(caplog: pytest.LogCaptureFixture) ->
     assert "fault" not in caplog.text
 
 
+class Named(torch.Tensor):
+    """A tensor of a class of the user's."""
+
+
+def test_tensors_of_classes_that_only_have_a_name_are_tensors() -> None:
+    with torch.no_grad():
+        x = half(3, 64).as_subclass(Named)
+        found = torch.compile(lambda x: x * 2, backend="ktir", options={"engine": "ktir", "fallback": "error"})(x)
+    assert type(found) is Named
+    assert torch.equal(found, x * 2)
+
+
 def test_bad_options_are_refused() -> None:
     with torch.no_grad():
         assert "unknown option 'corse'" in compile_and_call(lambda x: x + 1, half(3), options={"corse": 4})

@@ -14,6 +14,7 @@ from torch import fx
 from ktir.lowering.inductor.running.fallback import in_torch
 from ktir.runtime.kernel import OURS
 
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
 _undo: ContextVar[list[tuple[torch.Tensor, torch.Tensor]] | None] = ContextVar("ktir_undo", default=None)
 
 
@@ -36,6 +37,8 @@ class Guarded:
         self.otherwise: Callable[..., Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
+        if not _PLAIN.issuperset(map(type, inputs)):
+            inputs = tuple(map(_as_plain, inputs))
         if self.strict:
             return self.compiled(*inputs)
         if self.otherwise:
@@ -58,6 +61,13 @@ class Guarded:
             raise error from None
         self.otherwise = otherwise
         return result
+
+
+def _as_plain(value: Any) -> Any:
+    """A tensor of a class that adds no behaviour below PyTorch's functions as one of PyTorch's own: launches see memory alone."""
+    of_torch, own = (getattr(c, "__torch_dispatch__", None) for c in (torch.Tensor, type(value)))
+    theirs = isinstance(value, torch.Tensor) and own is of_torch
+    return value.as_subclass(torch.Tensor) if theirs and type(value) not in _PLAIN else value
 
 
 def _restore(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
