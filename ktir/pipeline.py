@@ -257,9 +257,7 @@ def is_of_mlir(name: str) -> bool:
 
 def known_passes() -> list[str]:
     """Names of our passes and of those that installed packages offer."""
-    from ktir import plugins
-
-    return [*registry.pass_modules(), *plugins.entries("ktir.passes")]
+    return [*registry.pass_modules(), *registry.entries("ktir.passes")]
 
 
 def check_pipeline(pipeline: Pipeline, context: ir.Context) -> None:

@@ -3,13 +3,19 @@
 A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers.
 A pass `a-b` is the file `a_b.py` in a folder of `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is
 `a-b`. Named pipelines are found as passes are.
-Plugins add to them: modules that `add_plugin` is given, and entry points of installed packages (`ktir.plugins`).
+Plugins add to them: modules that `add_plugin` is given, and entry points of installed packages (`[project.entry-points."ktir.passes"]`,
+`ktir.dialects`, `ktir.targets`). Nobody looks for these until a name is asked for that is not ours.
 """
 
 import importlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ktir.diagnostics import KtirError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _ROOT = Path(__file__).parent
 _DIALECT_FOLDER = "dialects"
@@ -53,10 +59,7 @@ _plugins: dict[str, Any] = {}
 
 def add_plugin(module: str) -> None:
     """Make known the passes, pipelines and dialects of a Python module. Raises KtirError for none, and for a name that is taken."""
-    from ktir import plugins
-    from ktir.diagnostics import KtirError
-
-    loaded = plugins.load_module(module)
+    loaded = _module(module)
     own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
     found = {name: cls for cls in own if (name := _name_of(cls))}
     if not found:
@@ -75,20 +78,15 @@ def plugin_names() -> tuple[str, ...]:
 
 def _name_of(cls: type) -> str:
     """The name of a class of a pass, pipeline or dialect; empty for others."""
-    from ktir.pipeline import NamedPipeline, Pass
-
     if hasattr(cls, "DIALECT_NAMESPACE") and hasattr(cls, "load"):
         return str(cls.DIALECT_NAMESPACE)
-    return str(getattr(cls, "name", "")) if issubclass(cls, Pass | NamedPipeline) else ""
+    return str(getattr(cls, "name", "")) if hasattr(cls, "description") else ""
 
 
 def offered(group: str, name: str) -> Any | None:
     """What an installed package offers by entry point under a name that is none of ours, or None."""
-    from ktir import plugins
-    from ktir.diagnostics import KtirError
-
-    if name not in _plugins and name in plugins.entries(group):
-        cls = plugins.load(group, name)
+    if name not in _plugins and name in entries(group):
+        cls = load_entry(group, name)
         if not isinstance(cls, type) or _name_of(cls) != name:
             raise KtirError(f"entry point '{name}' in '{group}' is no class of that name, but {cls!r}")
         _plugins[name] = cls
@@ -112,3 +110,33 @@ def pass_classes() -> dict[str, Any]:
     """Name -> class of all our passes and named pipelines; imports their modules."""
     found = {name: pass_class(name) for name in pass_modules()}
     return {name: cls for name, cls in found.items() if cls is not None}
+
+
+@cache
+def entries(group: str) -> "dict[str, EntryPoint]":
+    """Name -> entry point of a group, by name. Of several packages that offer a name the first one found counts."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        found.setdefault(entry.name, entry)
+    return dict(sorted(found.items()))
+
+
+@cache
+def load_entry(group: str, name: str) -> Any:
+    """What an entry point names. Raises KtirError if it cannot be imported."""
+    entry = entries(group)[name]
+    try:
+        return entry.load()
+    except Exception as error:
+        owner = f" of package '{entry.dist.name}'" if entry.dist is not None else ""
+        raise KtirError(f"entry point '{name}'{owner} in '{group}' cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _module(name: str) -> Any:
+    """A module by its dotted name. Raises KtirError if it cannot be imported."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise KtirError(f"plugin '{name}' cannot be loaded: {type(error).__name__}: {error}") from error

@@ -17,6 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ktir import registry
 from ktir.diagnostics import KtirError, close_to
 from ktir.target import DATASHEET, PRESETS, Target, out_of_range
 
@@ -45,13 +46,11 @@ def find(text: str) -> Target:
         return PRESETS[text]
     if text.endswith(SUFFIX):
         return read_file(text)
-    from ktir import plugins
-
-    offered = plugins.entries(GROUP)
+    offered = registry.entries(GROUP)
     if text not in offered:
         names = [*PRESETS, *offered]
         raise KtirError(f"unknown target '{text}'{close_to(text, names)} (targets: {', '.join(names)}, or a file that ends in {SUFFIX})")
-    found = plugins.load(GROUP, text)
+    found = registry.load_entry(GROUP, text)
     target = read_file(str(found)) if isinstance(found, str | Path) else found
     if not isinstance(target, Target):
         raise KtirError(f"target '{text}' of '{offered[text].value}' is neither a Target nor the path of a file, but {found!r}")

@@ -18,6 +18,7 @@ from ktir.checking.levels import Mismatch, device_index, run_device_level
 from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.diagnostics import Diagnostic, KtirError
 from ktir.dialects import spyre
+from ktir.dialects.module_target import target_of
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Disturbance, Policy
 from ktir.emulator.reference.executor import execute
@@ -26,7 +27,6 @@ from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES
 from ktir.lowering.compile import launch_arguments
 from ktir.mlir import ir
-from ktir.module_target import target_of
 from ktir.package import LaunchArgument, LaunchSpec, Package, read
 from ktir.pipeline import Pass, Step
 from ktir.roles import OWN_ROLES

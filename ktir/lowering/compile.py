@@ -8,11 +8,11 @@ from pathlib import Path
 from ktir import config, targets
 from ktir.assembly import print_module
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_target import NAME, set_target, target_of
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
-from ktir.module_target import NAME, set_target, target_of
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
 from ktir.package.files import ALLOCATED, TARGET
 from ktir.package.launch_spec import DTYPES

@@ -49,8 +49,8 @@ def explain(source: str, preset: str | None = None, *, machine: bool = True) -> 
 def _explained(source: str, preset: str | None, *, machine: bool) -> tuple[str, Target]:
     from ktir.assembly import parse_module
     from ktir.context import context
+    from ktir.dialects.module_target import target_of
     from ktir.mlir import ir
-    from ktir.module_target import target_of
     from ktir.tools.shared.explain import report
     from ktir.tools.shared.flags import UsageError
     from ktir.tools.shared.input import decoded, read

@@ -19,8 +19,8 @@ from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
+from ktir.dialects.module_target import set_target
 from ktir.mlir import ir
-from ktir.module_target import set_target
 from ktir.pipeline import (
     Pipeline,
     Reproducer,

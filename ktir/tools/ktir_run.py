@@ -25,11 +25,11 @@ from ktir.checking.observers import OpValues, Profile, Progress, Together
 from ktir.checking.values import Names, brief
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.dialects.module_target import NAME, set_target
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference.executor import Report, execute
 from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
-from ktir.module_target import NAME, set_target
 from ktir.targets import find
 from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse

@@ -10,10 +10,10 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.calls import functions_of, launches, root_of
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_target import target_of
 from ktir.isa.program import Argument, Kernel, Program, Source
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
-from ktir.module_target import target_of
 from ktir.pipeline import Pass
 
 

@@ -24,9 +24,9 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
-from ktir.module_target import machine
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.parts import COLUMNS, DEPTH, IN_STICKS, STICKS_OF_ROWS, Parts, Walk, index_constant
 from ktir.passes.division.work import Work, divide, work_of

@@ -25,9 +25,9 @@ from ktir.analysis.memory_order import regions
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import func, ir, tensor
-from ktir.module_target import machine
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
 from ktir.pipeline import Pass

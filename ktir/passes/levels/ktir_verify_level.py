@@ -16,8 +16,8 @@ from ktir.analysis.attributes.broken import Broken, refuse, refuse_broken
 from ktir.analysis.attributes.verify import faults
 from ktir.analysis.calls import callee, is_kernel
 from ktir.diagnostics import KtirError, location_text
+from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir, operations
-from ktir.module_target import machine
 from ktir.passes.levels import flow_rules as flow
 from ktir.passes.levels import function_rules as program
 from ktir.passes.levels import level_rules as rules

@@ -12,8 +12,8 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import write_kernel, write_plan, write_stick
 from ktir.analysis.calls import calls_of
+from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir
-from ktir.module_target import machine
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.work import Work
 from ktir.passes.kernels.columns import wishes

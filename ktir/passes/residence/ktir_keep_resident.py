@@ -17,8 +17,8 @@ from ktir.analysis.attributes.residents import RESIDENT, RESIDENTS
 from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir
-from ktir.module_target import machine
 from ktir.passes.residence.exchange_price import Traffic
 from ktir.passes.residence.exchanges import Moved, exchange_kernel, rebased
 from ktir.passes.residence.pool_accesses import accesses_by_argument, called_kernels, entries_of

@@ -19,9 +19,9 @@ from ktir.analysis.partial_sums import contribution, produced_again
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
 from ktir.mlir import arith, func, ir, scf, tensor
-from ktir.module_target import machine
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues

@@ -14,9 +14,9 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.table import copy_kept
 from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.partial_sums import contribution, parts_of, summed
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, clone_ops
 from ktir.mlir import func, ir, scf
-from ktir.module_target import machine
 from ktir.passes.tiling.blocks import Blocks, Part, tile_of
 from ktir.passes.tiling.contractions import Contractions
 from ktir.passes.tiling.online_plan import KeyedPlan

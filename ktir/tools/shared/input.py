@@ -64,7 +64,7 @@ def parse_bytecode(data: bytes, source: str) -> ir.Module:
 def checked(module: ir.Module) -> ir.Module:
     """The module, that was just read. Raises KtirError for attributes of ours that cannot be, and grids and tiles that do not fit."""
     from ktir.analysis.program_rules import check_module
-    from ktir.module_target import target_of
+    from ktir.dialects.module_target import target_of
 
     check_module(module)
     target_of(module)

@@ -11,9 +11,9 @@ from ktir import config, targets
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.dialects.module_target import set_target, target_of
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
-from ktir.module_target import set_target, target_of
 from ktir.package import PackageError, manifest, read
 from ktir.pipeline import parse_pipeline, run_pipeline
 from ktir.runtime.executable import Executable

@@ -11,13 +11,13 @@ from math import prod
 from typing import Any
 
 from ktir.diagnostics import KtirError, Unsupported, location_text
+from ktir.dialects.module_target import target_of
 from ktir.emulator.reference.compile.op_reader import Numbering, OpReader, where_of
 from ktir.emulator.reference.compile.program import OWN_ROLES, Argument, BlockPlan, Function, OpPlan, Program
 from ktir.emulator.reference.compile.registry import executor
 from ktir.emulator.reference.tape.values import element_name
 from ktir.layout import pool_elements
 from ktir.mlir import ir
-from ktir.module_target import target_of
 
 __all__ = ["TERMINATORS", "compile_block", "compile_module"]
 
