@@ -5,6 +5,6 @@ tables of the instruction set are written out again. Read `assembly` (text to pl
 (the functions that are algorithms of their own) and `machine` (memory, walks, units); a well-formed program is taken for granted.
 """
 
-from ktir.checking.literal.machine import run
+from .machine import run
 
 __all__ = ["run"]

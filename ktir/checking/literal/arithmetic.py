@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from operator import mul
 from typing import Any
 
-from ktir.checking.literal.elementary import ELEMENTARY
+from .elementary import ELEMENTARY
 
 Lane = int
 Entry = list[Lane]

@@ -14,9 +14,9 @@ from collections.abc import Generator, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from ktir.checking.literal import arithmetic
-from ktir.checking.literal.arithmetic import Entry
-from ktir.checking.literal.assembly import Kernel, Program, Word, read
+from . import arithmetic
+from .arithmetic import Entry
+from .assembly import Kernel, Program, Word, read
 
 LANES = 64
 STICK = 128
