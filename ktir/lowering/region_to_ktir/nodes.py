@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ktir.lowering.region_to_ktir import scalars
 from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, is_float, literal
 from ktir.lowering.region_to_ktir.indices import Call, FloorDiv, Index, Mod
 from ktir.lowering.region_to_ktir.radix import Loops
-from ktir.lowering.region_to_ktir.scalars import Body, Scalar
+from ktir.lowering.region_to_ktir.scalar_body import Body, Scalar
 from ktir.lowering.region_to_ktir.text import Memory, Tensor, Writer, affine_map
 
 
@@ -145,7 +146,7 @@ class Evaluator:
         operands = [self._values[a] for a in node.args]
         if node.op == "to_dtype_bitcast":
             return self.body.bitcast(operands[0], node.source, node.dtype)
-        return self.body.record(node.op, operands, node.dtype)
+        return scalars.record(self.body, node.op, operands, node.dtype)
 
 
 Combine = Callable[[Body, Sequence[Scalar], Sequence[str]], Sequence[str]]
@@ -170,9 +171,9 @@ def generic(
 
     def body(arguments: Sequence[str]) -> Sequence[str]:
         names = {(o.tensor.name, o.labels): a for o, a in zip(operands, arguments, strict=False)}
-        scalars = Body(writer, positions)
-        evaluator = Evaluator(scalars, names)
-        return combine(scalars, [evaluator.scalar(r) for r in roots], arguments[len(inputs) :])
+        written = Body(writer, positions)
+        evaluator = Evaluator(written, names)
+        return combine(written, [evaluator.scalar(r) for r in roots], arguments[len(inputs) :])
 
     return writer.generic(inputs, inits, maps, ["parallel" if v in kept else "reduction" for v, _ in loops], body)
 

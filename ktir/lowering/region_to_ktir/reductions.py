@@ -9,7 +9,7 @@ from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, highest, is_
 from ktir.lowering.region_to_ktir.indices import Index
 from ktir.lowering.region_to_ktir.nodes import Node, Operand, constant_node, generic, tensor_node, tensor_of
 from ktir.lowering.region_to_ktir.radix import Loops
-from ktir.lowering.region_to_ktir.scalars import Body, NoScalarForm, Scalar
+from ktir.lowering.region_to_ktir.scalar_body import Body, NoScalarForm, Scalar
 from ktir.lowering.region_to_ktir.text import Tensor, Writer, affine_map
 
 _COMBINERS = {

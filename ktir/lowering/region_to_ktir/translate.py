@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ktir.lowering.region_to_ktir import masks
+from ktir.lowering.region_to_ktir import masks, scalars
 from ktir.lowering.region_to_ktir.accesses import Accesses, NoAccess, Storage, Table
 from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, is_float
 from ktir.lowering.region_to_ktir.indices import Index, variable
@@ -21,7 +21,7 @@ from ktir.lowering.region_to_ktir.masked_loads import MaskedLoads
 from ktir.lowering.region_to_ktir.nodes import Node, constant_node, index_node, tensor_node
 from ktir.lowering.region_to_ktir.reductions import Reductions
 from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Record, Region
-from ktir.lowering.region_to_ktir.scalars import Body, NoScalarForm, Scalar
+from ktir.lowering.region_to_ktir.scalar_body import Body, NoScalarForm, Scalar
 from ktir.lowering.region_to_ktir.text import Writer, tensor_type
 
 
@@ -323,14 +323,14 @@ class _Combiner:
     def __init__(self, record: Record) -> None:
         self._record = record
 
-    def combine(self, body: Body, scalars: list[Scalar]) -> list[Scalar]:
+    def combine(self, body: Body, points: list[Scalar]) -> list[Scalar]:
         """The results of combining two points: first those of `%a0`, ..., then those of `%b0`, ..."""
         count = len(self._record.args)
         names = [f"%{side}{k}" for side in "ab" for k in range(count)]
-        values = dict(zip(names, scalars, strict=True))
+        values = dict(zip(names, points, strict=True))
         for record in self._record.body:
             if record.op == "constant":
                 values[record.out] = Scalar(record.dtype, number=record.value)
             else:
-                values[record.out] = body.record(record.op, [values[a] for a in record.args], record.dtype)
+                values[record.out] = scalars.record(body, record.op, [values[a] for a in record.args], record.dtype)
         return [values[y] for y in self._record.yields]

@@ -34,6 +34,7 @@ class Scratchpad:
         """Highest byte used, per tile."""
         self.remote = program.remote
         """Whether tiles touch each other's scratchpads: only then can there be races."""
+        self.program_bytes = program.lx_bytes
         self.logical = program.level == "logical"
         """Whether the program is of a level at which scratchpads have no end."""
 
@@ -157,7 +158,7 @@ class Scratchpad:
             raise OutOfBounds(f"touches LX at byte {low}", where, tiles=members.tolist(), address=low)
         budget = self.rec.policy.lx_bytes
         if budget is None and not self.logical:
-            budget = self.rec.program.lx_bytes
+            budget = self.program_bytes
         if budget is not None and high > budget:
             raise LxOverflow(f"touches LX up to byte {high} of {budget}", where, tiles=members.tolist(), address=high)
         self.peak = max(self.peak, high)
