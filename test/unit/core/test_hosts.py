@@ -26,7 +26,7 @@ def digest(text: str, settings: dict[str, str]) -> list[str]:
 
 VALUES = """
 import hashlib, numpy as np
-from ktir import elementary, numerics
+from ktir.arithmetic import elementary, numerics
 from ktir.isa.functions import FUNCTIONS
 from ktir.isa.kinds import KINDS
 
