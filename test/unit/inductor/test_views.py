@@ -245,3 +245,20 @@ def test_inputs_written_in_place(compiled: Any) -> None:
     expected, ours = inputs(), inputs()
     torch.testing.assert_close(compiled.run(model, *ours), model(*expected))
     torch.testing.assert_close(ours[0], expected[0])
+
+
+def _every_third(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[319:365:3] += y
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_what_is_moved_and_computed_with(dtype: torch.dtype) -> None:
+    """Several moves of one memory before arithmetic on what they bring: none of them may stay the caller's bits. Zeros keep their sign."""
+    x, y = (torch.randn(n, generator=torch.Generator().manual_seed(n)).to(dtype) for n in (448, 16))
+    for f in (_every_third, lambda x, y: torch.nn.functional.pad(x.flip(0), (3, 4), value=-0.0)):
+        torch._dynamo.reset()
+        got = torch.compile(f, backend="spyre", dynamic=False, options={"engine": "ktir", "fallback": "error"})(x, y)
+        assert torch.equal(got, f(x, y))
+        assert torch.equal(torch.signbit(got), torch.signbit(f(x, y)))

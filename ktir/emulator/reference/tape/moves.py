@@ -23,7 +23,7 @@ def keep_bits(steps: list[Step], stored: Mapping[str, type]) -> None:
 
     def root(storage: Storage) -> Storage:
         while (parent := parents.setdefault(storage, storage)) is not storage:
-            storage = parents[storage] = parents.setdefault(parent, parent)
+            parents[storage] = storage = parents.setdefault(parent, parent)  # left to right: the old one gets a nearer parent
         return storage
 
     for step in steps:

@@ -126,7 +126,8 @@ class Assemble(Step):
             put(at, clipped_of(self.reads[source]))
 
     def copies(self) -> list[Storage]:
-        return [] if self.fill else [t.storage for t in (*self.reads, *self.writes)]
+        zero = self.fill is None or (self.fill == 0 and not np.signbit(self.fill))
+        return [t.storage for t in (*self.reads, *self.writes)] if zero else []
 
     @property
     def _in_pieces(self) -> bool:
