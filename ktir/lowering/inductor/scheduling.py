@@ -15,7 +15,7 @@ from torch._inductor import config as inductor_config
 from torch._inductor import ir
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
-from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
+from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, NopKernelSchedulerNode
 from torch._inductor.utils import get_kernel_metadata, sympy_product
 from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -349,7 +349,7 @@ class Scheduling(BaseScheduling):
         for node in self.scheduler.nodes:
             if node.get_name() == first:
                 return True
-            if isinstance(getattr(node, "node", None), ir.ConcatKernel):
+            if isinstance(node, NopKernelSchedulerNode):  # memory that others write: of a concatenation, or as `empty` gives it
                 continue
             if any(self._real(dep.name)[0] == name for dep in node.read_writes.writes):
                 return False

@@ -157,15 +157,51 @@ def test_an_input_that_is_written_in_parts_keeps_its_numbers() -> None:
     assert same(lambda b, i: (write(b, i), b + 1), "spyre", torch.arange(100) * 2**40, places).executor
 
 
-def test_memory_that_is_written_in_parts_keeps_what_32_bits_do_not_hold(on_chip: None) -> None:
-    def routing(p: torch.Tensor) -> torch.Tensor:
-        inverse = torch.empty_like(p)
-        inverse[p] = torch.arange(p.shape[0])
-        return inverse
+@pytest.fixture
+def full_of_large_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory as generated code gets it holds what another one has left there."""
+    guards: Any = torch._C._dynamo.guards
+    make = guards._empty_strided_cpu
 
-    kept = [torch.full((70,), 2**50 + i) for i in range(20)]
-    del kept  # memory that the result may be given is full of large numbers
+    def filled(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        found = make(size, stride, dtype)
+        return found if dtype.is_floating_point or dtype == torch.bool else found.fill_(torch.iinfo(dtype).max - 5)
+
+    monkeypatch.setattr(guards, "_empty_strided_cpu", filled)
+
+
+def _inverse(p: torch.Tensor) -> torch.Tensor:
+    inverse = torch.empty_like(p)
+    inverse[p] = torch.arange(p.shape[0])
+    return inverse
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        _inverse,
+        lambda p: (_inverse(p), p[_inverse(p)] * 2),
+        lambda p: p[_inverse(p)],
+        lambda p: (inverse := torch.empty_like(p), inverse[3:].copy_(p[3:]), inverse[:3].fill_(4), inverse + 1)[-1],
+    ],
+    ids=["given back", "read and given back", "read", "in two parts"],
+)
+def test_memory_that_held_large_numbers_before_does_not_matter(
+    routing: Callable[[torch.Tensor], object], on_chip: None, full_of_large_numbers: None
+) -> None:
+    """Whether the program that fills it reads it again or not."""
     same(routing, "spyre", torch.randperm(70))
+
+
+def test_memory_that_came_into_being_before_an_operator_of_pytorch_is_as_new(full_of_large_numbers: None) -> None:
+    def routing(x: torch.Tensor, p: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        inverse = torch.empty_like(p)
+        q = torch.linalg.inv(x)  # ends a program
+        inverse[p] = torch.arange(p.shape[0])
+        return x[inverse] * 2, q
+
+    launches = same(routing, "spyre", torch.eye(9), torch.randperm(9))
+    assert launches.chip and not launches.executor
 
 
 def test_a_division_by_zero_is_an_error_of_the_kind_of_pytorch() -> None:

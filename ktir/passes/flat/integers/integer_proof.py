@@ -115,9 +115,10 @@ class _Proof:
         stored = self.walk.stored if self.walk else {}
         if bits > 32 and place in stored:  # it comes back, all of it
             spare = _outside(stored[place]) if self.walk and place not in self.walk.read else None
-            fits = {"bits": bits, "low": max(numbers["low"], int(I32.low)), "high": min(numbers["high"], int(I32.high))}
-            whole = all_of(buffer.element)
-            return _numbers(fits if spare is None else {"bits": bits, "low": int(whole.low), "high": int(whole.high), "spare": spare})
+            if spare is None and buffer.is_given:
+                return _numbers({"bits": bits, "low": max(numbers["low"], int(I32.low)), "high": min(numbers["high"], int(I32.high))})
+            whole = all_of(buffer.element)  # what an output holds before is nobody's
+            return _numbers({"bits": bits, "low": int(whole.low), "high": int(whole.high)} | ({} if spare is None else {"spare": spare}))
         return _numbers(numbers)
 
     def _has_wide_buffers(self) -> bool:
