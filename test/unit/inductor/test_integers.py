@@ -5,6 +5,7 @@ One function computes many ops, so that a type costs one compile; PyTorch itself
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -160,7 +161,7 @@ def test_an_input_that_is_written_in_parts_keeps_its_numbers() -> None:
 @pytest.fixture
 def full_of_large_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory as generated code gets it holds what another one has left there."""
-    guards: Any = torch._C._dynamo.guards
+    guards: Any = importlib.import_module("torch._C._dynamo.guards")
     make = guards._empty_strided_cpu
 
     def filled(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -201,7 +202,8 @@ def test_memory_that_came_into_being_before_an_operator_of_pytorch_is_as_new(ful
         return x[inverse] * 2, q
 
     launches = same(routing, "spyre", torch.eye(9), torch.randperm(9))
-    assert launches.chip and not launches.executor
+    assert launches.chip
+    assert not launches.executor
 
 
 def test_a_division_by_zero_is_an_error_of_the_kind_of_pytorch() -> None:
