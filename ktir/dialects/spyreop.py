@@ -1,6 +1,6 @@
 """The `spyreop` dialect: scalar functions that the accelerator has, for the bodies of `linalg.generic`. All are pure.
 
-An op's class says which types it takes: `F` is f16, df16 or f32, `H` f16 or df16.
+An op's class says which types it takes: `F` is f16, df16 or f32, `H` f16 or df16; and the kind of the vector unit that computes it.
 """
 
 from collections.abc import Sequence
@@ -155,9 +155,13 @@ _BINARY = "$lhs `,` $rhs attr-dict `:` type($lhs)"
 class AddI32ToI32Op(_BinaryI32, dialect=SpyreOp, name="addi32toi32"):
     """Sum: `%c = spyreop.addi32toi32 %a, %b`."""
 
+    vector_kind = "addi"
+
 
 class MulI32ToI32Op(_BinaryI32, dialect=SpyreOp, name="muli32toi32"):
     """Product: `%c = spyreop.muli32toi32 %a, %b`."""
+
+    vector_kind = "muli"
 
 
 class AddI64ToI64Op(_BinaryI64, dialect=SpyreOp, name="addi64toi64"):
@@ -186,9 +190,13 @@ class Idx32ToAddrOp(Operation, dialect=SpyreOp, name="idx32toaddr", traits=[Pure
 class ExpOp(_Unary, dialect=SpyreOp, name="exp"):
     """e to the power of x: `%y = spyreop.exp %x : f16`."""
 
+    vector_kind = "exp"
+
 
 class ReciprocalOp(_Unary, dialect=SpyreOp, name="reciprocal"):
     """1 / x: `%y = spyreop.reciprocal %x : f16`."""
+
+    vector_kind = "rec"
 
 
 class SigmoidOp(_Unary, dialect=SpyreOp, name="sigmoid"):
@@ -202,9 +210,13 @@ class SiluOp(_Unary, dialect=SpyreOp, name="silu"):
 class SqrtOp(_Unary, dialect=SpyreOp, name="sqrt"):
     """Square root: `%y = spyreop.sqrt %x : f16`."""
 
+    vector_kind = "sqrt"
+
 
 class RsqrtOp(_Unary, dialect=SpyreOp, name="rsqrt"):
     """1 / sqrt(x): `%y = spyreop.rsqrt %x : f16`."""
+
+    vector_kind = "rsqrt"
 
 
 class GeluOp(_Unary, dialect=SpyreOp, name="gelu"):
@@ -215,6 +227,8 @@ class GeluOp(_Unary, dialect=SpyreOp, name="gelu"):
 
 class RealDivOp(_Scalar, dialect=SpyreOp, name="realdiv", traits=[Pure]):
     """Quotient: `%c = spyreop.realdiv %a, %b : f16`."""
+
+    vector_kind = "div"
 
     result: ext.Result[T]
     lhs: ext.Operand[T]

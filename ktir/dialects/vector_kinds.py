@@ -1,9 +1,13 @@
-"""Scalar ops of bodies -> kinds of the vector unit (`ktir.isa.kinds`): one table for the lowering and for passes that fold."""
+"""Scalar ops of bodies -> kinds of the vector unit (`ktir.isa.kinds`): one table for the lowering and for passes that fold.
+
+The table has ops of MLIR; ops of our dialects, and of plugins, name their kind themselves (`vector_kind`).
+"""
 
 from __future__ import annotations
 
 from ktir.arithmetic.elementary import FLOAT_PREDICATES
 from ktir.arithmetic.integers import PREDICATES
+from ktir.diagnostics import KtirError, close_to
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
 
@@ -91,7 +95,22 @@ def _candidate(op: ir.Operation, letters: str) -> str | None:
             if op.name == "arith.sitofp" and letters == "m":
                 return None
             return op.name.removeprefix("arith.")
-    return _MASKS.get(op.name) if letters == "mm" else _FLOATS.get(op.name) or _INTEGERS.get(op.name)
+    if letters == "mm":
+        return _MASKS.get(op.name)
+    return _FLOATS.get(op.name) or _INTEGERS.get(op.name) or declared_kind(op)
+
+
+def declared_kind(op: ir.Operation) -> str | None:
+    """The kind that the class of an op of ours names."""
+    kind = getattr(op.operation.opview, "vector_kind", None)
+    if kind and kind not in KINDS:
+        raise KtirError(f"'{op.name}' op names the kind '{kind}', which the vector unit does not have{close_to(kind, KINDS)}")
+    return kind or None
+
+
+def is_scalar_op(op: ir.Operation) -> bool:
+    """Whether an op computes single numbers, whatever the types: every level has such ops in bodies."""
+    return op.name.partition(".")[0] in ("arith", "math") or declared_kind(op) is not None
 
 
 def _fits(name: str, letters: str, result: str) -> bool:

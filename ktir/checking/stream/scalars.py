@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.checking.stream.grid import relation
+from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
 
 _SAME = "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
@@ -61,7 +62,8 @@ def kind(op: ir.Operation) -> str | None:
         return f"cmpi_{_CMPI[number]}" if letters in ("iim", "mmm") and not signed_truth else None
     if op.name == "math.fma":
         return "fma" if letters == "ffff" and str(op.results[0].type) == "f32" else None
-    return _TABLE.get((op.name, letters))
+    declared = getattr(op.operation.opview, "vector_kind", "")  # a fact of the op, which its executor is held against
+    return _TABLE.get((op.name, letters)) or (declared if declared and letters == KINDS[declared].takes + KINDS[declared].gives else None)
 
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}

@@ -275,10 +275,12 @@ class Operation(ext.Operation):
     """Base of our ops.
 
     `assembly` is the format after the op's name (see `ktir.assembly.formats`); `required` maps the attributes that the op must
-    have to their classes. `check` may rely on both and on the number and classes of operands and results.
+    have to their classes. `check` may rely on both and on the number and classes of operands and results. A scalar op that the vector
+    unit computes names its kind (see `ktir.isa.kinds`) as `vector_kind`: every level has it, and it lowers to a word of that kind.
     """
 
     assembly = "attr-dict"
+    vector_kind = ""
     required = _NOTHING
     operand_fields = Fields("operand", ())
     result_fields = Fields("result", ())

@@ -17,6 +17,7 @@ from ktir.analysis.attributes.verify import faults
 from ktir.analysis.calls import callee, is_kernel
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_target import machine
+from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import func, ir, operations
 from ktir.passes.levels import flow_rules as flow
 from ktir.passes.levels import function_rules as program
@@ -46,7 +47,7 @@ OPS: dict[str, frozenset[str]] = {
     "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
     "allocated": frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
 }
-"""Ops of each level besides the scalar ones, `arith` and `math`, which every level has."""
+"""Ops of each level besides the scalar ones, which every level has."""
 
 _ALL: tuple[Rule, ...] = (rules.located, rules.static)
 _PLAIN: tuple[Rule, ...] = (*_ALL, rules.without_layout)
@@ -166,7 +167,7 @@ def _is_implied(op: ir.Operation) -> bool:
 
 def _check(level: str, op: ir.Operation) -> None:
     name = op.name
-    if name not in OPS[level] and name.partition(".")[0] not in ("arith", "math"):
+    if name not in OPS[level] and not is_scalar_op(op):
         levels = [other for other in LEVELS if name in OPS[other]]
         raise Broken(f"is no part of the {level} level" + (f", only of: {', '.join(levels)}" if levels else ""))
     for rule in (*EVERY_OP[level], *RULES[level].get(name, ())):

@@ -23,10 +23,19 @@ from ktir.isa.kinds import KINDS
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir
 from ktir.pipeline import run_pipeline
+from ktir.registry import dialect_class
 
 ALLOCATE = "ktir-allocate-scratchpad"
 MATH = [name for name in SCALAR_OPS if name.startswith("math.") and name != "math.absi"]
 DIVISIONS = ("arith.divsi", "arith.remsi", "arith.floordivsi", "arith.divui", "arith.remui")
+
+
+def declared() -> list[tuple[str, str, str]]:
+    """Ops of `spyreop` that name their kind: name, type, kind."""
+    with context():
+        classes = [c for c in dialect_class("spyreop").operations if c.vector_kind]
+    types = {c.OPERATION_NAME: getattr(c, "types", ["i32"]) for c in classes}
+    return [(c.OPERATION_NAME, t, c.vector_kind) for c in classes for t in types[c.OPERATION_NAME] if t[0] != "!"]
 
 
 def lowered(kernel: Tiled) -> Machine:
@@ -72,6 +81,12 @@ def check(types: list[str], result: str, body: Callable[..., ir.Value], keep: Ca
     live = [i for i, row in enumerate(zip(*values, strict=True)) if keep(*(float(x) for x in row))]  # random bits obey the rule too
     values = [v[live] for v in values]
     agree(*elementwise(types, result, body, values))
+
+
+@pytest.mark.parametrize(("name", "type_", "kind"), declared())
+def test_ops_that_name_their_kind(name: str, type_: str, kind: str) -> None:
+    """What the executor computes for the op is what the machine computes for the kind."""
+    check([type_] * len(KINDS[kind].takes), type_, lambda *a: op(name, type_, *a))
 
 
 @pytest.mark.parametrize("name", MATH)
