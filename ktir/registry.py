@@ -8,6 +8,7 @@ Plugins add to them: modules that `add_plugin` is given, and entry points of ins
 """
 
 import importlib
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ def add_plugin(module: str) -> None:
     """Make known the passes, pipelines and dialects of a Python module. Raises KtirError for none, and for a name that is taken."""
     loaded = _module(module)
     own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
-    found = {name: cls for cls in own if (name := _name_of(cls))}
+    found = {name: cls for cls in own if (name := _name_of(cls))} | _dialects_of(loaded)
     if not found:
         raise KtirError(f"plugin '{module}' defines no pass, pipeline or dialect")
     for name, cls in found.items():
@@ -74,6 +75,17 @@ def add_plugin(module: str) -> None:
 def plugin_names() -> tuple[str, ...]:
     """Names of what plugins have added so far."""
     return tuple(_plugins)
+
+
+def plugin_dialects() -> tuple[str, ...]:
+    """Names of the dialects among them."""
+    return tuple(name for name, cls in _plugins.items() if hasattr(cls, "DIALECT_NAMESPACE"))
+
+
+def _dialects_of(module: Any) -> dict[str, Any]:
+    """The dialects that a module of a plugin defines or imports, but for ours."""
+    classes = [cls for cls in vars(module).values() if isinstance(cls, type) and getattr(cls, "DIALECT_NAMESPACE", None)]
+    return {name: cls for cls in classes if (name := _name_of(cls)) and not cls.__module__.startswith("ktir.")}
 
 
 def _name_of(cls: type) -> str:
@@ -89,7 +101,7 @@ def offered(group: str, name: str) -> Any | None:
         cls = load_entry(group, name)
         if not isinstance(cls, type) or _name_of(cls) != name:
             raise KtirError(f"entry point '{name}' in '{group}' is no class of that name, but {cls!r}")
-        _plugins[name] = cls
+        _plugins.update(_dialects_of(sys.modules[cls.__module__]) | {name: cls})
         pass_class.cache_clear()
     return _plugins.get(name)
 

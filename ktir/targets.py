@@ -5,8 +5,8 @@
     cores = 64
     lx_bytes = { value = 4, unit = "MiB", status = "assumed", source = "our own wish" }
 
-A figure is a number in its own unit (`ktir-explain` lists them), or a table with another unit of the same kind, a status and a source.
-Figures that follow from others (bytes per cycle from bytes per second and the clock) are computed and cannot be given.
+A figure is a number in its own unit (`ktir-explain --figures` lists them), or a table with another unit of the same kind, a status and
+a source. Figures that follow from others (bytes per cycle from bytes per second and the clock) are computed and cannot be given.
 """
 
 from __future__ import annotations

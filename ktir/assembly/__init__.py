@@ -13,6 +13,7 @@ from ktir.assembly.lexer import SyntaxFault
 from ktir.assembly.printer import Printer
 from ktir.assembly.reader import Reader
 from ktir.assembly.source_map import SourceMap
+from ktir.context import load_offered
 from ktir.diagnostics import Diagnostic, KtirError, collect
 from ktir.mlir import ir, operations
 
@@ -39,6 +40,7 @@ def parse_module(
     """
     shift = first_line - 1
     text = _WRITTEN_LOCATION.sub(f'"{_WRITTEN}":', text)
+    load_offered(text)
     reader = Reader(text)
     try:
         guards.check(text)

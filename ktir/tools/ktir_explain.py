@@ -1,6 +1,6 @@
 """`ktir-explain`: a readable report of an allocated module: per kernel grid, loops, scratchpad, traffic, time, place on the roofline.
 
-    ktir-explain allocated.ktir.mlir [--preset fitted]
+    ktir-explain allocated.ktir.mlir [--target fitted]
 
 The report goes to stdout, errors to stderr; the status is 1 if the input cannot be read or explained.
 """
@@ -21,16 +21,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser("ktir-explain", description="Explain an allocated module, or a package, kernel by kernel.")
     parser.add_argument("input", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
-    parser.add_argument("--preset", help="machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
+    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     parser.add_argument("--predict-only", action="store_true", help="do not run the emulator for the cycles that it counts")
-    parser.add_argument("--target", action="store_true", help="append the machine description with the source of each number")
+    parser.add_argument("--figures", action="store_true", help="append the machine description with the source of each number")
     options = parser.parse_args(argv)
     try:
-        text, target = _explained(options.input, options.preset, machine=not options.predict_only)
+        text, target = _explained(options.input, options.target, machine=not options.predict_only)
     except KtirError as error:
         print(error, file=sys.stderr)
         return 1
-    if options.target:
+    if options.figures:
         rows = (f"  {f.name} = {f.value:g} {f.unit}, {f.status}: {f.source}" for f in target.figures())
         text += "\n".join(["", f"target '{target.name}'", *rows]) + "\n"
     try:
@@ -41,12 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def explain(source: str, preset: str | None = None, *, machine: bool = True) -> str:
-    """The report of a file, of stdin (`-`) or of a package folder; `preset`: on another machine. Raises KtirError."""
-    return _explained(source, preset, machine=machine)[0]
+def explain(source: str, wanted: str | None = None, *, machine: bool = True) -> str:
+    """The report of a file, of stdin (`-`) or of a package folder; `wanted`: on another machine. Raises KtirError."""
+    return _explained(source, wanted, machine=machine)[0]
 
 
-def _explained(source: str, preset: str | None, *, machine: bool) -> tuple[str, Target]:
+def _explained(source: str, wanted: str | None, *, machine: bool) -> tuple[str, Target]:
     from ktir.assembly import parse_module
     from ktir.context import context
     from ktir.dialects.module_target import target_of
@@ -62,7 +62,7 @@ def _explained(source: str, preset: str | None, *, machine: bool) -> tuple[str, 
         raise KtirError(str(error)) from None
     with context(), ir.Location.unknown():
         module = parse_module(text, str(place))
-        target = find(preset) if preset else target_of(module)
+        target = find(wanted) if wanted else target_of(module)
         return report(module, target, machine=machine), target
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ktir import registry
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
-from ktir.context import context
+from ktir.context import UPSTREAM_DIALECTS, context
 from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
 from ktir.dialects.module_target import set_target
 from ktir.mlir import ir
@@ -42,16 +42,6 @@ from ktir.version import __version__
 
 if TYPE_CHECKING:
     from ktir.checking.semantics import SemanticsCheck
-
-UPSTREAM_DIALECTS = (
-    "acc affine amdgpu amx arith arm_neon arm_sme arm_sve async bufferization builtin cf complex dlti emitc func gpu index irdl linalg "
-    "llvm math memref ml_program mpi nvgpu nvvm omp pdl pdl_interp ptr quant rocdl scf shape shard smt sparse_tensor spirv tensor tosa "
-    "transform ub vector wasmssa x86 x86vector xegpu xevm"
-).split()
-
-
-_PREFIX = re.compile(r'(?:^|[={}])\s*"?([a-z_]\w*)\.[a-z_]|[!#]([a-z_]\w*)\.', re.MULTILINE)
-"""Dialects of ops, types and attributes."""
 
 
 class Driver:
@@ -170,9 +160,7 @@ class Driver:
             or self.line.on("run-reproducer")
             or part.bytecode is not None
         )
-        found = [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
-        others = {a or b for a, b in _PREFIX.findall(part.text)}.difference(UPSTREAM_DIALECTS, registry.dialect_names())
-        return [*found, *(name for name in sorted(others) if registry.offered("ktir.dialects", name))]
+        return [name for name in registry.dialect_names() if ours or f"{name}." in part.text]
 
     def transform(self, part: Part, reported: list[Diagnostic]) -> bytes:
         text, pipeline, verify_each = self.task(part)

@@ -75,7 +75,7 @@ def test_outline_of_a_linear_layer(packages: dict[str, Path]) -> None:
 
 def test_command(packages: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     place = packages["softmax"] / "allocated.ktir.mlir"
-    assert main([str(place), "--preset", "fitted", "--predict-only", "--target"]) == 0
+    assert main([str(place), "--target", "fitted", "--predict-only", "--figures"]) == 0
     out = capsys.readouterr().out
     assert "on fitted" in out
     assert "emulated" not in out
