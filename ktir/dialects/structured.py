@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ktir.mlir import ir, linalg
+from ktir.mlir import arith, ir, linalg, tensor
 
 COMBINERS = {
     "arith.addf": "add",
@@ -152,6 +152,27 @@ def affine_map(loops: int, results: Sequence[int | None]) -> ir.AffineMap:
 def number(type_: ir.Type, value: float) -> ir.Attribute:
     """A number as an attribute of a float or integer type."""
     return ir.IntegerAttr.get(type_, int(value)) if isinstance(type_, ir.IntegerType) else ir.FloatAttr.get(type_, value)
+
+
+def constant(type_: ir.Type, value: float) -> ir.Value:
+    """A number of a float, integer or index type, at the insertion point."""
+    return arith.ConstantOp(type_, number(type_, value)).result
+
+
+def index_constant(value: int) -> ir.Value:
+    """An index constant at the insertion point."""
+    return arith.ConstantOp(ir.IndexType.get(), value).result
+
+
+def filled(shape: Sequence[int], element: ir.Type, value: float) -> ir.Value:
+    """A tensor of one number."""
+    empty = tensor.EmptyOp(list(shape), element).result
+    return linalg.fill(constant(element, value), outs=[empty])
+
+
+def element_of(value: ir.Value) -> ir.Type:
+    """Element type of a tensor."""
+    return ir.RankedTensorType(value.type).element_type
 
 
 def generic(

@@ -43,7 +43,6 @@ MOST_LINES = {"file": 500, "class": 250, "function": 60}
 LARGE = {  # classes that are larger still: none grows, and entries go
     "Accesses": 340,
     "KernelLowering": 301,
-    "OnlineSoftmax": 293,
     "Scheduling": 268,
     "ShapesToMemory": 387,
 }

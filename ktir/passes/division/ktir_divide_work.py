@@ -25,10 +25,10 @@ from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, rebuild
+from ktir.dialects.structured import Generic, index_constant, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
-from ktir.passes.division.parts import COLUMNS, DEPTH, IN_STICKS, STICKS_OF_ROWS, Parts, Walk, index_constant
+from ktir.passes.division.parts import COLUMNS, DEPTH, IN_STICKS, STICKS_OF_ROWS, Parts, Walk
 from ktir.passes.division.work import Work, divide, work_of
 from ktir.passes.kernels.columns import hinted, wishes
 from ktir.pipeline import Pass

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.axes import Axes, k_in_stick
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Generic, index_constant
 from ktir.mlir import arith, func, ir
 from ktir.passes.division.work import Work
 from ktir.target import LANES
@@ -25,11 +25,6 @@ IN_STICKS = (COLUMNS, N_ROWS, DEPTH, K_ROWS)
 
 Walk = Sequence[int | None]
 """Per dim of a tensor the axis that it runs along, `COLUMNS`, `N_ROWS`, `DEPTH`, `K_ROWS`, or None: every core has it whole."""
-
-
-def index_constant(value: int) -> ir.Value:
-    """An index constant at the insertion point."""
-    return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
 def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, int | ir.Value]:

@@ -17,11 +17,11 @@ import numpy as np
 from ktir.analysis.attributes.residents import EXCHANGE, RESIDENT, RESIDENTS
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.structured import index_constant
 from ktir.isa.descriptor import MAX_RANK
 from ktir.mlir import arith, func, ir
 from ktir.passes.residence.pool_accesses import Footprint, Numbers
 from ktir.passes.residence.shares import Disagreement, Walk
-from ktir.passes.tiling.tile_views import index_constant
 from ktir.target import LANES
 
 

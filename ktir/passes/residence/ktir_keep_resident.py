@@ -18,6 +18,7 @@ from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_target import machine
+from ktir.dialects.structured import index_constant
 from ktir.mlir import func, ir
 from ktir.passes.residence.exchange_price import Traffic
 from ktir.passes.residence.exchanges import Moved, exchange_kernel, rebased
@@ -25,8 +26,8 @@ from ktir.passes.residence.pool_accesses import accesses_by_argument, called_ker
 from ktir.passes.residence.resident_candidates import ENTRY_BYTES, Candidates, moment
 from ktir.passes.residence.resident_choice import Candidate, choose
 from ktir.passes.residence.unused_arguments import drop_arguments
-from ktir.passes.tiling.tile_hints import hinted_plan
-from ktir.passes.tiling.tile_views import index_constant
+from ktir.passes.tiling.tile_facts import facts_of
+from ktir.passes.tiling.tile_hints import Wishes, decide
 from ktir.pipeline import Pass
 from ktir.target import LANES, Target
 
@@ -98,10 +99,11 @@ class _Keeper:
     def _room(self) -> list[int]:
         """Per moment the bytes that can be given away: what a kernel, planned with all of the scratchpad, does not need for itself."""
         free = []
+        wishes = Wishes(self.options.rows, self.options.online_softmax, self.options.num_tiles)
         everything = self.target.lx_planned_bytes // ENTRY_BYTES * ENTRY_BYTES
         for kernel in self.kernels:
             try:
-                used = hinted_plan(kernel, self.options.rows, self.target, self.options.online_softmax, self.options.num_tiles).used
+                used = decide(facts_of(kernel), wishes, self.target).used
             except Unsupported:  # ktir-tile says so, with a location
                 used = self.target.lx_planned_bytes
             free += [everything, (self.target.lx_planned_bytes - used) // ENTRY_BYTES * ENTRY_BYTES]

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from ktir.analysis.attributes.residents import resident_behind
 from ktir.dialects import ktdp
-from ktir.dialects.structured import clone_ops
+from ktir.dialects.structured import clone_ops, index_constant
 from ktir.mlir import arith, ir, operations
 from ktir.passes.residence.pool_accesses import lane_cut
-from ktir.passes.tiling.tile_views import index_constant
 
 Position = int | ir.Value
 

@@ -57,11 +57,6 @@ def _walked(x: Input, stick: int, row: int, lane: int) -> list[int | None]:
     return [stick if x.stick else None, row if rows else None, lane if x.lane else None]
 
 
-def element_of(value: ir.Value) -> ir.Type:
-    """Element type of a tensor."""
-    return ir.RankedTensorType(value.type).element_type
-
-
 def sticks_of(value: ir.Value) -> int:
     """Extent of a tensor's first dim."""
     return ir.RankedTensorType(value.type).shape[0]

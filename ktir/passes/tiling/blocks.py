@@ -5,15 +5,18 @@ A tensor is [sticks, R, lanes] there, or [sticks, 1, lanes] where all rows read 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ktir.analysis.axes import row_loops
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, index_constant
 from ktir.mlir import arith, ir, linalg, scf, tensor
+from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan
-from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, index_constant, window
+from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, tile_of, window
 from ktir.target import LANES
 
 _STORED_ROWS = range(16, 33, 2)
@@ -22,42 +25,56 @@ _STORED_ROWS = range(16, 33, 2)
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive sticks of a tensor."""
+    """Consecutive sticks of a tensor, of whose columns only `end` are live unless that is None."""
 
     first: int | ir.Value
     count: int
+    end: int | None = None
 
 
+@dataclass(frozen=True)
 class Blocks:
-    """Builds the ops of a block at the insertion point, and keeps what has been built."""
+    """A place among the loops of a tiled kernel: where their counters stand, and what has been built that is seen there."""
 
-    def __init__(self, plan: TilePlan) -> None:
-        self.plan = plan
-        self.mapping: dict[ir.Value, ir.Value] = {}
-        """A value of the divided kernel -> its block."""
-        self.position: dict[int, ir.Value] = {}
-        """Batch axis that is a loop -> its counter, where the loop is open."""
-        self.row: int | ir.Value = 0
-        """First row of the block; 0 outside of the loop over blocks."""
-        self.keyed: set[ir.Value] = set()
-        """Tensors that are seen in parts: of their sticks, `keys`."""
-        self.keys: Part | None = None
+    facts: TileFacts
+    plan: TilePlan
+    built: dict[ir.Value, ir.Value]
+    """A value of the divided kernel -> its block."""
+    whole: dict[ir.Operation, ir.Value] = field(default_factory=dict)
+    """Contraction -> its second operand, where that is in LX as a whole."""
+    position: Mapping[int, ir.Value] = field(default_factory=dict)
+    """Batch axis that is a loop -> its counter, where the loop is open."""
+    row: int | ir.Value = 0
+    """First row of the block; 0 outside of the loop over blocks."""
+    part: Part | None = None
+    """What is seen of tensors that are seen in parts."""
+
+    def inside(self, **changes: Any) -> Blocks:
+        """A place further inside: what is built there is not seen outside."""
+        return replace(self, **{"built": dict(self.built), "whole": dict(self.whole), **changes})
+
+    def along(self, start: int, stop: int, step: int, build: Callable[[ir.Value], None]) -> None:
+        """A loop that carries nothing; `build` gets its counter."""
+        loop = scf.ForOp(*(index_constant(v) for v in (start, stop, step)))
+        with ir.InsertionPoint(loop.body):
+            build(loop.induction_variable)
+            scf.YieldOp([])
 
     # Memory
 
     def place(self, value: ir.Value) -> Place:
         """Where a block of a loaded or stored value lies."""
-        plan = self.plan
-        axes = plan.axes_of(value)
-        batches = {d: self.position.get(a) for d, a in enumerate(axes) if a is not None and a != plan.axes.row}
-        if value in plan.second_operands:
-            return Place(batches, len(axes) - 2, LANES)
-        row = axes.index(plan.axes.row) if plan.axes.row in axes else None
-        return Place(batches, row, plan.block_rows if plan.has_rows(value) else 1)
+        row, own = self.facts.row_axis, self.facts.tensors[value]
+        batches = {d: self.position.get(a) for d, a in enumerate(own.axes) if a is not None and a != row}
+        if value in self.facts.second_operands:
+            return Place(batches, len(own.axes) - 2, LANES)
+        dim = own.axes.index(row) if row in own.axes else None
+        return Place(batches, dim, self.plan.block_rows if own.has_rows else 1)
 
-    def window(self, access: ir.Operation, value: ir.Value) -> Window | IndirectWindow:
-        """The memory behind a load or store of `value` at the batch position."""
-        return window(tile_of(access), self.place(value), self.mapping)
+    def window(self, access: ir.Operation, value: ir.Value, inside: str = "") -> Window | IndirectWindow:
+        """The memory behind a load or store of `value` at the batch position; `inside` as of a place."""
+        place = self.place(value)
+        return window(tile_of(access), replace(place, inside=inside) if inside else place, self.built)
 
     def load(self, op: ir.Operation) -> None:
         """Load the block."""
@@ -66,12 +83,12 @@ class Blocks:
         rows = self.place(value).rows
         part = self._sticks(value)
         tile = self.window(op, value).tile(part.first, self.row if rows > 1 else 0, [part.count, rows, type_.shape[-1]])
-        self.mapping[value] = ktdp.load(tile, type_.element_type)
+        self.built[value] = ktdp.load(tile, type_.element_type)
 
     def _sticks(self, value: ir.Value) -> Part:
         """Which sticks of a tensor a block has."""
-        if self.keys is not None and value in self.keyed:
-            return self.keys
+        if self.part is not None and value in self.plan.in_parts:
+            return self.part
         return Part(0, ir.RankedTensorType(value.type).shape[0])
 
     def load_stick(self, op: ir.Operation, number: ir.Value) -> ir.Value:
@@ -84,9 +101,9 @@ class Blocks:
 
     def store(self, op: ir.Operation) -> None:
         """Store the block."""
-        block = self.mapping[op.operands[0]]
+        block = self.built[op.operands[0]]
         rows = ir.RankedTensorType(block.type).shape[1]
-        self._store(op, self.window(op, op.operands[0]), block, self._sticks(op.operands[0]).first, self.row if rows > 1 else 0)
+        _store(op, self.window(op, op.operands[0]), block, self._sticks(op.operands[0]).first, self.row if rows > 1 else 0)
 
     def store_stick(self, op: ir.Operation, block: ir.Value, number: ir.Value) -> None:
         """Store the stick `number` of a block, some rows at a time: what is loaded meanwhile does not wait for all of it.
@@ -98,24 +115,20 @@ class Blocks:
         place = self.window(op, op.operands[0])
         first_block = isinstance(self.row, int)
         if rows <= 2 * some or (place.clips_rows and not first_block):
-            self._store(op, place, block, number, self.row if rows > 1 else 0)
+            _store(op, place, block, number, self.row if rows > 1 else 0)
             return
-        loop = scf.ForOp(*(index_constant(v) for v in (0, rows, some)))
-        with ir.InsertionPoint(loop.body):
-            first = loop.induction_variable
-            at = first if first_block else arith.AddIOp(self.row, first).result
-            self._store(op, place, part(block, [index_constant(0), first], [1, some, LANES]), number, at)
-            scf.YieldOp([])
 
-    @staticmethod
-    def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, stick: int | ir.Value, row: int | ir.Value) -> None:
-        tile = place.tile(stick, row, list(ir.RankedTensorType(block.type).shape))
-        ktdp.store(block, tile)
-        if "ktir.ordered" in op.attributes:
-            stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
-            stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
+        def some_rows(first: ir.Value) -> None:
+            at = first if first_block else arith.AddIOp(self.row, first).result
+            _store(op, place, part(block, [index_constant(0), first], [1, some, LANES]), number, at)
+
+        self.along(0, rows, some, some_rows)
 
     # Compute ops
+
+    def empty(self, sticks: int, element: ir.Type) -> ir.Value:
+        """A block without content."""
+        return tensor.EmptyOp([sticks, self.plan.block_rows, LANES], element).result
 
     def init(self, init: ir.Value) -> ir.Value:
         """What an op on a block accumulates into or overwrites."""
@@ -126,34 +139,38 @@ class Blocks:
             return empty
         return linalg.fill(op.operands[0].owner.clone().results[0], outs=[empty])
 
-    def rebuilt(self, g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
-        """The same op on blocks: of its row loops, one over the block's rows is left."""
-        rows = row_loops(g)
-        others = [loop for loop in range(len(g.iterators)) if loop not in rows]
-        at = 1 if g.is_pointwise else 0
-        number = {loop: i + (i >= at) for i, loop in enumerate(others)}
-        maps = []
-        for i, operand in enumerate([*inputs, init]):
-            first, last = (g.loop_of(i, d) for d in (0, len(g.maps[i].results) - 1))
-            row = at if ir.RankedTensorType(operand.type).shape[1] > 1 else None
-            maps.append(affine_map(len(others) + 1, [_numbered(number, first), row, _numbered(number, last)]))
-        iterators = [g.iterators[loop] for loop in others]
-        iterators.insert(at, "parallel")
 
-        def body(arguments: list[ir.Value]) -> ir.Value:
-            mapping = dict(zip(g.body.arguments, arguments, strict=True))
-            for op in g.body_ops:
-                clone_ops([op], mapping)
-                if op.name == "linalg.index":
-                    _renumber(op, mapping[op.results[0]].owner, number)
-            return mapping.get(g.yielded, g.yielded)
-
-        return generic(inputs, init, maps, iterators, body, loc=g.op.location)
+def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, stick: int | ir.Value, row: int | ir.Value) -> None:
+    tile = place.tile(stick, row, list(ir.RankedTensorType(block.type).shape))
+    ktdp.store(block, tile)
+    if "ktir.ordered" in op.attributes:
+        stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
+        stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
 
 
-def tile_of(op: ir.Operation) -> ir.Operation:
-    """The access tile of a load or store."""
-    return op.operands[0 if op.name == "ktdp.load" else 1].owner.operation
+def rebuilt(g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
+    """The same op on blocks: of its row loops, one over the block's rows is left."""
+    rows = row_loops(g)
+    others = [loop for loop in range(len(g.iterators)) if loop not in rows]
+    at = 1 if g.is_pointwise else 0
+    number = {loop: i + (i >= at) for i, loop in enumerate(others)}
+    maps = []
+    for i, operand in enumerate([*inputs, init]):
+        first, last = (g.loop_of(i, d) for d in (0, len(g.maps[i].results) - 1))
+        row = at if ir.RankedTensorType(operand.type).shape[1] > 1 else None
+        maps.append(affine_map(len(others) + 1, [_numbered(number, first), row, _numbered(number, last)]))
+    iterators = [g.iterators[loop] for loop in others]
+    iterators.insert(at, "parallel")
+
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        mapping = dict(zip(g.body.arguments, arguments, strict=True))
+        for op in g.body_ops:
+            clone_ops([op], mapping)
+            if op.name == "linalg.index":
+                _renumber(op, mapping[op.results[0]].owner, number)
+        return mapping.get(g.yielded, g.yielded)
+
+    return generic(inputs, init, maps, iterators, body, loc=g.op.location)
 
 
 def part(value: ir.Value, first: list[ir.Value], shape: list[int]) -> ir.Value:

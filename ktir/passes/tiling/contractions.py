@@ -7,148 +7,129 @@ result is computed on the finished accumulator.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ktir.analysis.axes import k_in_stick, second_operand_source
+from ktir.analysis.axes import k_in_stick
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
-from ktir.mlir import arith, ir, linalg, scf, tensor
-from ktir.passes.tiling.blocks import Blocks, insert_part, insert_stick, part, stick
-from ktir.passes.tiling.contraction_plan import blocks_of, by_stick
-from ktir.passes.tiling.tile_views import IndirectWindow, Window, index_constant
+from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, filled, generic, index_constant
+from ktir.mlir import arith, ir, scf, tensor
+from ktir.passes.tiling.blocks import Blocks, insert_part, insert_stick, part, rebuilt, stick
+from ktir.passes.tiling.tile_facts import Matmul
+from ktir.passes.tiling.tile_views import IndirectWindow, Window
 from ktir.target import LANES
 
 
-class Contractions:
-    """Builds the contractions of a kernel on its blocks."""
+class Weights(NamedTuple):
+    """Where the blocks of a second operand come from: one that is in LX as a whole, or memory."""
 
-    def __init__(self, blocks: Blocks) -> None:
-        self.blocks = blocks
-        self.plan = blocks.plan
-        self.residents = {r.contraction: r for r in self.plan.residents}
-        self.resident: dict[ir.Operation, ir.Value] = {}
-        """Contraction -> its second operand, where that is in LX as a whole."""
-
-    def load_resident(self, value: ir.Value, depth: int) -> None:
-        """Load a second operand that stays, if it belongs into the innermost one of `depth` open batch loops."""
-        g = self.plan.second_operands[value]
-        resident = self.residents.get(g.op)
-        if resident is not None and not resident.filled and self.plan.resident_depth(g) == depth:
-            self.resident[g.op] = ktdp.load(self._second_operand(g).tile(0, 0, self._whole_shape(value)), ir.F16Type.get())
+    whole: ir.Value | None
+    memory: Window | IndirectWindow | None
 
     @staticmethod
-    def _whole_shape(value: ir.Value) -> list[int]:
-        shape = list(ir.RankedTensorType(value.type).shape)
-        return [shape[0], blocks_of(shape[-2]) * LANES, LANES]
+    def of(blocks: Blocks, m: Matmul, inside: str = "") -> Weights:
+        """Those of a contraction at a place; `inside` as of a place."""
+        whole = blocks.whole.get(m.op)
+        return Weights(whole, None if whole is not None else blocks.window(m.second.owner.operation, m.second, inside))
 
-    def build(self, g: Generic) -> None:
-        """One contraction, with what is fused into it."""
-        plan = self.plan
-        result = g.op.results[0]
-        consumer = plan.fused.get(result)
-        target = result if consumer is None else consumer.results[0]
-        if consumer is not None:
-            self._load_operands(Generic(consumer))
-        element = ir.RankedTensorType(target.type).element_type
-        sticks = ir.RankedTensorType(result.type).shape[0]
-        weights = self._weights(g)
-        stores = plan.stored.get(target, [])
-        sliced = bool(stores) and by_stick(stores)
-        carried = [] if sliced else [tensor.EmptyOp([sticks, plan.block_rows, LANES], element).result]
-        outer = scf.ForOp(index_constant(0), index_constant(sticks), index_constant(1), [*carried, *weights.carried])
-        with ir.InsertionPoint(outer.body):
-            n = outer.induction_variable
-            weights.carried = list(outer.inner_iter_args)[len(carried) :]
-            accumulator = self._sum(g, weights, n)
-            finished = self._epilogue(consumer, result, accumulator, n, element)
-            for store in stores if sliced else ():
-                with store.location:
-                    self.blocks.store_stick(store, finished, n)
-            scf.YieldOp([*(insert_stick(finished, whole, n) for whole in list(outer.inner_iter_args)[: len(carried)]), *weights.carried])
-        if not sliced:
-            self.blocks.mapping[target] = outer.results[0]
-            for store in stores:
-                with store.location:
-                    self.blocks.store(store)
-        if weights.carried:
-            self.resident[g.op] = outer.results[len(carried)]
-
-    def _sum(self, g: Generic, weights: _Weights, n: ir.Value) -> ir.Value:
-        """The loop over K for one stick of columns; its accumulator. Weights that are kept are carried through."""
-        f32 = ir.F32Type.get()
-        rows = g.inputs[0]
-        steps = ir.RankedTensorType(rows.type).shape[0]
-        empty = tensor.EmptyOp([1, self.plan.block_rows, LANES], f32).result
-        cleared = linalg.fill(arith.ConstantOp(f32, ir.FloatAttr.get(f32, 0.0)).result, outs=[empty])
-        loop = scf.ForOp(index_constant(0), index_constant(steps), index_constant(1), [cleared, *weights.carried])
-        with ir.InsertionPoint(loop.body):
-            k = loop.induction_variable
-            a = self.blocks.load_stick(rows.owner.operation, k) if rows in self.plan.streamed else stick(self.blocks.mapping[rows], k)
-            weights.carried = list(loop.inner_iter_args)[1:]
-            b = weights.block(*((k, n) if k_in_stick(g) else (n, k)))
-            scf.YieldOp([multiply(g, a, b, loop.inner_iter_args[0]), *weights.carried])
-        weights.carried = list(loop.results)[1:]
-        return loop.results[0]
-
-    def _weights(self, g: Generic) -> _Weights:
-        """Where the blocks of a contraction's second operand come from."""
-        resident = self.residents.get(g.op)
-        if g.op in self.resident:
-            return _Weights(self.resident[g.op], None)
-        if resident is None:
-            return _Weights(None, self._second_operand(g))
-        empty = tensor.EmptyOp(self._whole_shape(second_operand_source(g)), ir.F16Type.get()).result
-        return _Weights(None, self._second_operand(g), [empty])
-
-    def _load_operands(self, g: Generic) -> None:
-        """Load what an op that is computed ahead of its place reads."""
-        for value in g.inputs:
-            if value not in self.blocks.mapping and value.owner.name == "ktdp.load":
-                with value.owner.location:
-                    self.blocks.load(value.owner.operation)
-
-    def _second_operand(self, g: Generic) -> Window | IndirectWindow:
-        """The memory of a second operand at the batch position; rows beyond the tensor are clipped."""
-        source = second_operand_source(g)
-        return self.blocks.window(source.owner.operation, source)
-
-    def _epilogue(self, consumer: ir.Operation | None, accumulator: ir.Value, value: ir.Value, n: ir.Value, element: ir.Type) -> ir.Value:
-        """What becomes of a finished accumulator block: the fused consumer, or a copy."""
-        init = tensor.EmptyOp([1, self.plan.block_rows, LANES], element).result
-        if consumer is None:
-            identity = affine_map(3, [0, 1, 2])
-            return generic([value], init, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=ir.Location.current)
-        g = Generic(consumer)
-        inputs = []
-        for i, operand in enumerate(g.inputs):
-            if operand == accumulator:
-                inputs.append(value)
-            elif g.loop_of(i, 0) is None:
-                inputs.append(self.blocks.mapping[operand])
-            else:
-                inputs.append(stick(self.blocks.mapping[operand], n))
-        return self.blocks.rebuilt(g, inputs, init)
-
-
-class _Weights:
-    """The blocks of a second operand: slices of one that stays, or loaded one by one. What is loaded is kept in the tensor that `carried`
-    holds, if any."""
-
-    def __init__(self, resident: ir.Value | None, window: Window | IndirectWindow | None, carried: Sequence[ir.Value] = ()) -> None:
-        self.resident, self.window = resident, window
-        self.carried = list(carried)
-
-    def block(self, first: ir.Value, number: ir.Value) -> ir.Value:
-        """The block of 64 rows `number` in stick `first`."""
+    def block(self, first: ir.Value, number: ir.Value, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
+        """The block of 64 rows `number` in stick `first`; the tensor that keeps what is loaded, if there is one, with it."""
         row = arith.MulIOp(number, index_constant(LANES)).result
         shape = [1, LANES, LANES]
-        if self.window is None:
-            assert self.resident is not None
-            return part(self.resident, [first, row], shape)
-        block = ktdp.load(self.window.tile(first, row, shape), ir.F16Type.get())
-        if not self.carried:
-            return block
-        self.carried = [insert_part(block, self.carried[0], [first, row])]
-        return part(self.carried[0], [first, row], shape)
+        if self.memory is None:
+            assert self.whole is not None
+            return part(self.whole, [first, row], shape), []
+        block = ktdp.load(self.memory.tile(first, row, shape), ir.F16Type.get())
+        if not filling:
+            return block, []
+        (tensor_,) = filling
+        filled_ = insert_part(block, tensor_, [first, row])
+        return part(filled_, [first, row], shape), [filled_]
+
+
+def load_whole(blocks: Blocks, m: Matmul) -> None:
+    """Load a second operand that stays; rows beyond the tensor are clipped."""
+    memory = blocks.window(m.second.owner.operation, m.second)
+    blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, _whole_shape(m)), ir.F16Type.get())
+
+
+def _whole_shape(m: Matmul) -> list[int]:
+    sticks, *_, rows, _ = ir.RankedTensorType(m.second.type).shape
+    return [sticks, -(-rows // LANES) * LANES, LANES]
+
+
+def build(blocks: Blocks, m: Matmul) -> None:
+    """One contraction, with what is fused into it."""
+    plan = blocks.plan
+    consumer = plan.fused.get(m.result)
+    target = m.result if consumer is None else consumer.results[0]
+    if consumer is not None:
+        _load_operands(blocks, Generic(consumer))
+    element = element_of(target)
+    fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in plan.residents)
+    filling = [tensor.EmptyOp(_whole_shape(m), ir.F16Type.get()).result] if fills else []
+    weights = Weights.of(blocks, m)
+    stores = plan.stored.get(target, ())
+    sliced = bool(stores) and blocks.facts.tensors[target].by_stick
+    carried = [] if sliced else [blocks.empty(m.n, element)]
+    outer = scf.ForOp(index_constant(0), index_constant(m.n), index_constant(1), [*carried, *filling])
+    with ir.InsertionPoint(outer.body):
+        n = outer.induction_variable
+        whole, so_far = (list(outer.inner_iter_args)[i:j] for i, j in ((0, len(carried)), (len(carried), None)))
+        accumulator, so_far = _sum(blocks, m, weights, n, so_far)
+        finished = _epilogue(blocks, consumer, m.result, accumulator, n, element)
+        for store in stores if sliced else ():
+            with store.location:
+                blocks.store_stick(store, finished, n)
+        scf.YieldOp([*(insert_stick(finished, w, n) for w in whole), *so_far])
+    if not sliced:
+        blocks.built[target] = outer.results[0]
+        for store in stores:
+            with store.location:
+                blocks.store(store)
+    if filling:
+        blocks.whole[m.op] = outer.results[len(carried)]
+
+
+def _sum(blocks: Blocks, m: Matmul, weights: Weights, n: ir.Value, filling: Sequence[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
+    """The loop over K for one stick of columns: its accumulator, and the tensor that it has filled with weights, if it does that."""
+    f32, rows = ir.F32Type.get(), m.g.inputs[0]
+    cleared = filled([1, blocks.plan.block_rows, LANES], f32, 0.0)
+    loop = scf.ForOp(index_constant(0), index_constant(m.k), index_constant(1), [cleared, *filling])
+    with ir.InsertionPoint(loop.body):
+        k = loop.induction_variable
+        accumulator, *so_far = loop.inner_iter_args
+        a = blocks.load_stick(rows.owner.operation, k) if rows in blocks.plan.streamed else stick(blocks.built[rows], k)
+        b, so_far = weights.block(*((k, n) if k_in_stick(m.g) else (n, k)), so_far)
+        scf.YieldOp([multiply(m.g, a, b, accumulator), *so_far])
+    return loop.results[0], list(loop.results)[1:]
+
+
+def _load_operands(blocks: Blocks, g: Generic) -> None:
+    """Load what an op that is computed ahead of its place reads."""
+    for value in g.inputs:
+        if value not in blocks.built and value.owner.name == "ktdp.load":
+            with value.owner.location:
+                blocks.load(value.owner.operation)
+
+
+def _epilogue(
+    blocks: Blocks, consumer: ir.Operation | None, result: ir.Value, accumulator: ir.Value, n: ir.Value, element: ir.Type
+) -> ir.Value:
+    """What becomes of a finished accumulator block: the fused consumer of `result`, or a copy."""
+    init = blocks.empty(1, element)
+    if consumer is None:
+        identity = affine_map(3, [0, 1, 2])
+        return generic([accumulator], init, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=ir.Location.current)
+    g = Generic(consumer)
+    inputs = []
+    for i, operand in enumerate(g.inputs):
+        if operand == result:
+            inputs.append(accumulator)
+        elif g.loop_of(i, 0) is None:
+            inputs.append(blocks.built[operand])
+        else:
+            inputs.append(stick(blocks.built[operand], n))
+    return rebuilt(g, inputs, init)
 
 
 def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.Value:

@@ -7,83 +7,83 @@ just that, and refused otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ktir import hints
-from ktir.analysis.attributes.kernel import KernelFunction
+from ktir.analysis.attributes.residents import room_of
 from ktir.diagnostics import location_text
-from ktir.dialects.structured import Generic
 from ktir.hints import HintRefused
-from ktir.mlir import func, ir
-from ktir.passes.tiling.online_plan import Remark, plan_of, silent
+from ktir.passes.tiling.online_plan import plan_of
+from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan, even
 from ktir.target import LANES, Target
 
 
-def wanted_tiles(num_tiles: str) -> dict[str, int]:
-    """Tiles per loop: a pass option such as `m=4`, else the `ktir.hint` in force."""
-    hint = hints.parse(f"num_tiles_per_dim = {{{num_tiles}}}") if num_tiles else hints.current()
-    return dict(hint.num_tiles_per_dim)
+class Wishes(NamedTuple):
+    """Rows of a block (0: any), when a softmax runs over blocks of keys, and tiles per loop as in `m=4` (else: as a `ktir.hint` says)."""
+
+    rows: int
+    online_softmax: str
+    num_tiles: str
+
+    @property
+    def tiles(self) -> dict[str, int]:
+        """Tiles per loop."""
+        hint = hints.parse(f"num_tiles_per_dim = {{{self.num_tiles}}}") if self.num_tiles else hints.current()
+        return dict(hint.num_tiles_per_dim)
 
 
-def hinted_plan(source: func.FuncOp, rows: int, target: Target, online: str, num_tiles: str, remark: Remark = silent) -> TilePlan:
+def decide(facts: TileFacts, wishes: Wishes, target: Target) -> TilePlan:
     """The plan of a kernel that has the tiles a user wants. Raises HintRefused for a wish that cannot be honoured."""
-    wishes = wanted_tiles(num_tiles)
-    for name, tiles in wishes.items():
-        if name != "m":
-            _check(source, name, tiles)
-    if "m" not in wishes:
-        return plan_of(source, rows, target, online, remark)
-    tiles, share = wishes["m"], _shares(source)[-1]
+    tiles = wishes.tiles
+    rows = _rows(facts, tiles, wishes.rows)
+    plan = plan_of(facts, rows, wishes.online_softmax, target, room_of(facts.source.operation, target.lx_planned_bytes))
+    if "m" in tiles and plan.block_rows != rows:
+        raise _refused(facts, "m", tiles["m"], f"at most {plan.block_rows} rows fit the scratchpad and the matrix array, not {rows}")
+    return plan
+
+
+def _rows(facts: TileFacts, tiles: dict[str, int], rows: int) -> int:
+    """The rows of a block that a user wants; 0: any."""
+    fixed = dict(_fixed_loops(facts))
+    for name, wanted in tiles.items():
+        if name == "m":
+            continue
+        if name not in fixed:
+            raise _refused(facts, name, wanted, f"the loops of this kernel are {', '.join(['m', *fixed])}")
+        counts, why = fixed[name]
+        if counts - {wanted}:
+            raise _refused(facts, name, wanted, f"{why}: {' or '.join(map(str, sorted(counts)))} tiles")
+    return _rows_of(facts, tiles["m"], rows) if "m" in tiles else rows
+
+
+def _rows_of(facts: TileFacts, tiles: int, rows: int) -> int:
+    """The rows of a block of which a core has so many."""
+    share = facts.share
     wanted = even(-(-share // tiles))
-    if -(-share // wanted) != tiles:
-        counts = sorted({-(-share // n) for n in range(2, even(share) + 1, 2)})
+    if facts.trips(wanted) != tiles:
+        counts = sorted({facts.trips(n) for n in range(2, even(share) + 1, 2)})
         near = sorted(counts, key=lambda n: (abs(n - tiles), n))[:2]
         text = (
             f"a core's {share} rows are cut into blocks of an even number of rows: the nearest are {' and '.join(map(str, sorted(near)))}"
         )
-        raise _refused(source, "m", tiles, text if len(near) > 1 else f"a core's {share} rows are one block")
+        raise _refused(facts, "m", tiles, text if len(near) > 1 else f"a core's {share} rows are one block")
     if rows and even(rows) != wanted:
-        raise _refused(source, "m", tiles, f"the option 'rows' asks for blocks of {rows} rows")
-    plan = plan_of(source, wanted, target, online, remark)
-    if plan.block_rows != wanted:
-        raise _refused(source, "m", tiles, f"at most {plan.block_rows} rows fit the scratchpad and the matrix array, not {wanted}")
-    return plan
+        raise _refused(facts, "m", tiles, f"the option 'rows' asks for blocks of {rows} rows")
+    return wanted
 
 
-def _shares(source: func.FuncOp) -> list[int]:
-    """Extents of a core's part of each axis."""
-    return list(KernelFunction(source).work.row_shares)
-
-
-def _check(source: func.FuncOp, name: str, tiles: int) -> None:
-    """Raise for a number of tiles of a loop that is no choice."""
-    trips = dict(_fixed_loops(source))
-    if name not in trips:
-        raise _refused(source, name, tiles, f"the loops of this kernel are {', '.join(['m', *trips])}")
-    counts, why = trips[name]
-    if counts - {tiles}:
-        raise _refused(source, name, tiles, f"{why}: {' or '.join(map(str, sorted(counts)))} tiles")
-
-
-def _fixed_loops(source: func.FuncOp) -> Iterator[tuple[str, tuple[set[int], str]]]:
+def _fixed_loops(facts: TileFacts) -> Iterator[tuple[str, tuple[set[int], str]]]:
     """Loops by name, with their trips, and why they have these."""
-    for i, share in enumerate(_shares(source)[:-1]):
-        yield f"b{i}", ({share}, "a batch axis is walked one position at a time")
-    contractions = [
-        g for op in source.regions[0].blocks[0].operations if op.operation.name == "linalg.generic" and (g := Generic(op)).is_contraction
-    ]
-    if contractions:
-        shapes = [(_extents(g.op.results[0]), _extents(g.inputs[0])) for g in contractions]
-        yield "n", ({result[0] for result, _ in shapes}, f"the matrix array makes {LANES} columns at once")
-        yield "k", ({first[0] for _, first in shapes}, f"the matrix array takes {LANES} elements of the reduced loop at once")
+    for i in range(facts.row_axis):
+        yield f"b{i}", ({facts.loops.get(i, 1)}, "a batch axis is walked one position at a time")
+    if facts.matmuls:
+        yield "n", ({m.n for m in facts.matmuls}, f"the matrix array makes {LANES} columns at once")
+        yield "k", ({m.k for m in facts.matmuls}, f"the matrix array takes {LANES} elements of the reduced loop at once")
 
 
-def _extents(value: ir.Value) -> list[int]:
-    return list(ir.RankedTensorType(value.type).shape)
-
-
-def _refused(source: func.FuncOp, name: str, tiles: int, why: str) -> HintRefused:
-    kernel = source.name.value
+def _refused(facts: TileFacts, name: str, tiles: int, why: str) -> HintRefused:
+    kernel = facts.source.name.value
     return HintRefused(
-        f"hint num_tiles_per_dim wants {tiles} tiles of '{name}' in kernel '{kernel}', but {why}", location_text(source.location)
+        f"hint num_tiles_per_dim wants {tiles} tiles of '{name}' in kernel '{kernel}', but {why}", location_text(facts.source.location)
     )

@@ -14,6 +14,7 @@ from ktir.analysis.attributes.residents import RESIDENT
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
+from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir
 from ktir.target import LANES
 
@@ -21,11 +22,6 @@ Values = Mapping[ir.Value, ir.Value]
 """A value of the divided kernel -> the same in the tiled one."""
 
 Size = int | ir.Value
-
-
-def index_constant(value: int) -> ir.Value:
-    """An index constant at the insertion point."""
-    return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
 @dataclass(frozen=True)
@@ -63,6 +59,11 @@ def is_block(view: ktdp.ConstructMemoryViewOp, place: Place) -> bool:
         return False
     size = sizes[1]
     return not isinstance(size, int) or size % place.rows == 0
+
+
+def tile_of(access: ir.Operation) -> ir.Operation:
+    """The access tile of a load or store."""
+    return access.operands[-1].owner.operation
 
 
 def direct(tile: ir.Operation) -> bool:

@@ -12,13 +12,13 @@ from ktir.assembly import parse_module
 from ktir.checking.stream.compare import check_package
 from ktir.context import context
 from ktir.diagnostics import Unsupported
-from ktir.dialects.structured import Generic
 from ktir.emulator.machine.control.control import control
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import ir
 from ktir.package import read
-from ktir.passes.tiling import tile_plan
+from ktir.passes.tiling import tile_facts
+from ktir.passes.tiling.tile_facts import Matmul
 
 READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "column": lambda a, v: a * (a @ v[:, None]),
@@ -87,10 +87,9 @@ func.func @f(%0: index {ktir.name = "a", ktir.role = "input", ktir.type = tensor
 """
 
 
-def _fuse_any(ops: Sequence[ir.Operation], contractions: Sequence[Generic]) -> dict[ir.Value, ir.Operation]:
+def _fuse_any(ops: Sequence[ir.Operation], matmuls: Sequence[Matmul]) -> dict[ir.Value, ir.Operation]:
     """Every single reader of a matmul becomes its epilogue, whatever it spreads."""
-    results = [g.op.results[0] for g in contractions]
-    return {r: next(iter(r.uses)).owner.operation for r in results}
+    return {m.result: next(iter(m.result.uses)).owner.operation for m in matmuls}
 
 
 def _package() -> dict[str, bytes]:
@@ -100,14 +99,14 @@ def _package() -> dict[str, bytes]:
 
 def test_sums_of_the_array_that_are_spread_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a plan that fuses what spreads a column."""
-    monkeypatch.setattr(tile_plan, "fused_consumers", _fuse_any)
+    monkeypatch.setattr(tile_facts, "fused_consumers", _fuse_any)
     with pytest.raises(Unsupported, match=r"column:\d+:\d+: error: 'linalg.generic' op reads operand \d .* element for element"):
         _package()
 
 
 def test_the_check_of_a_stream_sees_sums_that_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: that plan, and a lowering that does not look."""
-    monkeypatch.setattr(tile_plan, "fused_consumers", _fuse_any)
+    monkeypatch.setattr(tile_facts, "fused_consumers", _fuse_any)
     monkeypatch.setattr(KernelLowering, "_check_walk", lambda *_: None)
     made = read(_package())
     with pytest.raises(Unsupported, match=r"column:\d+:\d+: error: 'linalg.generic' op spreads sums"):

@@ -1,0 +1,153 @@
+"""What a block of keys adds to a softmax: its largest score, its weights exp(score - largest so far), their sums and products.
+
+What was summed up before is multiplied by exp(largest before - largest now). Scores that are all -inf have weight 0: what they are shifted
+by is held at the lowest finite number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ktir.analysis.expressions import Emission, Hole, Node, Tree, leaves
+from ktir.analysis.softmax import WEIGHT, Product, Softmax, unmasked
+from ktir.dialects.structured import Generic, constant, element_of, filled
+from ktir.mlir import arith, ir, math
+from ktir.passes.tiling.block_ops import Body, Input, pointwise, reduced, sticks_of
+from ktir.passes.tiling.blocks import Blocks, Part, stick
+from ktir.passes.tiling.key_ops import inputs_of, product, type_of
+from ktir.target import LANES
+
+_SCORE, _OLD, _NEW, _FACTOR, _SUM = (Hole(name) for name in ("score", "old", "new", "factor", "sum"))
+_LOWEST = {"f16": -65504.0, "f32": -3.4028234663852886e38}
+"""Finite: -inf minus that is -inf, where -inf minus -inf were NaN."""
+
+
+def started(blocks: Blocks, like: ir.Value, value: float) -> ir.Value:
+    """A block of a reduction that has seen nothing."""
+    return filled([sticks_of(like), blocks.plan.block_rows, LANES], element_of(like), value)
+
+
+def added(blocks: Blocks, s: Softmax, score: ir.Value, state: Sequence[ir.Value]) -> list[ir.Value]:
+    """The largest score, the sums and the products with one more block of keys."""
+    block = _largest_of(blocks, s, score)
+    old, *rest = state
+    factor = _factor(blocks, s, old, block)
+    most = _column(blocks, [_row(_OLD, old), _row(_NEW, block)], lambda x: arith.MaximumFOp(x[_OLD], x[_NEW]).result, element_of(old))
+    weight = _weight(blocks, s, score, most)
+    sums = [_sum(blocks, g, tree, weight, a, factor) for (g, tree), a in zip(s.sums, rest, strict=False)]
+    products = [_product(blocks, p, weight, a, factor) for p, a in zip(s.products, rest[len(sums) :], strict=True)]
+    return [most, *sums, *products]
+
+
+def with_nan(blocks: Blocks, total: ir.Value, most: ir.Value) -> ir.Value:
+    """The sum, NaN where the largest score is no number but -inf, as exp(-inf - -inf) is."""
+
+    def body(x: dict[Tree, ir.Value]) -> ir.Value:
+        most = _wide(x[_NEW])
+        return arith.AddFOp(x[_SUM], arith.SubFOp(most, most).result).result
+
+    return _column(blocks, [_row(_SUM, total), _row(_NEW, most)], body, element_of(total))
+
+
+def _row(name: Tree, value: ir.Value) -> Input:
+    """An operand that is a number per row."""
+    return Input(name, value, False, False)
+
+
+def _column(blocks: Blocks, inputs: Sequence[Input], body: Body, element: ir.Type) -> ir.Value:
+    return pointwise(inputs, 1, blocks.plan.block_rows, body, element)
+
+
+def _largest_of(blocks: Blocks, s: Softmax, score: ir.Value) -> ir.Value:
+    """The largest score of the block."""
+    tree = s.scores
+    masked = isinstance(tree, Node) and unmasked(tree) != tree
+    whole = tree.with_operands((tree.operands[0], _SCORE, tree.operands[2])) if isinstance(tree, Node) and masked else _SCORE
+    init = started(blocks, s.most.op.results[0], float("-inf"))
+    return reduced([Input(_SCORE, score)], init, _seen(blocks, whole), lambda a, b: arith.MaximumFOp(a, b).result)
+
+
+def _seen(blocks: Blocks, tree: Tree) -> Body:
+    """The body of a reduction over the live columns of the block."""
+    assert blocks.part is not None
+    end = blocks.part.end
+    return lambda x: Emission(x, end=end, loops=(1, 2))(tree)
+
+
+def _shift_inputs(blocks: Blocks, s: Softmax) -> list[Input]:
+    """What else than the largest score a shift is computed from."""
+    largest = s.most.op.results[0]
+    return [_row(leaf, blocks.built[leaf.value]) for leaf in leaves(s.exponential.shift) if leaf.value != largest]
+
+
+def _shifted_by(s: Softmax, x: dict[Tree, ir.Value], most: ir.Value) -> Emission:
+    """Builds what is shifted by that of a largest score."""
+    largest, finite = s.most.op.results[0], _finite(most)
+    return Emission({leaf: finite if leaf.value == largest else x[leaf] for leaf in leaves(s.exponential.shift)})
+
+
+def _factor(blocks: Blocks, s: Softmax, old: ir.Value, block: ir.Value) -> ir.Value:
+    """What sums so far are multiplied by, in f32; 0 where there was nothing but -inf."""
+    e, f32 = s.exponential, ir.F32Type.get()
+
+    def body(x: dict[Tree, ir.Value]) -> ir.Value:
+        shifts = []
+        for most in (x[_OLD], arith.MaximumFOp(x[_OLD], x[_NEW]).result):
+            shifts.append(_wide(_shifted_by(s, x, most)(e.shift)))
+        difference = arith.SubFOp(*shifts).result
+        for factor in e.factors:
+            difference = arith.MulFOp(difference, constant(f32, factor)).result
+        return (math.ExpOp if e.tree.name == "math.exp" else math.Exp2Op)(difference).result
+
+    return _column(blocks, [_row(_OLD, old), _row(_NEW, block), *_shift_inputs(blocks, s)], body, f32)
+
+
+def _weight(blocks: Blocks, s: Softmax, score: ir.Value, most: ir.Value) -> ir.Value:
+    """exp(score - shift) of the block."""
+    assert blocks.part is not None
+    e = s.exponential
+
+    def body(x: dict[Tree, ir.Value]) -> ir.Value:
+        emission = _shifted_by(s, x, x[_NEW])
+        emission.known[e.score] = x[_SCORE] if type_of(e.score) == x[_SCORE].type else _wide(x[_SCORE])
+        return emission(e.tree)
+
+    inputs = [Input(_SCORE, score), _row(_NEW, most), *_shift_inputs(blocks, s)]
+    return pointwise(inputs, blocks.part.count, blocks.plan.block_rows, body, type_of(e.tree))
+
+
+def _sum(blocks: Blocks, g: Generic, tree: Tree, weight: ir.Value, old: ir.Value, factor: ir.Value) -> ir.Value:
+    inputs = [Input(WEIGHT, weight), *inputs_of(blocks, tree)]
+    init = started(blocks, g.op.results[0], 0.0)
+    with g.op.location:
+        block = reduced(inputs, init, _seen(blocks, tree), lambda a, b: arith.AddFOp(a, b).result)
+        return _column(blocks, [_row(_OLD, old), _row(_FACTOR, factor), _row(_NEW, block)], _rescaled, element_of(old))
+
+
+def _product(blocks: Blocks, p: Product, weight: ir.Value, old: ir.Value, factor: ir.Value) -> ir.Value:
+    part, rows = blocks.part, blocks.plan.block_rows
+    assert part is not None
+
+    def finish(accumulator: ir.Value, so_far: ir.Value, n: ir.Value) -> ir.Value:
+        inputs = [Input(_OLD, stick(so_far, n)), _row(_FACTOR, factor), Input(_NEW, accumulator)]
+        return pointwise(inputs, 1, rows, _rescaled, element_of(old))
+
+    with p.contraction.op.location:
+        first = weight
+        if p.operand != WEIGHT:
+            inputs = [Input(WEIGHT, weight), *inputs_of(blocks, p.operand)]
+            first = pointwise(inputs, part.count, rows, lambda x: Emission(x, end=part.end)(p.operand), ir.F16Type.get())
+        return product(blocks, blocks.facts.matmul_of[p.contraction.op], first, Part(0, sticks_of(old)), part, old, finish)
+
+
+def _rescaled(x: dict[Tree, ir.Value]) -> ir.Value:
+    return arith.AddFOp(arith.MulFOp(x[_OLD], x[_FACTOR]).result, x[_NEW]).result
+
+
+def _finite(most: ir.Value) -> ir.Value:
+    return arith.MaximumFOp(most, constant(most.type, _LOWEST[str(most.type)])).result
+
+
+def _wide(scalar: ir.Value) -> ir.Value:
+    f32 = ir.F32Type.get()
+    return scalar if scalar.type == f32 else arith.ExtFOp(f32, scalar).result

@@ -1,0 +1,346 @@
+"""What a divided kernel is for `ktir-tile`: its loops, its tensors, its matmuls. Read off the IR once; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from ktir.analysis.attributes.kernel import KernelFunction
+from ktir.analysis.attributes.levels import tensor_bytes
+from ktir.analysis.attributes.residents import resident_behind
+from ktir.analysis.axes import Axes, row_loops, second_operand_source
+from ktir.analysis.partial_sums import live_at_once
+from ktir.analysis.softmax import Softmax, softmax_of
+from ktir.cost.tiles import BLOCK_BYTES
+from ktir.dialects.structured import Generic
+from ktir.mlir import func, ir
+from ktir.passes.tiling.tile_views import direct, tile_of
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """What a load, an op, a sum over cores or a fill makes; a fill that an op accumulates into is none."""
+
+    value: ir.Value
+    axes: tuple[int | None, ...]
+    """Per dim the axis that it runs along."""
+    depth: int
+    """Batch loops around the innermost one on whose position it depends, with that one."""
+    sticks: int
+    row_bytes: int
+    is_loaded: bool
+    is_resident: bool
+    """Whether it is read where it lies in the scratchpad."""
+    has_rows: bool
+    """Whether a block of it has rows; else it is a row vector, the same for all of them."""
+    first: int
+    last: int
+    """Numbers of the ops between which it lives. Of what is loaded: of those that read it."""
+    beside: int = 0
+    """Tensors of its size that live while it is made."""
+    by_stick: bool = False
+    """Whether it is stored stick by stick as it is made."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matmul:
+    """A contraction, and the tensor behind its second operand."""
+
+    g: Generic
+    rows: int
+    """Of the core's share."""
+    n: int
+    """Sticks of columns."""
+    k: int
+    """Sticks of the reduced loop."""
+    first_bytes: int
+    """That are loaded of the first operand, 0 if it is computed or lies in the scratchpad."""
+    result_bytes: int
+    """Of the result, as it is stored or read by the next op."""
+    second: ir.Value
+    second_bytes: int
+    """At one batch position, in whole blocks."""
+    second_is_resident: bool
+    axes: tuple[int | None, ...]
+    """Of the second operand."""
+    depth: int
+    """Batch loops around the innermost one on whose position the second operand depends, with that one."""
+    taken: int
+    """Second operands that a core takes one after the other; `users`: batch positions that use each."""
+    users: int
+
+    @property
+    def op(self) -> ir.Operation:
+        return self.g.op
+
+    @property
+    def result(self) -> ir.Value:
+        return self.g.op.results[0]
+
+
+class StickLocal(NamedTuple):
+    """Sticks of a row, and the tensors that have all of them."""
+
+    sticks: int
+    values: frozenset[ir.Value]
+
+
+@dataclass(frozen=True, eq=False)
+class TileFacts:
+    """A divided kernel."""
+
+    source: func.FuncOp
+    ops: tuple[ir.Operation, ...]
+    row_axis: int
+    share: int
+    """Rows of a core."""
+    cores: int
+    column_parts: int
+    row_parts: tuple[int, ...]
+    loops: Mapping[int, int]
+    """Batch axes that are loops, outer to inner, and their trips."""
+    tensors: Mapping[ir.Value, Tensor]
+    matmuls: tuple[Matmul, ...]
+    fused: Mapping[ir.Value, ir.Operation]
+    """Contraction result -> the op that can be computed on each finished stick of it."""
+    stored: Mapping[ir.Value, Sequence[ir.Operation]]
+    """Results that can be stored as soon as they are there, with their stores."""
+
+    @cached_property
+    def second_operands(self) -> dict[ir.Value, Matmul]:
+        """The matmul that reads a tensor so."""
+        return {m.second: m for m in self.matmuls}
+
+    @cached_property
+    def matmul_of(self) -> dict[ir.Operation, Matmul]:
+        """The matmul that an op is."""
+        return {m.op: m for m in self.matmuls}
+
+    @cached_property
+    def walked_alone(self) -> bool:
+        """Whether the loop over blocks of rows is the only one, and no core waits for another one in it."""
+        return not self.loops and not any(op.name == "ktdp.inter_tile_reduce" for op in self.ops)
+
+    @cached_property
+    def streamable(self) -> frozenset[ir.Value]:
+        """First operands that may be loaded stick by stick: only contractions read them, and the kernel does not write that memory."""
+        written = {None, *(_argument_of(op) for op in self.ops if op.name == "ktdp.store")}
+        own = {m.op for m in self.matmuls}
+        return frozenset(
+            v
+            for v in {m.g.inputs[0] for m in self.matmuls if m.g.inputs[0].owner.name == "ktdp.load"}
+            if _argument_of(v.owner.operation) not in written and all(u.owner.operation in own and u.operand_number == 0 for u in v.uses)
+        )
+
+    @cached_property
+    def stick_local(self) -> StickLocal | None:
+        """What a kernel has of a row, if all that it does with one stick concerns no other one; None if not, or if there is one stick."""
+        made = [op.results[0] for op in self.ops if op.name in ("ktdp.load", "linalg.generic", "linalg.fill", "tensor.empty")]
+        sticks = max(map(_sticks, made), default=1)
+        generics = [Generic(op) for op in self.ops if op.name == "linalg.generic"]
+        tiles = [tile_of(op) for op in self.ops if op.name in ("ktdp.load", "ktdp.store")]
+        if sticks == 1 or not all(map(direct, tiles)) or not all(_is_local(g, sticks) for g in generics):
+            return None
+        return StickLocal(sticks, frozenset(v for v in made if _sticks(v) == sticks))
+
+    @cached_property
+    def softmax(self) -> Softmax | None:
+        """The softmax that can be seen some keys at a time."""
+        return softmax_of(self.ops)
+
+    def trips(self, rows: int) -> int:
+        """Blocks of `rows` rows in the core's share."""
+        return -(-self.share // rows)
+
+    def depth(self, tensor: Tensor, trips: int) -> int:
+        """How many of the batch loops a load stands in; one more: in the loop over blocks of rows.
+
+        That one makes `trips` trips. Where it makes one, rows are not loaded again for each position of an axis that they do not have.
+        """
+        once = trips == 1 and tensor.depth < len(self.loops)
+        return len(self.loops) + 1 if tensor.has_rows and not once else tensor.depth
+
+
+def facts_of(source: func.FuncOp) -> TileFacts:
+    """The facts of a divided kernel."""
+    kernel, axes = KernelFunction(source), Axes.of(source.operation)
+    work = kernel.work
+    ops = tuple(o.operation for o in source.regions[0].blocks[0].operations)
+    loops = {axis: work.row_shares[axis] for axis in axes.batches if work.row_shares[axis] > 1}
+    generics = [Generic(op) for op in ops if op.name == "linalg.generic"]
+    matmuls = tuple(_matmul(g, axes, loops) for g in generics if g.is_contraction)
+    fused = fused_consumers(ops, matmuls)
+    stored = _stored_at_once(ops, matmuls, fused)
+    # no tensor has the row axis: blocks then have two rows of which the second one is clipped
+    without_rows = bool(generics) and all(len(row_loops(g)) < len(axes.extents) for g in generics)
+    firsts = {m.g.inputs[0] for m in matmuls} if without_rows else None
+    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, fused, stored)}
+    return TileFacts(
+        source, ops, axes.row, work.row_shares[-1], kernel.cores, work.column_parts, work.row_parts, loops, found, matmuls, fused, stored
+    )
+
+
+def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
+    first, second, result = g.inputs[0], second_operand_source(g), g.op.results[0]
+    n, *rows, _ = ir.RankedTensorType(result.type).shape
+    k = _sticks(first)
+    own = axes.of_second_operand(g)
+    depth, trips = _depth(own, loops), list(loops.values())
+    loaded = first.owner.name == "ktdp.load" and resident_behind(first.owner.operation) is None
+    reader = next(iter(result.uses)).owner
+    return Matmul(
+        g,
+        rows[-1],
+        n,
+        k,
+        tensor_bytes(first) if loaded else 0,
+        tensor_bytes(reader.results[0] if len(reader.results) else result),
+        second,
+        k * n * BLOCK_BYTES,
+        resident_behind(second.owner.operation) is not None,
+        tuple(own),
+        depth,
+        prod(trips[:depth]),
+        prod(trips[depth:]),
+    )
+
+
+def _tensors(
+    ops: Sequence[ir.Operation],
+    axes: Axes,
+    loops: Mapping[int, int],
+    firsts: Collection[ir.Value] | None,
+    fused: Mapping[ir.Value, ir.Operation],
+    stored: Mapping[ir.Value, Sequence[ir.Operation]],
+) -> Iterator[Tensor]:
+    """The tensors of a kernel. `firsts`: first operands of matmuls, where no tensor has the row axis."""
+    number = {op: i for i, op in enumerate(ops)}
+    for at, op in enumerate(ops):
+        if op.name not in ("ktdp.load", "linalg.generic", "ktdp.inter_tile_reduce") and not (op.name == "linalg.fill" and _is_stored(op)):
+            continue
+        value, is_loaded = op.results[0], op.name == "ktdp.load"
+        own = tuple(axes.of_value(value))
+        sticks, *rows, _ = ir.RankedTensorType(value.type).shape
+        uses = list(value.uses)
+        readers = [number[_in_kernel(use.owner.operation)] for use in uses]
+        first, last = at, max(readers, default=at)
+        has_rows = True
+        if is_loaded:
+            first = min(readers, default=at)
+            spread = firsts is not None and (value in firsts or set(own) != {None} or any(u.owner.name == "ktdp.store" for u in uses))
+            has_rows = axes.row in own or spread
+        elif op.name == "linalg.fill":
+            first, last = 0, len(ops)
+        else:
+            first = min([at, *(number[v.owner] for v in op.operands if v in fused)])
+        yield Tensor(
+            value,
+            own,
+            _depth(own, loops),
+            sticks,
+            tensor_bytes(value) // prod(rows),
+            is_loaded,
+            is_loaded and resident_behind(op) is not None,
+            has_rows,
+            first,
+            last,
+            live_at_once(op) if op.name == "ktdp.inter_tile_reduce" else 0,
+            value in stored and _by_stick(stored[value]),
+        )
+
+
+def _depth(axes: Sequence[int | None], loops: Iterable[int]) -> int:
+    return max((i for i, axis in enumerate(loops, 1) if axis in axes), default=0)
+
+
+def _is_stored(fill: ir.Operation) -> bool:
+    """Whether a constant tensor is a value of its own, not what an op accumulates into."""
+    uses = [u for u in fill.results[0].uses if u.owner.name != "ktdp.inter_tile_reduce"]
+    return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in uses)
+
+
+def _in_kernel(op: ir.Operation) -> ir.Operation:
+    """The op of the kernel that has `op` in it."""
+    while op.parent.name != "func.func":
+        op = op.parent.operation
+    return op
+
+
+# Matmuls, and what reads them
+
+
+def fused_consumers(ops: Sequence[ir.Operation], matmuls: Sequence[Matmul]) -> dict[ir.Value, ir.Operation]:
+    """Contraction results that a single pointwise op consumes: it can become the epilogue of the loop over output sticks.
+
+    Only one that reads element for element what it computes: the vector unit takes sums from PT as they come, and cannot spread a column,
+    a row or a scalar. A body that knows its position (a mask) is left out: inside the loop it would see a block, not the tensor. So is an
+    op with an operand that does not exist yet at the contraction.
+    """
+    fused = {}
+    position = {op: i for i, op in enumerate(ops)}
+    for m in matmuls:
+        uses = list(m.result.uses)
+        if len(uses) != 1 or uses[0].owner.name != "linalg.generic":
+            continue
+        g = Generic(uses[0].owner.operation)
+        ready = all(v == m.result or v.owner.name == "ktdp.load" or position[v.owner] < position[m.op] for v in g.inputs)
+        same = g.is_pointwise and g.maps[uses[0].operand_number] == g.maps[-1]
+        if ready and same and not any(o.name == "linalg.index" for o in g.body_ops):
+            fused[m.result] = g.op
+    return fused
+
+
+def _stored_at_once(
+    ops: Sequence[ir.Operation], matmuls: Sequence[Matmul], fused: Mapping[ir.Value, ir.Operation]
+) -> dict[ir.Value, list[ir.Operation]]:
+    """Results of contractions (with what is fused into them) that are only stored: their stores, which need not wait for other ops.
+
+    Not where the kernel reads the same memory: what an op in place reads must be read before.
+    """
+    read = {_argument_of(op) for op in ops if op.name == "ktdp.load"}
+    found = {}
+    for m in matmuls:
+        target = fused[m.result].results[0] if m.result in fused else m.result
+        stores = [u.owner.operation for u in target.uses]
+        if stores and all(op.name == "ktdp.store" and (at := _argument_of(op)) is not None and at not in read for op in stores):
+            found[target] = stores
+    return found
+
+
+def _by_stick(stores: Iterable[ir.Operation]) -> bool:
+    """Whether stores follow each finished stick: not through indices, which would be read again."""
+    return all(direct(tile_of(op)) for op in stores)
+
+
+def _argument_of(access: ir.Operation) -> ir.Value | None:
+    """The argument of the kernel that a load or store touches; None for what stays in the scratchpad."""
+    return None if resident_behind(access) is not None else _base(access.operands[-1].owner.operands[0].owner.opview.offset)
+
+
+def _base(offset: ir.Value) -> ir.Value | None:
+    if isinstance(offset.owner, ir.Block):
+        return offset
+    if offset.owner.name != "arith.addi":
+        return None
+    return next((found for v in offset.owner.operands if (found := _base(v)) is not None), None)
+
+
+# Ops that work on each stick by itself: where rows are too long for the scratchpad, it holds some of their sticks at a time
+
+
+def _sticks(value: ir.Value) -> int:
+    return ir.RankedTensorType(value.type).shape[0]
+
+
+def _is_local(g: Generic, sticks: int) -> bool:
+    """Whether an op computes each stick from the same stick of its operands, and from columns; or columns from columns."""
+    if not g.is_pointwise or any(op.name == "linalg.index" for op in g.body_ops):
+        return False
+    result = len(g.inputs)
+    if _sticks(g.op.results[0]) == 1:
+        return all(_sticks(v) == 1 for v in g.inputs)
+    same = [g.loop_of(i, 0) == g.loop_of(result, 0) if _sticks(v) == sticks else _sticks(v) == 1 for i, v in enumerate(g.inputs)]
+    return _sticks(g.op.results[0]) == sticks and all(same)

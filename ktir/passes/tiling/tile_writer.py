@@ -1,0 +1,157 @@
+"""Writes a tiled kernel as its plan says: the loops over batch axes and blocks of rows, and what stands in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ktir.analysis.axes import SECOND_OPERAND
+from ktir.analysis.partial_sums import contribution, parts_of, summed
+from ktir.dialects.structured import Generic, clone_ops
+from ktir.mlir import func, ir
+from ktir.passes.general.replaced import replaced
+from ktir.passes.tiling import contractions, online_softmax
+from ktir.passes.tiling.blocks import Blocks, Part, rebuilt
+from ktir.passes.tiling.tile_facts import TileFacts
+from ktir.passes.tiling.tile_plan import TilePlan
+from ktir.passes.tiling.tile_views import direct, is_block, tile_of
+
+TOLERANCE = "ktir.tolerance"
+"""On a kernel: the relative difference from its divided form."""
+
+_LAID_ASIDE = (
+    *SECOND_OPERAND,
+    "func.return",
+    "ktdp.construct_access_tile",
+    "ktdp.construct_indirect_access_tile",
+    "tensor.empty",
+    "linalg.fill",
+    "ktdp.inter_tile_produce",
+)
+"""Ops that are built where what they are for is built."""
+
+
+def write(facts: TileFacts, plan: TilePlan, tolerance: float) -> None:
+    """Put the tiled kernel in the place of the divided one; an online softmax differs from it by `tolerance`."""
+    with replaced(facts.source) as (function, arguments):
+        if plan.keys is not None:
+            function.attributes[TOLERANCE] = ir.FloatAttr.get(ir.F64Type.get(), tolerance)
+        blocks = Blocks(facts, plan, arguments)
+        _prologue(blocks)
+        _nest(blocks, list(facts.loops.items()), 0)
+        func.ReturnOp([])
+
+
+def _prologue(blocks: Blocks) -> None:
+    """Clone addresses and the views that are used as they are; load what no loop changes."""
+    used = _block_views(blocks)
+    for op in blocks.facts.ops:
+        if op.name == "ktdp.construct_memory_view":
+            if op.results[0] in used:
+                clone_ops([op], blocks.built)
+        elif op.name == "ktdp.load":
+            _load_at(blocks, op, 0)
+        elif op.name == "linalg.fill" and op.results[0] in blocks.facts.tensors and op.results[0] not in blocks.plan.in_parts:
+            with op.location:
+                blocks.built[op.results[0]] = blocks.init(op.results[0])
+        elif op.name not in (*_LAID_ASIDE, "ktdp.store", "linalg.generic", "ktdp.inter_tile_reduce"):
+            clone_ops([op], blocks.built)
+
+
+def _block_views(blocks: Blocks) -> set[ir.Value]:
+    """Views of the divided level that are views of blocks as they stand."""
+    found = set()
+    for op in blocks.facts.ops:
+        if op.name in ("ktdp.load", "ktdp.store") and direct(tile := tile_of(op)):
+            view = tile.operands[0]
+            value = op.results[0] if op.name == "ktdp.load" else op.operands[0]
+            if is_block(view.owner.opview, blocks.place(value)):
+                found.add(view)
+    return found
+
+
+def _nest(blocks: Blocks, loops: Sequence[tuple[int, int]], depth: int) -> None:
+    """The loops over `loops`, and inside them that over blocks of rows; `depth` loops are open."""
+    if not loops:
+        _rows(blocks)
+        return
+    (axis, trips), *others = loops
+
+    def position(counter: ir.Value) -> None:
+        inner = blocks.inside(position={**blocks.position, axis: counter})
+        for op in inner.facts.ops:
+            if op.name == "ktdp.load":
+                _load_at(inner, op, depth + 1)
+        _nest(inner, others, depth + 1)
+
+    blocks.along(0, trips, 1, position)
+
+
+def _rows(blocks: Blocks) -> None:
+    """The loop over blocks of rows, the first one before it where the others use what that leaves in the scratchpad."""
+    plan = blocks.plan
+    first = blocks.inside()
+    if plan.peels:
+        _block(first)
+    start = plan.block_rows if plan.peels else 0
+    blocks.along(start, blocks.facts.share, plan.block_rows, lambda row: _block(blocks.inside(row=row, whole=first.whole)))
+
+
+def _block(blocks: Blocks) -> None:
+    """A block of rows."""
+    plan = blocks.plan
+    if plan.keys is not None:
+        online_softmax.build(blocks, plan.keys, _op)
+    elif plan.part is not None:
+        _in_parts(blocks, plan.part.sticks, plan.part_sticks)
+    else:
+        _whole_rows(blocks)
+
+
+def _whole_rows(blocks: Blocks) -> None:
+    for op in blocks.facts.ops:
+        with op.location:
+            _op(blocks, op)
+
+
+def _in_parts(blocks: Blocks, sticks: int, count: int) -> None:
+    """The block, `count` of its sticks at a time, then what is left of them."""
+    trips, rest = divmod(sticks, count)
+    blocks.along(0, trips * count, count, lambda first: _whole_rows(blocks.inside(part=Part(first, count))))
+    if rest:
+        _whole_rows(blocks.inside(part=Part(trips * count, rest)))
+
+
+def _load_at(blocks: Blocks, op: ir.Operation, depth: int) -> None:
+    """Load a value if it belongs into the innermost one of `depth` open batch loops."""
+    facts, plan, value = blocks.facts, blocks.plan, op.results[0]
+    with op.location:
+        if (m := facts.second_operands.get(value)) is not None:
+            if m.op in plan.loaded_whole and m.depth == depth:
+                contractions.load_whole(blocks, m)
+        elif value not in plan.in_parts and value not in plan.streamed:
+            if facts.depth(facts.tensors[value], facts.trips(plan.block_rows)) == depth:
+                blocks.load(op)
+
+
+def _op(blocks: Blocks, op: ir.Operation) -> None:
+    """An op of a block."""
+    facts, plan, built = blocks.facts, blocks.plan, blocks.built
+    if op.name == "ktdp.load":
+        value = op.results[0]
+        if value not in facts.second_operands and value not in plan.streamed and value not in built:
+            blocks.load(op)
+    elif op.name == "ktdp.store":
+        if op.operands[0] not in plan.stored:
+            blocks.store(op)
+    elif op.name == "linalg.fill" and op.results[0] in facts.tensors and op.results[0] in plan.in_parts:
+        built[op.results[0]] = blocks.init(op.results[0])
+    elif op.name == "ktdp.inter_tile_reduce":
+        partial = contribution(op.operands[0].owner.operation)
+        built[op.results[0]] = summed(built[partial], facts.cores, parts_of(op))
+    elif op.name == "linalg.generic" and op not in plan.fused.values():
+        m = facts.matmul_of.get(op)
+        if m is not None:
+            contractions.build(blocks, m)
+        else:
+            g = Generic(op)
+            built[op.results[0]] = rebuilt(g, [built[v] for v in g.inputs], blocks.init(g.init))
