@@ -123,10 +123,10 @@ def evaluate(call: Call, known: Sequence[Bounded], eager: Tensor) -> Bounded:
     if not dtype.is_floating_point:
         value = value.to(dtype) if value.dtype != dtype else value
         return Bounded(value, torch.where(error > 0, torch.inf, 0.0).double())
-    if call.own is not None:
-        error = error + compute_unit(dtype) * torch.nan_to_num(call.own(on(text), *arithmetic), nan=torch.inf, posinf=torch.inf)
-    if call.steps is not None:
-        error = error + UNIT[dtype] * torch.nan_to_num(call.steps(on(text), *arithmetic), nan=torch.inf, posinf=torch.inf)
+    for more, unit in ((call.own, compute_unit(dtype)), (call.steps, UNIT[dtype])):
+        if more is not None:
+            off = unit * torch.nan_to_num(more(on(text), *arithmetic), nan=torch.inf, posinf=torch.inf)
+            error = torch.where(torch.isinf(off), off, error + off)
     if call.unrounded:
         return Bounded(value, torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf))
     return _finite(rounded(value, error, dtype), value, arithmetic)

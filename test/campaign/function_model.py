@@ -19,6 +19,8 @@ UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-2
 FLOOR = {torch.float16: 2.0**-25, torch.bfloat16: 2.0**-134, torch.float32: 2.0**-148, torch.float64: 2.0**-1074}
 """The largest absolute error of one rounding among the subnormals; of float32, in which it is computed too, that of several."""
 INF = float("inf")
+_LARGE = 1e150
+"""Stands for infinity in sums of products, where 0 times it is 0."""
 
 
 @dataclass
@@ -164,16 +166,21 @@ def largest(apply: Apply, *xs: Bounded) -> Tensor:
 
 
 def bilinear(apply: Apply, *xs: Bounded) -> Tensor:
-    """Of matmuls and convolutions of the first two operands; what else there is, is added."""
+    """Of matmuls and convolutions of the first two operands; what else there is, is added. An infinity times what has an error may be NaN,
+    and so may 0 times what may be anything."""
     a, b, *rest = xs
+    if not any(x.error.any() for x in xs):
+        return apply(*(x.value for x in xs)) * 0
     zeros = [torch.zeros_like(r.value) for r in rest]
-    total = torch.zeros(())
-    for x, y in ((a.value.abs(), b.error), (a.error, b.value.abs()), (a.error, b.error)):
-        if (x != 0).any() and (y != 0).any():
+    ones = [torch.ones_like(x.value) for x in (a, b)]
+    magnitudes = [torch.nan_to_num(x.value.abs(), nan=0.0, posinf=_LARGE) for x in (a, b)]
+    errors = [torch.nan_to_num(x.error, nan=_LARGE, posinf=_LARGE) for x in (a, b)]
+    total = apply(torch.zeros_like(a.value), torch.zeros_like(b.value), *(r.error for r in rest))
+    any_a, any_b = ((e >= _LARGE).double() * _LARGE for e in errors)
+    for x, y in ((magnitudes[0], errors[1]), (errors[0], magnitudes[1]), tuple(errors), (any_a, ones[1]), (ones[0], any_b)):
+        if x.any() and y.any():
             total = total + apply(x, y, *zeros)
-    if rest and any((r.error != 0).any() for r in rest):
-        total = total + apply(torch.zeros_like(a.value), torch.zeros_like(b.value), *(r.error for r in rest))
-    return total.double() if total.dim() else apply(*(x.value for x in xs)) * 0
+    return torch.where(total < _LARGE**0.5, total, INF)
 
 
 # ------------------------------------------------------------------------------------------- discontinuous operators: sure, or anything

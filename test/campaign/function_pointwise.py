@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from campaign.function_call import Call, Number, Own, Rule
 from campaign.function_draws import Draw, NoFit
 from campaign.function_model import (
+    FLOOR,
+    UNIT,
     Apply,
     Bounded,
     added,
@@ -107,6 +110,26 @@ def _with_number(text: str, rule: Rule, own: Own | None = None, steps: Own | Non
     return draw
 
 
+def _number_by(d: Draw) -> Call:
+    """Eager PyTorch multiplies with the reciprocal, which is a number of the type: it may have lost digits, or be infinite."""
+    call = _with_number("{1} / {0}", lambda apply, x, y: divided(apply, y, x))(d)
+    kind = d.nodes[call.operands[0]].dtype
+    most, least = torch.finfo(kind).max * (1 + UNIT[kind]), FLOOR[kind] / UNIT[kind]
+
+    def steps(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
+        inverse = 1 / (x.value.abs() - x.error).clamp(min=0)
+        relative = torch.where(inverse < most, inverse.clamp(min=least), torch.inf)
+        return torch.where(x.magnitude == 0, 0.0, y.value.abs() * relative)
+
+    return replace(call, steps=steps)
+
+
+def unless_infinite(magnitudes: Tensor, kind: torch.dtype) -> Tensor:
+    """Magnitudes of a step of the computation, infinite where the type that computes results of `kind` does not hold it."""
+    most = torch.finfo(torch.float64 if kind == torch.float64 else torch.float32).max
+    return torch.where(magnitudes > most * (1 - 2.0**-20), torch.inf, magnitudes)
+
+
 def _lerp(d: Draw) -> Call:
     a = d.floats()
     b = d.operand(d.nodes[a].shape, d.nodes[a].dtype)
@@ -114,7 +137,10 @@ def _lerp(d: Draw) -> Call:
     def rule(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
         return x.error + y.error
 
-    return Call("torch.lerp({0}, {1}, 0.25)", (a, b), rule, lambda apply, x, y: 2 * (x.value.abs() + y.value.abs()))
+    def own(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
+        return 2 * unless_infinite(x.value.abs() + y.value.abs(), d.nodes[a].dtype)
+
+    return Call("torch.lerp({0}, {1}, 0.25)", (a, b), rule, own)
 
 
 def _addcmul(d: Draw) -> Call:
@@ -124,9 +150,12 @@ def _addcmul(d: Draw) -> Call:
     def rule(apply: Apply, x: Bounded, y: Bounded, z: Bounded) -> Tensor:
         return x.error + 2 * multiplied(apply, y, z)
 
-    return Call(
-        "torch.addcmul({0}, {1}, {2}, value=2)", (a, b, c), rule, lambda apply, x, y, z: 4 * (x.value.abs() + 2 * (y.value * z.value).abs())
-    )
+    def own(apply: Apply, x: Bounded, y: Bounded, z: Bounded) -> Tensor:
+        step = unless_infinite(2 * y.value.abs(), kind) * 0 + unless_infinite(2 * (y.value * z.value).abs(), kind)
+        return 4 * (x.value.abs() + step)
+
+    kind = torch.promote_types(d.nodes[a].dtype, torch.promote_types(d.nodes[b].dtype, d.nodes[c].dtype))
+    return Call("torch.addcmul({0}, {1}, {2}, value=2)", (a, b, c), rule, own)
 
 
 def _atan2(d: Draw) -> Call:
@@ -168,7 +197,7 @@ BINARY: dict[str, Sampler] = {
     "number minus": _with_number("{1} - {0}", added),
     "mul with a number": _with_number("{0} * {1}", multiplied),
     "div by a number": _with_number("{0} / {1}", divided, ulps(2)),
-    "number by": _with_number("{1} / {0}", lambda apply, x, y: divided(apply, y, x), steps=ulps(1)),
+    "number by": _number_by,
     "fmod": _binary("torch.fmod({0}, {1})", stepwise2),
     "remainder": _binary(
         "torch.remainder({0}, {1})", stepwise2, lambda apply, x, y: 2 * y.value.abs().expand(apply(x.value, y.value).shape)

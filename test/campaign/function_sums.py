@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from campaign.function_call import Call, Own, Rule
 from campaign.function_draws import MOST, Draw, NoFit
-from campaign.function_model import FLOOR, Apply, Bounded, bilinear, moved, unless
+from campaign.function_model import FLOOR, Apply, Bounded, bilinear, compute_unit, moved, unless
 from campaign.function_pointwise import ACCURACY, Sampler
 from torch import Tensor
 
@@ -18,14 +18,28 @@ def whole(*xs: Tensor) -> bool:
     return all(bool((torch.isfinite(x) & (x == torch.round(x)) & (x.abs() < 4096)).all()) for x in xs)
 
 
-def summing(count: int) -> Own:
+def finite(x: Bounded) -> Tensor:
+    """Magnitudes; of what is infinite or NaN already, which is so in any order, none."""
+    return torch.where(torch.isfinite(x.value.double()), x.magnitude, 0.0)
+
+
+def summing(count: int, kind: torch.dtype) -> Own:
     """A sum of so many numbers in any order: a rounding of the sum of magnitudes for each of them."""
 
     def own(apply: Apply, x: Bounded) -> Tensor:
-        total = apply(x.magnitude)
+        total = unless_beyond(apply(finite(x)), kind, count)
         return total * 0 if whole(x.value) and bool((total < 2**24).all()) and not x.error.any() else count * total
 
     return own
+
+
+def unless_beyond(magnitudes: Tensor, kind: torch.dtype, count: int) -> Tensor:
+    """Sums of magnitudes, infinite where a sum of some of the numbers may be, in some order: it is no larger, but for a rounding for each
+    of them. Operands that are put in another order show that eager PyTorch has infinities there, too.
+    """
+    computing = torch.float64 if kind == torch.float64 else torch.float32
+    most = torch.finfo(computing).max * (1 - count * compute_unit(kind))
+    return torch.where(magnitudes < most, magnitudes, torch.inf) if kind.is_floating_point else magnitudes
 
 
 def _count(d: Draw, k: int, dims: tuple[int, ...]) -> int:
@@ -39,13 +53,13 @@ def _sum(d: Draw) -> Call:
     text = f"torch.sum({{0}}, {dims}, keepdim={d.r.random() < 0.5})"
     if d.r.random() < 0.15:
         dims, text = tuple(range(len(d.nodes[a].shape))), "{0}.sum()"
-    return Call(text, (a,), moved, summing(_count(d, a, dims)))
+    return Call(text, (a,), moved, summing(_count(d, a, dims), d.nodes[a].dtype))
 
 
 def _mean(d: Draw) -> Call:
     a = d.floats(1)
     dims = d.dims(a)
-    own = summing(_count(d, a, dims))
+    own = summing(_count(d, a, dims), d.nodes[a].dtype)
     return Call(
         f"torch.mean({{0}}, {dims}, keepdim={d.r.random() < 0.5})", (a,), moved, lambda apply, x: own(apply, x) + 2 * apply(x.value).abs()
     )
@@ -98,8 +112,6 @@ def _variance(d: Draw) -> Call:
         unit = 2.0**-52 if d.main == torch.float64 else 2.0**-24
         mean = x.magnitude.mean(dims, keepdim=True) * count * unit + unit * x.magnitude
         spread = error(x, mean) + (count + 4) * unit * (x.value.var(dims, keepdim="keepdim=True" in text))
-        largest = (x.value**2).sum(dims, keepdim="keepdim=True" in text)
-        spread = torch.where(_beyond_f32(largest, d.main), torch.inf, spread)
         return through_root(apply, x, spread) / unit + 2 * apply(x.value).abs()
 
     return Call(text if not root else plain.replace("var", "std"), (a,), rule, own)
@@ -161,20 +173,24 @@ def _norm(d: Draw) -> Call:
 def _cumsum(d: Draw) -> Call:
     a = d.pick(lambda n: n.dtype != torch.bool and len(n.shape) > 0)
     dim = d.dim(a)
-    return Call(f"torch.cumsum({{0}}, {dim})", (a,), moved, summing(d.nodes[a].shape[dim]))
+    return Call(f"torch.cumsum({{0}}, {dim})", (a,), moved, summing(d.nodes[a].shape[dim], d.nodes[a].dtype))
 
 
 # ---------------------------------------------------------------------------------------------------------------------------- contractions
 
 
-def products(count: int, roundings: int = 0) -> Own:
-    """Sums of so many products; whole numbers are exact."""
+def products(count: int, kind: torch.dtype, roundings: int = 0, *, padded: bool = False) -> Own:
+    """Sums of so many products; whole numbers are exact. With `roundings` the result of the sum is a number of the type by itself, and so
+    is what is added: each may be infinite, though it has a factor of 1/2 at least. `padded`: kernels of PyTorch differ in whether they
+    multiply zeros outside of the operand, of which infinities make NaN.
+    """
 
     def own(apply: Apply, a: Bounded, b: Bounded, *rest: Bounded) -> Tensor:
-        total = apply(a.magnitude, b.magnitude, *(r.magnitude for r in rest))
+        total = apply(*(x.magnitude if padded else finite(x) for x in (a, b, *rest)))
         exact = whole(a.value, b.value, *(r.value for r in rest)) and not any(x.error.any() for x in (a, b, *rest))
-        if roundings:  # a product and what is added may overflow each by itself
-            total = torch.where(total < 2.0**14, total, torch.inf)
+        total = unless_beyond(total, kind, count)
+        if roundings:
+            total = torch.where(total < torch.finfo(kind).max / 4, total, torch.inf)
         return total * 0 if exact and bool((total < 2**24).all()) else (count + roundings) * total
 
     return own
@@ -191,13 +207,13 @@ def _matmul(d: Draw) -> Call:
     if math.prod(d.nodes[a].shape) * n > 40 * MOST:
         raise NoFit
     text = "F.linear({0}, {1})" if turned else d.r.choice(("{0} @ {1}", "torch.matmul({0}, {1})"))
-    return Call(text, (a, b), bilinear, products(inner))
+    return Call(text, (a, b), bilinear, products(inner, d.nodes[a].dtype))
 
 
 def _linear(d: Draw) -> Call:
     a = d.floats(1)
     inner, n, kind = d.nodes[a].shape[-1], d.size(), d.nodes[a].dtype
-    return Call("F.linear({0}, {1}, {2})", (a, d.operand((n, inner), kind), d.operand((n,), kind)), bilinear, products(inner, 2))
+    return Call("F.linear({0}, {1}, {2})", (a, d.operand((n, inner), kind), d.operand((n,), kind)), bilinear, products(inner, kind, 2))
 
 
 def _bmm(d: Draw) -> Call:
@@ -206,9 +222,9 @@ def _bmm(d: Draw) -> Call:
     n, kind = d.size(), d.nodes[a].dtype
     b = d.operand((batch, inner, n), kind)
     if d.r.random() < 0.5:
-        return Call("torch.bmm({0}, {1})", (a, b), bilinear, products(inner))
+        return Call("torch.bmm({0}, {1})", (a, b), bilinear, products(inner, kind))
     bias = d.operand((batch, rows, n), kind)
-    return Call("torch.baddbmm({2}, {0}, {1})", (a, b, bias), bilinear, products(inner, 2))
+    return Call("torch.baddbmm({2}, {0}, {1})", (a, b, bias), bilinear, products(inner, kind, 2))
 
 
 def _addmm(d: Draw) -> Call:
@@ -216,13 +232,13 @@ def _addmm(d: Draw) -> Call:
     rows, inner = d.nodes[a].shape
     n, kind = d.size(), d.nodes[a].dtype
     b, bias = d.operand((inner, n), kind), d.operand(d.r.choice([(n,), (rows, n)]), kind)
-    return Call("torch.addmm({2}, {0}, {1}, beta=2, alpha=0.5)", (a, b, bias), bilinear, products(inner, 4))
+    return Call("torch.addmm({2}, {0}, {1}, beta=2, alpha=0.5)", (a, b, bias), bilinear, products(inner, kind, 4))
 
 
 def _dot(d: Draw) -> Call:
     a = d.pick(lambda n: n.is_float and len(n.shape) == 1)
-    b = d.operand(d.nodes[a].shape, d.nodes[a].dtype)
-    own = products(d.nodes[a].shape[0])
+    kind = d.nodes[a].dtype
+    b, own = d.operand(d.nodes[a].shape, kind), products(d.nodes[a].shape[0], kind)
     return Call("torch.dot({0}, {1})", (a, b), bilinear, own, own)  # eager PyTorch adds in the type itself
 
 
@@ -245,7 +261,7 @@ def _convolution(d: Draw) -> Call:
     padding, stride = d.r.choice((0, 1, 2)), d.r.choice((1, 1, 2))
     text = f"F.conv{rank}d({{0}}, {{1}}, {{2}}, stride={stride}, padding={padding}, groups={groups})"
     inner = channels // groups * math.prod(kernel)
-    return Call(text, (a, weight, d.operand((out,), here.dtype)), bilinear, products(inner, 2))
+    return Call(text, (a, weight, d.operand((out,), here.dtype)), bilinear, products(inner, here.dtype, 2, padded=padding > 0))
 
 
 def _layer_norm(d: Draw) -> Call:

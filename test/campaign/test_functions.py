@@ -15,10 +15,11 @@ from campaign import functions, spread
 from campaign.function_avoided import AVOIDED
 from campaign.function_call import Call, Number, evaluate
 from campaign.function_draws import ALL, Draw, Node, NoFit
-from campaign.function_model import added, exactly, rounded, wrong
+from campaign.function_model import Bounded, added, bilinear, exactly, rounded, wrong
 from campaign.function_programs import OPS, Program, drawn, eager_verdict, judge
 from campaign.function_reducer import reduced
 from campaign.function_run import run
+from campaign.function_sums import products
 
 import ktir.lowering.inductor  # noqa: F401  registers the backend
 
@@ -56,7 +57,9 @@ def one(name: str, text: str, value: torch.Tensor) -> Program:
         except NoFit:
             continue
         if call.text == text:
-            eager = eval(call.text.format("x"), {"x": value, "torch": torch, "F": torch.nn.functional})
+            eager = eval(
+                call.text.format("x", *(o.value for o in call.operands[1:])), {"x": value, "torch": torch, "F": torch.nn.functional}
+            )
             return Program([Node(value), Node(eager, call)], [1])
     raise AssertionError(text)
 
@@ -109,6 +112,40 @@ def test_overflow_is_an_infinity_or_open() -> None:
     result = rounded(most, torch.zeros(3).double(), torch.float16)
     assert wrong(torch.tensor([65504.0, 65504.0, 65504.0]).half(), result).tolist() == [True, False, False]
     assert wrong(torch.tensor([torch.inf, torch.inf, 65504.0]).half(), result).tolist() == [False, True, False]
+
+
+def _products(a: torch.Tensor, b: torch.Tensor) -> Bounded:
+    """What the model says of the product of two matrices."""
+    call = Call("{0} @ {1}", (0, 1), bilinear, products(a.shape[1], a.dtype))
+    return evaluate(call, [exactly(a), exactly(b)], a @ b)
+
+
+def test_a_sum_that_some_order_makes_infinite_is_open() -> None:
+    """Eager PyTorch adds the first product to nothing, which is too large by itself; the sum of both is not."""
+    most = torch.finfo(torch.float32).max
+    a, b = torch.tensor([[most, most]]), torch.tensor([[1.02], [-0.5]])
+    assert torch.isinf(a @ b).all()
+    assert not wrong(a @ b, _products(a, b)).any()
+    assert not wrong((a.double() @ b.double()).float(), _products(a, b)).any()
+
+
+def test_an_infinite_operand_is_judged() -> None:
+    inf = torch.inf
+    a, b = torch.tensor([[1.0, inf], [0.0, inf], [1.0, 1.0]]), torch.tensor([[2.5], [-3.0]])
+    wanted = _products(a, b)
+    assert not wrong(a @ b, wanted).any()
+    assert wrong(torch.tensor([[inf], [torch.nan], [0.0]]), wanted).all()
+
+
+def test_a_reciprocal_is_a_number_of_its_type() -> None:
+    x = torch.tensor([2.0**-128, 3e38, 4.0])
+    program = one("number by", "{1} / {0}", x)
+    call = program.nodes[1].call
+    assert call is not None
+    value = call.operands[1].value
+    assert torch.isinf(value / x)[0]
+    assert not judge(program, [value / x], [x]).wrong
+    assert judge(program, [value / x * torch.tensor([1, 1, 1.001])], [x]).wrong
 
 
 # -------------------------------------------------------------------------------------------------------------------------- the generator

@@ -126,7 +126,9 @@ def _sigmoid(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
 
 
 def _relu(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
-    return OPS["maximum"](body, [operands[0], _number(operands[0].dtype, 0)], dtype)
+    """-0 stays, as in PyTorch's kernel."""
+    x, zero = operands[0], _number(operands[0].dtype, 0)
+    return _where(body, [body.compare("lt", x, zero), zero, x], dtype)
 
 
 def _square(body: Body, operands: list[Scalar], dtype: str) -> Scalar:

@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from ktir.lowering.inductor.graph import groups, rounding
+from ktir.lowering.inductor.graph import edges, groups, rounding
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -40,7 +40,7 @@ class Table(dict[Any, Any]):
 
 def decompositions() -> Table:
     """Inductor's table with ours, and without those for what our lowerings want to see: matmuls, of which small ones would be sums."""
-    table = Table({**select_decomp_table(), **DECOMPOSITIONS, **groups.DECOMPOSITIONS, **groups.of_libraries()})
+    table = Table({**select_decomp_table(), **DECOMPOSITIONS, **edges.DECOMPOSITIONS, **groups.DECOMPOSITIONS, **groups.of_libraries()})
     for packet in _AS_THEY_ARE:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
@@ -83,15 +83,22 @@ def _bmm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
     return view(product, [batch, rows, b.get_size()[2]])
 
 
-def _plus(bias: Any, product: Any, dtype: torch.dtype, beta: float, alpha: float) -> Any:
-    """beta * bias + alpha * product, on the accumulator; a bias with beta = 0 is not read."""
+def _plus(bias: Any, product: Any, dtype: torch.dtype, beta: float, alpha: float, *, by_blas: bool = True) -> Any:
+    """beta * bias + alpha * product, on the accumulator; a bias with beta = 0 is not read, nor a product with alpha = 0 where PyTorch's
+    kernel calls BLAS.
+    """
     multiply, kind = builtin.lowerings[aten.mul.Tensor], _accumulator(dtype)
+    shape = list(V.graph.current_node.meta["val"].shape)
+    if alpha == 0 and by_blas and kind == dtype:
+        if beta == 0:
+            return builtin.full(shape, 0, dtype=kind, device=product.get_device())
+        return builtin.clone(builtin.expand(bias if beta == 1 else multiply(bias, beta), shape))
     if alpha != 1:
         product = multiply(product, alpha)
     if beta != 0:
         bias = builtin.to_dtype(bias, kind)
         product = builtin.lowerings[aten.add.Tensor](bias if beta == 1 else multiply(bias, beta), product)
-    elif list(product.get_size()) != list(V.graph.current_node.meta["val"].shape):
+    elif list(product.get_size()) != shape:
         return None
     return builtin.to_dtype(product, dtype)
 
@@ -108,8 +115,14 @@ def _addbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> 
     return _addmm(bias, a, view(b, [batch * inner, b.get_size()[2]]), beta=beta, alpha=alpha)
 
 
+_SMALL_BATCHED = 400
+"""Products per batch below which PyTorch has loops of its own in place of BLAS."""
+
+
 def _baddbmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    return _plus(bias, _dot(a, b, 1), a.get_dtype(), beta, alpha)
+    products = sympy.prod([*a.get_size()[1:], b.get_size()[2]])
+    by_blas = alpha == 0 and V.graph.sizevars.guard_int(products) >= _SMALL_BATCHED
+    return _plus(bias, _dot(a, b, 1), a.get_dtype(), beta, alpha, by_blas=by_blas)
 
 
 def _rounded(x: Any) -> Any:

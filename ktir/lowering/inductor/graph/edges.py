@@ -1,0 +1,95 @@
+"""Operators that at the edges of a type give what eager PyTorch gives: signs of zeros, no infinity on the way to a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._refs import native_layer_norm
+
+aten = torch.ops.aten
+
+_WIDE = (torch.float32, torch.bfloat16)
+"""Types whose squares float32 does not hold."""
+
+
+def _bound(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`clamp_min` or `clamp_max` by a number, which gives the element where the two are equal: of zeros of either sign that one, too."""
+
+    def clamped(x: torch.Tensor, limit: Any) -> Any:
+        if not x.is_floating_point() or not isinstance(limit, int | float) or math.isnan(limit):
+            return NotImplemented
+        return torch.where(beyond(x, limit), torch.full((), limit, dtype=x.dtype, device=x.device), x)
+
+    return clamped
+
+
+def _of_two(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`fmax` or `fmin`: no NaN where there is a number, of equal ones the first."""
+    return lambda x, y: torch.where(torch.isnan(x) | beyond(y, x), y, x)
+
+
+def difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    """`sub` without the other operand: PyTorch's kernel adds its product with the negative number, and an integer 0 has no sign."""
+    return x + y * 0 if alpha == 0 and isinstance(alpha, int) else NotImplemented
+
+
+def matrix_vector(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """`addmv` with alpha = 0, where BLAS leaves the product out."""
+    return torch.addmm(x[..., None], matrix, vector[:, None], beta=beta, alpha=alpha).squeeze(-1) if alpha == 0 else NotImplemented
+
+
+def layer_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float) -> Any:
+    """Without a bias PyTorch's kernel adds 0, so that no zero is negative."""
+    result, mean, scale = native_layer_norm(x, shape, weight, bias, eps)
+    return (result if bias is not None else result + 0.0), mean, scale
+
+
+def variance(x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    """`var`, of numbers up to 1, multiplied by the power of two that they were divided by."""
+    found = _scaled_variance(x, dim, correction, keepdim)
+    if found is None:
+        return NotImplemented
+    scaled, unit = found
+    return (scaled * unit * unit).to(x.dtype)
+
+
+def deviation(x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    """`std`, likewise."""
+    found = _scaled_variance(x, dim, correction, keepdim)
+    if found is None:
+        return NotImplemented
+    scaled, unit = found
+    return (torch.sqrt(scaled) * unit).to(x.dtype)
+
+
+def _scaled_variance(x: torch.Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> Any:
+    """The variance of numbers divided by a power of two near the largest magnitude, and that power."""
+    if x.dtype not in _WIDE or x.numel() == 0 or x.dim() == 0:
+        return None
+    dims = sorted({d % x.dim() for d in dim}) if dim else list(range(x.dim()))
+    work, count = x.to(torch.float32), math.prod(x.shape[d] for d in dims)
+    exponent = torch.floor(torch.log2(work.abs().amax(dims, keepdim=True))).clamp(-126, 126)
+    work = work * torch.exp2(-exponent)
+    apart = work - work.sum(dims, keepdim=True) / count
+    rest = max(count - (1 if correction is None else correction), 0)
+    squares = (apart * apart).sum(dims, keepdim=keepdim)
+    unit = torch.exp2(exponent)
+    return squares / rest, unit if keepdim else unit.squeeze(dims)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.clamp_min.default: _bound(torch.lt),
+    aten.clamp_max.default: _bound(torch.gt),
+    aten.fmax.default: _of_two(torch.gt),
+    aten.fmin.default: _of_two(torch.lt),
+    aten.addmv.default: matrix_vector,
+    aten.sub.Tensor: difference,
+    aten.rsub.Tensor: lambda x, y, *, alpha=1: difference(y, x, alpha=alpha),
+    aten.native_layer_norm.default: layer_norm,
+    aten.var.correction: variance,
+    aten.std.correction: deviation,
+}
+"""Added to those of `decompositions`; NotImplemented leaves an operator as it is."""
