@@ -1,13 +1,14 @@
-"""A flat logical function as plain data: the loops of each op, and where in which buffer its loads and stores lie."""
+"""A function of the flat level as plain data: the loops of each op, and where in which buffer its loads and stores lie."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ktir.analysis.attributes.broken import Broken
+from ktir.analysis.attributes.levels import constant_of
+from ktir.analysis.flat_rules import check
 from ktir.diagnostics import Unsupported, location_names
-from ktir.dialects import ktdp
 from ktir.dialects.structured import Contraction, Generic
 from ktir.mlir import func, ir
 
@@ -104,22 +105,18 @@ class Node:
 
 def read(function: func.FuncOp) -> list[Node]:
     """The nodes of a flat function, in program order. Refuses what the level does not have."""
-    nodes: list[Node] = []
-    for op in (o.operation for o in function.regions[0].blocks[0].operations):
-        if any(isinstance(r.type, ir.RankedTensorType) and 1 in r.type.shape for r in op.results):
-            raise refuse(op, "has dims of extent 1, which 'ktir-break-views' drops")
-        if op.name in _READERS:
-            nodes.extend(_READERS[op.name](op))
-        elif op.name not in _PASSED_OVER:
-            raise refuse(op, "is not supported on the logical level")
-    return nodes
+    require_flat(function)
+    ops = [o.operation for o in function.regions[0].blocks[0].operations]
+    return [node for op in ops if op.name in _READERS for node in _READERS[op.name](op)]
 
 
-_PASSED_OVER = (
-    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
-    "tensor.empty", "func.return",
-)  # fmt: skip
-"""Ops that are read where their result is used."""
+def require_flat(function: func.FuncOp) -> None:
+    """Raise Unsupported for the first op that breaks a rule of the flat level."""
+    for op in function.regions[0].blocks[0].operations:
+        try:
+            check(op.operation)
+        except Broken as broken:
+            raise refuse(op.operation, str(broken)) from None
 
 
 def _load(op: ir.Operation) -> list[Node]:
@@ -144,90 +141,32 @@ def _fill(op: ir.Operation) -> list[Node]:
 
 def _generic(op: ir.Operation) -> list[Node]:
     g = Generic(op)
-    tensors = [*g.inputs, op.results[0]]
-    loops: list[list[int]] = []
-    for i, value in enumerate(tensors):
-        found = [g.loop_of(i, d) for d in range(len(shape_of(value)))]
-        if any(loop is None for loop in found) or len(set(found)) < len(found) or len(found) != len(g.maps[i].results):
-            raise refuse(op, "expects projected permutation maps on the logical level")
-        loops.append([loop for loop in found if loop is not None])
-    for inner in g.body_ops:
-        if inner.name == "linalg.index":
-            raise refuse(inner, "computes with coordinates; the nearest supported form reads them from an argument of role 'iota'")
-    if dtype_of(op.results[0]) not in ("f16", "f32", "i32"):
-        raise refuse(op, f"makes a tensor of {dtype_of(op.results[0])}, which has no stick layout; f16, f32 and i32 have")
-    parallel = {i for i, kind in enumerate(g.iterators) if kind == "parallel"}
-    if set(loops[-1]) != parallel:
-        raise refuse(op, "expects a result that has all parallel loops and no other")
-    if g.is_pointwise:
-        if g.yielded == list(g.body.arguments)[-1] or any(v == list(g.body.arguments)[-1] for o in g.body_ops for v in o.operands):
-            raise refuse(op, "reads what its result held before, which is not supported; name it as an input")
-        return [Node(op, "pointwise", tensors, loops, generic=g)]
-    if g.combiner is None:
-        raise refuse(op, "expects a reduction by addf, maximumf, minimumf, addi, maxsi or minsi")
-    if g.iterators.count("reduction") != 1:
-        raise refuse(op, "reduces several dimensions at once, which is not supported; reduce one after the other")
+    loops = [[ir.AffineDimExpr(e).position for e in m.results] for m in g.maps]
     contraction = g.contraction
-    if contraction is not None and len(contraction.columns) > 1:
-        raise refuse(op, "expects a matrix as second operand: one dimension of columns, but has several, which is not supported")
-    return [Node(op, "reduction" if contraction is None else "contraction", tensors, loops, generic=g, contraction=contraction)]
+    kind: Kind = "pointwise" if g.is_pointwise else "reduction" if contraction is None else "contraction"
+    return [Node(op, kind, [*g.inputs, op.results[0]], loops, generic=g, contraction=contraction)]
 
 
 _READERS = {"ktdp.load": _load, "ktdp.store": _store, "linalg.fill": _fill, "linalg.generic": _generic}
 
 
 def memory_of(view: ir.Value) -> Memory:
-    """The memory that a view shows."""
-    op = view.owner
+    """The memory that a view of the flat level shows."""
+    op, constant = view.owner, 0
     v = op.opview
-    sizes = [n for n in v.sizes if isinstance(n, int)]
-    strides = [n for n in v.strides if isinstance(n, int)]
-    if len(sizes) != len(v.sizes) or len(strides) != len(v.strides) or v.masked:
-        raise refuse(op, "expects a static view that is read or written as a whole on the logical level")
-    element = str(v.element_type)
-    if element not in ("f16", "f32", "i32"):
-        raise refuse(op, f"views elements of type {element}, which have no stick layout; f16, f32 and i32 have")
-    constant, offset = 0, v.offset
+    offset = v.offset
     while not isinstance(offset.owner, ir.Block):
-        add = offset.owner
-        if add.name != "arith.addi" or add.operands[1].owner.name != "arith.constant":
-            raise refuse(op, "expects an argument plus a constant as offset on the logical level")
-        constant += ir.IntegerAttr(add.operands[1].owner.attributes["value"]).value
-        offset = add.operands[0]
-    return Memory(ir.BlockArgument(offset).arg_number, constant, tuple(sizes), tuple(strides), element, op)
+        constant += constant_of(offset.owner.operands[1]) or 0
+        offset = offset.owner.operands[0]
+    sizes, strides = ([n for n in numbers if isinstance(n, int)] for numbers in (v.sizes, v.strides))
+    return Memory(ir.BlockArgument(offset).arg_number, constant, tuple(sizes), tuple(strides), str(v.element_type), op)
 
 
 def _tile(tile: ir.Operation) -> tuple[Memory, tuple[Subscript, ...]]:
-    if tile.name == "ktdp.construct_access_tile":
-        require_whole(tile.opview, tile.opview.base.owner.opview.sizes)
-        return memory_of(tile.opview.base), ()
-    return memory_of(tile.opview.base), tuple(_subscripts(tile.opview))
+    memory = memory_of(tile.opview.base)
+    return memory, () if tile.name == "ktdp.construct_access_tile" else tuple(map(_subscript, tile.opview.subscripts))
 
 
-def require_whole(tile: ktdp.ConstructAccessTileOp, sizes: Sequence[int | ir.Value]) -> None:
-    """Refuse a tile that is not its whole view, of these `sizes`, in the view's order."""
-    anchored = all(isinstance(e, ir.AffineConstantExpr) and e.value == 0 for e in tile.base_map.results)
-    zeros = all(v.owner.name == "arith.constant" and ir.IntegerAttr(v.owner.attributes["value"]).value == 0 for v in tile.index_operands)
-    whole = list(tile.shape) == list(sizes)
-    if not (anchored or zeros) or list(tile.order) != list(range(len(tile.order))) or not whole:
-        raise refuse(tile.operation, "expects a tile of the whole view in its order on the logical level")
-
-
-def _subscripts(tile: ktdp.ConstructIndirectAccessTileOp) -> Sequence[Subscript]:
-    """Subscripts of an indirect tile: variables, or indices read at variables; anything else is refused."""
-    order = ir.AffineMapAttr(tile.attributes["variables_space_order"]).value
-    if list(tile.captured) or list(tile.symbol_values) or order != ir.AffineMap.get_identity(order.n_dims):
-        raise refuse(tile.operation, "expects variables in the order of the tile's dims, and nothing captured, on the logical level")
-    found: list[Subscript] = []
-    for subscript, view in tile.subscripts:
-        variables = [e.position for e in subscript.results if isinstance(e, ir.AffineDimExpr)]
-        if len(variables) != len(subscript.results):
-            raise refuse(
-                tile.operation, "computes a subscript, which is not supported; the nearest supported form reads it from an index view"
-            )
-        found.append(variables[0] if view is None else IndexedBy(memory_of(view), tuple(variables)))
-    direct = [s for s in found if isinstance(s, int)]
-    used = {v for s in found for v in ([s] if isinstance(s, int) else s.variables)}
-    if len(set(direct)) != len(direct) or used != set(range(order.n_dims)):
-        raise refuse(tile.operation, "expects each variable in one subscript at least, and in one direct subscript at most")
-    return found
+def _subscript(given: tuple[ir.AffineMap, ir.Value | None]) -> Subscript:
+    variables = tuple(ir.AffineDimExpr(e).position for e in given[0].results)
+    return variables[0] if given[1] is None else IndexedBy(memory_of(given[1]), variables)

@@ -11,10 +11,10 @@ from ktir.analysis.attributes.broken import Broken, faults_of, refuse
 from ktir.analysis.attributes.function_attributes import dictionaries, place
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import constant_of
-from ktir.analysis.attributes.table import Level
 from ktir.analysis.calls import callee, functions_of, is_kernel
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects._ktdp import tile_sets
+from ktir.dialects.module_level import Level
 from ktir.mlir import func, ir, operations
 from ktir.roles import HOST_ROLES, Role
 

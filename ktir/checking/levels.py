@@ -15,6 +15,7 @@ from ktir.checking.compare import compare
 from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.dialects.module_level import Level
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.emulator.reference.observer import Observer
@@ -106,7 +107,7 @@ def _append(results: list[LevelResult], name: str, arrays: Arrays, allowed: Call
 
 def _run(module: ir.Module, arguments: Sequence[np.ndarray], policy: Policy | None = None) -> list[np.ndarray]:
     """Arrays after an execution of a level, on copies of `arguments`."""
-    if ir.StringAttr(module.operation.attributes["ktir.level"]).value != "logical":
+    if (level := Level.of(module)) is not None and not level.of_host:
         return run_device_level(module, arguments, policy=policy)
     arrays = [a.copy() for a in arguments]
     execute(module, None, [np.atleast_1d(a) for a in arrays], policy=policy)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ktir.checking.levels import run_device_level
 from ktir.diagnostics import KtirError
+from ktir.dialects.module_level import Level
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
 from ktir.lowering.compile import compile_logical
@@ -19,12 +20,11 @@ from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 
 Engine = Literal["ktir", "spyre"]
-LOGICAL = "logical"
 
 
 def stages() -> tuple[str, ...]:
     """What can be asked for: the levels of KTIR and each pass between them, by name."""
-    levels = dict.fromkeys((LOGICAL, *(s.level for s in STAGES)))
+    levels = dict.fromkeys((Level.LOGICAL, *(s.level for s in STAGES)))
     return (*levels, *(s.name for s in STAGES))
 
 
@@ -36,19 +36,20 @@ def run_at_stage(
     `ktir` compiles up to the last pass of `stage` and runs the KTIR executor; `spyre` compiles all the way and runs the emulated machine,
     whose report is the result. Raises KtirError for a module that is not logical, and for what a pass refuses.
     """
-    level = module.operation.attributes["ktir.level"] if "ktir.level" in module.operation.attributes else None
-    if level is None or ir.StringAttr(level).value != LOGICAL:
-        found = "a module without 'ktir.level'" if level is None else f"{level}"
+    level = Level.of(module)
+    if level is not Level.LOGICAL:
+        found = "a module without 'ktir.level'" if level is None else f"'{level}'"
         raise KtirError(f"a stage is compiled to from the logical level, but this is {found}")
     if engine == "spyre":
         executable = Executable(read(compile_logical(module, cores=cores)))
         executable(*arguments)
         return executable.machine.report
-    if stage == LOGICAL:
+    if stage == Level.LOGICAL:
         execute(module, None, list(arguments))
         return None
     run_pipeline(module, ToAllocated(cores=cores, verify=False).text(stage))
-    if ir.StringAttr(module.operation.attributes["ktir.level"]).value != LOGICAL:
+    reached = Level.of(module)
+    if reached is not None and not reached.of_host:
         for old, new in zip(arguments, run_device_level(module, arguments), strict=True):
             old[...] = new
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple
 
 from ktir import registry
+from ktir.dialects.module_level import Level
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.planning.plan_search import STEPS
 from ktir.pipeline import NamedPipeline
@@ -15,22 +16,22 @@ class Stage(NamedTuple):
     """A pass, and the level that the module is at when it has run."""
 
     name: str
-    level: str
+    level: Level
 
 
 STAGES = (
-    Stage("ktir-separate-calls", "logical"),
-    Stage("cse", "logical"),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
-    Stage("ktir-generalize", "logical"),
-    Stage("ktir-break-views", "logical"),
-    Stage("ktir-split-bodies", "logical"),
-    Stage("ktir-plan", "logical"),
-    Stage("ktir-assign-layouts", "laid-out"),
-    Stage("ktir-form-kernels", "laid-out"),
-    Stage("ktir-divide-work", "divided"),
-    Stage("ktir-keep-resident", "divided"),
-    Stage("ktir-tile", "tiled"),
-    Stage("ktir-allocate-scratchpad", "allocated"),
+    Stage("ktir-separate-calls", Level.LOGICAL),
+    Stage("cse", Level.LOGICAL),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
+    Stage("ktir-generalize", Level.LOGICAL),
+    Stage("ktir-break-views", Level.FLAT),
+    Stage("ktir-split-bodies", Level.FLAT),
+    Stage("ktir-plan", Level.FLAT),
+    Stage("ktir-assign-layouts", Level.LAID_OUT),
+    Stage("ktir-form-kernels", Level.LAID_OUT),
+    Stage("ktir-divide-work", Level.DIVIDED),
+    Stage("ktir-keep-resident", Level.DIVIDED),
+    Stage("ktir-tile", Level.TILED),
+    Stage("ktir-allocate-scratchpad", Level.ALLOCATED),
 )
 """Passes from the logical to the allocated level, in order."""
 
@@ -70,7 +71,7 @@ class ToAllocated(NamedPipeline):
             items += [self._with_options(stage.name), *self._verification(stage.level)]
         return ",".join(items)
 
-    def _verification(self, level: str) -> list[str]:
+    def _verification(self, level: Level) -> list[str]:
         return [str(VerifyLevelPass(level, self.cores, self.lx_bytes, self.target))] if self.verify else []
 
     def _with_options(self, name: str) -> str:

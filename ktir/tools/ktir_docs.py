@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ktir import registry
 from ktir.analysis.attributes import table as attribute_table
+from ktir.dialects.module_level import Level
 from ktir.isa import descriptor, granules, instructions, kinds, units
 from ktir.isa.assembly import text as assembly
 from ktir.isa.binary import encoding
@@ -383,7 +384,7 @@ def attributes_page() -> list[str]:
     rows = []
     for one in sorted((d for found in attribute_table.TABLE.values() for d in found), key=lambda d: d.name):
         where = ", ".join(code(x) if isinstance(x, str) else x.value for x in one.on)
-        levels = "all" if set(one.levels) == set(attribute_table.Level) else ", ".join(one.levels)
+        levels = "all" if set(one.levels) == set(Level) else ", ".join(one.levels)
         rows.append((code(one.name), where, prose(one.kind.what), levels, "yes" if one.kept else "", prose(one.meaning)))
     return [*lines, *table(("attribute", "carried by", "kind", "levels", "kept by a rebuilt function", "meaning"), rows)]
 

@@ -176,11 +176,11 @@ class Driver:
         return self._compare(call, reference) if reference is not None else 0
 
     def _run_staged(self, module: ir.Module, call: Arguments) -> MachineReport | None:
-        from ktir.checking.staged import LOGICAL, run_at_stage
+        from ktir.checking.staged import run_at_stage
 
         engine = "spyre" if self.line.values.get("engine") == "spyre" else "ktir"
         cores = self.line.number("cores")
-        stage, target = self.line.values.get("stage", LOGICAL), self.line.values.get("target")
+        stage, target = self.line.values.get("stage", "logical"), self.line.values.get("target")
         if target is not None or NAME not in module.operation.attributes:
             set_target(module, config.current().machine() if target is None else find(target))
         cores = config.current().fewer_cores() if cores is None else cores

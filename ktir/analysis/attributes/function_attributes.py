@@ -8,9 +8,9 @@ from math import prod
 from ktir.analysis.attributes import kinds
 from ktir.analysis.attributes.broken import Broken, faults_of
 from ktir.analysis.attributes.kernel import KernelFunction
-from ktir.analysis.attributes.table import Level
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.mlir import ir
 from ktir.roles import HOST_ROLES, Role
 from ktir.target import LANES
@@ -88,7 +88,7 @@ def faults(f: ir.Operation, module: ir.Operation, level: Level | None) -> Iterat
 
 def _one_tensor(a: ir.DictAttr, b: ir.DictAttr, level: Level | None) -> bool:
     """Whether two arguments may be views of one tensor of the caller, by whose name both go: several device tensors may hold it."""
-    if level is None or level is Level.LOGICAL:
+    if level is None or level.of_host:
         return False
     return any("ktir.host" not in x for x in (a, b)) or kt.HostViewAttr(a["ktir.host"]).arg == kt.HostViewAttr(b["ktir.host"]).arg
 

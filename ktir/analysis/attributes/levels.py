@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
-from ktir.analysis.attributes.table import Level
 from ktir.analysis.attributes.verify import check_attributes
 from ktir.diagnostics import KtirError, location_text
+from ktir.dialects.module_level import MADE_BY, NAME, Level
 from ktir.mlir import func, ir
 
 
-def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | None = None) -> None:
+def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool | None = None) -> None:
     """Raise KtirError if `module` is not at `level`, before the pass `name` touches anything.
 
     `kernels`: whether kernels must have been formed (True) or must not (False); None = either.
@@ -21,14 +21,16 @@ def require_level(module: ir.Module, name: str, level: str, *, kernels: bool | N
     where = location_text(module.operation.location)
     if found != level:
         got = "a module without 'ktir.level'" if found is None else f"'{found}'"
-        raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}", where)
+        before = found is not None and list(Level).index(found) + 1 == list(Level).index(level)
+        way = f"; '{MADE_BY[level]}' goes there from it" if before else ""
+        raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}{way}", where)
     if kernels is not None and formed != kernels:
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
 
 
-def set_level(module: ir.Module, level: str) -> None:
+def set_level(module: ir.Module, level: Level) -> None:
     """Note the level that a pass guarantees."""
-    module.operation.attributes["ktir.level"] = ir.StringAttr.get(level)
+    module.operation.attributes[NAME] = ir.StringAttr.get(level)
 
 
 def tensor_bytes(value: ir.Value) -> int:

@@ -6,33 +6,13 @@ An attribute whose name does not begin with `ktir.` is none of ours, but for `gr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any
 
 from ktir.analysis.attributes import kinds
 from ktir.analysis.attributes.kinds import Kind
+from ktir.dialects.module_level import Level, since
 from ktir.mlir import ir
-
-
-class Level(StrEnum):
-    """How far a module has been lowered: its attribute `ktir.level`. In the order of the pipeline."""
-
-    LOGICAL = "logical"
-    LAID_OUT = "laid-out"
-    DIVIDED = "divided"
-    TILED = "tiled"
-    ALLOCATED = "allocated"
-    SPYRE = "spyre"
-
-    @staticmethod
-    def of(module: ir.Module | ir.Operation | Any) -> Level | None:
-        """The level that a module states; None for one that states none, or none that there is."""
-        found = module.operation.attributes.get("ktir.level")
-        text = ir.StringAttr(found).value if isinstance(found, ir.StringAttr) else ""
-        return Level(text) if text in _LEVELS else None
-
-
-_LEVELS = frozenset(Level)
 
 
 class On(Enum):
@@ -48,9 +28,10 @@ class On(Enum):
 
 
 _ALL = tuple(Level)
-_FROM_LAID_OUT = _ALL[1:]
-_KERNELS = _ALL[1:5]
-_DIVIDED = _ALL[2:5]
+_OF_HOST = (Level.LOGICAL, Level.FLAT)
+_FROM_LAID_OUT = since(Level.LAID_OUT)
+_KERNELS = since(Level.LAID_OUT, Level.ALLOCATED)
+_DIVIDED = since(Level.DIVIDED, Level.ALLOCATED)
 _VIEW = "ktdp.construct_memory_view"
 
 
@@ -110,16 +91,18 @@ _DECLARED = (
         "Extents of the row loops that its ops share, outer to inner.",
         kept=True,
     ),
-    Declared("ktir.columns", kinds.COUNT, (On.KERNEL,), _ALL[1:2], "Sticks of every result of a kernel whose columns may be dealt out."),
+    Declared(
+        "ktir.columns", kinds.COUNT, (On.KERNEL,), (Level.LAID_OUT,), "Sticks of every result of a kernel whose columns may be dealt out."
+    ),
     Declared(
         "ktir.plan",
         kinds.PLAN,
         (On.FUNCTION,),
-        _ALL[:2],
+        (Level.FLAT, Level.LAID_OUT),
         "What is planned, per kernel to be: 'columns', the sticks that are dealt out (0: none are), and 'work', how the kernel is divided, "
         "with 'sums' and 'depth_share' where cores share the reduced loop of its matmuls.",
     ),
-    Declared("ktir.plan", kinds.PLANNED, (On.KERNEL,), _ALL[1:2], "What is planned for the kernel, up to its division."),
+    Declared("ktir.plan", kinds.PLANNED, (On.KERNEL,), (Level.LAID_OUT,), "What is planned for the kernel, up to its division."),
     Declared(
         "ktir.work",
         kinds.WORK,
@@ -148,21 +131,23 @@ _DECLARED = (
     Declared("ktir.lx_bytes", kinds.COUNT, (On.KERNEL,), _DIVIDED, "Bytes of a core's scratchpad that it uses, from address 0."),
     Declared("ktir.name", kinds.STRING, (On.ARGUMENT,), _ALL, "The name of the caller's argument, unlike those of the others."),
     Declared("ktir.role", kinds.ROLE, (On.ARGUMENT,), _ALL, "What the argument is for."),
-    Declared("ktir.type", kinds.TENSOR_TYPE, (On.ARGUMENT,), _ALL[:1], "Shape and element type of the tensor that the caller gives."),
+    Declared("ktir.type", kinds.TENSOR_TYPE, (On.ARGUMENT,), _OF_HOST, "Shape and element type of the tensor that the caller gives."),
     Declared(
         "ktir.strides",
         kinds.STRIDES,
         (On.ARGUMENT,),
-        _ALL[:1],
+        _OF_HOST,
         "Strides of that tensor, in elements; without it the elements lie one after the other.",
     ),
     Declared("ktir.layout", kinds.LAYOUT, (On.ARGUMENT,), _FROM_LAID_OUT, "How the tensor lies in the device's memory, in sticks."),
-    Declared("ktir.layout", kinds.LAYOUT, (_VIEW,), _ALL[1:2], "How the tensor that lies there does so."),
+    Declared("ktir.layout", kinds.LAYOUT, (_VIEW,), (Level.LAID_OUT,), "How the tensor that lies there does so."),
     Declared("ktir.host", kinds.HOST, (On.ARGUMENT,), _FROM_LAID_OUT, "Which elements of which argument of the caller it holds."),
     Declared(
-        "ktir.stick", kinds.DIMENSIONS, (On.OP,), _ALL[:1], "Per tensor of the op, the result last, the dimension in the stick, or -1."
+        "ktir.stick", kinds.DIMENSIONS, (On.OP,), (Level.FLAT,), "Per tensor of the op, the result last, the dimension in the stick, or -1."
     ),
-    Declared("ktir.kernel", kinds.COUNT, (On.OP,), _ALL[:2], "The number of the op's kernel in the plan of its function."),
+    Declared(
+        "ktir.kernel", kinds.COUNT, (On.OP,), (Level.FLAT, Level.LAID_OUT), "The number of the op's kernel in the plan of its function."
+    ),
     Declared(
         "ktir.ordered",
         kinds.UNIT,
@@ -170,17 +155,17 @@ _DECLARED = (
         _ALL,
         "The store may name an element several times; what is stored last, in row-major order of the tile, stays.",
     ),
-    Declared("ktir.parts", kinds.POSITIVE, ("ktdp.inter_tile_reduce",), _ALL[2:3], "How many cores' partial sums are added up."),
+    Declared("ktir.parts", kinds.POSITIVE, ("ktdp.inter_tile_reduce",), (Level.DIVIDED,), "How many cores' partial sums are added up."),
     Declared("ktir.resident", kinds.RESIDENT, (_VIEW,), _DIVIDED, "What stays in the scratchpad and is seen through this view."),
-    Declared("ktir.rotate", kinds.ROTATE, (_VIEW,), _ALL[4:5], "The buffer changes place with every trip of the loops around it."),
+    Declared("ktir.rotate", kinds.ROTATE, (_VIEW,), (Level.ALLOCATED,), "The buffer changes place with every trip of the loops around it."),
     Declared(
         "ktir.acc",
         kinds.ACC,
         ("scf.for",),
-        _ALL[4:5],
+        (Level.ALLOCATED,),
         "The unit in whose accumulator the carried tensor lives.",
     ),
-    Declared("ktir.acc", kinds.ACC, (_VIEW,), _ALL[4:5], "The unit that keeps a running value there."),
+    Declared("ktir.acc", kinds.ACC, (_VIEW,), (Level.ALLOCATED,), "The unit that keeps a running value there."),
 )
 
 TABLE: dict[str, list[Declared]] = {}

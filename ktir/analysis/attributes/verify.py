@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ktir.analysis.attributes import function_attributes
 from ktir.analysis.attributes.broken import Broken, faults_of, refuse
-from ktir.analysis.attributes.table import TABLE, Declared, Level, On
+from ktir.analysis.attributes.table import TABLE, Declared, On
 from ktir.diagnostics import Diagnostic
+from ktir.dialects.module_level import Level
 from ktir.mlir import func, ir
 
 _PREFIX = "ktir."

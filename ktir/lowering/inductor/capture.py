@@ -13,11 +13,10 @@ from ktir.diagnostics import KtirError
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
 from ktir.lowering.inductor.running.fallback import chain
-from ktir.lowering.inductor.wrapper import translate
 from ktir.lowering.region_to_ktir.region import Region
+from ktir.lowering.region_to_ktir.translate import translate
 
 REGION, LOGICAL, ASSEMBLY = "region", "logical", "assembly"
-LEVELS = (LOGICAL, "laid-out", "divided", "tiled", "allocated")
 SEPARATOR = "// -----\n"
 """Between the programs of a graph that has several: what `ktir-opt --split-input-file` splits at."""
 
@@ -28,9 +27,10 @@ class _Captured(Exception):
 
 def stages() -> tuple[str, ...]:
     """What `capture` takes as `stage`: `region`, the levels of KTIR, each pass by its name, `assembly`."""
+    from ktir.dialects.module_level import KTIR_LEVELS
     from ktir.passes.ktir_to_allocated import STAGES
 
-    return (REGION, *LEVELS, *(s.name for s in STAGES), ASSEMBLY)
+    return (REGION, *KTIR_LEVELS, *(s.name for s in STAGES), ASSEMBLY)
 
 
 def capture_regions(model: Any, *inputs: Any) -> list[Region]:
@@ -97,23 +97,23 @@ def capture(model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: b
 def _text(region: Region, stage: str, debuginfo: bool) -> str:
     from ktir.assembly import print_module
     from ktir.context import context
+    from ktir.dialects.module_level import Level
     from ktir.isa.assembly.text import print_program
     from ktir.lowering.compile import compile_logical
-    from ktir.lowering.inductor.wrapper import logical
+    from ktir.lowering.region_to_ktir.emit import emit
     from ktir.mlir import ir
     from ktir.package import read
 
     if stage == REGION:
         return region.to_json() + "\n"
     with context(), ir.Location.unknown():
-        module = logical(region)
+        module = emit(region)
         if stage == LOGICAL:
             return print_module(module, debuginfo=debuginfo)
         seen: dict[str, str] = {}
 
         def observe(name: str, m: ir.Module) -> None:
-            level = ir.StringAttr(m.operation.attributes["ktir.level"]).value
-            if stage in (name, level):
+            if stage in (name, Level.of(m)):
                 seen[stage] = print_module(m, debuginfo=debuginfo)
 
         files = compile_logical(module, observe=observe)

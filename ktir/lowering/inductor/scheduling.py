@@ -28,9 +28,9 @@ from ktir.lowering.inductor.graph.shapes import DynamicShape
 from ktir.lowering.inductor.recorder import Recorder, dtype_name
 from ktir.lowering.inductor.running.fallback import Apart, Place, Refused, place_of
 from ktir.lowering.inductor.running.origins import origin, refusal, result_of, type_text
-from ktir.lowering.inductor.wrapper import translate
 from ktir.lowering.region_to_ktir.indices import Index
 from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Record, Region, Role
+from ktir.lowering.region_to_ktir.translate import translate
 
 RegionCompiler = Callable[[Region], str]
 """Compiles a region and returns the content hash under which the runtime finds the package. Raises NestRefused."""

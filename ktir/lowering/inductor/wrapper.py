@@ -17,7 +17,7 @@ from torch._logging._internal import trace_structured
 from ktir import config
 from ktir.assembly import print_module
 from ktir.context import context
-from ktir.diagnostics import Diagnostic, Unsupported, verify
+from ktir.diagnostics import Diagnostic, Unsupported
 from ktir.hints import HintRefused
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.running import progress
@@ -32,19 +32,6 @@ from ktir.runtime.logical import NOTICE, Argument, files_of
 log = logging.getLogger(__name__)
 
 
-def translate(region: Region) -> None:
-    """Raise NestRefused for a region that has no logical form."""
-    with context(), ir.Location.unknown():
-        emit(region)
-
-
-def logical(region: Region) -> ir.Module:
-    """The verified logical module of a region, in the current context."""
-    module = emit(region)
-    verify(module)
-    return module
-
-
 def compile_region(region: Region) -> str:
     """Compile a region for the engine of the configuration, store the result, and return its content hash. Raises Apart where the chip's
     compiler refuses some nests of several.
@@ -54,7 +41,7 @@ def compile_region(region: Region) -> str:
 
     with context(), ir.Location.unknown():
         try:
-            module = logical(region)
+            module = emit(region)
             text = print_module(module, debuginfo=True)
         except NestRefused:
             raise

@@ -10,6 +10,7 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.calls import functions_of, launches, root_of
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import target_of
 from ktir.isa.program import Argument, Kernel, Program, Source
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
@@ -29,7 +30,7 @@ class ConvertKtirToSpyrePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the module."""
-        require_level(module, self.name, "allocated")
+        require_level(module, self.name, Level.ALLOCATED)
         from ktir.dialects import spyre  # heavy to load, and only this pass needs it
 
         converted = spyre.to_mlir(lower_program(module), module.context)
@@ -38,7 +39,7 @@ class ConvertKtirToSpyrePass(Pass):
         with ir.InsertionPoint(module.body):
             for op in converted.body.operations:
                 op.operation.clone()
-        set_level(module, "spyre")
+        set_level(module, Level.SPYRE)
 
 
 def entry_function(module: ir.Module) -> func.FuncOp:

@@ -24,6 +24,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, index_constant, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
@@ -61,7 +62,7 @@ class DivideWorkPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
-        require_level(module, self.name, "laid-out", kernels=True)
+        require_level(module, self.name, Level.LAID_OUT, kernels=True)
         target = machine(module, self.target, self.cores, self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.rows" in op.attributes:
@@ -69,7 +70,7 @@ class DivideWorkPass(Pass):
                 if work.plan is not None:
                     self.remark("passed", f"kernel '{op.name.value}': {work.plan.explain()}", op.location)
                 _Divider(op, work).divide()
-        set_level(module, "divided")
+        set_level(module, Level.DIVIDED)
 
     def division(self, kernel: func.FuncOp, facts: KernelFacts) -> Work:
         """How a kernel is divided: as planned, if its plan fits it, or as the model finds best."""

@@ -1,1 +1,2 @@
-"""First stage. Expects logical KTIR; guarantees its flat form: memory and generics, no op that only moves, at most three tensors per op."""
+"""First stage. Expects logical KTIR; guarantees the flat level: memory and generics, no op that only
+moves, at most three tensors per op."""

@@ -1,11 +1,11 @@
-"""Logical KTIR in its flat form: memory and generics, no op that only moves elements.
+"""The flat level: memory and generics, no op that only moves elements.
 
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
 integers; dims of extent 1 go (`unit_dims`), insertions are chains (`insertions`), tiles look up one dim (`indirect`), long scans are cut
 (`long_scans`), products are taken by halves (`products`), sorts, scans and foreign reductions become reductions (`decompose`),
 coordinates operands (`coordinates`) and integers i32 (`integers`), loops are split (`refine`), element-wise ops on concatenations are
 too (`concatenations`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the
-result is held against the flat form (`flat_form`).
+result is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ktir.analysis.attributes.levels import require_level
+from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.calls import calls_of, hand_down_memory
+from ktir.analysis.flat import require_flat
+from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
-from ktir.passes.flat.flat_form import order_contractions, order_variables, refuse_unflat
 from ktir.passes.flat.integers.integer_proof import prove_integers
 from ktir.passes.flat.integers.integers import integers_as_i32
 from ktir.passes.flat.long_scans import long_scans_in_blocks
+from ktir.passes.flat.loop_order import order_contractions, order_variables
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
 from ktir.passes.flat.memory.indirect import indices_apart
@@ -39,13 +41,13 @@ from ktir.pipeline import Pass
 class BreakViewsPass(Pass):
     """Leave views of memory, loads, stores, fills and generics, and nothing else.
 
-    Expects: the logical level without named ops (`ktir-generalize`). Guarantees: the logical level in its flat form. Shape ops of values go
+    Expects: the logical level without named ops (`ktir-generalize`). Guarantees: the flat level. Shape ops of values go
     through pools, arguments that are added as those of role `iota` are; shape ops of loads are other views. A program without shape ops,
     coordinates and integers stays as it is. Values do not change, but where a sum is taken in several steps.
     """
 
     name: ClassVar[str] = "ktir-break-views"
-    description: ClassVar[str] = "logical: reshapes, slices and concatenations as memory, integers as i32"
+    description: ClassVar[str] = "logical -> flat: reshapes, slices and concatenations as memory, integers as i32"
     tolerance: ClassVar[float] = 2.0**-10  # sums in another order, rounded to f16
 
     def allowed(self, module: ir.Module) -> float:
@@ -54,7 +56,7 @@ class BreakViewsPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module that calls nothing."""
-        require_level(module, self.name, "logical")
+        require_level(module, self.name, Level.LOGICAL)
         prove_integers(module)
         for function in module.body.operations:
             if isinstance(function, func.FuncOp) and function.regions[0].blocks and not calls_of(function):
@@ -73,6 +75,7 @@ class BreakViewsPass(Pass):
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 constant_matrices_to_memory(function, arguments)
-                refuse_unflat(function)
+                require_flat(function)
                 arguments.finish()
         hand_down_memory(module)
+        set_level(module, Level.FLAT)

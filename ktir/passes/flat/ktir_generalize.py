@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level
+from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
 from ktir.mlir import ir, operations
 from ktir.pipeline import Pass
@@ -39,7 +40,7 @@ class GeneralizePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every named op of the module."""
-        require_level(module, self.name, "logical")
+        require_level(module, self.name, Level.LOGICAL)
         for op in operations(module):
             maps = _maps(op)
             if maps is not None:

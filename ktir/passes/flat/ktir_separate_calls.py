@@ -26,6 +26,7 @@ from ktir.analysis.calls import (
 from ktir.analysis.shared_memory import base_of, shared_arguments, uses_of
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
+from ktir.dialects.module_level import Level
 from ktir.mlir import func, ir, operations
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.pipeline import Pass
@@ -46,7 +47,7 @@ class SeparateCallsPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the functions of the module."""
-        require_level(module, self.name, "logical")
+        require_level(module, self.name, Level.LOGICAL)
         functions = functions_of(module)
         if not any(calls_of(f) for f in functions.values()):
             return

@@ -16,6 +16,7 @@ from ktir.analysis.attributes.plan_attributes import copy_kernel
 from ktir.analysis.axes import row_loops
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, generic
 from ktir.layout import Layout
 from ktir.mlir import arith, ir, tensor
@@ -26,18 +27,17 @@ from ktir.pipeline import Pass
 class SplitBodiesPass(Pass):
     """Split each body with more than `inputs` tensor operands at the scalar that leaves the fewest.
 
-    Expects and guarantees: the logical level without shape ops, or the laid-out level; values do not change.
+    Expects and guarantees: the flat or the laid-out level; values do not change.
     """
 
     name: ClassVar[str] = "ktir-split-bodies"
-    description: ClassVar[str] = "logical or laid-out: at most three tensor operands per op"
+    description: ClassVar[str] = "flat or laid-out: at most three tensor operands per op"
     inputs: int = 3
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every body of the module until none is too wide."""
-        attributes = module.operation.attributes
-        logical = "ktir.level" in attributes and ir.StringAttr(attributes["ktir.level"]).value == "logical"
-        require_level(module, self.name, "logical" if logical else "laid-out", kernels=False)
+        laid_out = Level.of(module) is Level.LAID_OUT
+        require_level(module, self.name, Level.LAID_OUT if laid_out else Level.FLAT, kernels=False)
         for function in module.body.operations:
             work = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "linalg.generic"]
             while work:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ktir.analysis.flat import refuse, require_whole
+from ktir.analysis.flat import refuse
+from ktir.analysis.flat_rules import is_whole
 from ktir.dialects import ktdp
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.flat.memory import windows
@@ -100,7 +101,8 @@ def _shown(base: ir.Value, window: Window, element: ir.Type) -> ir.Value:
 
 
 def _tile(each: _Op) -> None:
-    require_whole(each.op.opview, each.operands[0])
+    if not is_whole(each.op.opview, each.operands[0]):
+        raise refuse(each.op, "expects a tile of the whole view in its order")
     sizes = _small(each.operands[0])
     each.replace(ktdp.construct_access_tile(each.op.operands[0], [0] * len(sizes), sizes))
 

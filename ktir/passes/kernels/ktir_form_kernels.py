@@ -25,6 +25,7 @@ from ktir.analysis.memory_order import regions
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import func, ir, tensor
@@ -54,7 +55,7 @@ class FormKernelsPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module that has ops."""
-        require_level(module, self.name, "laid-out", kernels=False)
+        require_level(module, self.name, Level.LAID_OUT, kernels=False)
         target = machine(module, self.target, self.cores, self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and not calls_of(op):

@@ -14,6 +14,7 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, copy_kernel
 from ktir.analysis.calls import calls_of
 from ktir.analysis.flat import Node, refuse
+from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir, operations
 from ktir.passes.layouts.caller_arguments import Callers
@@ -29,12 +30,12 @@ from ktir.pipeline import Pass
 class AssignLayoutsPass(Pass):
     """Give every tensor a stick layout and mask padding where it would be read.
 
-    Expects: the logical level without shape ops. Guarantees: the laid-out level. Remarks name what goes through memory to get another
+    Expects: the flat level. Guarantees: the laid-out level. Remarks name what goes through memory to get another
     layout, with its bytes, and the weights that could be arranged once instead of at each launch.
     """
 
     name: ClassVar[str] = "ktir-assign-layouts"
-    description: ClassVar[str] = "logical -> laid-out: stick layouts, masks against padding"
+    description: ClassVar[str] = "flat -> laid-out: stick layouts, masks against padding"
     tolerance: ClassVar[float] = 2.0**-10  # a reduction may add its sticks in another order than along the host dimension
 
     def allowed(self, module: ir.Module) -> float:
@@ -43,12 +44,12 @@ class AssignLayoutsPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""
-        require_level(module, self.name, "logical")
+        require_level(module, self.name, Level.FLAT)
         note_host_tensors(module)
         callers = Callers(module)
         for name, function in callers.functions.items():
             callers.given[name] = callers.rewritten(function) if calls_of(function) else _Rewriter(self, function).rewrite()
-        set_level(module, "laid-out")
+        set_level(module, Level.LAID_OUT)
 
 
 class _Rewriter:
@@ -56,7 +57,7 @@ class _Rewriter:
 
     def __init__(self, options: AssignLayoutsPass, source: func.FuncOp) -> None:
         if "grid" in source.attributes:
-            raise refuse(source.operation, "expects a logical function without grid")
+            raise refuse(source.operation, "expects a function without grid")
         self.options = options
         self.source = source
         self.tensors = PhysicalTensors(source)

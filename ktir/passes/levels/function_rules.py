@@ -10,14 +10,15 @@ from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.residents import EXCHANGE
 from ktir.analysis.calls import callee, callees_first, is_kernel
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
+from ktir.dialects.module_level import Level
 from ktir.mlir import func, ir, operations
 from ktir.roles import HOST_ROLES, OWN_ROLES, Role
 
 
-def one_entry(module: ir.Operation, *, level: str, functions: Mapping[str, func.FuncOp]) -> None:
+def one_entry(module: ir.Operation, *, level: Level, functions: Mapping[str, func.FuncOp]) -> None:
     """One entry, which calls all functions and kernels, itself or through others."""
     called = {callee(op) for f in functions.values() for op in operations(f) if op.name == "func.call"}
-    entries = [f for name, f in functions.items() if name not in called and (level == "logical" or not is_kernel(f))]
+    entries = [f for name, f in functions.items() if name not in called and (level.of_host or not is_kernel(f))]
     if len(entries) != 1:
         names = ", ".join(f"'{f.name.value}'" for f in entries) or "none"
         raise Broken(f"expects one entry function, without 'ktir.rows', but has {names}")
@@ -46,7 +47,7 @@ def calls_what_is_there(call: ir.Operation, *, functions: Mapping[str, func.Func
         raise Broken(f"expects {count} operands and no results, as '{callee(call)}' has, but got {len(call.operands)}")
 
 
-def function_of(f: ir.Operation, *, level: str, cores: int, formed: bool, called: Collection[str]) -> None:
+def function_of(f: ir.Operation, *, level: Level, cores: int, formed: bool, called: Collection[str]) -> None:
     """A function from the laid-out level on. `formed`: there are kernels; `called`: what other functions call."""
     if is_kernel(f):
         _kernel(f, cores)
@@ -58,7 +59,7 @@ def function_of(f: ir.Operation, *, level: str, cores: int, formed: bool, called
         if role in HOST_ROLES:
             _require(i, d, "ktir.host")
     names = [op.operation.name for op in f.regions[0].blocks[0].operations]
-    if not formed and level == "laid-out" and "func.call" not in names:
+    if not formed and level is Level.LAID_OUT and "func.call" not in names:
         return
     for op in f.regions[0].blocks[0].operations:
         if op.operation.name not in ("func.call", "func.return"):
@@ -76,7 +77,7 @@ def _kernel(f: ir.Operation, cores: int) -> None:
 
 
 def logical_function(f: ir.Operation) -> None:
-    """No grid; arguments are base addresses of named host buffers."""
+    """Arguments are base addresses of named host buffers."""
     for i, d in enumerate(_argument_attributes(f)):
         _role(i, d, tuple(Role))
         _require(i, d, "ktir.type")

@@ -7,15 +7,17 @@ addresses and lifetimes in the scratchpad in `scratchpad_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from ktir.analysis import flat_rules
 from ktir.analysis.attributes.broken import Broken, refuse, refuse_broken
 from ktir.analysis.attributes.verify import faults
 from ktir.analysis.calls import callee, is_kernel
+from ktir.analysis.flat_rules import Rule
 from ktir.diagnostics import KtirError, location_text
+from ktir.dialects.module_level import KTIR_LEVELS, NAME, Level, since
 from ktir.dialects.module_target import machine
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import func, ir, operations
@@ -25,8 +27,6 @@ from ktir.passes.levels import level_rules as rules
 from ktir.passes.levels.pad_rules import pads_kept_out
 from ktir.passes.levels.scratchpad_rules import Scratchpad
 from ktir.pipeline import Pass
-
-Rule = Callable[[ir.Operation], None]
 
 _MEMORY = ("ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "ktdp.store")
 _GENERIC = ("func.func", "func.return", "linalg.generic", "linalg.fill", "linalg.index", "linalg.yield", "tensor.empty")
@@ -40,12 +40,13 @@ _SUMS = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_reduc
 _EXCHANGE = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_consume")
 _PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
 
-OPS: dict[str, frozenset[str]] = {
-    "logical": frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL)),
-    "laid-out": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
-    "divided": frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE, "ktdp.get_compute_tile_id")),
-    "tiled": frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
-    "allocated": frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+OPS: dict[Level, frozenset[str]] = {
+    Level.LOGICAL: frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL)),
+    Level.FLAT: flat_rules.OPS,
+    Level.LAID_OUT: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
+    Level.DIVIDED: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    Level.TILED: frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    Level.ALLOCATED: frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
 }
 """Ops of each level besides the scalar ones, which every level has."""
 
@@ -53,37 +54,44 @@ _ALL: tuple[Rule, ...] = (rules.located, rules.static)
 _PLAIN: tuple[Rule, ...] = (*_ALL, rules.without_layout)
 _STICKS: tuple[Rule, ...] = (*_PLAIN, rules.in_sticks)
 
-EVERY_OP: dict[str, tuple[Rule, ...]] = {
-    "logical": _PLAIN,
-    "laid-out": (*_ALL, rules.laid_out),
-    "divided": _STICKS,
-    "tiled": (*_STICKS, rules.blocks, rules.even_rows),
-    "allocated": (*_STICKS, rules.blocks, rules.even_rows),
+EVERY_OP: dict[Level, tuple[Rule, ...]] = {
+    Level.LOGICAL: _PLAIN,
+    Level.FLAT: (*_PLAIN, flat_rules.no_unit_dims),
+    Level.LAID_OUT: (*_ALL, rules.laid_out),
+    Level.DIVIDED: _STICKS,
+    Level.TILED: (*_STICKS, rules.blocks, rules.even_rows),
+    Level.ALLOCATED: (*_STICKS, rules.blocks, rules.even_rows),
 }
 """Rules that every op of a level is held against."""
 
-RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
-    "logical": {
+RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
+    Level.LOGICAL: {
         "func.func": (program.logical_function,),
         "ktdp.construct_memory_view": (rules.in_global_memory, rules.unmasked, rules.constant_offset),
         "ktdp.construct_access_tile": (rules.whole_tile,),
         "linalg.generic": (rules.wide_sum,),
     },
-    "laid-out": {
+    Level.FLAT: {
+        **flat_rules.RULES,
+        "func.func": (program.logical_function,),
+        "ktdp.construct_memory_view": (rules.in_global_memory, *flat_rules.RULES["ktdp.construct_memory_view"]),
+        "linalg.generic": (*flat_rules.RULES["linalg.generic"], rules.wide_sum),
+    },
+    Level.LAID_OUT: {
         "ktdp.construct_memory_view": (rules.in_global_memory, rules.view_of_layout),
         "ktdp.construct_access_tile": (rules.whole_tile,),
         "linalg.generic": (rules.projected, rules.wide_sum, pads_kept_out),
     },
-    "divided": {
+    Level.DIVIDED: {
         "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
         "linalg.generic": (rules.projected, rules.wide_sum),
     },
-    "tiled": {
+    Level.TILED: {
         "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
         "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block),
         "scf.for": (rules.equal_trips, rules.carries_accumulators),
     },
-    "allocated": {
+    Level.ALLOCATED: {
         "ktdp.construct_memory_view": (rules.masked_where_dynamic,),
         "ktdp.load": (flow.load_moves,),
         "ktdp.store": (flow.store_moves,),
@@ -95,8 +103,6 @@ RULES: dict[str, dict[str, tuple[Rule, ...]]] = {
     },
 }
 """Rules of single kinds of op, per level."""
-
-LEVELS = tuple(OPS)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class VerifyLevelPass(Pass):
     description: ClassVar[str] = "check that a module is what its level promises"
     analysis: ClassVar[bool] = True
     level: str = ""
-    """`logical`, `laid-out`, `divided`, `tiled` or `allocated`; empty = what the module says."""
+    """`logical`, `flat`, `laid-out`, `divided`, `tiled` or `allocated`; empty = what the module says."""
     cores: int | None = None
     """Most cores that a grid may have; else those of the target."""
     lx_bytes: int | None = None
@@ -120,8 +126,8 @@ class VerifyLevelPass(Pass):
     """The target, for a module that does not say."""
 
     def __post_init__(self) -> None:
-        if self.level and self.level not in LEVELS:
-            raise ValueError(f"unknown level '{self.level}' (levels: {', '.join(LEVELS)})")
+        if self.level and self.level not in KTIR_LEVELS:
+            raise ValueError(f"unknown level '{self.level}' (levels: {', '.join(KTIR_LEVELS)})")
 
     def run(self, module: ir.Module) -> None:
         """Look at every op of the module."""
@@ -130,7 +136,7 @@ class VerifyLevelPass(Pass):
         target = machine(module, self.target, self.cores, self.lx_bytes)
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
         refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))
-        if level != "logical":
+        if not level.of_host:
             called = {callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
             formed = any(is_kernel(f.operation) for f in functions.values())
             check = partial(program.function_of, level=level, cores=target.cores, formed=formed, called=called)
@@ -139,24 +145,24 @@ class VerifyLevelPass(Pass):
         calls = [op for op in operations(module) if op.name == "func.call"]
         refuse_broken(calls, partial(program.calls_what_is_there, functions=functions))
         pad = Scratchpad(functions, target.lx_planned_bytes)
-        if level in ("divided", "tiled", "allocated"):
+        if level in since(Level.DIVIDED, Level.ALLOCATED):
             refuse_broken([f.operation for f in functions.values()], pad.check_residents)
             refuse_broken(operations(module), pad.check_resident_view)
-        if level == "allocated":
+        if level is Level.ALLOCATED:
             refuse_broken([f.operation for f in functions.values()], pad.check_size)
             refuse_broken(operations(module), pad.check_address)
             refuse_broken([op for op in operations(module) if op.name == "ktdp.load"], pad.lifetimes().check)
 
-    def _level(self, module: ir.Module) -> str:
+    def _level(self, module: ir.Module) -> Level:
         attributes = module.operation.attributes
-        found = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
+        found = ir.StringAttr(attributes[NAME]).value if NAME in attributes else None
         where = location_text(module.operation.location)
-        wanted = f"'{self.level}'" if self.level else f"one of {', '.join(LEVELS)}"
+        wanted = f"'{self.level}'" if self.level else f"one of {', '.join(KTIR_LEVELS)}"
         if found is None:
             raise KtirError(f"'builtin.module' op expects 'ktir.level' to be {wanted}, but has no such attribute", where)
-        if found not in LEVELS or (self.level and found != self.level):
+        if found not in KTIR_LEVELS or (self.level and found != self.level):
             raise KtirError(f"'builtin.module' op expects 'ktir.level' to be {wanted}, but got '{found}'", where)
-        return found
+        return Level(found)
 
 
 def _is_implied(op: ir.Operation) -> bool:
@@ -165,10 +171,10 @@ def _is_implied(op: ir.Operation) -> bool:
     return parent.startswith("linalg.") and parent != "linalg.generic"
 
 
-def _check(level: str, op: ir.Operation) -> None:
+def _check(level: Level, op: ir.Operation) -> None:
     name = op.name
     if name not in OPS[level] and not is_scalar_op(op):
-        levels = [other for other in LEVELS if name in OPS[other]]
+        levels = [other for other in KTIR_LEVELS if name in OPS[other]]
         raise Broken(f"is no part of the {level} level" + (f", only of: {', '.join(levels)}" if levels else ""))
     for rule in (*EVERY_OP[level], *RULES[level].get(name, ())):
         rule(op)

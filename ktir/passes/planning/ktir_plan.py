@@ -12,6 +12,7 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import write_kernel, write_plan, write_stick
 from ktir.analysis.calls import calls_of
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir
 from ktir.passes.division.kernel_facts import KernelFacts
@@ -33,12 +34,12 @@ class PlanPass(Pass):
     on divisions where that is faster. 0 leaves the passes' decisions as they are.
     `work_div` (or a `ktir.hint`) fixes parts of rows and columns, as for `ktir-divide-work`.
 
-    Expects: the logical level without shape ops. Guarantees: the same, with the attributes `ktir.stick`, `ktir.kernel` and `ktir.plan`.
+    Expects: the flat level. Guarantees: the same, with the attributes `ktir.stick`, `ktir.kernel` and `ktir.plan`.
     Remarks give each choice with its cost, the runner-up and what bounds it.
     """
 
     name: ClassVar[str] = "ktir-plan"
-    description: ClassVar[str] = "logical: decide layouts, kernels and divisions together"
+    description: ClassVar[str] = "flat: decide layouts, kernels and divisions together"
     target: str = ""
     cores: int | None = None
     lx_bytes: int | None = None
@@ -47,7 +48,7 @@ class PlanPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Plan each function of the module."""
-        require_level(module, self.name, "logical")
+        require_level(module, self.name, Level.FLAT)
         wanted = Wishes(machine(module, self.target, self.cores, self.lx_bytes), self.work_div, wishes(self.work_div))
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" not in op.attributes and not calls_of(op):

@@ -17,6 +17,7 @@ from ktir.analysis.attributes.residents import RESIDENT, RESIDENTS
 from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import index_constant
 from ktir.mlir import func, ir
@@ -56,7 +57,7 @@ class KeepResidentPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite what stays."""
-        require_level(module, self.name, "divided")
+        require_level(module, self.name, Level.DIVIDED)
         target = machine(module, self.target, lx_bytes=self.lx_bytes)
         if self.resident:
             for entry in entries_of(module):  # what a call has left in the scratchpad is gone when the next one begins

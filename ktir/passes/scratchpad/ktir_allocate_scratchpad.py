@@ -19,6 +19,7 @@ from ktir.analysis.partial_sums import contribution, produced_again
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
 from ktir.mlir import arith, func, ir, scf, tensor
@@ -45,12 +46,12 @@ class AllocateScratchpadPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
-        require_level(module, self.name, "tiled")
+        require_level(module, self.name, Level.TILED)
         target = machine(module, self.target, lx_bytes=self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
                 _Allocator(op, self, target).allocate()
-        set_level(module, "allocated")
+        set_level(module, Level.ALLOCATED)
 
 
 class _Allocator:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir
 from ktir.passes.tiling.tile_facts import facts_of
@@ -43,12 +44,12 @@ class TilePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""
-        require_level(module, self.name, "divided")
+        require_level(module, self.name, Level.DIVIDED)
         target = machine(module, self.target, lx_bytes=self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
                 self.tile(op, target)
-        set_level(module, "tiled")
+        set_level(module, Level.TILED)
 
     def tile(self, kernel: func.FuncOp, target: Target) -> None:
         """Rewrite one kernel: what it is, what is decided for it, what is written."""

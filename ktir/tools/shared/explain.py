@@ -14,6 +14,7 @@ from ktir.analysis.calls import calls_of, functions_of, is_kernel, root_of, runs
 from ktir.cost.program import KernelWork, kernel_work
 from ktir.diagnostics import location_names, location_text
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.report import KernelReport
@@ -48,7 +49,7 @@ def report(module: ir.Module, target: Target, *, machine: bool = True) -> str:
 
     `machine`: also run the emulator's control plane, for the cycles that it counts.
     """
-    require_level(module, "ktir-explain", "allocated")
+    require_level(module, "ktir-explain", Level.ALLOCATED)
     program = lower_program(module)
     functions = functions_of(module)
     counted = Machine(program, target).report.kernels if machine else [None] * len(program.kernels)

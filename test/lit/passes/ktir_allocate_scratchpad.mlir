@@ -15,7 +15,7 @@
 // CHECK: } {ktir.acc = #ktir.acc<PT>}
 // CHECK: arith.truncf
 // CHECK: ktdp.store
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %w: index {ktir.name = "w", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [57, 100], strides: [100, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 99 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>
     %tX = ktdp.construct_access_tile %vX[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d1)>, access_tile_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 99 >= 0)>} : memref<57x100xf16> -> !ktdp.access_tile<57x100xindex>

@@ -16,7 +16,7 @@
 // CHECK: %[[LIVE:.*]] = arith.cmpi ult, %{{.*}}, %[[LIMIT]] : index
 // CHECK: arith.select %[[LIVE]], %{{.*}}, %{{.*}} : f32
 // CHECK: ktdp.store {{.*}} tensor<1x5x64xf32
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %s: index {ktir.name = "s", ktir.role = "output"}, %t: index {ktir.name = "t", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [5, 70], strides: [70, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 4 >= 0, d1 >= 0, -d1 + 69 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<5x70xf16>
     %tX = ktdp.construct_access_tile %vX[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d1)>, access_tile_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 4 >= 0, d1 >= 0, -d1 + 69 >= 0)>} : memref<5x70xf16> -> !ktdp.access_tile<5x70xindex>

@@ -16,7 +16,7 @@
 // CHECK: tensor.expand_shape {{.*}} {{\[\[}}0], [1], [2, 3], [4]] output_shape [1, 2, 1, 64, 64]
 // Group and row of a query are apart, head and row are not: loops (n, group, head and row, j, k, i).
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]{{.*}} ins(%{{.*}}, %{{.*}} : tensor<1x2x12x64xf16
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%k: index {ktir.name = "k", ktir.role = "input", ktir.type = tensor<2x3x16xf16>}, %cache: index {ktir.name = "cache", ktir.role = "input_output", ktir.type = tensor<2x5x16xf16>}, %at: index {ktir.name = "at", ktir.role = "input", ktir.type = tensor<3xi32>}, %q: index {ktir.name = "q", ktir.role = "input", ktir.type = tensor<2x4x3x16xf16>}, %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<2x4x3x5xf32>}) {
     %vk = ktdp.construct_memory_view %k, sizes: [2, 3, 16], strides: [48, 16, 1] {coordinate_set = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0, d2 >= 0, -d2 + 15 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<2x3x16xf16>
     %tk = ktdp.construct_access_tile %vk[0, 0, 0] {access_tile_order = affine_map<(d0, d1, d2) -> (d0, d1, d2)>, access_tile_set = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0, d2 >= 0, -d2 + 15 >= 0)>} : memref<2x3x16xf16> -> !ktdp.access_tile<2x3x16xindex>

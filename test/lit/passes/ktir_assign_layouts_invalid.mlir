@@ -1,6 +1,6 @@
 // RUN: ktir-opt %s --split-input-file --verify-diagnostics --ktir-assign-layouts
 
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @integers(%a: index {ktir.name = "a", ktir.role = "input"}) {
     // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, f32 and i32 have}}
     %v = ktdp.construct_memory_view %a, sizes: [4], strides: [1]
@@ -13,11 +13,11 @@ module attributes {ktir.level = "logical"} {
 
 // -----
 
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @coordinates(%x: tensor<4xf16>) {
+    // expected-error@+1 {{'linalg.generic' op computes with coordinates; the nearest supported form reads them from an argument of role 'iota'}}
     %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : tensor<4xf16>) {
     ^bb0(%o: f16):
-      // expected-error@+1 {{'linalg.index' op computes with coordinates; the nearest supported form reads them from an argument of role 'iota'}}
       %i = linalg.index 0 : index
       %j = arith.index_cast %i : index to i16
       %k = arith.sitofp %j : i16 to f16
@@ -29,9 +29,9 @@ module attributes {ktir.level = "logical"} {
 
 // -----
 
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @shapes(%x: tensor<4x5xf16>) {
-    // expected-error@+1 {{'tensor.collapse_shape' op is not supported on the logical level}}
+    // expected-error@+1 {{'tensor.collapse_shape' op is not supported on the flat level}}
     %c = tensor.collapse_shape %x [[0, 1]] : tensor<4x5xf16> into tensor<20xf16>
     return
   }
@@ -39,7 +39,7 @@ module attributes {ktir.level = "logical"} {
 
 // -----
 
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @truth(%x: tensor<4xf16>) {
     %e = tensor.empty() : tensor<4xi1>
     // expected-error@+1 {{'linalg.generic' op makes a tensor of i1, which has no stick layout; f16, f32 and i32 have}}
@@ -52,4 +52,12 @@ module attributes {ktir.level = "logical"} {
     } -> tensor<4xi1>
     return
   }
+}
+
+// -----
+
+// A level of its own: what is logical is flattened first.
+// expected-error@+1 {{'ktir-assign-layouts' expects a module at level 'flat', but got 'logical'; 'ktir-break-views' goes there from it}}
+module attributes {ktir.level = "logical"} {
+  func.func @f() { return }
 }

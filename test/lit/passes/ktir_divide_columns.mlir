@@ -37,7 +37,7 @@
 #set1 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 499 >= 0, d1 >= 0, -d1 + 999 >= 0)>
 #set2 = affine_set<(d0) : (d0 >= 0, -d0 + 999 >= 0)>
 #set3 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 4 >= 0, d1 >= 0, -d1 + 999 >= 0)>
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @f(%arg0: index {ktir.name = "a0", ktir.role = "input", ktir.type = tensor<5x500xf16>}, %arg1: index {ktir.name = "a1", ktir.role = "input", ktir.type = tensor<500x1000xf16>}, %arg2: index {ktir.name = "a2", ktir.role = "input", ktir.type = tensor<1000xf16>}, %arg3: index {ktir.name = "a3", ktir.role = "output", ktir.type = tensor<5x1000xf16>}) {
     %0 = ktdp.construct_memory_view %arg0, sizes: [5, 500], strides: [500, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<5x500xf16>
     %1 = ktdp.construct_access_tile %0[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<5x500xf16> -> !ktdp.access_tile<5x500xindex>

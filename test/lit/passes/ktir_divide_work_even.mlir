@@ -12,7 +12,7 @@
 // UNEVEN: sizes: [2, %[[ROWS]], 64], {{.*}} masked
 #set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 255 >= 0, d1 >= 0, -d1 + 127 >= 0)>
 #id = affine_map<(d0, d1) -> (d0, d1)>
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<256x128xf16>}, %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<256x128xf16>}) {
     %vx = ktdp.construct_memory_view %x, sizes: [256, 128], strides: [128, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<256x128xf16>
     %tx = ktdp.construct_access_tile %vx[0, 0] {access_tile_order = #id, access_tile_set = #set} : memref<256x128xf16> -> !ktdp.access_tile<256x128xindex>

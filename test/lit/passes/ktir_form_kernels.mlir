@@ -14,7 +14,7 @@
 // CHECK: ktdp.load
 // CHECK: tensor.pad {{.*}} low[0, 0, 0] high[0, 7, 0]
 // CHECK: ktdp.store
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %a: index {ktir.name = "a", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [57, 10], strides: [10, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 9 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<57x10xf16>
     %tX = ktdp.construct_access_tile %vX[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d1)>, access_tile_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 9 >= 0)>} : memref<57x10xf16> -> !ktdp.access_tile<57x10xindex>

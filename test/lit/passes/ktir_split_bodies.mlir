@@ -8,7 +8,7 @@
 // CHECK: arith.addf
 // CHECK: arith.mulf
 // CHECK-NOT: linalg.generic
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%a: index {ktir.name = "a", ktir.role = "input"}, %b: index {ktir.name = "b", ktir.role = "input"}, %c: index {ktir.name = "c", ktir.role = "input"}, %d: index {ktir.name = "d", ktir.role = "input"}, %e: index {ktir.name = "e", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vA = ktdp.construct_memory_view %a, sizes: [3, 70], strides: [70, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 2 >= 0, d1 >= 0, -d1 + 69 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<3x70xf16>
     %tA = ktdp.construct_access_tile %vA[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d1)>, access_tile_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 2 >= 0, d1 >= 0, -d1 + 69 >= 0)>} : memref<3x70xf16> -> !ktdp.access_tile<3x70xindex>

@@ -51,7 +51,7 @@
 #set1 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 199 >= 0, d1 >= 0, -d1 + 69 >= 0)>
 #set2 = affine_set<(d0) : (d0 >= 0, -d0 + 69 >= 0)>
 #set3 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 2 >= 0, d1 >= 0, -d1 + 69 >= 0)>
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @f(%arg0: index {ktir.name = "a0", ktir.role = "input", ktir.type = tensor<3x200xf16>}, %arg1: index {ktir.name = "a1", ktir.role = "input", ktir.type = tensor<200x70xf16>}, %arg2: index {ktir.name = "a2", ktir.role = "input", ktir.type = tensor<70xf16>}, %arg3: index {ktir.name = "a3", ktir.role = "output", ktir.type = tensor<3x70xf16>}) {
     %0 = ktdp.construct_memory_view %arg0, sizes: [3, 200], strides: [200, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<global>} : memref<3x200xf16>
     %1 = ktdp.construct_access_tile %0[0, 0] {access_tile_order = #map, access_tile_set = #set} : memref<3x200xf16> -> !ktdp.access_tile<3x200xindex>

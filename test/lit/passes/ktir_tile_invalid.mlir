@@ -1,6 +1,6 @@
 // Two rows of this kernel do not fit the scratchpad, and a row is reduced as a whole.
 // RUN: ktir-opt %s --ktir-assign-layouts --ktir-form-kernels --ktir-divide-work --ktir-tile --verify-diagnostics
-module attributes {ktir.level = "logical"} {
+module attributes {ktir.level = "flat"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [3, 900000], strides: [900000, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 2 >= 0, d1 >= 0, -d1 + 899999 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<3x900000xf16>
     %tX = ktdp.construct_access_tile %vX[0, 0] {access_tile_order = affine_map<(d0, d1) -> (d0, d1)>, access_tile_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 2 >= 0, d1 >= 0, -d1 + 899999 >= 0)>} : memref<3x900000xf16> -> !ktdp.access_tile<3x900000xindex>

@@ -2,13 +2,13 @@
 
 // The module.
 
-// expected-error@+1 {{'builtin.module' op expects 'ktir.level' to be one of logical, laid-out, divided, tiled, allocated, but has no such attribute}}
+// expected-error@+1 {{'builtin.module' op expects 'ktir.level' to be one of logical, flat, laid-out, divided, tiled, allocated, but has no such attribute}}
 module {
 }
 
 // -----
 
-// expected-error@+1 {{expects 'ktir.level' to be one of logical, laid-out, divided, tiled, allocated, spyre, but got "final"}}
+// expected-error@+1 {{expects 'ktir.level' to be one of logical, flat, laid-out, divided, tiled, allocated, spyre, but got "final"}}
 module attributes {ktir.level = "final"} {
 }
 
@@ -100,6 +100,31 @@ module attributes {ktir.level = "logical"} {
       %6 = arith.addf %out, %in : f16
       linalg.yield %6 : f16
     } -> tensor<f16>
+    return
+  }
+}
+
+// -----
+
+#row = affine_map<(d0, d1) -> (d0, d1)>
+#sum = affine_map<(d0, d1) -> (d1)>
+#far = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
+module attributes {ktir.level = "flat"} {
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<4xi64>}) {
+    // expected-error@+1 {{'tensor.empty' op has dims of extent 1, which 'ktir-break-views' drops}}
+    %a = tensor.empty() : tensor<1x4xf16>
+    %b = tensor.empty() : tensor<4x5xf16>
+    // expected-error@+1 {{'tensor.collapse_shape' op is no part of the flat level, only of: logical}}
+    %c = tensor.collapse_shape %b [[0, 1]] : tensor<4x5xf16> into tensor<20xf16>
+    // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, f32 and i32 have}}
+    %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1] {coordinate_set = #far, memory_space = #ktdp.memory_space<global>} : memref<4xi64>
+    %d = tensor.empty() : tensor<5xf16>
+    // expected-error@+1 {{'linalg.generic' op expects a reduction by addf, maximumf, minimumf, addi, maxsi or minsi}}
+    %r = linalg.generic {indexing_maps = [#row, #sum], iterator_types = ["reduction", "parallel"]} ins(%b : tensor<4x5xf16>) outs(%d : tensor<5xf16>) {
+    ^bb0(%in: f16, %out: f16):
+      %s = arith.subf %out, %in : f16
+      linalg.yield %s : f16
+    } -> tensor<5xf16>
     return
   }
 }

@@ -21,7 +21,7 @@ from ktir.diagnostics import verify
 from ktir.emulator.reference import execute
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
-from ktir.lowering.inductor.wrapper import logical
+from ktir.lowering.region_to_ktir.emit import emit
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir
 
@@ -47,7 +47,7 @@ class Logical:
         assert Region.from_json(region.to_json()).to_json() == region.to_json()  # as text, where NaN equals NaN
         self.regions.append(region)
         with context(), ir.Location.unknown():
-            text = print_module(logical(region))
+            text = print_module(emit(region))
         key = hashlib.sha256(text.encode()).hexdigest()
         self.texts[key] = text
         return key

@@ -36,7 +36,7 @@ def test_every_stage(stage: str) -> None:
             module = parse_module(text)
             verify(module)
             level = ir.StringAttr(module.operation.attributes["ktir.level"]).value
-        assert stage not in ("logical", "laid-out", "divided", "tiled", "allocated") or level == stage
+        assert stage not in ("logical", "flat", "laid-out", "divided", "tiled", "allocated") or level == stage
 
 
 def test_programs_with_a_call_between_them() -> None:
@@ -56,7 +56,7 @@ def test_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_stage() -> None:
-    with pytest.raises(KtirError, match="unknown stage 'tilde'; the stages are region, logical, laid-out, "):
+    with pytest.raises(KtirError, match="unknown stage 'tilde'; the stages are region, logical, flat, laid-out, "):
         ktir.capture(model, X, W, stage="tilde")
 
 

@@ -15,14 +15,14 @@ from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import run_pipeline
 
-LAST = {"logical": "ktir-plan", "laid-out": "ktir-form-kernels", "divided": "ktir-divide-work", "allocated": "ktir-allocate-scratchpad"}
-NEXT = {"logical": "ktir-plan", "laid-out": "ktir-divide-work", "divided": "ktir-tile", "allocated": "convert-ktir-to-spyre"}
+LAST = {"flat": "ktir-plan", "laid-out": "ktir-form-kernels", "divided": "ktir-divide-work", "allocated": "ktir-allocate-scratchpad"}
+NEXT = {"flat": "ktir-plan", "laid-out": "ktir-divide-work", "divided": "ktir-tile", "allocated": "convert-ktir-to-spyre"}
 GRID = r"grid = \[\d+\]"
 HOST = r"#ktir.host_view<arg = 0, offset = 0, size = \[[^\]]*\]"
 FAULTS = [
-    ("logical", r'ktir\.level = "logical"', "ktir.level = 5", "'ktir.level' to be one of logical"),
-    ("logical", r'ktir\.name = "[^"]*"', "ktir.name = 3", "'ktir.name' of argument #0 to be a string"),
-    ("logical", r"ktir\.type = tensor<[^>]*>", "ktir.type = i32", "'ktir.type' of argument #0 to be a tensor type"),
+    ("flat", r'ktir\.level = "flat"', "ktir.level = 5", "'ktir.level' to be one of logical"),
+    ("flat", r'ktir\.name = "[^"]*"', "ktir.name = 3", "'ktir.name' of argument #0 to be a string"),
+    ("flat", r"ktir\.type = tensor<[^>]*>", "ktir.type = i32", "'ktir.type' of argument #0 to be a tensor type"),
     ("laid-out", HOST, "#ktir.host_view<arg = 0, offset = 0, size = [1, 2]", "the host view of argument #0 to have as many elements"),
     ("laid-out", r"ktir\.layout = #ktir.layout<[^>]*>", "ktir.layout = 3", "'ktir.layout' of argument #0 to be a #ktir.layout"),
     ("laid-out", r"ktir\.rows = array<i64: [^>]*>", "ktir.rows = 4 : i64", "'ktir.rows' to be an array<i64>"),
@@ -55,7 +55,7 @@ def test_an_attribute_of_another_kind(level: str, pattern: str, given: str, mess
 
 def test_a_plan_is_made_on_what_another_one_has_in_the_stick() -> None:
     with context(), ir.Location.unknown():
-        module = parse_module(text_at("logical"))
+        module = parse_module(text_at("flat"))
         run_pipeline(module, "ktir-plan")
-        sticks = [re.findall(r"ktir\.stick = array<[^>]*>", text) for text in (text_at("logical"), print_module(module))]
+        sticks = [re.findall(r"ktir\.stick = array<[^>]*>", text) for text in (text_at("flat"), print_module(module))]
     assert sticks[0] == sticks[1] != []

@@ -12,11 +12,12 @@ from ktir import config, registry
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
+from ktir.dialects.module_level import KTIR_LEVELS, MADE_BY
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
 from ktir.passes.layouts import physical_ops
-from ktir.passes.levels.ktir_verify_level import LEVELS, OPS, RULES
+from ktir.passes.levels.ktir_verify_level import OPS, RULES
 from ktir.passes.scratchpad.buffer_plan import BufferPlan
 from ktir.pipeline import Pass, parse_pipeline, run_pipeline
 
@@ -35,8 +36,8 @@ def test_every_stage_is_checked() -> None:
     names = [step.name for step in parse_pipeline("ktir-to-allocated")]
     assert names[::2] == ["ktir-verify-level"] * (len(STAGES) + 1)
     assert names[1::2] == [stage.name for stage in STAGES]
-    assert [stage.level for stage in STAGES] == sorted((stage.level for stage in STAGES), key=LEVELS.index)
-    assert set(RULES) == set(OPS) == set(LEVELS)
+    assert [stage.level for stage in STAGES] == sorted((stage.level for stage in STAGES), key=KTIR_LEVELS.index)
+    assert set(RULES) == set(OPS) == set(KTIR_LEVELS)
 
 
 def test_options_reach_all_passes_that_have_them() -> None:
@@ -90,10 +91,10 @@ def test_too_much_scratchpad_is_found() -> None:
         run_pipeline(parse_module(text), "ktir-verify-level{level=allocated lx-bytes=4096}")
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", KTIR_LEVELS)
 def test_a_level_is_itself_only(level: str) -> None:
     """The text of another level is refused where it only says that it is this one."""
-    texts = {stage.level: lowered("linear_relu", f"{ToAllocated().text().partition(f',{stage.name}')[0]},{stage.name}") for stage in STAGES}
+    texts = {stage.level: lowered("positions", f"{ToAllocated().text().partition(f',{stage.name}')[0]},{stage.name}") for stage in STAGES}
     for other, text in texts.items():
         claimed = text.replace(f'ktir.level = "{other}"', f'ktir.level = "{level}"')
         with context(), ir.Location.unknown():
@@ -107,10 +108,16 @@ def test_a_level_is_itself_only(level: str) -> None:
 
 
 def test_unknown_level() -> None:
-    with pytest.raises(KtirError, match=r"unknown level 'final' \(levels: logical, laid-out, divided, tiled, allocated\)"):
+    with pytest.raises(KtirError, match=r"unknown level 'final' \(levels: logical, flat, laid-out, divided, tiled, allocated\)"):
         parse_pipeline("ktir-verify-level{level=final}")
 
 
 def test_analyses_leave_the_module_alone() -> None:
     analyses = [cls for cls in registry.pass_classes().values() if issubclass(cls, Pass) and cls.analysis]
     assert {cls.name for cls in analyses} == {"ktir-check-legality", "ktir-verify-level"}
+
+
+def test_each_level_names_the_pass_that_leads_there() -> None:
+    """The list of stages says the same."""
+    first = {stage.level: stage.name for stage in reversed(STAGES)}
+    assert {level: name for level, name in MADE_BY.items() if level != "spyre"} == {k: v for k, v in first.items() if k != "logical"}

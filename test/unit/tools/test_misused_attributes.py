@@ -58,7 +58,7 @@ def kernel(attributes: str, level: str = "") -> str:
 
 CASES = {
     # The module.
-    "a level of another kind": ("§module attributes {ktir.level = 3} {\n}\n", "to be one of logical, laid-out, divided"),
+    "a level of another kind": ("§module attributes {ktir.level = 3} {\n}\n", "to be one of logical, flat, laid-out, divided"),
     "a level that there is not": ('§module attributes {ktir.level = "tield"} {\n}\n', "did you mean 'tiled'?"),
     "hosts that are no types": ("§module attributes {ktir.hosts = [1]} {\n}\n", "'ktir.hosts' to be an array of tensor and memref types"),
     "ranges that are none": ("§module attributes {ktir.ranges = {f = [{low = 1}]}} {\n}\n", "'ktir.ranges' to be a dictionary"),

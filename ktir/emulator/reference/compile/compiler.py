@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from ktir.diagnostics import KtirError, Unsupported, location_text
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import target_of
 from ktir.emulator.reference.compile.op_reader import Numbering, OpReader, where_of
 from ktir.emulator.reference.compile.program import OWN_ROLES, Argument, BlockPlan, Function, OpPlan, Program
@@ -89,10 +90,8 @@ def compile_module(module: ir.Module) -> Program:
         called |= {
             ir.FlatSymbolRefAttr(o.operation.attributes["callee"]).value for o in block.operations if o.operation.name == "func.call"
         }
-    attributes = module.operation.attributes
-    level = ir.StringAttr(attributes["ktir.level"]).value if "ktir.level" in attributes else None
     roots = [f.name for f in functions.values() if f.body and f.name not in called]
-    return Program(functions, roots[0] if len(roots) == 1 else None, remote, level, target_of(module).lx_planned_bytes)
+    return Program(functions, roots[0] if len(roots) == 1 else None, remote, Level.of(module), target_of(module).lx_planned_bytes)
 
 
 def _name(op: ir.Operation) -> str:

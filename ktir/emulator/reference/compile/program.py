@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from ktir.dialects.module_level import Level
 from ktir.emulator.findings import Where
 from ktir.target import DATASHEET
 
@@ -80,7 +81,7 @@ class Program:
     entry: str | None
     remote: bool = False
     """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
-    level: str | None = None
+    level: Level | None = None
     """Attribute `ktir.level` of the module."""
     lx_bytes: int = DATASHEET.lx_planned_bytes
     """Scratchpad of a core that the module's target has for programs."""

@@ -35,7 +35,7 @@ class Scratchpad:
         self.remote = program.remote
         """Whether tiles touch each other's scratchpads: only then can there be races."""
         self.program_bytes = program.lx_bytes
-        self.logical = program.level == "logical"
+        self.logical = program.level is not None and program.level.of_host
         """Whether the program is of a level at which scratchpads have no end."""
 
     # Tiles

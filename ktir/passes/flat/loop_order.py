@@ -1,16 +1,11 @@
-"""The flat form of the logical level: what it has, and how its contractions are written."""
+"""How contractions and indirect tiles are written on the flat level: loops and variables in one order."""
 
 from __future__ import annotations
 
-from ktir.analysis.flat import refuse, shape_of
+from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Contraction, Generic, affine_map, generic
 from ktir.mlir import arith, func, ir, tensor
-
-_OPS = frozenset((
-    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
-    "ktdp.load", "ktdp.store", "tensor.empty", "linalg.fill", "linalg.generic", "func.return",
-))  # fmt: skip
 
 
 def order_contractions(function: func.FuncOp) -> None:
@@ -79,29 +74,3 @@ def order_variables(function: func.FuncOp) -> None:
             tile = ktdp.construct_indirect_access_tile(op.operands[0], subscripts, op.opview.shape)
         op.results[0].replace_all_uses_with(tile)
         op.erase()
-
-
-def refuse_unflat(function: func.FuncOp) -> None:
-    """Refuse what the flat form does not have."""
-    for view in function.regions[0].blocks[0].operations:
-        op = view.operation
-        if op.name not in _OPS:
-            raise refuse(op, "has no flat form, which is not supported")
-        if op.name == "linalg.generic":
-            _check_generic(op)
-
-
-def _check_generic(op: ir.Operation) -> None:
-    if len(op.results) != 1:
-        raise refuse(op, "has several results, which is not supported")
-    g = Generic(op)
-    if any(not isinstance(e, ir.AffineDimExpr) for m in g.maps for e in m.results):
-        raise refuse(op, "expects maps that are projected permutations")
-    if g.is_pointwise:
-        return
-    if g.iterators.count("reduction") != 1:
-        raise refuse(op, "reduces several loops at once, which is not supported")
-    if g.combiner is None:
-        raise refuse(op, "expects a reduction by addf, maximumf or minimumf")
-    if (contraction := g.contraction) is not None and len(contraction.columns) > 1:
-        raise refuse(op, f"has {len(contraction.columns)} loops of columns, which is not supported; the nearest supported form has one")

@@ -1,0 +1,148 @@
+"""Rules of the flat level for single ops. Each raises `Broken` with what the op does not have, or returns.
+
+The level's verifier and its readers hold programs against the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ktir.analysis.attributes.broken import Broken
+from ktir.analysis.attributes.levels import constant_of
+from ktir.dialects import ktdp
+from ktir.dialects.structured import Generic
+from ktir.mlir import ir
+
+Rule = Callable[[ir.Operation], None]
+
+OPS = frozenset((
+    "func.func", "func.return", "func.call", "ktdp.construct_memory_view", "ktdp.construct_access_tile",
+    "ktdp.construct_indirect_access_tile", "ktdp.region_terminator", "ktdp.load", "ktdp.store", "tensor.empty", "linalg.fill",
+    "linalg.generic", "linalg.yield",
+))  # fmt: skip
+"""Ops of the level besides the scalar ones."""
+
+_ELEMENTS = ("f16", "f32", "i32")
+
+
+def no_unit_dims(op: ir.Operation) -> None:
+    """Tensors have no dims of extent 1: what lies in sticks are dims with a choice."""
+    if any(isinstance(r.type, ir.RankedTensorType) and 1 in r.type.shape for r in op.results):
+        raise Broken("has dims of extent 1, which 'ktir-break-views' drops")
+
+
+# Generics
+
+
+def _without_coordinates(g: Generic) -> None:
+    if any(inner.name == "linalg.index" for inner in g.body_ops):
+        raise Broken("computes with coordinates; the nearest supported form reads them from an argument of role 'iota'")
+
+
+def _projected(g: Generic) -> None:
+    loops: set[int] = set()
+    for m in g.maps:  # the result's is the last one
+        loops = {ir.AffineDimExpr(e).position for e in m.results if isinstance(e, ir.AffineDimExpr)}
+        if len(loops) != len(m.results):
+            raise Broken("expects projected permutation maps on the flat level")
+    parallel = {i for i, kind in enumerate(g.iterators) if kind == "parallel"}
+    if loops != parallel:
+        raise Broken("expects a result that has all parallel loops and no other")
+
+
+def _held_in_sticks(g: Generic) -> None:
+    element = str(g.body.arguments[-1].type)
+    if element not in _ELEMENTS:
+        raise Broken(f"makes a tensor of {element}, which has no stick layout; f16, f32 and i32 have")
+
+
+def _named_inputs(g: Generic) -> None:
+    held = list(g.body.arguments)[-1]
+    if g.is_pointwise and (g.yielded == held or any(v == held for inner in g.body_ops for v in inner.operands)):
+        raise Broken("reads what its result held before, which is not supported; name it as an input")
+
+
+def _one_reduced_loop(g: Generic) -> None:
+    if g.is_pointwise:
+        return
+    if g.combiner is None:
+        raise Broken("expects a reduction by addf, maximumf, minimumf, addi, maxsi or minsi")
+    if g.iterators.count("reduction") != 1:
+        raise Broken("reduces several dimensions at once, which is not supported; reduce one after the other")
+    if (contraction := g.contraction) is not None and len(contraction.columns) > 1:
+        raise Broken("expects a matrix as second operand: one dimension of columns, but has several, which is not supported")
+
+
+def flat_generic(op: ir.Operation) -> None:
+    """One result of an element type that the device has; maps are projected permutations and the result has all parallel loops; no
+    coordinates in the body; a pointwise op reads nothing of what its result held; a reduction has one loop and one of six combiners, a
+    sum of products a matrix as second factor."""
+    if len(op.results) != 1:
+        raise Broken("expects one result")
+    g = Generic(op)
+    for rule in (_without_coordinates, _projected, _held_in_sticks, _named_inputs, _one_reduced_loop):
+        rule(g)
+
+
+# Memory
+
+
+def plain_view(op: ir.Operation) -> None:
+    """A view is static, of an argument plus a constant, of elements that the device has."""
+    view = op.opview
+    if view.masked or any(not isinstance(n, int) for n in (*view.sizes, *view.strides)):
+        raise Broken("expects a static view that is read or written as a whole on the flat level")
+    if str(view.element_type) not in _ELEMENTS:
+        raise Broken(f"views elements of type {view.element_type}, which have no stick layout; f16, f32 and i32 have")
+    offset = view.offset
+    while not isinstance(offset.owner, ir.Block):
+        if offset.owner.name != "arith.addi" or constant_of(offset.owner.operands[1]) is None:
+            raise Broken("expects an argument plus a constant as offset on the flat level")
+        offset = offset.owner.operands[0]
+
+
+def whole_tile(op: ir.Operation) -> None:
+    """A tile is its whole view, in the view's order."""
+    if not is_whole(op.opview, op.opview.base.owner.opview.sizes):
+        raise Broken("expects a tile of the whole view in its order")
+
+
+def is_whole(tile: ktdp.ConstructAccessTileOp, sizes: Sequence[int | ir.Value]) -> bool:
+    """Whether a tile is its whole view, of these `sizes`, in the view's order."""
+    anchored = all(isinstance(e, ir.AffineConstantExpr) and e.value == 0 for e in tile.base_map.results)
+    zeros = all(constant_of(v) == 0 for v in tile.index_operands)
+    return (anchored or zeros) and list(tile.order) == list(range(len(tile.order))) and list(tile.shape) == list(sizes)
+
+
+def looks_up_one_place(op: ir.Operation) -> None:
+    """A subscript of an indirect tile is a variable, or an index that is read at variables."""
+    tile = op.opview
+    order = ir.AffineMapAttr(op.attributes["variables_space_order"]).value
+    if list(tile.captured) or list(tile.symbol_values) or order != ir.AffineMap.get_identity(order.n_dims):
+        raise Broken("expects variables in the order of the tile's dims, and nothing captured, on the flat level")
+    direct, used = [], set()
+    for subscript, view in tile.subscripts:
+        variables = [ir.AffineDimExpr(e).position for e in subscript.results if isinstance(e, ir.AffineDimExpr)]
+        if len(variables) != len(subscript.results):
+            raise Broken("computes a subscript, which is not supported; the nearest supported form reads it from an index view")
+        direct += variables[:1] if view is None else []
+        used.update(variables if view is not None else variables[:1])
+    if len(set(direct)) != len(direct) or used != set(range(order.n_dims)):
+        raise Broken("expects each variable in one subscript at least, and in one direct subscript at most")
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "linalg.generic": (flat_generic,),
+    "ktdp.construct_memory_view": (plain_view,),
+    "ktdp.construct_access_tile": (whole_tile,),
+    "ktdp.construct_indirect_access_tile": (looks_up_one_place,),
+}
+"""Rules of single kinds of op."""
+
+
+def check(op: ir.Operation) -> None:
+    """Raise Broken for the first thing that an op of the function's own block has against the level."""
+    if op.name not in OPS and op.name not in ("arith.constant", "arith.addi"):
+        raise Broken("is not supported on the flat level")
+    for rule in (no_unit_dims, *RULES.get(op.name, ())):
+        rule(op)
