@@ -13,8 +13,8 @@ from ktir.isa.access import Access
 from ktir.isa.cycles import op_cycles, ring_route
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
+from ktir.isa.instructions import Does
 from ktir.isa.program import Kernel, Word
-from ktir.isa.units import Unit
 from ktir.target import LANES, STICK_BYTES, Target
 
 
@@ -38,7 +38,7 @@ class Transfer:
     @property
     def reads(self) -> bool:
         """Whether it loads."""
-        return self.indices or self.word.op not in ("xst", "xsts")
+        return self.indices or self.word.does is Does.LOAD
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class KernelWork:
 def kernel_work(kernel: Kernel, target: Target) -> KernelWork:
     """Count and price a kernel."""
     counted = _Counter(kernel, target)
-    for unit, words in kernel.units.items():
-        counted.unit(unit, words)
+    for words in kernel.units.values():
+        counted.unit(words)
     return counted.result()
 
 
@@ -75,42 +75,44 @@ class _Counter:
         self.sent, self.way = 0, 0
         """Cycles of the ring for what cores send each other; the hops of the longest way."""
 
-    def unit(self, unit: Unit, words: list[Word]) -> None:
+    def unit(self, words: list[Word]) -> None:
         """Count one unit's words, each as often as its loops run it."""
         loops: list[tuple[int, int]] = []
-        body: list[Word] = []
-        rep: tuple[Word, int] | None = None
-        for w in words:
-            runs = prod(trips for _, trips in loops)
-            if rep is not None and w.opcode.name.startswith("v"):
-                body.append(w)
-                if len(body) == rep[0]["body"]:
-                    self._rep(*rep, body)
-                    rep, body = None, []
-            elif w.op == "loop":
+        for i, w in enumerate(words):
+            if w.does is Does.LOOP:
                 loops.append((w["level"], w["trips"]))
-            elif w.op == "endl":
+            elif w.does is Does.END_LOOP:
                 loops.pop()
-            elif w.op in ("xld", "xldm", "xldg", "xst", "xsts"):
-                self._transfer(w, dict(loops))
-            elif w.op == "rtx":
+            elif w.does is Does.REPEAT:
+                self._rep(w, prod(trips for _, trips in loops), words[i + 1 : i + 1 + w.held])
+            elif not w.opcode.body_only:
+                self._word(w, dict(loops))
+
+    def _word(self, w: Word, trips: dict[int, int]) -> None:
+        runs = prod(trips.values())
+        match w.does:
+            case Does.LOAD | Does.STORE:
+                self._transfer(w, trips)
+            case Does.SEND:
                 load, hops = ring_route(self.kernel.groups[w["group"]], self.target.cores)
                 self.sent += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry * load
                 self.way = max(self.way, hops)
-            elif w.op in ("push", "pusht") and unit is Unit.LXLU:
+            case Does.PUSH:
                 self.busy["LX"] += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry
-            elif w.op == "ldw":
+            case Does.WEIGHTS:
                 self.busy["weights"] += runs * w["count"]
-            elif w.op == "mm":
+            case Does.MULTIPLY:
                 self.busy["rows"] += runs * w["rows"] * self.target.pt_row_cycles
                 self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
-            elif w.op == "pto":
+            case Does.DRAIN:
                 self.busy["drains"] += runs * (w["rows"] + self.target.pt_fill_cycles)
-            elif w.op == "rep":
-                rep = (w, runs)
-                self.stages += 1
+            case Does.HALT | Does.WAIT | Does.SIGNAL | Does.TOGETHER | Does.FILL | Does.RECEIVE | Does.PULL:
+                pass  # what they take is behind that of others
+            case _:
+                raise AssertionError(w.op)
 
     def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
+        self.stages += 1
         times = {"start": 1, "stick": w["sticks"], "end": 1}
         for op in body:
             count = runs * w["groups"] * times[op.operands.get("phase", "stick")]
@@ -126,7 +128,7 @@ class _Counter:
             return
         per_core = [self._entries(d, core, trips) * d.sticks_per_entry * STICK_BYTES for core in range(self.kernel.cores)]
         readers = list(range(self.kernel.cores))
-        if w.op == "xldm":
+        if "group" in w.operands:
             readers = sorted(set(self.kernel.groups[w["group"]]))
         moved = sum(per_core[core] for core in readers)
         members = -(-self.kernel.cores // len(readers))
@@ -135,7 +137,7 @@ class _Counter:
     def _elements(self, w: Word, d: Descriptor, trips: dict[int, int]) -> None:
         """A transfer by elements, run after run as the machine prices it, and the reading of its indices."""
         cores = range(self.kernel.cores)
-        readers = sorted(set(self.kernel.groups[w["group"]])) if w.op == "xldm" else list(cores)
+        readers = sorted(set(self.kernel.groups[w["group"]])) if "group" in w.operands else list(cores)
         self._price(w, ElementPrice(Access(w["ddr"], d, self.kernel), readers, self.target, w.operands.get("dim")), trips)
         if "idx" in w.operands:
             indices = Access(w["idx"], self.kernel.descriptors[w["idx"]], self.kernel)

@@ -14,6 +14,7 @@ from ktir.dialects._spyre_ops import INSTRUCTION_OPS, OPTIONAL_INTS, REGIONS, Bo
 from ktir.isa import instructions as table
 from ktir.isa.binary.validate import validate
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
+from ktir.isa.instructions import Does
 from ktir.isa.problem import NO_SOURCE, Problem, ProgramError
 from ktir.isa.program import Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
@@ -101,21 +102,21 @@ class _Writer:
         while at < len(words):
             w = words[at]
             at += 1
-            if w.op == "loop":
+            if w.does is Does.LOOP:
                 if any(w["level"] == loop["level"] for _, _, loop in open_loops):
                     raise fail(f"'loop' expects a level that is not open, but got {w['level']}", at - 1)
                 inner = self.op(body, "loop", _word_attributes(w), 1, w.source)
                 open_loops.append((body, inner.owner, w))
                 body = inner
-            elif w.op == "endl":
+            elif w.does is Does.END_LOOP:
                 if not open_loops or open_loops[-1][2]["level"] != w["level"]:
                     raise fail("'endl' does not end the innermost open loop", at - 1)
                 body, op, loop = open_loops.pop()
                 if loop.source != w.source:
                     ends = [self.location(n) for n in (loop.source, w.source) if n]
                     op.location = ir.Location.fused(ends, ir.DenseI64ArrayAttr.get([loop.source, w.source]))
-            elif w.op == "rep":
-                count = w["body"]
+            elif w.does is Does.REPEAT:
+                count = w.held
                 inner = self.op(body, "rep", _word_attributes(w), 1, w.source)
                 for i in range(at, at + count):
                     if i >= len(words) or not words[i].opcode.body_only:
@@ -125,7 +126,7 @@ class _Writer:
             else:
                 self.op(body, w.op, _word_attributes(w), 0, w.source)
         if open_loops:
-            raise fail("'loop' is not ended", max(i for i, w in enumerate(words) if w.op == "loop"))
+            raise fail("'loop' is not ended", max(i for i, w in enumerate(words) if w.does is Does.LOOP))
 
 
 def _word_attributes(w: Word) -> dict[str, ir.Attribute]:
@@ -330,7 +331,7 @@ class Reader:
             words.append(Word(name, operands, source))
             if name in REGIONS:
                 self._words(op, words, key, depth + 1)
-            if name == "loop":
+            if table.OPCODES[name].does is Does.LOOP:
                 self.places[(*key, len(words))] = op.location
                 words.append(Word("endl", {"level": operands["level"]}, end))
 

@@ -134,7 +134,7 @@ class UnitOp(Operation, dialect=Spyre, name="unit", traits=[ir.NoTerminatorTrait
 
 _ATTRIBUTE_CLASSES = {"f32": ir.FloatAttr} | dict.fromkeys(("fifo", "unit", "enum"), ir.StringAttr)
 _SPELLINGS = {"f32": "f32(${})"} | dict.fromkeys(("fifo", "unit", "enum"), "keyword(${})")
-REGIONS = {"loop": None, "rep": "body"}
+REGIONS = {op.name: op.holds for op in table.OPCODES.values() if op.does in (table.Does.LOOP, table.Does.REPEAT)}
 """Ops with a region, and the field that counts the region's words."""
 
 
@@ -161,5 +161,5 @@ def _instruction_op(op: table.Opcode) -> type:
     return types.new_class(f"{op.name.capitalize()}Op", (Operation,), keywords, lambda namespace: namespace.update(body))
 
 
-INSTRUCTION_OPS = {op.name: _instruction_op(op) for op in table.OPCODES.values() if op.name != "endl"}
+INSTRUCTION_OPS = {op.name: _instruction_op(op) for op in table.OPCODES.values() if op.does is not table.Does.END_LOOP}
 """Op classes by mnemonic."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ktir.isa.instructions import CONSTANTS
+from ktir.isa.instructions import Does
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
 from ktir.target import Target
 
-_FREE = ("vin", "vout", *CONSTANTS)
+_FREE = (Does.TAKE, Does.GIVE, Does.CONSTANT)
 
 
 def op_cycles(word: Word, target: Target) -> int:
     """Cycles of one execution of a REP body's op."""
-    if word.op in _FREE:
+    if word.does in _FREE:
         return 0
-    if word.op == "vred":
+    if word.does is Does.REDUCE:
         return target.sfp_lane_reduction_cycles
-    return kind_cycles(word["kind"], target) if word.op in ("v1", "v2", "v3") else 1
+    return kind_cycles(word["kind"], target) if word.does is Does.FUNCTION else 1
 
 
 def kind_cycles(kind: str, target: Target) -> int:

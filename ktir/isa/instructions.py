@@ -7,6 +7,7 @@ is the id of the source op in every word (index into `Program.sources`), 0 = non
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Literal
 
 from ktir.isa.kinds import BINARY, REDUCTIONS, TERNARY, UNARY
@@ -39,17 +40,66 @@ class Field:
     high: int = 2**31 - 1
 
 
+class Does(Enum):
+    """What a word does: who runs, checks or prices words has a branch for each, whatever their names are."""
+
+    HALT = auto()
+    LOOP = auto()
+    END_LOOP = auto()
+    WAIT = auto()
+    SIGNAL = auto()
+    TOGETHER = auto()
+    """Words that follow run concurrently."""
+    LOAD = auto()
+    STORE = auto()
+    FILL = auto()
+    SEND = auto()
+    RECEIVE = auto()
+    """Entries over the ring."""
+    PUSH = auto()
+    PULL = auto()
+    """Entries between LX and a FIFO of the corelet."""
+    WEIGHTS = auto()
+    MULTIPLY = auto()
+    DRAIN = auto()
+    REPEAT = auto()
+    # in the body of a REP:
+    TAKE = auto()
+    GIVE = auto()
+    """An entry of a FIFO."""
+    CONSTANT = auto()
+    FUNCTION = auto()
+    REDUCE = auto()
+    ACCUMULATE = auto()
+    LIVE = auto()
+    MASK = auto()
+
+
 @dataclass(frozen=True)
 class Opcode:
-    """An instruction: `name` is its mnemonic, `units` those that may execute it."""
+    """An instruction: `name` is its mnemonic, `units` those that may execute it.
+
+    `reads` and `writes` are the fields of the descriptors through which it does so, `pops` and `pushes` the FIFO, or `fifo` where the field
+    of that name says which.
+    """
 
     name: str
     code: int
     units: tuple[Unit, ...]
+    does: Does
     fields: tuple[Field, ...]
     doc: str
-    body_only: bool = False
-    """Legal only inside the body of a REP."""
+    reads: tuple[str, ...] = ()
+    writes: str = ""
+    pops: str = ""
+    pushes: str = ""
+    holds: str = ""
+    """The field that counts the words that follow and belong to it."""
+
+    @property
+    def body_only(self) -> bool:
+        """Whether it is legal only inside the body of a REP."""
+        return self.does in BODY
 
 
 MAX_TOKEN = 0xFFFF
@@ -63,8 +113,10 @@ CORELET_UNITS = tuple(u for u in Unit if u.per_corelet)
 
 PHASES = ("stick", "start", "end")
 """When an op of a REP body runs: at every stick, once at the start of a group, once at its end."""
-CONSTANTS = ("vconst", "viconst")
-"""Ops of a REP body whose value does not change."""
+STREAMS = (Does.PUSH, Does.PULL)
+"""What may run concurrently."""
+BODY = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.FUNCTION, Does.REDUCE, Does.ACCUMULATE, Does.LIVE, Does.MASK)
+"""What stands in the body of a REP."""
 
 _ROUND = Field("round", "flags", "flag", "round the result to the f16 grid, to nearest even", shift=0, bits=1)
 _PHASE = Field("phase", "flags", "enum", "when the op runs within a group", PHASES, shift=1, bits=2)
@@ -92,11 +144,12 @@ _INDEX_FIELDS = (
 OPCODES: dict[str, Opcode] = {
     o.name: o
     for o in (
-        Opcode("halt", 0x01, ALL, (), "End of the unit's program of this kernel."),
+        Opcode("halt", 0x01, ALL, Does.HALT, (), "End of the unit's program of this kernel."),
         Opcode(
             "loop",
             0x02,
             ALL,
+            Does.LOOP,
             (
                 Field("trips", "i0", "int", "trip count, 0 is legal"),
                 Field("level", "i1", "int", "loop counter, 0 to 7", high=7),
@@ -104,11 +157,12 @@ OPCODES: dict[str, Opcode] = {
             ),
             "Counted loop up to the matching `endl`.",
         ),
-        Opcode("endl", 0x03, ALL, (Field("level", "i1", "int", "level of the loop that ends", high=7),), "End of a loop."),
+        Opcode("endl", 0x03, ALL, Does.END_LOOP, (Field("level", "i1", "int", "level of the loop that ends", high=7),), "End of a loop."),
         Opcode(
             "wait",
             0x04,
             ALL,
+            Does.WAIT,
             (
                 _TOKEN,
                 Field("sender", "src", "unit", "unit that posts on this channel"),
@@ -120,6 +174,7 @@ OPCODES: dict[str, Opcode] = {
             "sig",
             0x05,
             ALL,
+            Does.SIGNAL,
             (
                 _TOKEN,
                 Field("receiver", "dst", "unit", "unit that waits on this channel"),
@@ -131,192 +186,239 @@ OPCODES: dict[str, Opcode] = {
             "par",
             0x4E,
             (Unit.LXLU, Unit.LXSU),
+            Does.TOGETHER,
             (Field("streams", "i0", "int", "words that follow and run concurrently", low=1),),
             "The next PUSH or PULL words stream concurrently and complete together.",
+            holds="streams",
         ),
         Opcode(
             "xld",
             0x10,
             (Unit.MNIL,),
+            Does.LOAD,
             (_dsc("dsc", "ddr", "source in memory"), _dsc("i0", "lx", "contiguous destination in LX")),
             "Memory to LX. Positions clipped by a bound are written with the pad value.",
+            reads=("ddr",),
+            writes="lx",
         ),
         Opcode(
             "xldm",
             0x11,
             (Unit.MNIL,),
+            Does.LOAD,
             (
                 _dsc("dsc", "ddr", "source in memory"),
                 _dsc("i0", "lx", "contiguous destination in LX"),
                 Field("group", "i1", "group", "per core: the leader whose read it receives"),
             ),
             "As XLD, but one memory read per leader, delivered to all its members over the ring.",
+            reads=("ddr",),
+            writes="lx",
         ),
         Opcode(
             "xldg",
             0x12,
             (Unit.MNIL,),
+            Does.LOAD,
             (_dsc("dsc", "ddr", "source in memory"), _dsc("i0", "lx", "contiguous destination in LX"), *_INDEX_FIELDS),
             "As XLD, gathering: the address counts `stride[dim]` times the index, where bounds count the position.",
+            reads=("ddr", "idx"),
+            writes="lx",
         ),
         Opcode(
             "rrx",
             0x13,
             (Unit.MNIL,),
+            Does.RECEIVE,
             (_dsc("dsc", "lx", "destination in LX"), _SENDERS, _COUNT),
             "Ring to LX: take the next entries of the core that `group` names; blocks. Its RTX has the same group and count.",
+            writes="lx",
+            pops="R",
         ),
         Opcode(
             "fill",
             0x14,
             (Unit.MNIL,),
+            Does.FILL,
             (_dsc("dsc", "lx", "destination in LX"), Field("value", "imm", "f32", "value of every lane")),
             "Fill LX with a constant.",
+            writes="lx",
         ),
         Opcode(
             "ifill",
             0x15,
             (Unit.MNIL,),
+            Does.FILL,
             (
                 _dsc("dsc", "lx", "destination in LX, of 4-byte elements"),
                 Field("value", "i0", "int", "i32 of every lane", low=-(2**31)),
             ),
             "Fill LX with an integer.",
+            writes="lx",
         ),
         Opcode(
             "xst",
             0x18,
             (Unit.MNIS,),
+            Does.STORE,
             (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX")),
             "LX to memory. Positions clipped by a bound of the memory descriptor are dropped.",
+            reads=("lx",),
+            writes="ddr",
         ),
         Opcode(
             "xsts",
             0x19,
             (Unit.MNIS,),
+            Does.STORE,
             (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX"), *_INDEX_FIELDS),
             "As XST, scattering, with addresses as of XLDG. Of entries for one place a core's last stays; two cores may not share one.",
+            reads=("lx", "idx"),
+            writes="ddr",
         ),
         Opcode(
             "rtx",
             0x1A,
             (Unit.MNIS,),
+            Does.SEND,
             (_dsc("dsc", "lx", "source in LX"), _SENDERS, _COUNT),
             "LX to ring: send entries to the cores for which `group` names this one; blocks while 16 are on the way to one of them.",
+            reads=("lx",),
+            pushes="R",
         ),
         Opcode(
             "push",
             0x20,
             (Unit.LXLU,),
+            Does.PUSH,
             (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W, A, I0, I1 or I2"), _COUNT),
             "Stream entries from LX into a FIFO; a splat descriptor repeats lane 0 over all lanes.",
+            reads=("lx",),
+            pushes="fifo",
         ),
         Opcode(
             "pusht",
             0x23,
             (Unit.LXLU,),
+            Does.PUSH,
             (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W", ("W",)), _COUNT),
             "As PUSH, but each block of 64 entries is transposed: its nth entry has lane n of each of them.",
+            reads=("lx",),
+            pushes="fifo",
         ),
         Opcode(
             "pull",
             0x28,
             (Unit.LXSU,),
+            Does.PULL,
             (_dsc("dsc", "lx", "destination in LX"), Field("fifo", "src", "fifo", "O or Q"), _COUNT),
             "Stream entries from a FIFO into LX.",
+            writes="lx",
+            pops="fifo",
         ),
         Opcode(
             "ldw",
             0x30,
             (Unit.PT,),
+            Does.WEIGHTS,
             (Field("count", "i1", "int", "entries, always 64"),),
             "Pop 64 weight entries W[k][n] (one entry per k, lanes n) and make them the stationary block.",
+            pops="W",
         ),
         Opcode(
             "mm",
             0x31,
             (Unit.PT,),
+            Does.MULTIPLY,
             (Field("rows", "i1", "int", "activation rows"),),
             "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k of A*W). Starts from +0 after a PTO.",
+            pops="A",
         ),
         Opcode(
             "pto",
             0x33,
             (Unit.PT,),
+            Does.DRAIN,
             (Field("rows", "i1", "int", "rows, as many as every MM since the last PTO had"),),
             "Push the f32 accumulator rows to FIFO P and clear them.",
+            pushes="P",
         ),
         Opcode(
             "rep",
             0x4F,
             (Unit.SFP,),
+            Does.REPEAT,
             (
                 Field("groups", "i0", "int", "groups per corelet"),
                 Field("body", "i1", "int", "words of the body that follows"),
                 Field("sticks", "i2", "int", "sticks per group"),
             ),
             "Vector loop: the body runs for groups x sticks entries.",
+            holds="body",
         ),
         Opcode(
             "vin",
             0x40,
             (Unit.SFP,),
+            Does.TAKE,
             (_DST, Field("fifo", "src", "fifo", "I0, I1, I2 or P"), _PHASE),
             "Pop an entry; phase `stick` each stick, `start` once per group.",
-            body_only=True,
+            pops="fifo",
         ),
         Opcode(
             "vout",
             0x41,
             (Unit.SFP,),
+            Does.GIVE,
             (_SRC, Field("fifo", "dst", "fifo", "O or Q"), _PHASE),
             "Push an entry; phase `stick` each stick, `end` once per group.",
-            body_only=True,
+            pushes="fifo",
         ),
         Opcode(
             "v1",
             0x42,
             (Unit.SFP,),
+            Does.FUNCTION,
             (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND, _PHASE),
             "dst = kind(src). Lanes are f32 values, i32 bits, or masks (i32 0 or 1), as the kind says.",
-            body_only=True,
         ),
         Opcode(
             "v2",
             0x43,
             (Unit.SFP,),
+            Does.FUNCTION,
             (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND, _PHASE),
             "dst = kind(src, src2); a comparison gives a mask.",
-            body_only=True,
         ),
         Opcode(
             "v3",
             0x44,
             (Unit.SFP,),
+            Does.FUNCTION,
             (Field("kind", "sub", "enum", "operation", TERNARY), _DST, _SRC, _SRC2, _SRC3, _ROUND, _PHASE),
             "dst = kind(src, src2, src3); `select` is src2 where the mask src is not 0, else src3.",
-            body_only=True,
         ),
         Opcode(
             "vred",
             0x45,
             (Unit.SFP,),
+            Does.REDUCE,
             (Field("kind", "sub", "enum", "combiner", REDUCTIONS), _DST, _SRC, _PHASE),
             "dst = all lanes hold the reduction of src's 64 lanes by a halving tree (32+32, 16+16, ...).",
-            body_only=True,
         ),
         Opcode(
             "vacc",
             0x46,
             (Unit.SFP,),
+            Does.ACCUMULATE,
             (Field("kind", "sub", "enum", "combiner", REDUCTIONS), _ACC, _SRC),
             "accumulator = kind(accumulator, src) per lane, stick after stick; starts from the identity at each group.",
-            body_only=True,
         ),
         Opcode(
             "vmask",
             0x47,
             (Unit.SFP,),
+            Does.MASK,
             (
                 _DST,
                 _SRC,
@@ -324,31 +426,30 @@ OPCODES: dict[str, Opcode] = {
                 Field("fill", "imm", "f32", "value of the other lanes"),
             ),
             "dst = src where 64*stick + lane < lanes, else fill; stick counts within the group.",
-            body_only=True,
         ),
         Opcode(
             "vconst",
             0x49,
             (Unit.SFP,),
+            Does.CONSTANT,
             (_DST, Field("value", "imm", "f32", "value of every lane")),
             "dst = a constant, which words of every phase may read.",
-            body_only=True,
         ),
         Opcode(
             "vlive",
             0x48,
             (Unit.SFP,),
+            Does.LIVE,
             (_DST, Field("lanes", "i0", "int", "live lanes of a group's sticks * 64 lanes")),
             "dst = the mask 64*stick + lane < lanes; stick counts within the group.",
-            body_only=True,
         ),
         Opcode(
             "viconst",
             0x4A,
             (Unit.SFP,),
+            Does.CONSTANT,
             (_DST, Field("value", "i0", "int", "i32 of every lane", low=-(2**31))),
             "dst = an integer constant, which words of every phase may read.",
-            body_only=True,
         ),
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from ktir.isa.descriptor import Descriptor
 from ktir.isa.f32 import f32
-from ktir.isa.instructions import OPCODES, Opcode, default
+from ktir.isa.instructions import OPCODES, Does, Opcode, default
 from ktir.isa.units import Unit
 
 Operand = Any
@@ -27,6 +27,39 @@ class Word:
     def opcode(self) -> Opcode:
         """The row of the instruction table."""
         return OPCODES[self.op]
+
+    @property
+    def does(self) -> Does:
+        """What it does."""
+        return OPCODES[self.op].does
+
+    @property
+    def register(self) -> int | None:
+        """The register that it writes; None if it writes none."""
+        return next((self.operands["dst"] for f in self.opcode.fields if f.name == "dst" and f.kind in ("register", "accumulator")), None)
+
+    @property
+    def peer(self) -> str:
+        """The unit that it names, empty if it names none."""
+        return next((self.operands[f.name] for f in self.opcode.fields if f.kind == "unit"), "")
+
+    @property
+    def held(self) -> int:
+        """How many words follow that belong to it."""
+        field = OPCODES[self.op].holds
+        return self.operands[field] if field else 0
+
+    @property
+    def pops(self) -> str:
+        """The FIFO that it takes entries from, empty if there is none."""
+        fifo = OPCODES[self.op].pops
+        return self.operands["fifo"] if fifo == "fifo" else fifo
+
+    @property
+    def pushes(self) -> str:
+        """The FIFO that it puts entries into, empty if there is none."""
+        fifo = OPCODES[self.op].pushes
+        return self.operands["fifo"] if fifo == "fifo" else fifo
 
     def __getitem__(self, name: str) -> Operand:
         return self.operands[name]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ktir.emulator.machine.program.body import Body, Port, registers_read
 from ktir.emulator.machine.program.faults import MachineFinding, TypeFault
 from ktir.emulator.machine.trace.trace import Event, Trace
-from ktir.isa.program import Program
+from ktir.isa.instructions import Does
+from ktir.isa.program import Program, Word
 
 Flags = NDArray[np.bool_]
 
@@ -64,26 +65,30 @@ class _Walk:
 
     def event(self, e: Event) -> None:
         x = e.instruction
-        match e.op:
-            case "push" | "pusht" | "rtx":
+        match x.does:
+            case Does.PUSH | Does.SEND:
                 assert x.lx
                 self.fifo(x.fifo).push(x.count, x.lx.width == 1)
-            case "pull" | "rrx":
+            case Does.PULL | Does.RECEIVE:
                 assert x.lx
                 if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)) and x.lx.width == 1:
                     raise self.fault(e, f"stores f32 values of FIFO {x.fifo} in f16 sticks; no operation has rounded them")
-            case "ldw" | "mm":
+            case Does.WEIGHTS | Does.MULTIPLY:
                 if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)):
                     raise self.fault(e, f"takes f32 entries from FIFO {x.fifo}, but PT multiplies f16 values")
-            case "pto":
+            case Does.DRAIN:
                 self.fifo(x.fifo).push(x.count, False)
-            case "fill":
+            case Does.FILL:
                 assert x.lx
                 if x.lx.width == 1 and not on_grid(x.value):
                     raise self.fault(e, f"fills f16 sticks with {float(x.value)!r}, which is no f16 value")
-            case "rep":
+            case Does.REPEAT:
                 assert x.body
                 self.rep(x.body, e.steps)
+            case Does.LOAD | Does.STORE:
+                pass  # elements go as they are
+            case _:
+                raise AssertionError(e.op)
 
     def fault(self, e: Event, message: str) -> MachineFinding:
         site = self.trace.kernels[e.kernel].site(e.unit, e.instruction.index, None, e.loops)
@@ -139,20 +144,24 @@ def output_flags(body: Body, inputs: list[bool]) -> list[bool]:
             if not body.runs(i, stick):
                 continue
             sources = [flags.get(r, True) for r in registers_read(w)]
-            if w.op == "vin":
-                flags[w["dst"]] = inputs[body.ports[i]]
-            elif w.op == "vconst":
-                flags[w["dst"]] = on_grid(w["value"])
-            elif w.op == "vout":
+            if w.does is Does.GIVE:
                 out[body.ports[i]] &= sources[0]
-            elif w.op in ("viconst", "vlive"):
-                flags[w["dst"]] = False
-            elif w.op == "vmask":
-                flags[w["dst"]] = sources[0] and on_grid(w["fill"])
-            elif w.op in ("vacc", "vred"):
-                flags[w["dst"]] = sources[0] and w["kind"] in _STAYS
             else:
-                if w["kind"] == "select":
-                    sources = sources[1:]
-                flags[w["dst"]] = w["round"] or (all(sources) and w["kind"] in _STAYS)
+                flags[w["dst"]] = inputs[body.ports[i]] if w.does is Does.TAKE else _stays(w, sources)
     return out
+
+
+def _stays(w: Word, sources: list[bool]) -> bool:
+    """Whether what a word computes lies on the grid, given the same of what it reads."""
+    match w.does:
+        case Does.CONSTANT:
+            return w.op == "vconst" and on_grid(w["value"])
+        case Does.LIVE:
+            return False
+        case Does.MASK:
+            return sources[0] and on_grid(w["fill"])
+        case Does.ACCUMULATE | Does.REDUCE:
+            return sources[0] and w["kind"] in _STAYS
+        case Does.FUNCTION:
+            return w["round"] or (all(sources[w["kind"] == "select" :]) and w["kind"] in _STAYS)
+    raise AssertionError(w.op)

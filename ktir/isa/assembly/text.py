@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from ktir.isa.assembly.parser import parse_program
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.f32 import f32_text
-from ktir.isa.instructions import Field, register_name
+from ktir.isa.instructions import Does, Field, register_name
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Kernel, Operand, Program, Word
 
@@ -139,18 +139,15 @@ def _bound_operands(b: Bound) -> Iterable[str]:
 def _unit_lines(program: Program, words: list[Word], names: list[str]) -> Iterable[str]:
     loops, inner = 0, 0
     for w in words:
-        if w.op == "endl":
+        if w.does is Does.END_LOOP:
             loops = max(0, loops - 1)
         text = "  " * (1 + min(loops, LEVELS) + (inner > 0)) + word_text(w, names)
         source = program.source_of(w)
         if source.op or source.location:
             text = f"{text:<{_COMMENT_COLUMN - 1}} // {_comment(source.op)} at {_comment(source.location)}"
         yield text
-        inner = max(0, inner - 1)
-        if w.op == "loop":
-            loops += 1
-        elif w.op in ("rep", "par"):
-            inner = w["body" if w.op == "rep" else "streams"]
+        inner = w.held or max(0, inner - 1)
+        loops += w.does is Does.LOOP
 
 
 def _comment(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ktir.isa.instructions import OPCODES, STREAMS, Does
 from ktir.isa.program import Word
 
 
@@ -39,7 +40,7 @@ class Site:
 
 
 Fault = tuple[int, str]
-STREAMS = ("push", "pusht", "pull")
+_STREAMS = ", ".join(name for name, o in OPCODES.items() if o.does in STREAMS)
 
 
 def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
@@ -58,25 +59,25 @@ def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
         elif rep is not None and not w.opcode.body_only:
             faults.append((i, f"'{w.op}' stands inside the body of a 'rep'"))
         body_left = max(0, body_left - 1)
-        if w.op == "endl":
+        if w.does is Does.END_LOOP:
             loops = _close(loops, stack, i, w, faults)
         found.append(Site(i, w, loops, rep))
-        if w.op == "loop":
+        if w.does is Does.LOOP:
             stack.append(Loop(i, w["level"], w["trips"], w["region"]))
             if any(loop.level == w["level"] for loop in loops):
                 faults.append((i, f"'loop' expects a level that is not open, but got {w['level']}"))
             else:
                 loops = (*loops, stack[-1])
-        elif w.op == "rep":
-            rep, body_left = w, w["body"]
+        elif w.does is Does.REPEAT:
+            rep, body_left = w, w.held
             if i + body_left >= len(words):
                 faults.append((i, f"'rep' has a body of {body_left} words, but only {len(words) - i - 1} words follow"))
-        elif w.op == "par":
+        elif w.does is Does.TOGETHER:
             _streams(words, i, faults)
-        elif w.op == "halt":
+        elif w.does is Does.HALT:
             _halt(words, i, loops, faults)
     faults += [(loop.index, f"'loop' of level {loop.level} is not ended") for loop in stack]
-    if not any(w.op == "halt" for w in words):
+    if not any(w.does is Does.HALT for w in words):
         faults.append((max(len(words) - 1, 0), "the unit's program does not end in 'halt'"))
     return found, faults
 
@@ -93,12 +94,12 @@ def _close(loops: tuple[Loop, ...], stack: list[Loop], index: int, word: Word, f
 
 
 def _streams(words: list[Word], index: int, faults: list[Fault]) -> None:
-    count = words[index]["streams"]
+    count = words[index].held
     streams = words[index + 1 : index + 1 + count]
-    if len(streams) < count or any(w.op not in STREAMS for w in streams):
-        faults.append((index, f"'par' expects {count} words of {', '.join(STREAMS)} to follow"))
+    if len(streams) < count or any(w.does not in STREAMS for w in streams):
+        faults.append((index, f"'par' expects {count} words of {_STREAMS} to follow"))
         return
-    fifos = [w["fifo"] for w in streams]
+    fifos = [w.pops or w.pushes for w in streams]
     if len(set(fifos)) != len(fifos):
         faults.append((index, f"'par' expects streams of different FIFOs, but got {', '.join(fifos)}"))
 

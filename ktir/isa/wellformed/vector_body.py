@@ -6,7 +6,7 @@ Start values and constants may be used everywhere, stick values at sticks, accum
 
 from __future__ import annotations
 
-from ktir.isa.instructions import CONSTANTS, register_name
+from ktir.isa.instructions import Does, register_name
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
 
@@ -15,7 +15,8 @@ _USABLE = {
     "stick": ("stick", "start", "const"),
     "end": ("end", "accumulator", "start", "const"),
 }
-_PHASES = {"vin": ("stick", "start"), "vout": ("stick", "end")}
+_PHASES = {Does.TAKE: ("stick", "start"), Does.GIVE: ("stick", "end")}
+_HOLDS = {Does.ACCUMULATE: "accumulator", Does.CONSTANT: "const"}
 
 Fault = tuple[int, str]
 
@@ -37,8 +38,8 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
     combiners: dict[int, int] = {}
     for i, w in enumerate(body):
         when = phase(w)
-        if when not in _PHASES.get(w.op, _USABLE):
-            found.append((i, f"'{w.op}' runs at {' or '.join(_PHASES[w.op])}, but got phase {when}"))
+        if when not in _PHASES.get(w.does, _USABLE):
+            found.append((i, f"'{w.op}' runs at {' or '.join(_PHASES[w.does])}, but got phase {when}"))
             continue
         if w.operands.get("round") and not KINDS[w["kind"]].rounds:
             found.append((i, f"'{w.op}' rounds to f16, but '{w['kind']}' gives integers"))
@@ -49,13 +50,13 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
                 found.append(
                     (i, f"'{w.op}' runs at {when}, but {register_name(r)} holds a value of phase {kinds[r].replace('accumulator', 'end')}")
                 )
-        if w.op == "vacc":
+        if w.does is Does.ACCUMULATE:
             if w["dst"] in combiners:
                 first = combiners[w["dst"]]
                 found.append((i, f"'vacc' expects an accumulator of its own, but word {first} uses {register_name(w['dst'])}"))
             combiners[w["dst"]] = i
-        if "dst" in w.operands and w.op != "vout":
-            kinds[w["dst"]] = {"vacc": "accumulator", **dict.fromkeys(CONSTANTS, "const")}.get(w.op, when)
+        if w.register is not None:
+            kinds[w.register] = _HOLDS.get(w.does, when)
     return found or _clobbers(rep, body)
 
 
@@ -74,8 +75,8 @@ def _clobbers(rep: Word, body: list[Word]) -> list[Fault]:
                         found[i] = (
                             f"'{w.op}' expects {register_name(r)} from word {written[r]} of the body, but word {holds[r]} overwrites it"
                         )
-                if "dst" in w.operands and w.op != "vout":
-                    written[w["dst"]] = i
+                if w.register is not None:
+                    written[w.register] = i
                     if runs:
-                        holds[w["dst"]] = i
+                        holds[w.register] = i
     return sorted(found.items())

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ktir.isa import addresses
 from ktir.isa.binary.validate import validate
 from ktir.isa.descriptor import Descriptor
+from ktir.isa.instructions import Does
 from ktir.isa.problem import Problem
 from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
@@ -77,15 +78,15 @@ class _Kernel:
     def _words(self, unit: Unit, places: list[Site]) -> Iterator[Fault]:
         for s in places:
             w = s.word
-            if w.op in ("wait", "sig") and w["sender" if w.op == "wait" else "receiver"] == unit.name:
+            if w.peer == unit.name:
                 yield s.index, f"'{w.op}' names its own unit {unit.name}"
-            elif w.op == "ldw" and w["count"] != BLOCK:
+            elif w.does is Does.WEIGHTS and w["count"] != BLOCK:
                 yield s.index, f"'ldw' expects a count of {BLOCK}, but got {w['count']}"
             elif w.op == "pusht" and w["count"] % BLOCK:
                 yield s.index, f"'pusht' expects a multiple of {BLOCK}, but got {w['count']}"
-            elif w.op in ("mm", "pto") and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
+            elif w.does in (Does.MULTIPLY, Does.DRAIN) and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
                 yield s.index, f"'{w.op}' expects 1 to {self.target.pt_accumulator_rows} rows, but got {w['rows']}"
-            elif w.op == "rep":
+            elif w.does is Does.REPEAT:
                 yield from self._rep(s, places)
             yield from ((s.index, message) for message in self._descriptors(unit, s))
 
@@ -150,13 +151,12 @@ class _Kernel:
             yield from _odd_sticks(d, self.kernel, trips)
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
-        loads = s.word.op in ("xld", "xldm", "xldg")
-        written = "lx" if loads or s.word.op in ("rrx", "fill", "ifill", "pull") else "ddr"
-        if s.word.op not in ("push", "pusht", "rtx") and name == written:
-            walk = replace(d, extent=_without(d.extent, s.word["dim"])) if s.word.op == "xsts" else d
+        if name == s.word.opcode.writes:
+            scatters = name == "ddr" and "dim" in s.word.operands
+            walk = replace(d, extent=_without(d.extent, s.word["dim"])) if scatters else d
             if not addresses.is_injective(walk, self.kernel, corelets):
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
-            if loads and not addresses.is_contiguous(d):
+            if s.word.does is Does.LOAD and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
         if s.word.op == "fill" and d.element_bytes == 2 and not _is_half(s.word["value"]):
             yield f"has elements of 2 bytes, but {s.word['value']:g} is no f16"
@@ -207,11 +207,11 @@ class _Kernel:
         for unit, places in found.items():
             for s in places:
                 w = s.word
-                if w.op == "sig":
-                    key = (unit, Unit[w["receiver"]], w["token"])
+                if w.does is Does.SIGNAL:
+                    key = (unit, Unit[w.peer], w["token"])
                     posted[key] = posted.get(key, 0) + w["count"] * s.repetitions
-                elif w.op == "wait":
-                    key = (Unit[w["sender"]], unit, w["token"])
+                elif w.does is Does.WAIT:
+                    key = (Unit[w.peer], unit, w["token"])
                     taken[key] = taken.get(key, 0) + w["count"] * s.repetitions
                 else:
                     continue
@@ -232,7 +232,7 @@ class _Kernel:
         for unit, places in found.items():
             mine: set[int] = set()
             for s in places:
-                if s.word.op != "loop" or not s.word["region"]:
+                if s.word.does is not Does.LOOP or not s.word["region"]:
                     continue
                 region, trips = s.word["region"], s.word["trips"]
                 other, expected = known.setdefault(region, (unit, trips))
@@ -245,7 +245,7 @@ class _Kernel:
     def _groups(self, found: Sites) -> Iterator[Problem]:
         for unit, places in found.items():
             for s in places:
-                if s.word.op == "xldm":
+                if s.word.does is Does.LOAD and "group" in s.word.operands:
                     message = self._multicast(self.kernel.groups[s.word["group"]], self.kernel.descriptors[s.word["ddr"]])
                     if message:
                         yield self.at(unit, s.index, f"'xldm' {message}")
@@ -307,16 +307,11 @@ def _channel(sender: Unit, receiver: Unit, token: int) -> str:
 def _traffic(s: Site) -> Iterator[tuple[str, bool, int]]:
     """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
     w = s.word
-    if w.op in ("push", "pusht", "pull"):
-        yield w["fifo"], w.op != "pull", w["count"]
-    elif w.op in ("rtx", "rrx"):
-        yield "R", w.op == "rtx", w["count"]
-    elif w.op == "ldw":
-        yield "W", False, w["count"]
-    elif w.op == "mm":
-        yield "A", False, w["rows"]
-    elif w.op == "pto":
-        yield "P", True, w["rows"]
-    elif w.op in ("vin", "vout") and s.rep is not None:
+    fifo = w.pops or w.pushes
+    if not fifo:
+        return
+    if not w.opcode.body_only:
+        yield fifo, bool(w.pushes), w["rows" if "rows" in w.operands else "count"]
+    elif s.rep is not None:
         sticks = s.rep["sticks"] if w["phase"] == "stick" else 1
-        yield w["fifo"], w.op == "vout", s.rep["groups"] * sticks
+        yield fifo, bool(w.pushes), s.rep["groups"] * sticks

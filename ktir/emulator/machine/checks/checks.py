@@ -21,6 +21,7 @@ from ktir.emulator.machine.trace.clocks import MNIL, Clock, party
 from ktir.emulator.machine.trace.trace import Event
 from ktir.isa.access import Access
 from ktir.isa.addresses import indexed
+from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.target import LANES, STICK_BYTES, Target
 
@@ -47,7 +48,7 @@ class Memories:
 
     def barrier(self, decoded: DecodedKernel) -> None:
         """Start a kernel."""
-        written = {x.ddr.descriptor.arg for x in decoded.instructions if x.op in ("xst", "xsts") and x.ddr}
+        written = {x.ddr.descriptor.arg for x in decoded.instructions if x.does is Does.STORE and x.ddr}
         for i, argument in enumerate(self.arguments):
             argument.barrier(i in written)
 
@@ -145,8 +146,9 @@ class Checks:
         touch, index_bytes = None, 0
         if x.idx is None:
             low, high = toucher.reach(event.counters)
-            if x.op == "xst" or not self._complete(x.ddr, low, high):
-                touch, low, high = toucher.touch(event.counters, x.op == "xst")
+            stores = x.does is Does.STORE
+            if stores or not self._complete(x.ddr, low, high):
+                touch, low, high = toucher.touch(event.counters, stores)
             self._check_memory(event, x.ddr, low, high)
             if not x.ddr.descriptor.element:
                 return Moved(touch, readers, toucher.sticks(event.counters) * STICK_BYTES)
@@ -202,7 +204,7 @@ class Checks:
     def _read_indices(self, event: Event, number: int, idx: Access, clock: Clock) -> None:
         """Check and record the reading of indices; those of a scatter come from memory that the kernel leaves alone."""
         shadow = self._shadow(idx)
-        if event.op == "xsts" and shadow.protected:
+        if event.instruction.does is Does.STORE and shadow.protected:
             message = f"{self.state.site(event)} reads indices from {self._argument(idx.descriptor.arg or 0)}, which this kernel writes"
             raise self.state.fault(faults.MemoryHazard, message, event)
         touch, *_ = self._element_toucher(idx, None, 1).touch(event.counters)
@@ -226,7 +228,7 @@ class Checks:
         assert x.ddr
         number = x.ddr.descriptor.arg
         for other in self.state.decoded.instructions:
-            uses = [other.idx] if other.op == "xsts" else [other.ddr, other.idx]
+            uses = [other.idx] if other.scatters else [other.ddr, other.idx]
             if any(a is not None and a.descriptor.arg == number for a in uses):
                 message = f"{self.state.site(event)} scatters to {self._argument(number or 0)}, which '{other.op}' of this kernel uses too"
                 raise self.state.fault(faults.MemoryHazard, message, event)

@@ -22,6 +22,7 @@ from ktir.emulator.machine.program.decode import UNITS, DecodedKernel
 from ktir.emulator.machine.trace.clocks import WIDTH, both_corelets
 from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.descriptor import LEVELS
+from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import DATASHEET, Target
@@ -54,7 +55,7 @@ def _trips(decoded: DecodedKernel) -> list[int]:
     """Per level the highest trip count of any loop of the kernel."""
     out = [0] * LEVELS
     for x in decoded.instructions:
-        if x.op == "loop":
+        if x.does is Does.LOOP:
             out[x.level] = max(out[x.level], x.trips)
     return out
 
@@ -99,9 +100,9 @@ class _KernelRun:
         for unit, instructions in self.state.decoded.units.items():
             runs = [1]
             for x in instructions:
-                if x.op == "endl":
+                if x.does is Does.END_LOOP:
                     runs.pop()
-                elif x.op == "loop":
+                elif x.does is Does.LOOP:
                     runs.append(runs[-1] * x.trips)
                 total += runs[-1]
                 if total > MAX_WORDS:
@@ -116,9 +117,9 @@ class _KernelRun:
         while True:
             x = instructions[k]
             u.at = x
-            if x.op == "halt":
+            if x.does is Does.HALT:
                 return
-            if x.op == "loop":
+            if x.does is Does.LOOP:
                 if not x.trips:
                     k = x.end
                     continue
@@ -126,7 +127,7 @@ class _KernelRun:
                 u.levels.append(x.level)
                 trips.append(x.trips)
                 k += 1
-            elif x.op == "endl":
+            elif x.does is Does.END_LOOP:
                 u.counters[x.level] += 1
                 if u.counters[x.level] < trips[-1]:
                     k = x.end + 1

@@ -18,6 +18,7 @@ from ktir.emulator.machine.program.decode import Instruction
 from ktir.emulator.machine.trace.clocks import MNIL, MNIS, component
 from ktir.emulator.machine.trace.trace import Event
 from ktir.isa.cycles import ring_route
+from ktir.isa.instructions import Does
 
 NO_LOAD = 2**62
 """For LXSU, whose order after a load is that of its clock."""
@@ -42,24 +43,26 @@ class Words:
 
     def run(self, u: UnitState, x: Instruction) -> Blocked:
         """Execute a word."""
-        match x.op:
-            case "wait":
+        match x.does:
+            case Does.WAIT:
                 return self._wait(u, x)
-            case "sig":
+            case Does.SIGNAL:
                 return self._sig(u, x)
-            case "xld" | "xldm" | "xldg" | "xst" | "xsts":
+            case Does.LOAD | Does.STORE:
                 return self._transfer(u, x)
-            case "fill" | "ifill":
+            case Does.FILL:
                 return self._fill(u, x)
-            case "rtx":
+            case Does.SEND:
                 return self._send(u, x)
-            case "rrx":
+            case Does.RECEIVE:
                 return self._receive(u, x)
-            case "push" | "pusht" | "pull" | "par":
+            case Does.PUSH | Does.PULL | Does.TOGETHER:
                 return self._move(u, x.streams or [x])
-            case "rep":
+            case Does.REPEAT:
                 return self._rep(u, x)
-        return self._array(u, x)
+            case Does.WEIGHTS | Does.MULTIPLY | Does.DRAIN:
+                return self._array(u, x)
+        raise AssertionError(x.op)
 
     # Tokens
 
@@ -88,7 +91,7 @@ class Words:
     def _transfer(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.ddr
         assert x.lx
-        loads = x.op not in ("xst", "xsts")
+        loads = x.does is Does.LOAD
         event = self.state.event(u, x)
         moved = self.checks.transfer(event, x)
         occupied = transfer_cycles(moved.bytes, self.target)
@@ -142,7 +145,7 @@ class Words:
         running: list[tuple[Instruction, Stream, Event]] = []
         for x in words:
             assert x.lx
-            pulls = x.op == "pull"
+            pulls = x.does is Does.PULL
             event = self.state.event(u, x)
             plan = self.streams.plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo)
             s = Stream(plan, u.time, u.clock, component(x.fifo), keep=pulls)
@@ -170,7 +173,7 @@ class Words:
     def _end_move(self, x: Instruction, s: Stream, event: Event) -> bool:
         """Finish a stream; False if the trace does not hold the producers of its entries yet."""
         fifo = self.state.fifos[x.fifo]
-        if x.op == "pull":
+        if x.does is Does.PULL:
             assert x.lx
             if fifo.announced < fifo.popped:
                 return False
@@ -215,18 +218,18 @@ class Words:
         """LDW, MM and PTO. As PUSH and PULL do, PTO enters the trace when it starts, LDW and MM when they end."""
         event = self.state.event(u, x)
         self._check_array(x, event)
-        drains = x.op == "pto"
+        drains = x.does is Does.DRAIN
         if drains:
             u.time += self.target.pt_fill_cycles
             u.statistics.busy += self.target.pt_fill_cycles
             self.state.fifos[x.fifo].announced += x.count
             self.state.emit(event)
-        cycles = self.target.pt_row_cycles if x.op == "mm" else 1
+        cycles = self.target.pt_row_cycles if x.does is Does.MULTIPLY else 1
         yield from self.streams.run(u, Stream(self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo), u.time, u.clock))
         event.end = u.time
         if not drains:
             self.state.emit(event)
-        if x.op == "ldw":
+        if x.does is Does.WEIGHTS:
             self.weights = True
         else:
             self.accumulated = 0 if drains else x.count
@@ -234,11 +237,11 @@ class Words:
     def _check_array(self, x: Instruction, event: Event) -> None:
         """The accumulator protocol."""
         wrong = ""
-        if x.op == "mm" and not self.weights:
+        if x.does is Does.MULTIPLY and not self.weights:
             wrong = "multiplies before any LDW"
-        elif x.op != "ldw" and (self.accumulated or x.count) != x.count:
+        elif x.does is not Does.WEIGHTS and (self.accumulated or x.count) != x.count:
             wrong = f"has {x.count} rows, but the accumulators hold sums of {self.accumulated}"
-        elif x.op == "pto" and not self.accumulated:
+        elif x.does is Does.DRAIN and not self.accumulated:
             wrong = "drains, but no MM has run since the last PTO"
         if wrong:
             raise self.state.fault(faults.AccumulatorFault, f"{self.state.site(event)} {wrong}", event)

@@ -30,7 +30,7 @@ def cell_sizes(program: Program) -> list[int]:
                 elements[d.arg] |= d.element
         for words in kernel.units.values():
             for w in words:
-                if w.op in ("xldg", "xsts") and (arg := kernel.descriptors[w["ddr"]].arg) is not None:
+                if "idx" in w.operands and (arg := kernel.descriptors[w["ddr"]].arg) is not None:
                     elements[arg] = True
     return [size if used else 0 for size, used in zip(sizes, elements, strict=True)]
 

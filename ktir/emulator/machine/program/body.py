@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from ktir.isa.cycles import op_cycles
 from ktir.isa.functions import integer_lane
-from ktir.isa.instructions import CONSTANTS
+from ktir.isa.instructions import Does
 from ktir.isa.program import Word
 from ktir.target import LANES, Target
 
 START, STICK, END = range(3)
 _PHASE = {"start": START, "stick": STICK, "end": END}
+
+_LASTING = (Does.ACCUMULATE, Does.CONSTANT)
+"""Words whose values are those of a whole group."""
 
 Span = slice | NDArray[np.int64]
 
@@ -74,11 +77,11 @@ class Body:
         self.groups = groups
         self.sticks = sticks
         self.phases = [_PHASE[w["phase"]] if "phase" in w.operands else STICK for w in self.words]
-        self.pops = self._per_step("vin")
+        self.pops = self._per_step(Does.TAKE)
         """FIFO -> entries popped at each stick of a group."""
-        self.pushes = self._per_step("vout")
-        self.inputs = self._ports("vin")
-        self.outputs = self._ports("vout")
+        self.pushes = self._per_step(Does.GIVE)
+        self.inputs = self._ports(Does.TAKE)
+        self.outputs = self._ports(Does.GIVE)
         self.ports = {p.word: i for ports in (self.inputs, self.outputs) for i, p in enumerate(ports)}
         """Word -> index in `inputs` or `outputs`."""
         self.cycles = self._cycles(target)
@@ -104,17 +107,17 @@ class Body:
         """Entries of a FIFO before each step of the whole REP, and after the last; a step is a stick."""
         return np.concatenate(([0], np.cumsum(np.tile(flow[fifo], self.groups))))
 
-    def _per_step(self, op: str) -> dict[str, NDArray[np.int64]]:
+    def _per_step(self, does: Does) -> dict[str, NDArray[np.int64]]:
         out: dict[str, NDArray[np.int64]] = {}
         for w, phase in zip(self.words, self.phases, strict=True):
-            if w.op == op:
+            if w.does is does:
                 counts = out.setdefault(w["fifo"], np.zeros(self.sticks, np.int64))
                 counts[slice(None) if phase == STICK else 0 if phase == START else -1] += 1
         return out
 
-    def _ports(self, op: str) -> list[Port]:
+    def _ports(self, does: Does) -> list[Port]:
         """Ports in the body's order, each with the places of its entries."""
-        members = [(i, w["fifo"]) for i, w in enumerate(self.words) if w.op == op]
+        members = [(i, w["fifo"]) for i, w in enumerate(self.words) if w.does is does]
         places: dict[int, list[int]] = {i: [] for i, _ in members}
         for fifo in {f for _, f in members}:
             mine = [i for i, f in members if f == fifo]
@@ -140,8 +143,8 @@ class Body:
     def _sources(self) -> list[list[int]] | None:
         """Per word the words that define its operands, or None if the body is not regular. Raises BodyError on undefined registers."""
         sticks = range(self.sticks) if self.sticks <= 4 else (0, 1, self.sticks - 2, self.sticks - 1)
-        accumulators = {w["dst"] for w in self.words if w.op == "vacc"}
-        regular = len(accumulators) == sum(w.op == "vacc" for w in self.words)
+        accumulators = {w["dst"] for w in self.words if w.does is Does.ACCUMULATE}
+        regular = len(accumulators) == sum(w.does is Does.ACCUMULATE for w in self.words)
         found: list[list[int]] = [[] for _ in self.words]
         holds: dict[int, _Seen] = {}
         for group in range(min(self.groups, 2)):
@@ -160,19 +163,20 @@ class Body:
                     origin = [s.word for s in seen]
                     regular = regular and found[i] in ([], origin)
                     found[i] = origin
-                    if w.op != "vout":
-                        holds[w["dst"]] = _Seen(i, group, stick)
+                    if w.register is not None:
+                        holds[w.register] = _Seen(i, group, stick)
         return found if regular else None
 
     def _is_regular(self, reader: int, seen: _Seen, group: int, stick: int) -> bool:
         """Whether a value that word `reader` finds is one that a regular body may use."""
         if seen.word < 0:
             return False
-        if self.words[seen.word].op in CONSTANTS:
+        does = self.words[seen.word].does
+        if does is Does.CONSTANT:
             return True
         same = (seen.group, seen.stick) == (group, stick)
         phase = self.phases[seen.word]
-        if self.words[seen.word].op == "vacc":
+        if does is Does.ACCUMULATE:
             return same and self.phases[reader] == END
         if phase == START:
             return seen.group == group
@@ -181,16 +185,16 @@ class Body:
     def _renumber(self, sources: list[list[int]]) -> None:
         node_of: dict[int, int] = {}
         results: dict[int, int] = {}
-        order = sorted(range(len(self.words)), key=lambda i: (START if self.words[i].op in CONSTANTS else self.phases[i], i))
+        order = sorted(range(len(self.words)), key=lambda i: (START if self.words[i].does is Does.CONSTANT else self.phases[i], i))
         for i in order:
             w = self.words[i]
             operands = []
             for j in sources[i]:
                 node = node_of[j]
-                if self.phases[i] == END and self.phases[j] == STICK and self.words[j].op not in ("vacc", *CONSTANTS):
+                if self.phases[i] == END and self.phases[j] == STICK and self.words[j].does not in _LASTING:
                     node = self._add(Node("last", (node,)))
                 operands.append(node)
-            if w.op == "vout":
+            if w.does is Does.GIVE:
                 results[self.ports[i]] = operands[0]
             else:
                 node_of[i] = self._add(self._node(i, w, tuple(operands)))
@@ -201,22 +205,20 @@ class Body:
         return len(self.nodes) - 1
 
     def _node(self, i: int, w: Word, operands: tuple[int, ...]) -> Node:
-        match w.op:
-            case "vin":
+        match w.does:
+            case Does.TAKE:
                 return Node("in", (), self.ports[i])
-            case "vconst":
-                return Node("const", (), np.float32(w["value"]))
-            case "viconst":
-                return Node("const", (), integer_lane(w["value"]))
-            case "v1" | "v2" | "v3":
+            case Does.CONSTANT:
+                return Node("const", (), lane_of(w))
+            case Does.FUNCTION:
                 return Node("function", operands, (w["kind"], bool(w["round"])))
-            case "vlive":
+            case Does.LIVE:
                 return Node("live", (), w["lanes"])
-            case "vred":
+            case Does.REDUCE:
                 return Node("tree", operands, w["kind"])
-            case "vacc":
+            case Does.ACCUMULATE:
                 return Node("accumulate", operands, w["kind"])
-            case "vmask":
+            case Does.MASK:
                 return Node("mask", operands, (w["lanes"], np.float32(w["fill"])))
         raise BodyError(f"'{w.op}' is no instruction of a REP body", i)
 
@@ -227,7 +229,12 @@ class Body:
 
 def registers_read(w: Word) -> list[int]:
     """Registers that an op reads; the accumulator of a VACC not counted."""
-    return [] if w.op == "vin" else [w[f] for f in ("src", "src2", "src3") if f in w.operands]
+    return [] if w.does is Does.TAKE else [w[f] for f in ("src", "src2", "src3") if f in w.operands]
+
+
+def lane_of(w: Word) -> np.float32:
+    """The lane that a word with a `value` sets."""
+    return integer_lane(w["value"]) if isinstance(w["value"], int) else np.float32(w["value"])
 
 
 def _span(places: list[int]) -> Span:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.machine.program.body import Body, BodyError
+from ktir.emulator.machine.program.body import Body, BodyError, lane_of
 from ktir.emulator.machine.program.faults import IllegalProgram, Site
 from ktir.isa.access import Access
+from ktir.isa.instructions import STREAMS, Does
 from ktir.isa.program import Argument, Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import LANES, Target
 
 UNITS = tuple(Unit)
-_MOVES = ("push", "pusht", "pull")
 
 MAX_ENTRIES = 1 << 22
 """Entries that one word may move, or sticks that one REP may compute: beyond it a program is taken for a mistake."""
@@ -48,6 +48,21 @@ class Instruction:
     size: int = 0
     streams: list[Instruction] = field(default_factory=list)
     body: Body | None = None
+
+    @property
+    def does(self) -> Does:
+        """What it does."""
+        return self.word.does
+
+    @property
+    def transposes(self) -> bool:
+        """Whether it streams blocks of 64 entries with entry and lane exchanged."""
+        return self.op == "pusht"
+
+    @property
+    def scatters(self) -> bool:
+        """Whether indices choose where it writes."""
+        return self.word.does is Does.STORE and self.idx is not None
 
 
 class DecodedKernel:
@@ -113,29 +128,29 @@ class _UnitDecoder:
             one = self._instruction(i)
             out.append(one)
             i = one.end
-            if one.op == "halt":
+            if one.does is Does.HALT:
                 break
-        if out[-1].op != "halt":
+        if out[-1].does is not Does.HALT:
             raise self.fail("is the last word, but a program ends with 'halt'", len(self.words) - 1)
         places = {x.index: k for k, x in enumerate(out)}
         self._match_loops(out)
         for k, x in enumerate(out):  # from word indices to places in the list
-            x.end = k + 1 if x.op not in ("loop", "endl") else places[x.end] + (x.op == "loop")
+            x.end = places[x.end] + (x.does is Does.LOOP) if x.does in (Does.LOOP, Does.END_LOOP) else k + 1
         return out
 
     def _match_loops(self, out: list[Instruction]) -> None:
         open_loops: list[Instruction] = []
         for x in out:
-            if x.op == "loop":
+            if x.does is Does.LOOP:
                 if any(o.level == x.level for o in open_loops):
                     raise self.fail(f"opens level {x.level}, which is open", x.index)
                 open_loops.append(x)
-            elif x.op == "endl":
+            elif x.does is Does.END_LOOP:
                 if not open_loops or open_loops[-1].level != x.level:
                     raise self.fail(f"ends level {x.level}, which is not the innermost open loop", x.index)
                 start = open_loops.pop()
                 start.end, x.end = x.index, start.index
-            elif x.op == "halt" and open_loops:
+            elif x.does is Does.HALT and open_loops:
                 raise self.fail("inside a loop", x.index)
         if open_loops:
             raise self.fail("has no 'endl'", open_loops[-1].index)
@@ -147,41 +162,42 @@ class _UnitDecoder:
         if w.opcode.body_only:
             raise self.fail("stands outside of a REP body", i)
         x = Instruction(w.op, i, w, i + 1)
-        match w.op:
-            case "loop":
+        match w.does:
+            case Does.HALT:
+                pass
+            case Does.LOOP:
                 x.trips, x.level = w["trips"], w["level"]
-            case "endl":
+            case Does.END_LOOP:
                 x.level = w["level"]
-            case "wait" | "sig":
-                x.token, x.count = w["token"], w["count"]
-                x.peer = Unit[w["sender" if w.op == "wait" else "receiver"]]
+            case Does.WAIT | Does.SIGNAL:
+                x.token, x.count, x.peer = w["token"], w["count"], Unit[w.peer]
                 if x.count < 1:
                     raise self.fail(f"expects a count of at least 1, but got {x.count}", i)
-            case "xld" | "xldm" | "xldg" | "xst" | "xsts":
+            case Does.LOAD | Does.STORE:
                 self._transfer(x)
-            case "fill":
-                x.lx, x.value = self._descriptor(x, "lx", "lx"), np.float32(w["value"])
-            case "ifill":
-                x.lx, x.value = self._descriptor(x, "lx", "lx"), np.full(1, w["value"], np.int32).view(np.float32)[0]
-                if x.lx.width != 2:
+            case Does.FILL:
+                x.lx, x.value = self._descriptor(x, "lx", "lx"), lane_of(w)
+                if isinstance(w["value"], int) and x.lx.width != 2:
                     raise self.fail("expects a descriptor of 4-byte elements", i)
-            case "push" | "pusht" | "pull":
+            case Does.PUSH | Does.PULL:
                 self._stream(x)
-            case "rtx" | "rrx":
+            case Does.SEND | Does.RECEIVE:
                 self._exchange(x)
-            case "par":
+            case Does.TOGETHER:
                 self._par(x)
-            case "ldw":
-                x.count, x.fifo = w["count"], "W"
+            case Does.WEIGHTS:
+                x.count, x.fifo = w["count"], w.pops
                 if x.count != LANES:
                     raise self.fail(f"expects a count of {LANES}, but got {x.count}", i)
-            case "mm" | "pto":
-                x.count, x.fifo = w["rows"], "A" if w.op == "mm" else "P"
+            case Does.MULTIPLY | Does.DRAIN:
+                x.count, x.fifo = w["rows"], w.pops or w.pushes
                 limit = self.decoded.target.pt_accumulator_rows
                 if not 1 <= x.count <= limit:
                     raise self.fail(f"expects 1 to {limit} rows, but got {x.count}", i)
-            case "rep":
+            case Does.REPEAT:
                 self._rep(x)
+            case _:
+                raise AssertionError(w.op)
         return x
 
     def _descriptor(self, x: Instruction, name: str, space: str) -> Access:
@@ -200,11 +216,11 @@ class _UnitDecoder:
         if x.ddr.width != x.lx.width:
             raise self.fail("expects descriptors of one element size", x.index)
         argument = self._argument(x, x.ddr)
-        if x.op in ("xst", "xsts") and argument.constant:
+        if x.does is Does.STORE and argument.constant:
             raise self.fail(f"writes argument '{argument.name}', which is an input", x.index)
-        if x.op in ("xldg", "xsts"):
+        if "idx" in x.word.operands:
             self._indices(x, x.ddr)
-        if x.op == "xldm":
+        if "group" in x.word.operands:
             x.leaders = self._group(x)
             if (x.leaders[x.leaders] != x.leaders).any():
                 raise self.fail(f"expects the leaders of group {x.word['group']} to lead themselves", x.index)
@@ -220,7 +236,7 @@ class _UnitDecoder:
         return named
 
     def _exchange(self, x: Instruction) -> None:
-        x.lx, x.count, x.fifo = self._descriptor(x, "lx", "lx"), x.word["count"], "R"
+        x.lx, x.count, x.fifo = self._descriptor(x, "lx", "lx"), x.word["count"], x.word.pops or x.word.pushes
         if x.count != x.lx.entries:
             raise self.fail(f"expects a count of {x.lx.entries}, the descriptor's entries, but got {x.count}", x.index)
         x.leaders = self._group(x)
@@ -246,19 +262,25 @@ class _UnitDecoder:
     def _stream(self, x: Instruction) -> None:
         w = x.word
         x.lx, x.count = self._descriptor(x, "lx", "lx"), w["count"]
-        x.fifo = w["fifo"]
-        fifo = FIFOS.get(x.fifo)
-        if fifo is None or (fifo.consumer if w.op == "pull" else fifo.producer) is not self.unit:
-            raise self.fail(f"names FIFO {x.fifo}, which does not connect to {self.unit.name}", x.index)
+        x.fifo = self._fifo(x.index)
         if x.count != x.lx.entries:
             raise self.fail(f"expects a count of {x.lx.entries}, the descriptor's entries, but got {x.count}", x.index)
         if w.op == "pusht" and x.count % LANES:
             raise self.fail(f"expects blocks of {LANES} entries, but got {x.count}", x.index)
 
+    def _fifo(self, index: int) -> str:
+        """The FIFO of a word, whose end is at this unit."""
+        w = self.words[index]
+        name = w.pops or w.pushes
+        fifo = FIFOS.get(name)
+        if fifo is None or (fifo.consumer if w.pops else fifo.producer) is not self.unit:
+            raise self.fail(f"names FIFO {name}, which does not connect to {self.unit.name}", index)
+        return name
+
     def _par(self, x: Instruction) -> None:
-        n = x.word["streams"]
+        n = x.word.held
         members = self.words[x.index + 1 : x.index + 1 + n]
-        if n < 1 or len(members) < n or any(m.op not in _MOVES for m in members):
+        if n < 1 or len(members) < n or any(m.does not in STREAMS for m in members):
             raise self.fail(f"expects {n} PUSH or PULL words to follow", x.index)
         x.streams = [self._instruction(x.index + 1 + k) for k in range(n)]
         if len({s.fifo for s in x.streams}) < n:
@@ -267,7 +289,7 @@ class _UnitDecoder:
 
     def _rep(self, x: Instruction) -> None:
         w = x.word
-        n = w["body"]
+        n = w.held
         members = self.words[x.index + 1 : x.index + 1 + n]
         if n < 1 or len(members) < n:
             raise self.fail(f"expects a body of {n} words to follow", x.index)
@@ -278,10 +300,8 @@ class _UnitDecoder:
         for k, m in enumerate(members):
             if not m.opcode.body_only:
                 raise self.fail("is no instruction of a REP body", x.index + 1 + k)
-            if m.op in ("vin", "vout"):
-                fifo = FIFOS.get(m["fifo"])
-                if fifo is None or (fifo.consumer if m.op == "vin" else fifo.producer) is not self.unit:
-                    raise self.fail(f"names FIFO {m['fifo']}, which does not connect to {self.unit.name}", x.index + 1 + k)
+            if m.pops or m.pushes:
+                self._fifo(x.index + 1 + k)
         try:
             x.body = Body(members, w["groups"], w["sticks"], self.decoded.target)
         except BodyError as e:

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
-from ktir.emulator.machine.program.body import Body, registers_read
-from ktir.isa.functions import FUNCTIONS, integer_lane, is_integer_reduction, reduce_integers, reduction_identity
+from ktir.emulator.machine.program.body import Body, lane_of, registers_read
+from ktir.isa.functions import FUNCTIONS, is_integer_reduction, reduce_integers, reduction_identity
+from ktir.isa.instructions import Does
+from ktir.isa.program import Word
 from ktir.target import LANES
 
 F32 = NDArray[np.float32]
@@ -101,32 +103,35 @@ class InOrder:
             for i, w in enumerate(self.body.words):
                 if not self.body.runs(i, stick):
                     continue
-                if w.op == "vin":
-                    r[w["dst"]] = pop(w["fifo"])
-                elif w.op == "vconst":
-                    r[w["dst"]] = np.full((1, 1), w["value"], np.float32)
-                elif w.op == "viconst":
-                    r[w["dst"]] = np.full((1, 1), integer_lane(w["value"]), np.float32)
-                elif w.op == "vlive":
-                    r[w["dst"]] = live_mask(self.body.live(w["lanes"])[stick, None])
-                elif w.op == "vout":
+                if w.does is Does.GIVE:
                     push(w["fifo"], r[w["src"]])
-                elif w.op == "vred":
-                    r[w["dst"]] = tree(w["kind"], r[w["src"]])
-                elif w.op == "vmask":
-                    r[w["dst"]] = np.where(self.body.live(w["lanes"])[stick], r[w["src"]], np.float32(w["fill"]))
-                elif w.op == "vacc":
-                    r[w["dst"]] = FUNCTIONS[w["kind"]](r[w["dst"]], r[w["src"]])
                 else:
-                    x = [r[k] for k in registers_read(w)]
-                    if self.observe is not None:
-                        self.observe(w["kind"], x)
-                    y = FUNCTIONS[w["kind"]](*x)
-                    r[w["dst"]] = numerics.round_f16(y, y) if w["round"] else y
+                    r[w["dst"]] = pop(w["fifo"]) if w.does is Does.TAKE else self._value(w, stick)
+
+    def _value(self, w: Word, stick: int) -> F32:
+        """What a word computes."""
+        x = [self.registers[k] for k in registers_read(w)]
+        match w.does:
+            case Does.CONSTANT:
+                return np.full((1, 1), lane_of(w))
+            case Does.LIVE:
+                return live_mask(self.body.live(w["lanes"])[stick, None])
+            case Does.REDUCE:
+                return tree(w["kind"], x[0])
+            case Does.MASK:
+                return np.where(self.body.live(w["lanes"])[stick], x[0], np.float32(w["fill"]))
+            case Does.ACCUMULATE:
+                return FUNCTIONS[w["kind"]](self.registers[w["dst"]], x[0])
+            case Does.FUNCTION:
+                if self.observe is not None:
+                    self.observe(w["kind"], x)
+                y = FUNCTIONS[w["kind"]](*x)
+                return numerics.round_f16(y, y) if w["round"] else y
+        raise AssertionError(w.op)
 
     def _begin_group(self) -> None:
         for w in self.body.words:
-            if w.op == "vacc":
+            if w.does is Does.ACCUMULATE:
                 self.registers[w["dst"]] = np.full((1, 1), reduction_identity(w["kind"]), np.float32)
 
 

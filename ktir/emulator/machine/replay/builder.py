@@ -21,6 +21,7 @@ from ktir.emulator.machine.replay.values import Buffer, Value, View, stored
 from ktir.emulator.machine.replay.vector_op import Ordered, Scratch, Vector
 from ktir.emulator.machine.step.divisions import DIVISIONS
 from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.target import LANES
 
@@ -50,7 +51,7 @@ class Builder:
         decoded = self.trace.kernels[kernel]
         self.cores = decoded.kernel.cores
         self.lx.begin(self.cores)
-        scattered = {x.ddr.descriptor.arg or 0 for x in decoded.instructions if x.op == "xsts" and x.ddr}
+        scattered = {x.ddr.descriptor.arg or 0 for x in decoded.instructions if x.scatters and x.ddr}
         self.claims = {argument: Claims(self.program.arguments[argument].name) for argument in sorted(scattered)}
         if self.claims:
             self.emitter.operations.append(BeginKernel([*self.claims.values()]))
@@ -61,41 +62,41 @@ class Builder:
 
     def _event(self, e: Event) -> None:
         x = e.instruction
-        match e.op:
-            case "xld" | "xldm" | "xldg":
+        match x.does:
+            case Does.LOAD:
                 assert x.lx
                 self.lx.write(x.lx, e, self._load(e))
-            case "xst" | "xsts":
+            case Does.STORE:
                 self._store(e)
-            case "fill" | "ifill":
+            case Does.FILL:
                 assert x.lx
                 self.lx.write(x.lx, e, self.emitter.constant(x.value, x.lx.entries))
-            case "push":
+            case Does.PUSH:
                 assert x.lx
-                self._push(x.fifo, self.lx.read(x.lx, e))
-            case "pusht":
-                assert x.lx
-                self._push(x.fifo, self._transposed(self.lx.read(x.lx, e)))
-            case "pull" | "rrx":
+                value = self.lx.read(x.lx, e)
+                self._push(x.fifo, self._transposed(value) if x.transposes else value)
+            case Does.PULL | Does.RECEIVE:
                 assert x.lx
                 self.lx.write(x.lx, e, self._pop(x.fifo, x.count))
-            case "rtx":
+            case Does.SEND:
                 assert x.lx
                 value = self.lx.read(x.lx, e)
                 at = value.at[x.leaders] if len(value.at) > 1 else value.at
                 self._push(x.fifo, Value(value.buffer, at, value.lane))
-            case "ldw":
+            case Does.WEIGHTS:
                 self.weights = self._pop("W", x.count)
-            case "mm":
+            case Does.MULTIPLY:
                 self._multiply(self._pop("A", x.count))
-            case "pto":
+            case Does.DRAIN:
                 assert self.sums
                 buffer, shape = self.sums
                 self._push("P", Value(buffer, stored(shape, shape[2:3])))
                 self.sums = None
-            case "rep":
+            case Does.REPEAT:
                 assert x.body
                 self._rep(x.body, e.steps)
+            case _:
+                raise AssertionError(e.op)
 
     # FIFOs
 
@@ -208,7 +209,7 @@ class Builder:
             self._push(o.fifo, o.value(groups, body.per_group(body.pushes, o.fifo)))
 
     def _ordered(self, body: Body, steps: tuple[int, int] | None) -> None:
-        self.emitter.unwatched |= any(w.op == "v2" and w["kind"] in DIVISIONS for w in body.words)
+        self.emitter.unwatched |= any(w.does is Does.FUNCTION and w["kind"] in DIVISIONS for w in body.words)
         plan = stream.of_body(body, 0)
         first, last = steps or (0, plan.steps)
         inputs: dict[str, tuple[Buffer, View]] = {}

@@ -10,9 +10,6 @@ from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access
 from ktir.isa.program import Program
 
-_READS = ("xst", "xsts", "rtx", "push", "pusht")
-_WRITES = ("xld", "xldm", "xldg", "rrx", "fill", "ifill", "pull")
-
 
 @dataclass(frozen=True)
 class Life:
@@ -40,12 +37,12 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
             continue
         sticks = _sticks(access, e, core)
         begin, end = int(starts[e.kernel]) + e.begin, int(starts[e.kernel]) + e.end
-        if e.op in _WRITES:
+        if e.instruction.word.opcode.writes == "lx":
             written[sticks] = len(spans)
             spans.append((int(sticks.min()), int(sticks.max())))
             times.append([begin, end])
             writers.append(e)
-        elif e.op in _READS:
+        else:
             for life in np.unique(written[sticks]):
                 if life >= 0:
                     times[life][1] = max(times[life][1], end)

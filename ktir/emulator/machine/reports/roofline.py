@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ktir.emulator.machine.program.body import END, START, STICK
 from ktir.emulator.machine.trace.trace import Event, Trace
-from ktir.isa.instructions import CONSTANTS
+from ktir.isa.instructions import Does
 from ktir.target import LANES, Target
 
-_MOVES = ("vin", "vout", *CONSTANTS, "vmask", "vlive")
+_MOVES = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.MASK, Does.LIVE)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def roofline(trace: Trace, target: Target) -> list[Roofline]:
     matrix = [False] * len(trace.statistics)
     for e in trace.events:
         flops[e.kernel] += _flops(e) * trace.kernels[e.kernel].kernel.cores * target.corelets
-        matrix[e.kernel] |= e.op == "mm"
+        matrix[e.kernel] |= e.instruction.does is Does.MULTIPLY
     return [
         Roofline(
             s.name,
@@ -91,14 +91,14 @@ def roofline(trace: Trace, target: Target) -> list[Roofline]:
 
 def _flops(e: Event) -> int:
     """Operations of a word on one corelet."""
-    if e.op == "mm":
+    if e.instruction.does is Does.MULTIPLY:
         return 2 * e.instruction.count * LANES * LANES
     body = e.instruction.body
-    if e.op != "rep" or body is None:
+    if body is None:
         return 0
     first, last = e.steps if e.steps is not None else (0, body.groups * body.sticks)
     steps = last - first
     groups = steps / body.sticks  # a part of a REP has its share of what a group does once
     per_phase = {START: groups, STICK: steps, END: groups}
-    done = sum(per_phase[phase] * LANES for word, phase in zip(body.words, body.phases, strict=True) if word.op not in _MOVES)
+    done = sum(per_phase[phase] * LANES for word, phase in zip(body.words, body.phases, strict=True) if word.does not in _MOVES)
     return round(done)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.integers import no_quotient
-from ktir.isa.instructions import CONSTANTS
+from ktir.isa.instructions import Does
 from ktir.isa.program import Program, Word
 
 DIVISIONS = ("divsi", "remsi", "floordivsi", "divui", "remui")
@@ -22,12 +22,12 @@ def divides_by_data(program: Program) -> bool:
 def _unsafe(words: Sequence[Word]) -> bool:
     made: dict[int, Word] = {}
     for w in words:
-        if w.op == "v2" and w["kind"] in DIVISIONS:
+        if w.does is Does.FUNCTION and w["kind"] in DIVISIONS:
             divisor = made.get(w["src2"])
-            if divisor is None or divisor.op not in CONSTANTS or divisor["value"] in (0, -1):
+            if divisor is None or divisor.does is not Does.CONSTANT or divisor["value"] in (0, -1):
                 return True
-        if "dst" in w.operands and w.op != "vout":
-            made[w["dst"]] = w
+        if w.register is not None:
+            made[w.register] = w
     return False
 
 

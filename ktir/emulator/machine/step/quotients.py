@@ -22,6 +22,7 @@ from ktir.emulator.machine.step.step import Step
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access
 from ktir.isa.functions import integer_lane
+from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.target import LANES
 
@@ -77,9 +78,9 @@ class _Dead(Step):
 
     def _event(self, e: Event, k: int) -> None:
         x = e.instruction
-        if e.op in ("fill", "ifill") and x.lx:
+        if x.does is Does.FILL and x.lx:
             self._write_lx(x.lx, e.counters, k, np.zeros((1, 1, LANES), np.float32))
-        elif e.op == "mm":
+        elif x.does is Does.MULTIPLY:
             row = self._queue("A", k).pop(x.count).min(-1, keepdims=True)
             self.sums[k] = all_lanes(np.minimum(self.sums[k][..., :1], row) if k in self.sums else row)
         else:

@@ -21,6 +21,7 @@ from ktir.emulator.machine.program.faults import Site
 from ktir.emulator.machine.program.vector import F32, InOrder, Observe, all_lanes, evaluate, run_groups, run_steps
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access, Counters, Ints
+from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.target import LANES
 
@@ -89,41 +90,40 @@ class Step:
 
     def _event(self, e: Event, k: int) -> None:
         x = e.instruction
-        match e.op:
-            case "xld" | "xldm" | "xldg":
+        match x.does:
+            case Does.LOAD:
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, self._read_memory(e))
-            case "xst" | "xsts":
+            case Does.STORE:
                 assert x.lx
                 self._write_memory(e, self._read_lx(x.lx, e.counters, k))
-            case "fill" | "ifill":
+            case Does.FILL:
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, np.full((1, 1, LANES), x.value))
-            case "push" | "pusht":
+            case Does.PUSH:
                 assert x.lx
                 values = self._read_lx(x.lx, e.counters, k)
-                if e.op == "pusht":
+                if x.transposes:
                     values = values.reshape(self.cores, -1, LANES, LANES).swapaxes(-1, -2).reshape(self.cores, -1, LANES)
                 self._queue(x.fifo, k).push(values)
-            case "pull":
-                assert x.lx
-                self._write_lx(x.lx, e.counters, k, self._queue(x.fifo, k).pop(x.count))
-            case "rtx":
+            case Does.SEND:
                 assert x.lx
                 self._queue(x.fifo, k).push(self._read_lx(x.lx, e.counters, k)[x.leaders])
-            case "rrx":
+            case Does.PULL | Does.RECEIVE:
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, self._queue(x.fifo, k).pop(x.count))
-            case "ldw":
+            case Does.WEIGHTS:
                 self.weights[k] = self._queue("W", k).pop(x.count)
-            case "mm":
+            case Does.MULTIPLY:
                 product = numerics.matmul_block(self._queue("A", k).pop(x.count), self.weights[k], ("f16", "f16"))
                 self.sums[k] = self.sums.get(k, np.float32(0)) + product
-            case "pto":
+            case Does.DRAIN:
                 self._queue("P", k).push(self.sums.pop(k))
-            case "rep":
+            case Does.REPEAT:
                 assert x.body
                 self._rep(e, x.body, k)
+            case _:
+                raise AssertionError(e.op)
 
     def _queue(self, fifo: str, k: int) -> _Queue:
         return self.queues.setdefault((fifo, k), _Queue())
