@@ -8,7 +8,7 @@ Both executors (KTIR and instruction stream) compute with these functions, so eq
 * Functions accept any memory layout. Results are new arrays unless `out` is given; `out` may be an input.
 * No NumPy floating-point warning leaks: overflow, division by zero and NaN follow IEEE silently.
 
-*Machine order* (docs/design.md, section 3) is the meaning of reductions: sticks of 64 in sequence per lane, then a halving tree
+*Machine order* (docs/design.md) is the meaning of reductions: sticks of 64 in sequence per lane, then a halving tree
 over the lanes; matmuls add blocks of 64 along K in order.
 
 Beyond the machine description this module imports only NumPy.

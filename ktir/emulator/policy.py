@@ -30,7 +30,7 @@ class Policy:
     """What an execution guarantees and which faults it reports. Hashable: plans are cached per policy."""
 
     numerics: Literal["machine", "fast", "peer"] = "machine"
-    """`machine`: sums and matmuls in machine order (docs/design.md, section 3), bits equal to the machine's. `fast`: NumPy's own
+    """`machine`: sums and matmuls in machine order (docs/design.md), bits equal to the machine's. `fast`: NumPy's own
     order and one f32 GEMM; the results differ in the last places. `peer`: as the public interpreter ktir-cpu does it: sums by
     pairwise folds that round each level, matmuls in order of k (of f32, in the order of NumPy's BLAS), rounded before `outs` is
     added, elementary functions in the type of the operand, where rsqrt rounds twice."""

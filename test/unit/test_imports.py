@@ -1,4 +1,4 @@
-"""Imports inside ktir/ point one way (docs/design.md, section 2), and nothing in it is large.
+"""Imports inside ktir/ point one way (docs/design.md), and nothing in it is large.
 
 Imports inside functions and those for type checkers count too.
 """

@@ -19,7 +19,7 @@ Loops = Sequence[tuple[str, int]]
 
 
 class Irregular(Exception):
-    """The index is no sum of digits, or they do not fit the dims; `reason` is one word of the table in `docs/design.md`."""
+    """The index is no sum of digits, or they do not fit the dims; `reason` is one word of the table in `docs/design/front-end.md`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Whether a module is what the design (section 4, "The levels, exactly") says of its level.
+"""Whether a module is what the design (docs/design/levels.md) says of its level.
 
 A level is a set of ops and, per op, a list of rules. A rule raises `Broken`; each faulty op is reported with its first fault. Rules of
 single ops stand in `level_rules`, those of functions, pads and data flow in `function_rules`, `pad_rules` and `flow_rules`, those of
