@@ -101,10 +101,13 @@ def read(source: str | Path | Mapping[str, bytes]) -> Package:
     """The package in a folder, or in files by name. Raises PackageError, which names the folder; nothing of the package is executed."""
     if isinstance(source, Mapping):
         return _read(dict(source))
+    folder = Path(source)
+    if folder.is_dir() and not any((folder / name).is_file() for name in REQUIRED):
+        raise PackageError(str(folder), ["is no package: it has none of the files " + ", ".join(REQUIRED)])  # whatever it is, it stays
     try:
-        return _read(read_folder(Path(source)))
+        return _read(read_folder(folder))
     except PackageError as error:
-        raise error.within(Path(source)) from None
+        raise error.within(folder) from None
 
 
 def _read(files: dict[str, bytes]) -> Package:

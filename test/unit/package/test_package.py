@@ -228,6 +228,13 @@ def test_folders(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_a_folder_of_something_else_stays(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(PackageError, match="is no package: it has none of the files") as refused:
+        read(tmp_path)
+    assert "remove the folder" not in str(refused.value)
+
+
 def test_oversized(tmp_path: Path) -> None:
     package().write(tmp_path)
     with (tmp_path / "allocated.ktir.mlir").open("r+b") as file:
