@@ -4,22 +4,38 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-PYTEST := $(BIN)/python -m pytest -n auto
+# Each core goes through its own part of the tests from front to back, so that what a file prepares is prepared once.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --durations-min 1
 LIT := $(BIN)/lit -sv test/lit
+# The inner loop: one in eight of the parameter sets of every test that neither starts processes nor compiles models, one model, and some
+# programs of each generator.
+QUICK := --every 8 $(addprefix test/unit/,arithmetic assembly checking conformance core dialects emulator/machine isa lowering package \
+	passes runtime inductor/test_values.py inductor/test_views.py inductor/test_integers.py inductor/test_refusals.py) \
+	test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
 
-.PHONY: run test test-long lint style types ir bench clean
+.PHONY: run test test-quick test-long checked lint style types ir bench clean
 
 run: $(STAMP)
 	$(BIN)/python examples/search.py
 
-# Types take one core for a while: meanwhile the other one goes through the tests of the IR.
-test: $(STAMP)
-	$(MAKE) -j2 lint ir
+test: checked
+	@echo '== 2 of 2: the tests (pytest) on all cores, then the slowest of them'
 	$(PYTEST) -m "not long"
 
-test-long: $(STAMP)
-	$(MAKE) -j2 lint ir
+test-quick: $(STAMP)
+	@echo '== 1 of 2: the tests of the IR (lit)'
+	$(LIT)
+	@echo '== 2 of 2: some of the tests (pytest) on all cores, then the slowest of them'
+	$(PYTEST) -m "not long" $(QUICK)
+
+test-long: checked
+	@echo '== 2 of 2: all tests (pytest) on all cores, then the slowest of them; some take minutes'
 	$(PYTEST)
+
+# Types take one core for a while: meanwhile the other one goes through the tests of the IR.
+checked: $(STAMP)
+	@echo '== 1 of 2: types (pyright) on one core; on the other style (ruff), then the tests of the IR (lit)'
+	$(MAKE) -j2 types style ir
 
 lint: style types
 

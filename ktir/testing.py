@@ -10,15 +10,30 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-_FILECHECK = """\
-#!/bin/sh
-# FileCheck by its usual name; the one that is installed is the Python package.
-exec "$KTIR_TOOLS/filecheck" "$@"
+_SHIM = """\
+#!{python} -IS
+# Asks the process that has the tools loaded (ktir.tools.served); without it the tool itself runs.
+import json, os, socket, sys
+try:
+    with socket.socket(socket.AF_UNIX) as served:
+        served.connect({place!r})
+        asked = dict(words=sys.argv, folder=os.getcwd(), environment=dict(os.environ))
+        socket.send_fds(served, [json.dumps(asked).encode()], [0, 1, 2])
+        status = int(served.recv(64))
+except (OSError, ValueError):
+    os.execv({tool!r}, sys.argv)
+if status < 0:
+    os.kill(os.getpid(), -status)
+sys.exit(status)
 """
+_served: list[subprocess.Popen[bytes]] = []  # each ends with this process, when its standard input does
 
 
 def configure(config: Any, file: str, *, name: str | None = None, output: str | Path | None = None) -> None:
@@ -36,19 +51,30 @@ def configure(config: Any, file: str, *, name: str | None = None, output: str | 
     config.excludes = ["Inputs", "Output"]
     config.test_source_root, config.test_exec_root = str(root), str(written)
     tools = Path(sys.executable).parent
-    path = [str(_shims(written)), str(tools), config.environment["PATH"]]
-    config.environment["PATH"] = os.pathsep.join(path)
-    config.environment["KTIR_TOOLS"] = str(tools)
+    shims = written / "shims"
+    config.environment["PATH"] = os.pathsep.join([str(shims), str(tools), config.environment["PATH"]])
     if "PYTHONPATH" in os.environ:
         config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    _write_shims(shims, tools, _serve(config.environment))
 
 
-def _shims(written: Path) -> Path:
-    """A folder with `FileCheck`."""
-    folder = written / "shims"
+def _write_shims(folder: Path, tools: Path, place: str) -> None:
+    """`FileCheck` and the tools, as commands that ask the process that listens at `place`."""
     folder.mkdir(parents=True, exist_ok=True)
-    place, new = folder / "FileCheck", folder / f"FileCheck.{os.getpid()}"
-    new.write_text(_FILECHECK)
-    new.chmod(0o755)
-    new.replace(place)  # another lit may be running it
-    return folder
+    shims = {"FileCheck": tools / "filecheck"} | {tool.name: tool for tool in tools.glob("ktir-*")}
+    for name, tool in shims.items():
+        new = folder / f"{name}.{os.getpid()}"
+        new.write_text(_SHIM.format(python=sys.executable, place=place, tool=str(tool)))
+        new.chmod(0o755)
+        new.replace(folder / name)  # another lit may be running it
+
+
+def _serve(environment: dict[str, str]) -> str:
+    """Start the process that has the tools loaded; where it listens."""
+    place = str(Path(tempfile.mkdtemp(prefix="ktir-tools-")) / "socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        listening.listen(64)
+        command = [sys.executable, "-P", "-m", "ktir.tools.served", str(listening.fileno())]
+        _served.append(subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], env=environment))
+    return place

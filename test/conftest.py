@@ -1,12 +1,41 @@
-"""What all tests share."""
+"""What all tests share: one core per process, a collector that leaves alone what stays, `--every`, and the fixture `on_chip`."""
 
 from __future__ import annotations
 
+import gc
+import os
+from collections import defaultdict
 from collections.abc import Generator
 from typing import Any
 
 import pytest
-from chip import only_on_chip
+
+# As many processes as cores test at a time: a second thread in one of them would wait for its turn, spinning. Libraries read this when
+# they are loaded, so nothing that loads one is imported above.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every", type=int, default=1, metavar="N", help="run every N-th parameter set of a test, at least one")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What `-m` leaves out has gone by now: `make test-quick` runs each test, whichever of its parameters are long."""
+    sets: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        sets[item.nodeid.split("[")[0]].append(item)
+    chosen = {item for same in sets.values() for item in same[:: config.option.every]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector need not look through all of torch each time that a test makes some objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture
@@ -19,5 +48,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     """Where the fixture `on_chip` is asked for: the test itself fails, not what comes behind it."""
     if "on_chip" not in pyfuncitem.fixturenames:
         return (yield)
+    from chip import only_on_chip
+
     with only_on_chip():
         return (yield)

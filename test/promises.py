@@ -55,31 +55,34 @@ NUMBERS = (
         "Sums of products: the sum of a block of 64 is the exact sum, rounded once to f32, whatever the data and however rows and columns "
         "are cut; blocks are added in sequence.",
         (
-            "unit/core/test_block_sums.py::test_exact_sums_rounded_once",
-            "unit/core/test_block_sums.py::test_no_dependence_on_the_cut",
-            "unit/core/test_block_sums.py::test_blocks_are_added_in_sequence",
+            "unit/arithmetic/test_block_sums.py::test_exact_sums_rounded_once",
+            "unit/arithmetic/test_block_sums.py::test_no_dependence_on_the_cut",
+            "unit/arithmetic/test_block_sums.py::test_blocks_are_added_in_sequence",
             "unit/emulator/machine/test_literal.py::test_sums_of_products_are_exact",
         ),
     ),
     Promise(
         "Other sums are in machine order: sticks in sequence, then lanes by a halving tree.",
-        ("unit/core/test_numerics.py::test_sum_in_order", "unit/core/test_numerics.py::test_reduce_machine_is_sticks_then_tree"),
+        (
+            "unit/arithmetic/test_numerics.py::test_sum_in_order",
+            "unit/arithmetic/test_numerics.py::test_reduce_machine_is_sticks_then_tree",
+        ),
     ),
     Promise(
         "Conversions between float formats round to nearest even.",
         (
-            "unit/core/test_numerics.py::test_round_f16_equals_astype",
-            "unit/core/test_numerics.py::test_every_code_of_a_format_survives",
-            "unit/core/test_numerics.py::test_rounding_takes_the_nearest_value",
+            "unit/arithmetic/test_numerics.py::test_round_f16_equals_astype",
+            "unit/arithmetic/test_numerics.py::test_every_code_of_a_format_survives",
+            "unit/arithmetic/test_numerics.py::test_rounding_takes_the_nearest_value",
         ),
     ),
     Promise(
         "Elementary functions have the bits that their specification defines, on every host: whatever vector instructions NumPy uses and "
         "whichever kernels its BLAS has. So have reductions and matmuls.",
         (
-            "unit/core/test_hosts.py::test_kinds_reductions_and_matmuls",
-            "unit/core/test_hosts.py::test_settings_do_change_numpy",
-            "unit/core/test_elementary.py::test_the_hosts_function_is_not_seen",
+            "unit/arithmetic/test_hosts.py::test_kinds_reductions_and_matmuls",
+            "unit/arithmetic/test_hosts.py::test_settings_do_change_numpy",
+            "unit/arithmetic/test_elementary.py::test_the_hosts_function_is_not_seen",
             "unit/emulator/machine/test_literal.py::test_coefficients_are_those_of_the_page",
         ),
     ),
@@ -167,13 +170,16 @@ ENGINES = (
 BOUNDED = (
     Promise(
         "An elementary function of one operand, in f32, against the exact value.",
-        ("unit/core/test_elementary.py::test_nearly_always_the_nearest_value", "unit/core/test_elementary.py::test_every_f16_and_many_f32"),
-        "{unit/core/test_elementary.py::LARGEST_ERROR} units of the last place",
+        (
+            "unit/arithmetic/test_elementary.py::test_nearly_always_the_nearest_value",
+            "unit/arithmetic/test_elementary.py::test_every_f16_and_many_f32",
+        ),
+        "{unit/arithmetic/test_elementary.py::LARGEST_ERROR} units of the last place",
     ),
     Promise(
         "A power or an arc tangent of two operands, in f32, against PyTorch in float64.",
-        ("unit/core/test_elementary.py::test_two_operands",),
-        "{unit/core/test_elementary.py::LARGEST_ERROR_OF_TWO} units of the last place",
+        ("unit/arithmetic/test_elementary.py::test_two_operands",),
+        "{unit/arithmetic/test_elementary.py::LARGEST_ERROR_OF_TWO} units of the last place",
     ),
     Promise(
         "A result of floating-point operators against eager PyTorch on float64.",

@@ -114,14 +114,18 @@ def test_data(name, element):
 @pytest.mark.parametrize("name", [*SIGNED, *UNSIGNED, *SHIFTS])
 def test_numbers(name, element):
     """Known while recording: the same values."""
-    for a, b in itertools.product(values(element)[::3], values(element)[1::4]):
-        if name in DIVISIONS and (not b or overflows(name, a, b, element)):
-            continue
-        y = np.zeros(1, CARRIER[element])
-        text = f"%a = arith.constant {a} : {element}\n%b = arith.constant {b} : {element}\n%r = arith.{name} %a, %b : {element}\n"
-        text += f"%y = tensor.splat %r : {tensor((1,), element)}\n" + store("%y", "%arg0", (1,), element=element)
-        ktir.execute(kernel(["%arg0"], text), args=[y])
-        assert y[0] == expected(name, a, b, element), (a, b)
+    pairs = list(itertools.product(values(element)[::3], values(element)[1::4]))
+    if name in DIVISIONS:
+        pairs = [(a, b) for a, b in pairs if b and not overflows(name, a, b, element)]
+    text = ""
+    for k, (a, b) in enumerate(pairs):
+        text += f"%a{k} = arith.constant {a} : {element}\n%b{k} = arith.constant {b} : {element}\n"
+        text += f"%r{k} = arith.{name} %a{k}, %b{k} : {element}\n"
+    shape = (len(pairs),)
+    text += f"%y = tensor.from_elements {', '.join(f'%r{k}' for k in range(len(pairs)))} : {tensor(shape, element)}\n"
+    y = np.zeros(shape, CARRIER[element])
+    ktir.execute(kernel(["%arg0"], text + store("%y", "%arg0", shape, element=element)), args=[y])
+    assert y.tolist() == [expected(name, a, b, element) for a, b in pairs], pairs
 
 
 @pytest.mark.parametrize("name", DIVISIONS)
