@@ -44,6 +44,9 @@ class Config:
     forms_bytes: int | None = None
     """Bytes of arranged copies of weights and inputs that the process keeps between launches; None = half of the machine's memory. The
     last compilation decides."""
+    loaded_programs: int = 1024
+    """Programs that stay loaded in the process, those launched last; one that is not is loaded again when it is launched. The last
+    compilation decides."""
     dump_dir: str | None = None
     """Folder to which every stage is written; None = nothing is written."""
     verify_each: bool = False
@@ -63,6 +66,8 @@ class Config:
             raise ValueError(f"buckets must be positive integers, but got {self.buckets!r}")
         if self.forms_bytes is not None and (not isinstance(self.forms_bytes, int) or self.forms_bytes < 0):
             raise ValueError(f"forms_bytes must be an integer of at least 0, but got {self.forms_bytes!r}")
+        if not isinstance(self.loaded_programs, int) or self.loaded_programs < 1:
+            raise ValueError(f"loaded_programs must be an integer of at least 1, but got {self.loaded_programs!r}")
         object.__setattr__(self, "buckets", tuple(self.buckets))
 
     def machine(self) -> Target:

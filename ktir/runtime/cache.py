@@ -1,30 +1,47 @@
-"""What Inductor's generated wrapper loads its kernels from: packages by content hash (`ktir.runtime.store`), loaded once per process."""
+"""What Inductor's generated wrapper loads its kernels from: packages by content hash (`ktir.runtime.store`), loaded once per process.
+
+A loaded kernel goes with the last weight that it was launched with, or the last compiled function that launched it (`launched_by`); of all
+that are loaded, the ones launched longest ago go where there are too many. Who launches a kernel that is gone loads it again.
+"""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import Any
 
+from ktir.config import Config
 from ktir.runtime import stamps
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.store import files, folder, store
 
-__all__ = ["files", "folder", "kernel", "load", "store"]
+__all__ = ["files", "folder", "kernel", "launched_by", "load", "set_limit", "store"]
 
 _loaded: dict[str, Kernel] = {}
-_weights: dict[str, dict[int, weakref.ref[Any]]] = {}
-"""By key of a kernel: the weights that it was launched with and that are still there."""
+"""By key, in the order of their last launches."""
+_holders: dict[tuple[str, str], dict[int, weakref.ref[Any]]] = {}
+"""By kind and key of a kernel: the weights that it was launched with, or the functions that launched it, and that are still there."""
+_owner: ContextVar[Any] = ContextVar("ktir_owner", default=None)
 _lock = Lock()
+_most = Config.loaded_programs
+
+
+def set_limit(most: int) -> None:
+    """How many kernels may be loaded at the same time."""
+    global _most
+    _most = most
 
 
 def load(key: str) -> Kernel:
     """The kernel of a stored package, loaded once per process."""
     with _lock:
-        found = _loaded.get(key)
-        if found is None:
-            found = _loaded[key] = Kernel(files(key))
+        found = _loaded.pop(key, None) or Kernel(files(key))
+        _loaded[key] = found  # the last one now
+        while len(_loaded) > _most:
+            _loaded.pop(next(iter(_loaded)))
         return found
 
 
@@ -38,17 +55,35 @@ def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> C
     return launch
 
 
+@contextmanager
+def launched_by(owner: Any) -> Iterator[None]:
+    """What is launched in the block goes when `owner` goes, unless others launch it too."""
+    token = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
+
+
 def _watch(key: str, tensors: Sequence[Any]) -> None:
-    """Drop the kernel when the last weight that it was launched with is gone, as with its model; who launches it again loads it again."""
-    known = _weights.setdefault(key, {})
+    """Drop the kernel when the last weight that it was launched with is gone, as with its model, or the last function that launched it."""
+    owner = _owner.get()
+    if owner is not None:
+        _keep(("function", key), owner)
     for tensor in tensors:
-        name = id(tensor)
-        if name not in known and stamps.installed.is_weight(tensor):
-            known[name] = weakref.ref(tensor, lambda _, name=name: _gone(key, name))
+        if stamps.installed.is_weight(tensor):
+            _keep(("weight", key), tensor)
 
 
-def _gone(key: str, weight: int) -> None:
-    known = _weights.get(key, {})
-    known.pop(weight, None)
+def _keep(place: tuple[str, str], holder: Any) -> None:
+    known, name = _holders.setdefault(place, {}), id(holder)
+    if name not in known:
+        known[name] = weakref.ref(holder, lambda _: _gone(place, name))
+
+
+def _gone(place: tuple[str, str], holder: int) -> None:
+    known = _holders.get(place, {})
+    known.pop(holder, None)
     if not known:
-        _loaded.pop(key, None)
+        _holders.pop(place, None)
+        _loaded.pop(place[1], None)

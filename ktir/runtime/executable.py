@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import prod
 from threading import Lock
 from typing import Any
@@ -67,7 +67,7 @@ def _iota(layout: Layout) -> np.ndarray:
     return to_device(values, layout, "iota").view(np.float32)
 
 
-@cache
+@lru_cache(maxsize=1 << 12)
 def _number(host: tuple[int, tuple[int, ...], tuple[int, ...]], layout: Layout, allowed: ValueRange | None) -> int:
     """Stands for a view of a host tensor in a layout, held against a range, the same in all programs."""
     return next(_numbers)

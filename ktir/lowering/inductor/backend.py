@@ -27,7 +27,7 @@ from ktir.lowering.inductor.running.fallback import chain, in_torch
 from ktir.lowering.inductor.running.faults import Fault
 from ktir.lowering.inductor.running.guarded import Guarded, written
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
-from ktir.runtime import forms
+from ktir.runtime import cache, forms
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
     """`again`: the sizes of the graph have been made numbers; a symbol that is left depends on data."""
     with _patched(options):
         forms.shared.set_limit(config.current().forms_bytes)
+        cache.set_limit(config.current().loaded_programs)
         _check_kinds(gm)
 
         @functools.wraps(ktir)  # the name that Dynamo shows in errors

@@ -25,6 +25,7 @@ def test_environment() -> None:
         ({"KTIR_CORES": "33"}, "cores must be an integer from 1 to 32"),
         ({"SENCORES": "-1"}, "cores must be"),
         ({"KTIR_VERIFY_EACH": "perhaps"}, "KTIR_VERIFY_EACH must be 0 or 1"),
+        ({"KTIR_LOADED_PROGRAMS": "0"}, "loaded_programs must be an integer of at least 1"),
         ({"KTIR_FALLBACK": "host"}, "fallback must be one of cpu, error"),
     ],
 )
@@ -55,4 +56,4 @@ def test_key_holds_what_changes_code() -> None:
     assert Config(cores=4).key() != Config().key()
     assert Config(verify_each=True).key() != Config().key()  # what was compiled without it has not been verified
     assert Config(frozen_weights=True).key() != Config().key()
-    assert Config(dump_dir="/x", forms_bytes=7).key() == Config().key()
+    assert Config(dump_dir="/x", forms_bytes=7, loaded_programs=3).key() == Config().key()

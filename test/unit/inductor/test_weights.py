@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 from torch._inductor.utils import fresh_cache
 
+from ktir import config
 from ktir.lowering.inductor.nested import nested
 from ktir.runtime import cache
 from ktir.runtime.forms import shared
@@ -244,6 +246,44 @@ def test_forms_go_with_the_model() -> None:
     gc.collect()
     assert shared.bytes < 128 * 128 * 4
     assert not cache._loaded
+
+
+def test_programs_go_with_the_functions_that_launched_them() -> None:
+    """Whether they have parameters or not, and not before the last one."""
+    x = torch.ones(3, 70).half()
+    same = (lambda x: torch.relu(x) * 3), (lambda x: torch.relu(x) * 3)  # on one line: one program
+    for f in (*same, lambda x: torch.exp(x), lambda x: torch.exp(x.T)):
+        torch.compile(f, backend="ktir", dynamic=False)(x)
+    assert len(cache._loaded) == 3
+    eval_frame: Any = torch._dynamo.eval_frame
+    eval_frame.reset_code(same[0].__code__)
+    gc.collect()
+    assert len(cache._loaded) == 3
+    torch._dynamo.reset()
+    gc.collect()
+    assert not cache._loaded
+
+
+def test_programs_go_with_the_model_without_a_word_to_dynamo() -> None:
+    model = linear()
+    run = compiled(model)
+    run(torch.ones(3, 70).half())
+    del model, run
+    gc.collect()
+    assert not cache._loaded
+
+
+def test_loaded_programs_are_bounded() -> None:
+    options = {"fallback": "error", "loaded_programs": 2}
+    runs = [torch.compile(f, backend="ktir", dynamic=False, options=options) for f in (torch.exp, torch.sin, torch.relu, torch.neg)]
+    x = torch.ones(3, 70).half()
+    try:
+        for _ in range(2):
+            for run in runs:
+                run(x)
+                assert len(cache._loaded) <= 2
+    finally:
+        cache.set_limit(config.current().loaded_programs)
 
 
 def test_forms_are_bounded() -> None:

@@ -42,7 +42,7 @@ class Scratch:
             self._registers.append(np.empty(0, np.float32))
         if self._registers[number].size < size:
             # views of the old memory stay valid: registers hold nothing from one call to the next block
-            self._registers[number] = np.empty(max(size, BLOCK), np.float32)
+            self._registers[number] = np.empty(max(size, min(BLOCK, 2 * self._registers[number].size)), np.float32)
         return self._registers[number][:size].reshape(shape)
 
 

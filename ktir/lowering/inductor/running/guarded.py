@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from ktir.lowering.inductor.running.fallback import in_torch
+from ktir.runtime import cache
 from ktir.runtime.kernel import OURS
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
@@ -39,6 +40,10 @@ class Guarded:
     def __call__(self, *inputs: Any) -> Any:
         if not _PLAIN.issuperset(map(type, inputs)):
             inputs = tuple(map(_as_plain, inputs))
+        with cache.launched_by(self):
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
         if self.strict:
             return self.compiled(*inputs)
         if self.otherwise:
