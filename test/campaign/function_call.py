@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -129,7 +129,7 @@ def evaluate(call: Call, known: Sequence[Bounded], eager: Tensor) -> Bounded:
             error = torch.where(torch.isinf(off), off, error + off)
     if call.unrounded:
         return Bounded(value, torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf))
-    return _finite(rounded(value, error, dtype), value, arithmetic)
+    return replace(_finite(rounded(value, error, dtype), value, arithmetic), wide=value)
 
 
 def _finite(result: Bounded, value: Tensor, operands: Sequence[Bounded]) -> Bounded:

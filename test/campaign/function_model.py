@@ -29,6 +29,8 @@ class Bounded:
 
     value: Tensor
     error: Tensor
+    wide: Tensor | None = None
+    """The value before it was rounded to its type."""
 
     @property
     def low(self) -> Tensor:
@@ -89,9 +91,9 @@ def rounded(value: Tensor, error: Tensor, dtype: torch.dtype, *, unrounded: bool
     return Bounded(value, total)
 
 
-def forget_overflow(x: Bounded, before: Tensor) -> Bounded:
+def forget_overflow(x: Bounded) -> Bounded:
     """For readers within the program: what overflows in the type may have stayed a number, since one reader may see it unrounded."""
-    return Bounded(x.value, torch.where(torch.isinf(x.value) & torch.isfinite(before), INF, x.error))
+    return x if x.wide is None else Bounded(x.value, torch.where(torch.isinf(x.value) & torch.isfinite(x.wide), INF, x.error))
 
 
 def wrong(got: Tensor, wanted: Bounded) -> Tensor:

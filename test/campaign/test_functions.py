@@ -15,7 +15,7 @@ from campaign import functions, spread
 from campaign.function_avoided import AVOIDED
 from campaign.function_call import Call, Number, evaluate
 from campaign.function_draws import ALL, Draw, Node, NoFit
-from campaign.function_model import Bounded, added, bilinear, exactly, rounded, wrong
+from campaign.function_model import Bounded, added, bilinear, exactly, monotone, multiplied, rounded, wrong
 from campaign.function_programs import OPS, Program, drawn, eager_verdict, judge
 from campaign.function_reducer import reduced
 from campaign.function_run import run
@@ -89,6 +89,17 @@ def test_a_value_that_is_returned_is_that_of_its_readers() -> None:
     assert not judge(program, [x * x, x * 0], [x]).wrong
     assert judge(program, [x * x, x * 0 + 2.0**-20], [x]).wrong, "computed from the value before rounding"
     assert not judge(Program(program.nodes, [2]), [x * 0 + 2.0**-20], [x]).wrong, "one reader may see it unrounded"
+
+
+def test_what_overflows_within_may_have_stayed_a_number() -> None:
+    """Where one reader sees it unrounded; what is returned is rounded."""
+    x = torch.tensor([60000.0]).half()
+    program = Program(
+        [Node(x), Node(x * 2, Call("{0} * {1}", (0, Number(2)), multiplied)), Node(x * 0, Call("1 / {0}", (1,), monotone))], [2]
+    )
+    assert not judge(program, [torch.tensor([1 / 120000]).half()], [x]).wrong
+    assert not judge(program, [torch.tensor([0.0]).half()], [x]).wrong
+    assert judge(Program(program.nodes, [1, 2]), [x * 2, torch.tensor([1 / 120000]).half()], [x]).wrong
 
 
 def test_exact_data_have_exact_results() -> None:

@@ -55,6 +55,8 @@ class PhysicalTensors:
         for node in self.nodes:
             if node.memory is None or node.memory.argument != argument:
                 continue
+            if node.kind == "gather":  # by its indices, in rows, whatever form its result has
+                return False
             users = [(node, 0)] if node.kind == "store" else self.roles.users[node.result]
             forms |= {(use.stick, use.groups) for use in (self.rows.use(*user) for user in users)}
         rows = [d for group in (next(iter(forms))[1] if len(forms) == 1 else ()) for d in group]

@@ -73,3 +73,12 @@ def test_squares_of_a_deviation_are_in_range(scale: float, on_chip: None) -> Non
     torch._dynamo.reset()
     for got, want in zip(torch.compile(spreads, backend="spyre")(x), spreads(x.double()), strict=True):
         torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=0, equal_nan=True)
+
+
+def test_factors_of_integer_products_are_integers(on_chip: None) -> None:
+    def added(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        batched = (torch.baddbmm(x[None], a[None], b[None], alpha=c, beta=2.7) for c in (0.6, 3.9))
+        return torch.addbmm(x, a[None], b[None], beta=0.6, alpha=0.2), *batched
+
+    x = torch.arange(-32, 32).reshape(8, 8)
+    same_bits(added, x, x + 1, x + 2)

@@ -73,3 +73,25 @@ def test_out_of_range(function: Callable[..., torch.Tensor], indices: tuple[torc
     torch._dynamo.reset()
     with pytest.raises(KtirError, match="index"):
         torch.compile(function, backend="ktir", dynamic=False, options=OPTIONS)(CUBE, *indices)
+
+
+def test_sums_of_bfloat16_are_of_numbers() -> None:
+    """On the executor, which holds what is only moved as bits."""
+    x, i, v = MATRIX.bfloat16(), _below(9, 20), _whole(20, 70).bfloat16()
+    torch._dynamo.reset()
+    actual = torch.compile(lambda x, i, v: x.index_put((i,), v, accumulate=True), backend="ktir", dynamic=False)(x, i, v)
+    assert torch.equal(actual, x.index_put((i,), v, accumulate=True))
+
+
+def test_what_is_looked_up_and_then_changed_in_place_is_changed(on_chip: None) -> None:
+    """The lookup sees the input in another form than the rest, of which nothing comes back."""
+
+    def step(x: torch.Tensor, y: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        more, cosine = x + 1, torch.cos(x)
+        x.copy_(y)
+        return more, torch.softmax(torch.index_select(cosine, -1, i), -1)
+
+    x, y, i = torch.randn(128).half(), torch.tensor(2.0).half(), _below(128, 255)
+    torch._dynamo.reset()
+    torch.compile(step, backend="spyre", dynamic=False)(x, y, i)
+    assert torch.equal(x, torch.full((128,), 2.0).half())

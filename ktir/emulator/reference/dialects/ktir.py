@@ -23,7 +23,7 @@ from ktir.emulator.reference.ops.indirect_steps import Scatter
 from ktir.emulator.reference.ops.structured_steps import put_off
 from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
-from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Buffer, IndirectTile, Tensor, View, is_float
+from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Buffer, IndirectTile, Storage, Tensor, View, is_float
 from ktir.mlir import ir
 
 
@@ -49,6 +49,10 @@ def _materialize(op: OpReader) -> Action:
 
 class _ScatterAdd(Scatter):
     """Adds the blocks of the value at the addresses, in row-major order of the value."""
+
+    def copies(self) -> list[Storage]:
+        """None: what it adds are numbers."""
+        return []
 
     def calls(self, binder: Binder) -> Iterable[Call]:
         count = len(self.terms)

@@ -85,10 +85,12 @@ def _bmm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
 
 def _plus(bias: Any, product: Any, dtype: torch.dtype, beta: float, alpha: float, *, by_blas: bool = True) -> Any:
     """beta * bias + alpha * product, on the accumulator; a bias with beta = 0 is not read, nor a product with alpha = 0 where PyTorch's
-    kernel calls BLAS.
+    kernel calls BLAS. Both are numbers of the type.
     """
     multiply, kind = builtin.lowerings[aten.mul.Tensor], _accumulator(dtype)
     shape = list(V.graph.current_node.meta["val"].shape)
+    if not dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     if alpha == 0 and by_blas and kind == dtype:
         if beta == 0:
             return builtin.full(shape, 0, dtype=kind, device=product.get_device())
