@@ -114,6 +114,8 @@ def fault(span: str, page: Path) -> str | None:
         return None if match[1] in {f.name for f in dataclasses.fields(Config)} else "no such option"
     if re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]*)+", span):
         return None if re.search(rf"\b{span}\b", text_of_all()) else "no such class"
+    if "design" in page.relative_to(ROOT).as_posix() and re.fullmatch(r"_?[a-z]+(_[a-z]+)+", span):
+        return None if re.search(rf"\b{span}\b", text_of_all()) else "no such name"
     return None
 
 
@@ -142,7 +144,16 @@ def test_the_pictures_are_what_the_script_draws() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["ktir/passes/nowhere.py", "nowhere.py", "ktir-tle", "ktir.nowhere.x", "config.nothing", "NoSuchClassHere" + "Either"]
+    "wrong",
+    [
+        "ktir/passes/nowhere.py",
+        "nowhere.py",
+        "ktir-tle",
+        "ktir.nowhere.x",
+        "config.nothing",
+        "no_such" + "_name_either",
+        "NoSuchClassHere" + "Either",
+    ],
 )
 def test_wrong_names_are_noticed(wrong: str) -> None:
-    assert fault(wrong, PAGES[0])
+    assert fault(wrong, ROOT / "docs" / "design.md")
