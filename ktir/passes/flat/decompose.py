@@ -425,7 +425,7 @@ def _is_neutral(init: ir.Value, combiner: str) -> bool:
 def _bytes_summed(
     g: Generic, reduced: Callable[..., ir.Value], type_: ir.IntegerType
 ) -> tuple[list[ir.Value], Callable[[list[ir.Value]], ir.Value]]:
-    """The sums of the four bytes of what is summed, and how they are put together."""
+    """The sums of the bytes of what is summed, four at most, and how they are put together; numbers of less bits as i32."""
     extents = [0] * len(g.iterators)
     for value, m in zip(g.op.operands, g.maps, strict=True):
         for size, e in zip(shape(value), m.results, strict=True):
@@ -435,22 +435,27 @@ def _bytes_summed(
     if count > _MOST_BYTES_SUMMED:
         raise refuse(g.op, f"sums {count} integers, which is not supported; the most supported are {_MOST_BYTES_SUMMED}")
 
+    if type_.width < 8:
+        raise refuse(g.op, f"sums {type_}, which is not supported; the nearest supported form sums i8, i16, i32 or i64")
+    narrow = type_.width < 32
+    held = ir.IntegerType.get_signless(32) if narrow else type_
+    last = min(type_.width, 32) // 8 - 1
+
     def byte(k: int) -> Callable[[ir.Value, list[ir.Value]], ir.Value]:
         def part(x: ir.Value, _: list[ir.Value]) -> ir.Value:
-            moved = arith.ShRSIOp(x, _integer(type_, 8 * k)).result if k else x
-            return arith.SIToFPOp(_f32(), moved if k == 3 else arith.AndIOp(moved, _integer(type_, 255)).result).result
+            moved = arith.ExtSIOp(held, x).result if narrow else x
+            moved = arith.ShRSIOp(moved, _integer(held, 8 * k)).result if k else moved
+            return arith.SIToFPOp(_f32(), moved if k == last else arith.AndIOp(moved, _integer(held, 255)).result).result
 
         return part
 
     def join(sums: list[ir.Value]) -> ir.Value:
-        total = arith.FPToSIOp(type_, sums[0]).result
+        total = arith.FPToSIOp(held, sums[0]).result
         for k, s in enumerate(sums[1:], 1):
-            total = arith.AddIOp(total, arith.ShLIOp(arith.FPToSIOp(type_, s).result, _integer(type_, 8 * k)).result).result
-        return total
+            total = arith.AddIOp(total, arith.ShLIOp(arith.FPToSIOp(held, s).result, _integer(held, 8 * k)).result).result
+        return arith.TruncIOp(type_, total).result if narrow else total
 
-    if type_.width < 32:
-        raise refuse(g.op, f"sums {type_}, which is not supported; the nearest supported form sums i32 or i64")
-    return [reduced(byte(k), "add") for k in range(4)], join
+    return [reduced(byte(k), "add") for k in range(last + 1)], join
 
 
 def _loops_apart(op: ir.Operation) -> None:

@@ -100,7 +100,7 @@ def test_edge_values(f: Callable[..., Inputs], dtype: torch.dtype, shape: tuple[
     same(f, engine, edges(dtype, shape), edges(dtype, shape, 1))
 
 
-@pytest.mark.parametrize(("f", "dtype"), [(quotients, torch.int64), (sums, torch.int32)])
+@pytest.mark.parametrize(("f", "dtype"), [(quotients, torch.int64), (quotients, torch.uint8), (sums, torch.int32)])
 def test_small_numbers_stay_on_the_chip(f: Callable[..., Inputs], dtype: torch.dtype) -> None:
     launches = same(f, "spyre", small(dtype, (3, 65)), small(dtype, (3, 65), 1))
     assert launches.chip
@@ -114,6 +114,16 @@ def test_small_numbers_of_all_types_stay_on_the_chip(f: Callable[..., Inputs], d
     if f is sums and dtype == torch.uint8:
         pytest.skip("the chip has no extremes of unsigned numbers")
     assert not same(f, "spyre", small(dtype, shape), small(dtype, shape, 1)).executor
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16])
+def test_sums_in_narrow_types_wrap_around(dtype: torch.dtype, on_chip: None) -> None:
+    same(lambda a: (a.sum(-1, dtype=a.dtype), a.sum(0, dtype=a.dtype), a.sum(dtype=a.dtype)), "spyre", edges(dtype, (300, 70)))
+
+
+def test_what_is_chosen_for_not_being_a_number_is_no_nan(on_chip: None) -> None:
+    x = torch.tensor([1.0, float("nan"), -3.0, 0.3] * 20)
+    same(lambda x: (torch.where(torch.isnan(x), 0, x).tanh() * 50).long(), "spyre", x)
 
 
 BEYOND = {

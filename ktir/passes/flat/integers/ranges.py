@@ -8,6 +8,7 @@ their own width, wherever they are held.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from ktir.analysis.calls import Functions, callee
@@ -22,6 +23,10 @@ Memory = tuple[str, int]
 _CASTS = ("arith.extsi", "arith.trunci", "arith.index_cast")
 _UNSIGNED_CASTS = ("arith.extui", "arith.index_castui")
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+_SELF_COMPARED = {1: 0, 7: 0, 13: 1, 14: 1}
+"""Predicates of `arith.cmpf` that tell NaN (oeq, ord, une, uno): the choice of a selection that they keep for numbers."""
 
 
 class Unproved(Exception):
@@ -253,10 +258,22 @@ class Walk:
 
     def _select(self, op: ir.Operation) -> None:
         condition, *choices = (self.values.get(v) for v in op.operands)
+        known = _numbers_only(op)
+        choices = [replace(c, nan=False) if c is not None and k == known else c for k, c in enumerate(choices)]
         if condition is not None and condition.low == condition.high:
             self.values[op.results[0]] = choices[0 if condition.low else 1]
         else:
             self.values[op.results[0]] = join(choices)
+
+
+def _numbers_only(select: ir.Operation) -> int | None:
+    """Which choice of a selection is taken only where it is no NaN, since the condition compares it with itself."""
+    condition, *choices = select.operands
+    if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpf":
+        return None
+    test = condition.owner.operation
+    number = _SELF_COMPARED.get(ir.IntegerAttr(test.attributes["predicate"]).value)
+    return number if number is not None and test.operands[0] == test.operands[1] == choices[number] else None
 
 
 def _negated_flag(found: Interval) -> Interval:
