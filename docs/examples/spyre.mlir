@@ -22,20 +22,22 @@ spyre.program "exp" {
     }
     spyre.unit LXLU {
       spyre.wait token = 0, sender = MNIL, count = 1
-      spyre.push lx = 2, fifo = I0, count = 2
+      spyre.push lx = 2, fifo = I0
       spyre.sig token = 1, receiver = MNIL, count = 1
       spyre.halt
     }
     spyre.unit SFP {
-      spyre.rep groups = 2, sticks = 1 {
-        spyre.vin dst = 0, fifo = I0, phase = stick
-        spyre.v1 kind = exp, dst = 1, src = 0, phase = stick {round}
-        spyre.vout src = 1, fifo = O, phase = stick
+      spyre.rep groups = 2, sticks = 1 start {
+      } each {
+        spyre.vin dst = 0, fifo = I0
+        spyre.v1 kind = exp, dst = 1, src = 0 {round}
+        spyre.vout src = 1, fifo = O
+      } end {
       }
       spyre.halt
     }
     spyre.unit LXSU {
-      spyre.pull lx = 3, fifo = O, count = 2
+      spyre.pull lx = 3, fifo = O
       spyre.sig token = 0, receiver = MNIS, count = 1
       spyre.halt
     }

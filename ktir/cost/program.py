@@ -95,12 +95,12 @@ class _Counter:
                 self._transfer(w, trips)
             case Does.SEND:
                 load, hops = ring_route(self.kernel.groups[w["group"]], self.target.cores)
-                self.sent += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry * load
+                self.sent += runs * self._sticks(w) * load
                 self.way = max(self.way, hops)
             case Does.PUSH:
-                self.busy["LX"] += runs * w["count"] * self.kernel.descriptors[w["lx"]].sticks_per_entry
+                self.busy["LX"] += runs * self._sticks(w)
             case Does.WEIGHTS:
-                self.busy["weights"] += runs * w["count"]
+                self.busy["weights"] += runs * LANES
             case Does.MULTIPLY:
                 self.busy["rows"] += runs * w["rows"] * self.target.pt_row_cycles
                 self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
@@ -111,11 +111,14 @@ class _Counter:
             case _:
                 raise AssertionError(w.op)
 
+    def _sticks(self, w: Word) -> int:
+        d = self.kernel.descriptors[w["lx"]]
+        return d.entries * d.sticks_per_entry
+
     def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
         self.stages += 1
-        times = {"start": 1, "stick": w["sticks"], "end": 1}
-        for op in body:
-            count = runs * w["groups"] * times[op.operands.get("phase", "stick")]
+        for op, part in zip(body, w.parts, strict=True):
+            count = runs * w["groups"] * (w["sticks"] if part == "each" else 1)
             cycles = op_cycles(op, self.target)
             self.busy["SFP"] += count * cycles
             if cycles:

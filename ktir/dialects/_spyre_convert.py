@@ -4,7 +4,6 @@ A word's source stands in its op's location as `fused<number>["ktir op", "file":
 other forms, for example those of a hand-written file, are numbered after these by first use.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -51,7 +50,7 @@ class _Writer:
         self.kernel_index = 0
 
     def op(self, block: ir.Block, name: str, attributes: Mapping[str, Any], regions: int = 0, source: int = 0) -> Any:
-        """Append an op; returns its body, if it has one."""
+        """Append an op; returns its body, or its bodies, if it has any."""
         made = ir.Operation.create(
             f"spyre.{name}",
             attributes={k: v if isinstance(v, ir.Attribute) else _attribute(v) for k, v in attributes.items()},
@@ -59,7 +58,8 @@ class _Writer:
             loc=self.location(source),
             ip=ir.InsertionPoint(block),
         )
-        return made.regions[0].blocks.append() if regions else made
+        bodies = [region.blocks.append() for region in made.regions]
+        return bodies if regions > 1 else bodies[0] if regions else made
 
     def location(self, source: int) -> ir.Location:
         """The location of source `source`; its number is kept as metadata, so that words get it back exactly."""
@@ -116,13 +116,12 @@ class _Writer:
                     ends = [self.location(n) for n in (loop.source, w.source) if n]
                     op.location = ir.Location.fused(ends, ir.DenseI64ArrayAttr.get([loop.source, w.source]))
             elif w.does is Does.REPEAT:
-                count = w.held
-                inner = self.op(body, "rep", _word_attributes(w), 1, w.source)
-                for i in range(at, at + count):
+                bodies = dict(zip(w.opcode.holds, self.op(body, w.op, _word_attributes(w), len(w.opcode.holds), w.source), strict=True))
+                for i, part in enumerate(w.parts, at):
                     if i >= len(words) or not words[i].opcode.body_only:
-                        raise fail(f"'rep' has a body of {count} words, but word {i} is none of a body", at - 1)
-                    self.op(inner, words[i].op, _word_attributes(words[i]), 0, words[i].source)
-                at += count
+                        raise fail(f"'rep' has a body of {w.held} words, but word {i} is none of a body", at - 1)
+                    self.op(bodies[part], words[i].op, _word_attributes(words[i]), 0, words[i].source)
+                at += w.held
             else:
                 self.op(body, w.op, _word_attributes(w), 0, w.source)
         if open_loops:
@@ -135,8 +134,6 @@ def _word_attributes(w: Word) -> dict[str, ir.Attribute]:
         if f.kind == "flag":
             if w[f.name]:
                 attributes[f.name] = ir.UnitAttr.get()
-        elif f.kind == "f32":
-            attributes[f.name] = ir.FloatAttr.get(ir.F32Type.get(), w[f.name])
         else:
             attributes[f.name] = _attribute(w[f.name])
     return attributes
@@ -198,9 +195,9 @@ def from_mlir(module: ir.Module | ir.Operation) -> Program:
     return program
 
 
-def _ops(parent: Any) -> Iterator[Any]:
-    """The operations of an op's only region."""
-    for block in parent.operation.regions[0].blocks if len(parent.operation.regions) else ():
+def _ops(parent: Any, region: int = 0) -> Iterator[Any]:
+    """The operations of a region of an op."""
+    for block in parent.operation.regions[region].blocks if len(parent.operation.regions) > region else ():
         for op in block.operations:
             yield op.operation
 
@@ -318,10 +315,10 @@ class Reader:
             else:
                 raise _stray(op, parent)
 
-    def _words(self, parent: Any, words: list[Word], key: tuple[Any, ...], depth: int = 0) -> None:
+    def _words(self, parent: Any, words: list[Word], key: tuple[Any, ...], depth: int = 0, region: int = 0) -> None:
         if depth > LEVELS + 1:
             raise Misformed(parent, f"nests loops deeper than {LEVELS} levels")
-        for op in _ops(parent):
+        for op in _ops(parent, region):
             name = op.name.removeprefix("spyre.")
             if name not in INSTRUCTION_OPS or op.name == name or (parent.name == "spyre.rep" and not table.OPCODES[name].body_only):
                 raise _stray(op, parent)
@@ -329,8 +326,8 @@ class Reader:
             operands = {f.name: self._operand(op, f) for f in table.OPCODES[name].fields}
             source, end = self._ends(op)
             words.append(Word(name, operands, source))
-            if name in REGIONS:
-                self._words(op, words, key, depth + 1)
+            for number in range(len(REGIONS.get(name, ()))):
+                self._words(op, words, key, depth + 1, number)
             if table.OPCODES[name].does is Does.LOOP:
                 self.places[(*key, len(words))] = op.location
                 words.append(Word("endl", {"level": operands["level"]}, end))
@@ -338,10 +335,10 @@ class Reader:
     def _operand(self, op: Any, f: table.Field) -> Any:
         if f.kind == "flag":
             return f.name in op.attributes
-        if f.name == REGIONS.get(op.name.removeprefix("spyre.")):
-            return sum(1 for _ in _ops(op))
-        value = _get(op, f.name)
-        return math.nan if f.kind == "f32" and math.isnan(value) else value
+        regions = REGIONS.get(op.name.removeprefix("spyre."), ())
+        if f.name in regions:
+            return sum(1 for _ in _ops(op, regions.index(f.name)))
+        return _get(op, f.name)
 
     def _ends(self, op: Any) -> tuple[int, int]:
         """The sources of an op's word and, of a loop, of its `endl`: where they differ, the location is a fusion of both."""

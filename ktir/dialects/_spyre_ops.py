@@ -8,7 +8,7 @@ from ktir.assembly import elements, formats
 from ktir.assembly.lexer import Cursor
 from ktir.dialects._foundation.base import Attribute, Dialect, Operation
 from ktir.isa import instructions as table
-from ktir.isa.f32 import f32_bits, f32_text, f32_value
+from ktir.isa.lane import lane_text, read_lane
 from ktir.mlir import ext, ir
 
 
@@ -35,26 +35,26 @@ class BoundAttr(Attribute, dialect=Spyre, name="bound"):
     elided = tuple(defaults)
 
 
-class F32Value(elements.AttributeValue):
-    """An f32 attribute as a bare number: `1.5`, `-inf`, `nan`, or its bits in hexadecimal."""
+class LaneValue(elements.AttributeValue):
+    """The bits of a lane as a number: `1.5`, `-inf`, `nan` of f32, `3` or `-1` of i32, or as they are in hexadecimal."""
 
     def read(self, cursor: Cursor, op: elements.Reading, rewrite: elements.Rewrite) -> None:
         match = _NUMBER.match(cursor.text, cursor.start)
         if match is None:
             raise cursor.fail("expected number")
         try:
-            bits = f32_bits(match.group())
+            bits = read_lane(match.group())
         except ValueError as fault:
             raise cursor.fail(str(fault)) from None
-        op.attributes[self.name] = [(f"{bits:#010x} : f32", cursor.start)]
+        op.attributes[self.name] = [(f"{bits} : i64", cursor.start)]
         cursor.seek(match.end())
 
     def write(self, op: elements.Writing) -> str:
-        return f32_text(f32_value(op.attribute(self.name).partition(" :")[0]))
+        return lane_text(int(op.attribute(self.name).partition(" :")[0]))
 
 
 _NUMBER = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan)")
-formats.DIRECTIVES["f32"] = F32Value
+formats.DIRECTIVES["lane"] = LaneValue
 
 
 # --- ops -------------------------------------------------------------------------------------------------------------
@@ -132,32 +132,33 @@ class UnitOp(Operation, dialect=Spyre, name="unit", traits=[ir.NoTerminatorTrait
     assembly = "keyword($unit) region($body) attr-dict"
 
 
-_ATTRIBUTE_CLASSES = {"f32": ir.FloatAttr} | dict.fromkeys(("fifo", "unit", "enum"), ir.StringAttr)
-_SPELLINGS = {"f32": "f32(${})"} | dict.fromkeys(("fifo", "unit", "enum"), "keyword(${})")
-REGIONS = {op.name: op.holds for op in table.OPCODES.values() if op.does in (table.Does.LOOP, table.Does.REPEAT)}
-"""Ops with a region, and the field that counts the region's words."""
+_ATTRIBUTE_CLASSES: dict[str, Any] = dict.fromkeys(("fifo", "unit", "enum"), ir.StringAttr)
+_SPELLINGS = {"lane": "lane(${})"} | dict.fromkeys(("fifo", "unit", "enum"), "keyword(${})")
+REGIONS = {op.name: op.holds or ("body",) for op in table.OPCODES.values() if op.does in (table.Does.LOOP, table.Does.REPEAT)}
+"""Ops with regions, and the names of these; a field of that name counts the region's words."""
 
 
 def attribute_fields(op: table.Opcode) -> list[table.Field]:
-    """The fields that are attributes: all but the count of a region's words."""
-    return [f for f in op.fields if f.name != REGIONS.get(op.name)]
+    """The fields that are attributes: all but the counts of a region's words."""
+    return [f for f in op.fields if f.name not in REGIONS.get(op.name, ())]
 
 
 def _instruction_op(op: table.Opcode) -> type:
     """The op class of an instruction: flags are unit attributes, all other fields stand in the text."""
     shown = [f for f in attribute_fields(op) if f.kind != "flag"]
     texts = [f"`{f.name}` `=` {_SPELLINGS.get(f.kind, 'integer(${})').format(f.name)}" for f in shown]
-    region = op.name in REGIONS
+    regions = REGIONS.get(op.name, ())
+    shown_regions = [f"region(${r})" if len(regions) == 1 else f"`{r}` region(${r})" for r in regions]
     units = ", ".join(u.name for u in op.units)
     rows = [f"    {f.name}: {f.doc}" + (f" ({', '.join(f.values)})" if f.kind == "enum" else "") for f in op.fields]
     body: dict[str, Any] = {
         "__doc__": "\n".join([op.doc, "", f"Units: {units}.", *(["", *rows] if rows else [])]),
         "__module__": __name__,
-        "__annotations__": {"body": ext.Region} if region else {},
+        "__annotations__": dict.fromkeys(regions, ext.Region),
         "required": {f.name: _ATTRIBUTE_CLASSES.get(f.kind, ir.IntegerAttr) for f in shown},
-        "assembly": " ".join([" `,` ".join(texts), "region($body)" if region else "", "attr-dict"]).strip(),
+        "assembly": " ".join([" `,` ".join(texts), *shown_regions, "attr-dict"]).strip(),
     }
-    keywords = {"dialect": Spyre, "name": op.name} | ({"traits": [ir.NoTerminatorTrait]} if region else {})
+    keywords = {"dialect": Spyre, "name": op.name} | ({"traits": [ir.NoTerminatorTrait]} if regions else {})
     return types.new_class(f"{op.name.capitalize()}Op", (Operation,), keywords, lambda namespace: namespace.update(body))
 
 

@@ -81,7 +81,7 @@ class Descriptor:
 
     @property
     def bytes(self) -> int:
-        """Bytes that one walk visits (redundant field of the encoding, verified)."""
+        """Bytes that one walk visits."""
         return self.entries * self.sticks_per_entry * 128
 
 
@@ -111,7 +111,7 @@ DESCRIPTOR_LAYOUT = (
     ("rotate_levels", "u1"),
     ("reserved", "<u2"),
     ("rotate_step", "<u4"),
-    ("bytes", "<u4"),
-    ("corelet_step", "<i4"),  # of element descriptors: lane_stride
+    ("lane_stride", "<i4"),
+    ("corelet_step", "<i4"),
     ("bounds", BOUND_LAYOUT, 2),
 )

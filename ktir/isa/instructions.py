@@ -13,7 +13,7 @@ from typing import Literal
 from ktir.isa.kinds import BINARY, REDUCTIONS, TERNARY, UNARY
 from ktir.isa.units import Unit
 
-Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "f32"]
+Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "lane"]
 
 SLOTS = ("op", "flags", "dsc", "dtype", "sub", "src", "dst", "i0", "i1", "i2", "i3", "imm")
 """Slots of a word in order; `SLOT_FORMATS` gives their NumPy types."""
@@ -26,7 +26,7 @@ class Field:
     """A named operand of an instruction.
 
     `slot` is where it is encoded; `shift` and `bits` select part of the slot (only `flags` is shared). `values` lists an enum's names in
-    code order, or the only names that a FIFO field may have. `f32` fields hold the bits of an f32 in `imm`. `low` and `high` limit ints.
+    code order, or the only names that a FIFO field may have. `lane` fields hold an f32 or i32. `low` and `high` limit ints.
     """
 
     name: str
@@ -93,8 +93,8 @@ class Opcode:
     writes: str = ""
     pops: str = ""
     pushes: str = ""
-    holds: str = ""
-    """The field that counts the words that follow and belong to it."""
+    holds: tuple[str, ...] = ()
+    """The fields that count the words that follow and belong to it, list after list."""
 
     @property
     def body_only(self) -> bool:
@@ -111,22 +111,21 @@ REGISTERS = 24
 ALL = tuple(Unit)
 CORELET_UNITS = tuple(u for u in Unit if u.per_corelet)
 
-PHASES = ("stick", "start", "end")
-"""When an op of a REP body runs: at every stick, once at the start of a group, once at its end."""
+PARTS = ("start", "each", "end")
+"""The lists of a REP's body, in order: what runs once at the start of a group, at each of its sticks, once at its end."""
 STREAMS = (Does.PUSH, Does.PULL)
 """What may run concurrently."""
 BODY = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.FUNCTION, Does.REDUCE, Does.ACCUMULATE, Does.LIVE, Does.MASK)
 """What stands in the body of a REP."""
 
 _ROUND = Field("round", "flags", "flag", "round the result to the f16 grid, to nearest even", shift=0, bits=1)
-_PHASE = Field("phase", "flags", "enum", "when the op runs within a group", PHASES, shift=1, bits=2)
 _DST = Field("dst", "dst", "register", "destination register")
 _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
 _SRC3 = Field("src3", "i1", "register", "third source register")
 _ACC = Field("dst", "dst", "accumulator", "accumulator")
-_COUNT = Field("count", "i1", "int", "entries of 64 lanes, per corelet in a corelet unit; equals the descriptor's entries")
 _SENDERS = Field("group", "i0", "group", "per core: the core whose entries it receives, perhaps its own")
+_VALUE = Field("value", "imm", "lane", "value of every lane")
 _TOKEN = Field("token", "i0", "int", "channel id", high=MAX_TOKEN)
 
 
@@ -189,7 +188,7 @@ OPCODES: dict[str, Opcode] = {
             Does.TOGETHER,
             (Field("streams", "i0", "int", "words that follow and run concurrently", low=1),),
             "The next PUSH or PULL words stream concurrently and complete together.",
-            holds="streams",
+            holds=("streams",),
         ),
         Opcode(
             "xld",
@@ -230,8 +229,8 @@ OPCODES: dict[str, Opcode] = {
             0x13,
             (Unit.MNIL,),
             Does.RECEIVE,
-            (_dsc("dsc", "lx", "destination in LX"), _SENDERS, _COUNT),
-            "Ring to LX: take the next entries of the core that `group` names; blocks. Its RTX has the same group and count.",
+            (_dsc("dsc", "lx", "destination in LX"), _SENDERS),
+            "Ring to LX: take the next entries of the core that `group` names; blocks. Its RTX has the same group and as many entries.",
             writes="lx",
             pops="R",
         ),
@@ -240,20 +239,8 @@ OPCODES: dict[str, Opcode] = {
             0x14,
             (Unit.MNIL,),
             Does.FILL,
-            (_dsc("dsc", "lx", "destination in LX"), Field("value", "imm", "f32", "value of every lane")),
-            "Fill LX with a constant.",
-            writes="lx",
-        ),
-        Opcode(
-            "ifill",
-            0x15,
-            (Unit.MNIL,),
-            Does.FILL,
-            (
-                _dsc("dsc", "lx", "destination in LX, of 4-byte elements"),
-                Field("value", "i0", "int", "i32 of every lane", low=-(2**31)),
-            ),
-            "Fill LX with an integer.",
+            (_dsc("dsc", "lx", "destination in LX"), _VALUE),
+            "Fill LX with a constant: its bits, or, in elements of 2 bytes, the f16 that is the f32 of these bits.",
             writes="lx",
         ),
         Opcode(
@@ -281,7 +268,7 @@ OPCODES: dict[str, Opcode] = {
             0x1A,
             (Unit.MNIS,),
             Does.SEND,
-            (_dsc("dsc", "lx", "source in LX"), _SENDERS, _COUNT),
+            (_dsc("dsc", "lx", "source in LX"), _SENDERS),
             "LX to ring: send entries to the cores for which `group` names this one; blocks while 16 are on the way to one of them.",
             reads=("lx",),
             pushes="R",
@@ -291,18 +278,12 @@ OPCODES: dict[str, Opcode] = {
             0x20,
             (Unit.LXLU,),
             Does.PUSH,
-            (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W, A, I0, I1 or I2"), _COUNT),
+            (
+                _dsc("dsc", "lx", "source in LX"),
+                Field("fifo", "dst", "fifo", "W, A, I0, I1 or I2"),
+                Field("transpose", "flags", "flag", "transpose each block of 64 entries: its nth entry has lane n of each of them", bits=1),
+            ),
             "Stream entries from LX into a FIFO; a splat descriptor repeats lane 0 over all lanes.",
-            reads=("lx",),
-            pushes="fifo",
-        ),
-        Opcode(
-            "pusht",
-            0x23,
-            (Unit.LXLU,),
-            Does.PUSH,
-            (_dsc("dsc", "lx", "source in LX"), Field("fifo", "dst", "fifo", "W", ("W",)), _COUNT),
-            "As PUSH, but each block of 64 entries is transposed: its nth entry has lane n of each of them.",
             reads=("lx",),
             pushes="fifo",
         ),
@@ -311,7 +292,7 @@ OPCODES: dict[str, Opcode] = {
             0x28,
             (Unit.LXSU,),
             Does.PULL,
-            (_dsc("dsc", "lx", "destination in LX"), Field("fifo", "src", "fifo", "O or Q"), _COUNT),
+            (_dsc("dsc", "lx", "destination in LX"), Field("fifo", "src", "fifo", "O or Q")),
             "Stream entries from a FIFO into LX.",
             writes="lx",
             pops="fifo",
@@ -321,7 +302,7 @@ OPCODES: dict[str, Opcode] = {
             0x30,
             (Unit.PT,),
             Does.WEIGHTS,
-            (Field("count", "i1", "int", "entries, always 64"),),
+            (),
             "Pop 64 weight entries W[k][n] (one entry per k, lanes n) and make them the stationary block.",
             pops="W",
         ),
@@ -350,19 +331,21 @@ OPCODES: dict[str, Opcode] = {
             Does.REPEAT,
             (
                 Field("groups", "i0", "int", "groups per corelet"),
-                Field("body", "i1", "int", "words of the body that follows"),
                 Field("sticks", "i2", "int", "sticks per group"),
+                Field("start", "dsc", "int", "words of the body that run once at the start of a group", high=0xFFFF),
+                Field("each", "i1", "int", "words that run at each stick of a group"),
+                Field("end", "imm", "int", "words that run once at its end"),
             ),
-            "Vector loop: the body runs for groups x sticks entries.",
-            holds="body",
+            "Vector loop: the body, three lists of words that follow, runs for each of the groups.",
+            holds=PARTS,
         ),
         Opcode(
             "vin",
             0x40,
             (Unit.SFP,),
             Does.TAKE,
-            (_DST, Field("fifo", "src", "fifo", "I0, I1, I2 or P"), _PHASE),
-            "Pop an entry; phase `stick` each stick, `start` once per group.",
+            (_DST, Field("fifo", "src", "fifo", "I0, I1, I2 or P")),
+            "Pop an entry, at the start of a group or at each stick.",
             pops="fifo",
         ),
         Opcode(
@@ -370,8 +353,8 @@ OPCODES: dict[str, Opcode] = {
             0x41,
             (Unit.SFP,),
             Does.GIVE,
-            (_SRC, Field("fifo", "dst", "fifo", "O or Q"), _PHASE),
-            "Push an entry; phase `stick` each stick, `end` once per group.",
+            (_SRC, Field("fifo", "dst", "fifo", "O or Q")),
+            "Push an entry, at each stick or at the end of a group.",
             pushes="fifo",
         ),
         Opcode(
@@ -379,7 +362,7 @@ OPCODES: dict[str, Opcode] = {
             0x42,
             (Unit.SFP,),
             Does.FUNCTION,
-            (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND, _PHASE),
+            (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND),
             "dst = kind(src). Lanes are f32 values, i32 bits, or masks (i32 0 or 1), as the kind says.",
         ),
         Opcode(
@@ -387,7 +370,7 @@ OPCODES: dict[str, Opcode] = {
             0x43,
             (Unit.SFP,),
             Does.FUNCTION,
-            (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND, _PHASE),
+            (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND),
             "dst = kind(src, src2); a comparison gives a mask.",
         ),
         Opcode(
@@ -395,7 +378,7 @@ OPCODES: dict[str, Opcode] = {
             0x44,
             (Unit.SFP,),
             Does.FUNCTION,
-            (Field("kind", "sub", "enum", "operation", TERNARY), _DST, _SRC, _SRC2, _SRC3, _ROUND, _PHASE),
+            (Field("kind", "sub", "enum", "operation", TERNARY), _DST, _SRC, _SRC2, _SRC3, _ROUND),
             "dst = kind(src, src2, src3); `select` is src2 where the mask src is not 0, else src3.",
         ),
         Opcode(
@@ -403,7 +386,7 @@ OPCODES: dict[str, Opcode] = {
             0x45,
             (Unit.SFP,),
             Does.REDUCE,
-            (Field("kind", "sub", "enum", "combiner", REDUCTIONS), _DST, _SRC, _PHASE),
+            (Field("kind", "sub", "enum", "combiner", REDUCTIONS), _DST, _SRC),
             "dst = all lanes hold the reduction of src's 64 lanes by a halving tree (32+32, 16+16, ...).",
         ),
         Opcode(
@@ -423,7 +406,7 @@ OPCODES: dict[str, Opcode] = {
                 _DST,
                 _SRC,
                 Field("lanes", "i0", "int", "live lanes of a group's sticks * 64 lanes"),
-                Field("fill", "imm", "f32", "value of the other lanes"),
+                Field("fill", "imm", "lane", "value of the other lanes"),
             ),
             "dst = src where 64*stick + lane < lanes, else fill; stick counts within the group.",
         ),
@@ -432,8 +415,8 @@ OPCODES: dict[str, Opcode] = {
             0x49,
             (Unit.SFP,),
             Does.CONSTANT,
-            (_DST, Field("value", "imm", "f32", "value of every lane")),
-            "dst = a constant, which words of every phase may read.",
+            (_DST, _VALUE),
+            "dst = a constant, which all words below may read.",
         ),
         Opcode(
             "vlive",
@@ -443,14 +426,6 @@ OPCODES: dict[str, Opcode] = {
             (_DST, Field("lanes", "i0", "int", "live lanes of a group's sticks * 64 lanes")),
             "dst = the mask 64*stick + lane < lanes; stick counts within the group.",
         ),
-        Opcode(
-            "viconst",
-            0x4A,
-            (Unit.SFP,),
-            Does.CONSTANT,
-            (_DST, Field("value", "i0", "int", "i32 of every lane", low=-(2**31))),
-            "dst = an integer constant, which words of every phase may read.",
-        ),
     )
 }
 OPCODE_BY_CODE = {o.code: o for o in OPCODES.values()}
@@ -458,7 +433,7 @@ OPCODE_BY_CODE = {o.code: o for o in OPCODES.values()}
 
 def default(field: Field) -> int | float | str | bool | None:
     """What a field that is left out of a word means, or None if it must be given."""
-    return {"flag": False, "f32": 0.0, "enum": field.values[0] if field.values else None, "fifo": None, "unit": None}.get(field.kind, 0)
+    return {"flag": False, "enum": field.values[0] if field.values else None, "fifo": None, "unit": None}.get(field.kind, 0)
 
 
 def register_name(number: int) -> str:

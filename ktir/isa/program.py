@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ktir.isa.descriptor import Descriptor
-from ktir.isa.f32 import f32
 from ktir.isa.instructions import OPCODES, Does, Opcode, default
+from ktir.isa.lane import lane_bits
 from ktir.isa.units import Unit
 
 Operand = Any
@@ -46,8 +46,12 @@ class Word:
     @property
     def held(self) -> int:
         """How many words follow that belong to it."""
-        field = OPCODES[self.op].holds
-        return self.operands[field] if field else 0
+        return sum(self.operands[name] for name in OPCODES[self.op].holds)
+
+    @property
+    def parts(self) -> list[str]:
+        """Of each word that follows and belongs to it, the list in which it stands."""
+        return [name for name in OPCODES[self.op].holds for _ in range(self.operands[name])]
 
     @property
     def pops(self) -> str:
@@ -68,7 +72,7 @@ class Word:
 def word(op: str, source: int = 0, **operands: Operand) -> Word:
     """Build a word; a field that is left out gets 0, False or the first enum value. Raises ValueError on a wrong field or value.
 
-    Units may be given as `Unit`; f32 values are rounded to f32. FIFOs and units must be given.
+    Units may be given as `Unit`; a lane is given by an i32, or by a float, which is rounded to f32. FIFOs and units must be given.
     """
     opcode = OPCODES.get(op)
     if opcode is None:
@@ -80,8 +84,8 @@ def word(op: str, source: int = 0, **operands: Operand) -> Word:
             raise ValueError(f"'{op}' needs {f.name}")
         if f.kind == "unit" and isinstance(value, Unit):
             value = value.name
-        elif f.kind == "f32":
-            value = f32(float(value))
+        elif f.kind == "lane":
+            value = lane_bits(value)
         elif f.kind == "flag":
             value = bool(value)
         if f.kind == "enum" and value not in f.values:

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ktir.isa.instructions import FIRST_ACCUMULATOR, OPCODES, REGISTERS, Field
+from ktir.isa.instructions import FIRST_ACCUMULATOR, OPCODES, PARTS, REGISTERS, Field
+from ktir.isa.lane import lane_bits
 from ktir.isa.program import Channel, Kernel, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.package import Package
 
 TOKENS, LOOPS = ("wait", "sig"), ("loop", "endl")
 BODY = tuple(name for name, o in OPCODES.items() if o.body_only)
-MOVES = ("xld", "xldm", "xldg", "xst", "xsts", "fill", "ifill", "push", "pusht", "pull", "ldw", "mm", "pto", "rep", "par", "rtx", "rrx")
-TWINS = {"xld": "xldm", "xldm": "xld", "push": "pusht", "pusht": "push", "xldg": "xld", "xsts": "xst"}
+MOVES = ("xld", "xldm", "xldg", "xst", "xsts", "fill", "push", "pull", "ldw", "mm", "pto", "rep", "par", "rtx", "rrx")
+TWINS = {"xld": "xldm", "xldm": "xld", "xldg": "xld", "xsts": "xst"}
 
 
 def near(r: random.Random, value: int, low: int = 0) -> int:
@@ -90,8 +91,8 @@ def _resize(words: list[Word], i: int, by: int) -> None:
     """Let the PAR or REP around a word count one more or less, so that only the word itself is at fault."""
     for j in range(i - 1, -1, -1):
         w = words[j]
-        name = {"par": "streams", "rep": "body"}.get(w.op)
-        if name and i <= j + w[name]:
+        if i <= j + w.held:
+            name = w.parts[i - j - 1]
             words[j] = replace(w, operands={**w.operands, name: w[name] + by})
             return
 
@@ -132,7 +133,9 @@ def _value(f: Field, old: Any, kernel: Kernel, r: random.Random) -> Any:
             return r.choice(f.values)
         case "flag":
             return not old
-    return r.choice([0.0, -0.0, 1.0, 0.5, 1 / 3, -old, old * 2, float("inf"), float("-inf"), 65504.0])
+    return lane_bits(
+        r.choice([0.0, -0.0, 1.0, 0.5, 1 / 3, float("inf"), float("-inf"), 65504.0, old ^ 1 << 31, old ^ 1, old + 1 & 0xFFFFFFFF])
+    )
 
 
 def twin(p: Package, r: random.Random) -> bool:
@@ -146,6 +149,21 @@ def twin(p: Package, r: random.Random) -> bool:
         return False
     operands = {f.name: w.operands.get(f.name, 0) for f in OPCODES[name].fields}
     words[i] = replace(w, op=name, operands=operands)
+    return True
+
+
+def other_list(p: Package, r: random.Random) -> bool:
+    """A word at the edge of a list of a REP's body stands in the list beside it."""
+    found = place(p, r, ("rep",))
+    if not found:
+        return False
+    _, words, i = found
+    edge = r.randrange(2)
+    lists = PARTS[edge : edge + 2]
+    a, b = lists if r.random() < 0.5 else lists[::-1]
+    if not words[i][a]:
+        return False
+    words[i] = replace(words[i], operands={**words[i].operands, a: words[i][a] - 1, b: words[i][b] + 1})
     return True
 
 

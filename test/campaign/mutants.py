@@ -23,13 +23,14 @@ from campaign.changes_of_words import (
     moved,
     op_gone,
     operand,
+    other_list,
     trips,
     twin,
 )
 
 from ktir.package import Package
 
-VECTOR = ("v1", "v2", "v3", "vacc", "vred", "vmask", "vlive", "vconst", "viconst")
+VECTOR = ("v1", "v2", "v3", "vacc", "vred", "vmask", "vlive", "vconst")
 
 CHANGES: dict[str, Change] = {
     "token dropped": dropped(TOKENS),
@@ -60,10 +61,11 @@ CHANGES: dict[str, Change] = {
     "body doubled": doubled(BODY),
     "body moved": moved(BODY),
     "vector kind": operand(("enum",), ("v1", "v2", "v3", "vacc", "vred")),
-    "phase": operand(("enum",), ("vin", "vout")),
+    "list of a body": other_list,
     "rounding": operand(("flag",), VECTOR),
+    "transposition": operand(("flag",), ("push",)),
     "register": operand(("register", "accumulator"), BODY),
-    "constant": operand(("f32", "int"), (*VECTOR, "fill", "ifill")),
+    "constant": operand(("lane", "int"), (*VECTOR, "fill")),
     "fifo": operand(("fifo",), ("vin", "vout", "push", "pull")),
     "op gone": op_gone,
     "other program": other_program,

@@ -26,27 +26,29 @@ spyre.program "matmul" {
     }
     spyre.unit LXLU {
       spyre.wait token = 0, sender = MNIL, count = 1
-      spyre.push lx = 4, fifo = W, count = 64
-      spyre.push lx = 2, fifo = A, count = 2
+      spyre.push lx = 4, fifo = W
+      spyre.push lx = 2, fifo = A
       spyre.sig token = 1, receiver = MNIL, count = 1
       spyre.halt
     }
     spyre.unit PT {
-      spyre.ldw count = 64
+      spyre.ldw
       spyre.mm rows = 2
       spyre.pto rows = 2
       spyre.halt
     }
     spyre.unit SFP {
-      spyre.rep groups = 2, sticks = 1 {
-        spyre.vin dst = 0, fifo = P, phase = stick
-        spyre.v1 kind = mov, dst = 1, src = 0, phase = stick {round}
-        spyre.vout src = 1, fifo = O, phase = stick
+      spyre.rep groups = 2, sticks = 1 start {
+      } each {
+        spyre.vin dst = 0, fifo = P
+        spyre.v1 kind = mov, dst = 1, src = 0 {round}
+        spyre.vout src = 1, fifo = O
+      } end {
       }
       spyre.halt
     }
     spyre.unit LXSU {
-      spyre.pull lx = 5, fifo = O, count = 2
+      spyre.pull lx = 5, fifo = O
       spyre.sig token = 0, receiver = MNIS, count = 1
       spyre.halt
     }

@@ -22,23 +22,25 @@ spyre.program "row_sums" {
     }
     spyre.unit LXLU {
       spyre.wait token = 0, sender = MNIL, count = 1
-      spyre.push lx = 2, fifo = I0, count = 4
+      spyre.push lx = 2, fifo = I0
       spyre.sig token = 1, receiver = MNIL, count = 1
       spyre.halt
     }
     spyre.unit SFP {
-      spyre.rep groups = 2, sticks = 2 {
-        spyre.vin dst = 0, fifo = I0, phase = stick
+      spyre.rep groups = 2, sticks = 2 start {
+      } each {
+        spyre.vin dst = 0, fifo = I0
         spyre.vmask dst = 1, src = 0, lanes = 100, fill = 0.0
         spyre.vacc kind = add, dst = 16, src = 1
-        spyre.vred kind = add, dst = 2, src = 16, phase = end
-        spyre.v1 kind = mov, dst = 3, src = 2, phase = end {round}
-        spyre.vout src = 3, fifo = O, phase = end
+      } end {
+        spyre.vred kind = add, dst = 2, src = 16
+        spyre.v1 kind = mov, dst = 3, src = 2 {round}
+        spyre.vout src = 3, fifo = O
       }
       spyre.halt
     }
     spyre.unit LXSU {
-      spyre.pull lx = 3, fifo = O, count = 2
+      spyre.pull lx = 3, fifo = O
       spyre.sig token = 0, receiver = MNIS, count = 1
       spyre.halt
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +24,8 @@ DEFAULTS: dict[str, Any] = {
     "pad": "zero",
 }
 """What a descriptor holds that says nothing of it."""
-REALS = {"fill": ("value",), "vconst": ("value",), "vmask": ("fill",)}
-"""Operands that are f32: a decimal, `inf`, `-inf`, `nan`, or 8 hexadecimal digits of bits; they are kept as bits."""
+LANES = ("value", "fill")
+"""Operands that are the bits of a lane: an integer, or an f32 as a decimal with a point or exponent, `inf`, `-inf`, `nan`."""
 BOUND_DEFAULTS: dict[str, Any] = {"dim": None, "dim_step": 1, "level": None, "level_step": 0, "corelet_step": 0, "lanes": False}
 
 
@@ -82,12 +81,12 @@ def read(text: str) -> Program:
         elif name == ".unit":
             unit = kernel.units.setdefault(tokens[0], [])
         elif not name.startswith("."):
-            unit.append(Word(name, _operands([t for t in tokens if not t.startswith("@")], REALS.get(name, ()))))
+            unit.append(Word(name, _operands([t for t in tokens if not t.startswith("@")])))
     return program
 
 
-def _operands(tokens: list[str], reals: Sequence[str] = ()) -> dict[str, Any]:
-    """`name=value` and bare names, with commas between; the bounds of a descriptor as a list. `reals` are read as bits of an f32."""
+def _operands(tokens: list[str]) -> dict[str, Any]:
+    """`name=value` and bare names, with commas between; the bounds of a descriptor as a list."""
     found: dict[str, Any] = {}
     while tokens:
         name, *tokens = tokens
@@ -95,7 +94,7 @@ def _operands(tokens: list[str], reals: Sequence[str] = ()) -> dict[str, Any]:
             continue
         value: Any = True
         if tokens and tokens[0] == "=":
-            value, tokens = _value(tokens[1:], name in reals)
+            value, tokens = _value(tokens[1:], name in LANES)
         if name == "bound":
             found.setdefault("bounds", []).append({**BOUND_DEFAULTS, **value})
         else:
@@ -112,6 +111,6 @@ def _value(tokens: list[str], real: bool = False) -> tuple[Any, list[str]]:
     if first == "(":
         end = rest.index(")")
         return _operands(rest[:end]), rest[end + 1 :]
-    if re.fullmatch(r"[+-]?(0[xX][0-9A-Fa-f]+|[0-9]+)", first) and not (real and "x" not in first.lower()):
+    if re.fullmatch(r"[+-]?(0[xX][0-9A-Fa-f]+|[0-9]+)", first):
         return int(first, 0), rest
     return (struct.unpack("<I", struct.pack("<f", float(first)))[0] if real else first), rest

@@ -130,7 +130,7 @@ class _Unit:
                 yield from _together([self._word(x, []) for x in words[at + 1 : at + 1 + w["streams"]]])
                 at += w["streams"]
             else:
-                body = words[at + 1 : at + 1 + w["body"]] if w.op == "rep" else []
+                body = words[at + 1 : at + 1 + w["start"] + w["each"] + w["end"]] if w.op == "rep" else []
                 yield from self._word(w, body)
                 at += len(body)
             self.whole.progress += 1
@@ -145,9 +145,9 @@ class _Unit:
                 self._move(w, loads=True)
             case "xst" | "xsts":
                 self._move(w, loads=False)
-            case "fill" | "ifill":
+            case "fill":
                 self._fill(w)
-            case "push" | "pusht":
+            case "push":
                 yield from self._push(w)
             case "pull":
                 for place in self._places(w["lx"]):
@@ -243,11 +243,11 @@ class _Unit:
             self._write_lx(place, [arithmetic.wrapped(w["value"])] * LANES)
 
     def _push(self, w: Word) -> Steps:
-        """PUSH, and PUSHT, which hands on lane n of 64 entries as entry n."""
+        """PUSH; where it transposes, lane n of 64 entries goes on as entry n."""
         block: list[Entry] = []
         for place in self._places(w["lx"]):
             entry = self._read_lx(place)
-            if w.op == "push":
+            if "transpose" not in w.operands:
                 yield from self._put(w["fifo"], entry)
                 continue
             block.append(entry)
@@ -280,17 +280,20 @@ class _Unit:
     # --- SFP ---
 
     def _rep(self, w: Word, body: list[Word]) -> Steps:
-        """The body in its order, for every stick of every group; registers keep what they hold, accumulators start anew."""
+        """The lists of the body, for every group; registers keep what they hold, accumulators start anew."""
+        start, each, end = body[: w["start"]], body[w["start"] : len(body) - w["end"]], body[len(body) - w["end"] :]
         registers: dict[str, Entry] = {}
         for _ in range(w["groups"]):
             for v in body:
                 if v.op == "vacc":
                     registers[v["dst"]] = [arithmetic.START[v["kind"]]] * LANES
+            for v in start:
+                yield from self._lanes(v, 0, registers)
             for stick in range(w["sticks"]):
-                for v in body:
-                    phase = v.operands.get("phase", "stick")
-                    if phase == "stick" or stick == (0 if phase == "start" else w["sticks"] - 1):
-                        yield from self._lanes(v, stick, registers)
+                for v in each:
+                    yield from self._lanes(v, stick, registers)
+            for v in end:
+                yield from self._lanes(v, w["sticks"] - 1, registers)
 
     def _lanes(self, v: Word, stick: int, r: dict[str, Entry]) -> Steps:
         """One op of a body."""
@@ -302,12 +305,12 @@ class _Unit:
         match v.op:
             case "vin":
                 result = yield from self._pop(v["fifo"])
-            case "vconst" | "viconst":
+            case "vconst":
                 result = [arithmetic.wrapped(v["value"])] * LANES
             case "vlive":
                 result = [int(x) for x in live]
             case "vmask":
-                result = [x if keep else v["fill"] for x, keep in zip(operands[0], live, strict=True)]
+                result = [x if keep else arithmetic.wrapped(v["fill"]) for x, keep in zip(operands[0], live, strict=True)]
             case "vred":
                 result = [arithmetic.reduced(v["kind"], operands[0])] * LANES
             case "vacc":

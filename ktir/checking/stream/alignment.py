@@ -153,7 +153,7 @@ def _parts(words: list[Word]) -> Part:
     i = 0
     while i < len(words):
         w = words[i]
-        size = 1 + (w["streams"] if w.op == "par" else w["body"] if w.op == "rep" else 0)
+        size = 1 + (w["streams"] if w.op == "par" else w["start"] + w["each"] + w["end"] if w.op == "rep" else 0)
         if w.op == "loop":
             inner = Part(i, w["trips"], w["level"])
             stack[-1].items.append(inner)

@@ -173,29 +173,27 @@ class _Generic:
 
 
 def of_rep(rep: Word, body: Sequence[Word], table: Expressions, entry: Callable[[Word], int]) -> dict[str, tuple[str, int]]:
-    """FIFO -> phase and expression of what the body pushes into it. `entry` gives the expression of what a VIN pops.
+    """FIFO -> list (`each` or `end`) and expression of what the body pushes into it. `entry` gives the expression of what a VIN pops.
 
     The verifier has seen that registers are defined before their use and outlive it.
     """
     holds: dict[int, int] = {}
     pushed: dict[str, tuple[str, int]] = {}
-    for w in body:
+    for i, w in enumerate(body):
         match w.op:
             case "vin":
                 holds[w["dst"]] = entry(w)
             case "vout":
                 if w["fifo"] in pushed:
                     raise Unreadable(f"its body pushes into FIFO {w['fifo']} twice")
-                pushed[w["fifo"]] = (w["phase"], holds[w["src"]])
+                pushed[w["fifo"]] = ("end" if i >= rep["start"] + rep["each"] else "each", holds[w["src"]])
             case "vconst":
-                holds[w["dst"]] = table.bits(np.float32(w["value"]))
-            case "viconst":
-                holds[w["dst"]] = table.bits(int(w["value"]))
+                holds[w["dst"]] = table.bits(w["value"])
             case "vlive":
                 holds[w["dst"]] = table.live(w["lanes"], rep["sticks"])
             case "vmask":
                 live = table.live(w["lanes"], rep["sticks"])
-                holds[w["dst"]] = table.of("select", live, holds[w["src"]], table.bits(np.float32(w["fill"])))
+                holds[w["dst"]] = table.of("select", live, holds[w["src"]], table.bits(w["fill"]))
             case "vacc":
                 holds[w["dst"]] = table.accumulated(w["kind"], holds[w["src"]])
             case "vred":

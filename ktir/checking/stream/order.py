@@ -17,8 +17,8 @@ from ktir.isa.problem import Problem
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
 
-READS = ("push", "pusht", "xst", "xsts", "rtx")
-WRITES = ("pull", "xld", "xldm", "xldg", "fill", "ifill", "rrx")
+READS = ("push", "xst", "xsts", "rtx")
+WRITES = ("pull", "xld", "xldm", "xldg", "fill", "rrx")
 
 
 def order_faults(kernels: Sequence[Alignment], trace: Trace, target: Target) -> list[Problem]:

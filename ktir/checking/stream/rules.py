@@ -10,6 +10,7 @@ from ktir.checking.stream import expected
 from ktir.checking.stream.alignment import Aligned, Placed
 from ktir.checking.stream.expressions import Expressions, Unreadable, of_rep
 from ktir.checking.stream.footprint import Footprint, difference, of_descriptor
+from ktir.isa.lane import lane_text
 from ktir.isa.program import Kernel, Word
 from ktir.isa.units import Unit
 
@@ -79,16 +80,11 @@ class Rules:
 
     def _fill(self, action: expected.Fill, words: list[Placed]) -> Iterator[Fault]:
         ((place, w),) = words
-        if w.op not in ("fill", "ifill"):
+        if w.op != "fill":
             yield Unit.MNIL, place, f"'{w.op}' stands for an op that needs 'fill'"
             return
-        held = int(np.float32(w["value"]).view(np.uint32)) if w.op == "fill" else w["value"] & 0xFFFFFFFF
-        if held != action.bits:
-            yield (
-                Unit.MNIL,
-                place,
-                f"'{w.op}' fills with {w['value']}, but KTIR with {np.array([action.bits], np.uint32).view(np.float32)[0]:g}",
-            )
+        if w["value"] != action.bits:
+            yield Unit.MNIL, place, f"'{w.op}' fills with {lane_text(w['value'])}, but KTIR with {lane_text(action.bits)}"
         local = self._walk(w["lx"], action, 1)
         order = _order(action.local.inner, local.inner)
         if order is None or order.size != action.local.inner.size:
@@ -113,7 +109,7 @@ class Rules:
     # PT
 
     def _multiply(self, action: expected.Multiply, words: dict[Unit, list[Placed]]) -> Iterator[Fault]:
-        streams = {w["fifo"]: (place, w) for place, w in words[Unit.LXLU] if w.op in ("push", "pusht")}
+        streams = {w["fifo"]: (place, w) for place, w in words[Unit.LXLU] if w.op == "push"}
         array = {w.op: (place, w) for place, w in words[Unit.PT]}
         place = words[Unit.LXLU][0][0]
         if set(streams) != {"W", "A"} or sum(w.op != "par" for _, w in words[Unit.LXLU]) != 2:
@@ -124,7 +120,7 @@ class Rules:
             return
         for fifo, wanted in (("W", action.weights), ("A", action.activations)):
             place, w = streams[fifo]
-            if w.op != ("pusht" if fifo == "W" and action.transposed else "push"):
+            if w["transpose"] != (fifo == "W" and action.transposed):
                 yield Unit.LXLU, place, f"'{w.op}' gives PT a block that is{'' if action.transposed else ' not'} transposed in KTIR"
             text = difference(wanted, self._walk(w["lx"], action, self.corelets))
             if text:
@@ -146,7 +142,7 @@ class Rules:
             return
         body = [w for _, w in words[Unit.SFP][1:]]
         faults = list(self._drains(action, words.get(Unit.PT, [])))
-        entries, found = self._inputs(action, words.get(Unit.LXLU, []), body)
+        entries, found = self._inputs(action, words.get(Unit.LXLU, []), body, rep["start"])
         faults += found
         if faults:
             yield from faults
@@ -163,25 +159,25 @@ class Rules:
             if w.op != "pto" or w["rows"] != action.rows:
                 yield Unit.PT, place, f"KTIR reads the sums of {action.rows} rows here, which needs 'pto'"
 
-    def _inputs(self, action: expected.Vector, words: list[Placed], body: list[Word]) -> tuple[dict[str, int], list[Fault]]:
+    def _inputs(self, action: expected.Vector, words: list[Placed], body: list[Word], start: int) -> tuple[dict[str, int], list[Fault]]:
         """FIFO -> the expression of what comes through it, and what is wrong with the streams."""
         sums = next((o.expression for o in action.operands if o.each is None), None)
         entries = {} if sums is None else {"P": sums}
         faults: list[Fault] = []
-        phases: dict[str, str] = {}
-        for w in body:
+        once_per_row: dict[str, bool] = {}
+        for i, w in enumerate(body):
             if w.op == "vin":
-                if w["fifo"] in phases:
+                if w["fifo"] in once_per_row:
                     faults.append((Unit.LXLU, words[0][0] if words else 0, f"the body takes two entries of FIFO {w['fifo']}"))
-                phases[w["fifo"]] = w["phase"]
+                once_per_row[w["fifo"]] = i < start
         for place, w in words:
             if w.op == "par":
                 continue
-            if w.op != "push" or w["fifo"] in entries or w["fifo"] not in phases:
+            if w.op != "push" or w["transpose"] or w["fifo"] in entries or w["fifo"] not in once_per_row:
                 faults.append((Unit.LXLU, place, f"'{w.op}' into FIFO {w['fifo']} is not what the body takes"))
                 continue
             walk = self._walk(w["lx"], action, self.corelets)
-            once = phases[w["fifo"]] == "start"
+            once = once_per_row[w["fifo"]]
             texts = []
             for o in action.operands:
                 wanted = o.once if once else o.each
@@ -194,7 +190,7 @@ class Rules:
                 faults.append(
                     (Unit.LXLU, place, f"'push': descriptor {w['lx']} is no operand of the op: {texts[min(len(entries), len(texts) - 1)]}")
                 )
-        for fifo in phases.keys() - entries.keys() if not faults else ():
+        for fifo in once_per_row.keys() - entries.keys() if not faults else ():
             faults.append((Unit.LXLU, words[0][0] if words else 0, f"nothing is sent into FIFO {fifo}, of which the body takes entries"))
         return entries, faults
 
@@ -206,9 +202,9 @@ class Rules:
         if pushed.keys() != {pull["fifo"]}:
             yield Unit.LXSU, at, f"'pull' takes FIFO {pull['fifo']}, but the body pushes into {', '.join(sorted(pushed)) or 'none'}"
             return
-        phase, value = pushed[pull["fifo"]]
-        if (phase == "end") != action.reduces and action.sticks > 1:
-            yield Unit.SFP, place, f"the body pushes its result at {phase}, but KTIR {'reduces' if action.reduces else 'does not reduce'}"
+        part, value = pushed[pull["fifo"]]
+        if (part == "end") != action.reduces and action.sticks > 1:
+            yield Unit.SFP, place, f"the body pushes its result at {part}, but KTIR {'reduces' if action.reduces else 'does not reduce'}"
         elif value != action.expression:
             yield Unit.SFP, place, f"the body computes {self.table.differing(value, action.expression)}"
         text = difference(action.result, self._walk(pull["lx"], action, self.corelets))

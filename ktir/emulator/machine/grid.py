@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ktir.emulator.machine.program.body import Body, Port, registers_read
 from ktir.emulator.machine.program.faults import MachineFinding, TypeFault
 from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import Does
 from ktir.isa.program import Program, Word
 
@@ -155,11 +156,11 @@ def _stays(w: Word, sources: list[bool]) -> bool:
     """Whether what a word computes lies on the grid, given the same of what it reads."""
     match w.does:
         case Does.CONSTANT:
-            return w.op == "vconst" and on_grid(w["value"])
+            return on_grid(integer_lane(w["value"]))
         case Does.LIVE:
             return False
         case Does.MASK:
-            return sources[0] and on_grid(w["fill"])
+            return sources[0] and on_grid(integer_lane(w["fill"]))
         case Does.ACCUMULATE | Does.REDUCE:
             return sources[0] and w["kind"] in _STAYS
         case Does.FUNCTION:

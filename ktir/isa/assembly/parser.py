@@ -10,9 +10,9 @@ from typing import Any
 from ktir.diagnostics import Diagnostic
 from ktir.isa.assembly.lexer import Line, Token, describe, integer
 from ktir.isa.descriptor import LEVELS, PADS, Bound, Descriptor
-from ktir.isa.f32 import f32_value
 from ktir.isa.instructions import FIRST_ACCUMULATOR, MAX_SOURCE, OPCODES, REGISTERS, Field
 from ktir.isa.instructions import default as default_operand
+from ktir.isa.lane import read_lane
 from ktir.isa.problem import AssemblyError, Problem, ProgramError
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
@@ -249,7 +249,7 @@ class _Parser:
             "unit": lambda: _unit(line).name,
             "fifo": lambda: line.atom("a FIFO").text,
             "enum": lambda: _one_of(line, field.values),
-            "f32": lambda: _float(line),
+            "lane": lambda: _lane(line),
         }
         return kinds[field.kind]
 
@@ -370,9 +370,9 @@ def _register(line: Line) -> int:
     return number
 
 
-def _float(line: Line) -> float:
+def _lane(line: Line) -> int:
     token = line.atom("a number")
     try:
-        return f32_value(token.text)
+        return read_lane(token.text)
     except ValueError as e:
         line.fail(str(e), token)

@@ -27,8 +27,8 @@ from collections.abc import Iterable
 
 from ktir.isa.assembly.parser import parse_program
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
-from ktir.isa.f32 import f32_text
 from ktir.isa.instructions import Does, Field, register_name
+from ktir.isa.lane import lane_text
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Kernel, Operand, Program, Word
 
@@ -170,8 +170,8 @@ def _operand(field: Field, value: Operand, names: list[str]) -> str:
         text = names[value]
     elif field.kind in ("register", "accumulator"):
         text = register_name(value)
-    elif field.kind == "f32":
-        text = f32_text(value)
+    elif field.kind == "lane":
+        text = lane_text(value)
     else:
         text = f"g{value}" if field.kind == "group" else str(value)
     return f"{field.name}={text}"

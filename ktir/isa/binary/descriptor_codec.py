@@ -135,8 +135,8 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["buffers"] = d.buffers
         record["rotate_levels"] = d.rotate_levels
         record["rotate_step"] = d.rotate_step
-        record["bytes"] = d.bytes
-        record["corelet_step"] = d.lane_stride if d.element else d.corelet_step
+        record["lane_stride"] = d.lane_stride
+        record["corelet_step"] = d.corelet_step
         for slot, b in zip(record["bounds"], d.bounds, strict=False):
             slot["dim"] = NONE8 if b.dim is None else b.dim
             slot["level"] = NONE8 if b.level is None else b.level
@@ -170,7 +170,6 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         problems.append("bound 1 is used without bound 0")
     if problems:
         return None, problems
-    element = bool(r["flags"] & 2)
     d = Descriptor(
         space="lx" if r["space"] else "ddr",
         element_bytes=4 if r["log2_element_bytes"] == 2 else 2,
@@ -183,15 +182,13 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         buffers=r["buffers"],
         rotate_levels=r["rotate_levels"],
         rotate_step=r["rotate_step"],
-        corelet_step=0 if element else r["corelet_step"],
-        element=element,
-        lane_stride=r["corelet_step"] if element else 1,
+        corelet_step=r["corelet_step"],
+        element=bool(r["flags"] & 2),
+        lane_stride=r["lane_stride"],
         splat=bool(r["flags"] & 1),
         pad=PADS[r["flags"] >> 4],
         bounds=tuple(b for b in bounds if b is not None),
     )
-    if r["bytes"] != d.bytes:
-        problems.append(f"bytes is {r['bytes']}, but the extents describe {d.bytes}")
     return d, problems
 
 

@@ -28,7 +28,8 @@ from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program
 from ktir.isa.units import Unit
 
 MAGIC = b"SIS0"
-VERSION = 1
+VERSION = 2
+"""Of the instruction set and its encoding: raised whenever a program of before would mean something else."""
 ALIGN = 128
 SECTIONS = ("strings", "arguments", "kernels", "words")
 
@@ -199,7 +200,7 @@ def _sections(data: bytes) -> list[_Reader]:
         raise EncodingError(0, f"expects the magic {MAGIC.decode()!r}, but got {data[:4]!r}")
     header = np.frombuffer(data, HEADER_DTYPE, 1)[0]
     if header["version"] != VERSION:
-        raise EncodingError(4, f"expects version {VERSION}, but got {header['version']}")
+        raise EncodingError(4, f"is of version {header['version']}, but only version {VERSION} of the instruction set is read")
     if header["header_bytes"] != ALIGN:
         raise EncodingError(6, f"expects a header of {ALIGN} bytes, but got {header['header_bytes']}")
     if header["section_count"] != len(SECTIONS):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ WORD_DTYPE = np.dtype(list(zip(SLOTS, SLOT_FORMATS, strict=True)))
 assert WORD_DTYPE.itemsize == WORD_BYTES
 
 WordArray = NDArray[Any]
-CANONICAL_NAN = 0x7FC00000
 _UNITS = {u.name: u.value for u in Unit}
 
 
@@ -113,24 +111,8 @@ def _codes(values: list[Any], rows: list[int], codes: dict[str, int], name: str)
         raise OperandError(rows[at], f"{name} expects one of {', '.join(codes)}, but got {values[at]!r}") from None
 
 
-def _float_bits(values: list[Any], rows: list[int], name: str) -> NDArray[np.uint64]:
-    for row, v in zip(rows, values, strict=True):
-        if isinstance(v, bool) or not isinstance(v, (int, float)):
-            raise OperandError(row, f"{name} expects a number, but got {v!r}")
-    wide = np.array(values, np.float64)
-    with np.errstate(all="ignore"):
-        narrow = wide.astype(np.float32)
-    inexact = (narrow.astype(np.float64) != wide) & ~np.isnan(wide)
-    if inexact.any():
-        at = int(np.flatnonzero(inexact)[0])
-        raise OperandError(rows[at], f"{name} expects an f32 value, but {values[at]!r} is not one")
-    return np.where(np.isnan(wide), np.uint32(CANONICAL_NAN), narrow.view(np.uint32)).astype(np.uint64)
-
-
 def _raw(column: _Column, values: list[Any], rows: list[int]) -> Any:
     name = column.field.name
-    if column.field.kind == "f32":
-        return _float_bits(values, rows, name)
     if column.codes is not None:
         return _codes(values, rows, column.codes, name)
     if column.field.kind == "flag":
@@ -184,9 +166,6 @@ def _select(array: WordArray, rows: NDArray[np.intp], column: _Column) -> NDArra
 
 
 def _operands(raw: NDArray[Any], column: _Column) -> list[Any]:
-    if column.field.kind == "f32":
-        bits = raw.astype(np.uint32)
-        return [math.nan if math.isnan(v) else v for v in bits.view(np.float32).astype(np.float64).tolist()]
     if column.field.kind == "flag":
         return raw.astype(bool).tolist()
     if column.codes is not None:
@@ -217,6 +196,7 @@ Limits = dict[str, int]
 
 _RANGES: dict[str, Callable[[Field, Limits], tuple[int, int]]] = {
     "int": lambda f, n: (f.low, f.high),
+    "lane": lambda f, n: (0, 2**32 - 1),
     "descriptor": lambda f, n: (0, n["descriptor"] - 1),
     "group": lambda f, n: (0, n["group"] - 1),
     "accumulator": lambda f, n: (FIRST_ACCUMULATOR, REGISTERS - 1),
@@ -263,9 +243,6 @@ def _faults(c: _Column, raw: NDArray[Any], limits: Limits) -> Iterator[tuple[NDA
     kind = c.field.kind
     if c.codes is not None:
         yield ~np.isin(raw, list(c.codes.values())), f"to be the code of one of {', '.join(c.codes)}"
-    elif kind == "f32":
-        yield raw >> np.uint64(32) != 0, "to be 32 bits"
-        yield (raw & 0x7FFFFFFF > 0x7F800000) & (raw != CANONICAL_NAN), "to be a number or the canonical NaN"
     elif kind != "flag":
         low, high = _RANGES[kind](c.field, limits)
         if high < low:

@@ -21,12 +21,13 @@ class Loop:
 
 @dataclass(frozen=True)
 class Site:
-    """A word and what is open around it, outer loops first. `rep` is the word of the REP whose body holds it."""
+    """A word and what is open around it, outer loops first. `rep` is the word of the REP whose body holds it, in list `part`."""
 
     index: int
     word: Word
     loops: tuple[Loop, ...]
     rep: Word | None = None
+    part: str = ""
 
     @property
     def repetitions(self) -> int:
@@ -50,18 +51,18 @@ def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
     loops: tuple[Loop, ...] = ()
     stack: list[Loop] = []
     rep: Word | None = None
-    body_left = 0
+    parts: list[str] = []
     for i, w in enumerate(words):
-        if body_left == 0:
+        if not parts:
             rep = None
         if w.opcode.body_only and rep is None:
             faults.append((i, f"'{w.op}' is legal only inside the body of a 'rep'"))
         elif rep is not None and not w.opcode.body_only:
             faults.append((i, f"'{w.op}' stands inside the body of a 'rep'"))
-        body_left = max(0, body_left - 1)
+        part = parts.pop(0) if parts else ""
         if w.does is Does.END_LOOP:
             loops = _close(loops, stack, i, w, faults)
-        found.append(Site(i, w, loops, rep))
+        found.append(Site(i, w, loops, rep, part))
         if w.does is Does.LOOP:
             stack.append(Loop(i, w["level"], w["trips"], w["region"]))
             if any(loop.level == w["level"] for loop in loops):
@@ -69,9 +70,9 @@ def sites(words: list[Word]) -> tuple[list[Site], list[Fault]]:
             else:
                 loops = (*loops, stack[-1])
         elif w.does is Does.REPEAT:
-            rep, body_left = w, w.held
-            if i + body_left >= len(words):
-                faults.append((i, f"'rep' has a body of {body_left} words, but only {len(words) - i - 1} words follow"))
+            rep, parts = w, w.parts[: len(words)]
+            if i + w.held >= len(words):
+                faults.append((i, f"'rep' has a body of {w.held} words, but only {len(words) - i - 1} words follow"))
         elif w.does is Does.TOGETHER:
             _streams(words, i, faults)
         elif w.does is Does.HALT:

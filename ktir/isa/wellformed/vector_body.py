@@ -1,7 +1,7 @@
-"""Rules of REP bodies: which values an op may use, given when it and they are computed.
+"""Rules of REP bodies: which values an op may use, given the list in which it and they stand.
 
-A body runs in order for every stick of a group; ops of phase `start` only at the first stick, ops of phase `end` only at the last one.
-Start values and constants may be used everywhere, stick values at sticks, accumulators and end values at the end.
+A body runs, for every group, its `start` list, its `each` list at every stick, its `end` list. Start values and constants may be used
+everywhere below them, those of a stick at that stick, accumulators and end values at the end.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ from ktir.isa.program import Word
 
 _USABLE = {
     "start": ("start", "const"),
-    "stick": ("stick", "start", "const"),
+    "each": ("each", "start", "const"),
     "end": ("end", "accumulator", "start", "const"),
 }
-_PHASES = {Does.TAKE: ("stick", "start"), Does.GIVE: ("stick", "end")}
+_PLACES = {Does.TAKE: ("start", "each"), Does.GIVE: ("each", "end"), Does.ACCUMULATE: ("each",), Does.LIVE: ("each",), Does.MASK: ("each",)}
 _HOLDS = {Does.ACCUMULATE: "accumulator", Does.CONSTANT: "const"}
 
 Fault = tuple[int, str]
-
-
-def phase(word: Word) -> str:
-    """When an op runs; ops without the field run at every stick."""
-    return word["phase"] if "phase" in word.operands else "stick"
 
 
 def uses(word: Word) -> list[int]:
@@ -36,19 +31,18 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
     found: list[Fault] = []
     kinds: dict[int, str] = {}
     combiners: dict[int, int] = {}
-    for i, w in enumerate(body):
-        when = phase(w)
-        if when not in _PHASES.get(w.does, _USABLE):
-            found.append((i, f"'{w.op}' runs at {' or '.join(_PHASES[w.does])}, but got phase {when}"))
+    for i, (w, part) in enumerate(zip(body, rep.parts, strict=False)):
+        if part not in _PLACES.get(w.does, _USABLE):
+            found.append((i, f"'{w.op}' stands in {' or '.join(_PLACES[w.does])}, but got one in {part}"))
             continue
         if w.operands.get("round") and not KINDS[w["kind"]].rounds:
             found.append((i, f"'{w.op}' rounds to f16, but '{w['kind']}' gives integers"))
         for r in uses(w):
             if r not in kinds:
                 found.append((i, f"'{w.op}' uses {register_name(r)} before it is defined"))
-            elif kinds[r] not in _USABLE[when]:
+            elif kinds[r] not in _USABLE[part]:
                 found.append(
-                    (i, f"'{w.op}' runs at {when}, but {register_name(r)} holds a value of phase {kinds[r].replace('accumulator', 'end')}")
+                    (i, f"'{w.op}' stands in {part}, but {register_name(r)} holds a value of {kinds[r].replace('accumulator', 'end')}")
                 )
         if w.does is Does.ACCUMULATE:
             if w["dst"] in combiners:
@@ -56,27 +50,27 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
                 found.append((i, f"'vacc' expects an accumulator of its own, but word {first} uses {register_name(w['dst'])}"))
             combiners[w["dst"]] = i
         if w.register is not None:
-            kinds[w.register] = _HOLDS.get(w.does, when)
+            kinds[w.register] = _HOLDS.get(w.does, part)
     return found or _clobbers(rep, body)
 
 
 def _clobbers(rep: Word, body: list[Word]) -> list[Fault]:
     """Uses that later sticks or groups would find overwritten."""
+    wanted: list[dict[int, int]] = []
+    above: dict[int, int] = {}
+    for i, w in enumerate(body):
+        wanted.append({r: above[r] for r in uses(w)})
+        if w.register is not None:
+            above[w.register] = i
+    start, last = rep["start"], rep["start"] + rep["each"]
+    order = [*range(start), *[*range(start, last)] * min(rep["sticks"], 2), *range(last, len(body))] * min(rep["groups"], 2)
     found: dict[int, str] = {}
     holds: dict[int, int] = {}
-    sticks = min(rep["sticks"], 2)
-    for _ in range(min(rep["groups"], 2)):
-        for stick in range(sticks):
-            written: dict[int, int] = {}
-            for i, w in enumerate(body):
-                runs = {"start": stick == 0, "stick": True, "end": stick == sticks - 1}[phase(w)]
-                for r in uses(w) if runs else ():
-                    if holds[r] != written[r] and i not in found:
-                        found[i] = (
-                            f"'{w.op}' expects {register_name(r)} from word {written[r]} of the body, but word {holds[r]} overwrites it"
-                        )
-                if w.register is not None:
-                    written[w.register] = i
-                    if runs:
-                        holds[w.register] = i
+    for i in order:
+        for r, word in wanted[i].items():
+            if holds[r] != word and i not in found:
+                found[i] = f"'{body[i].op}' expects {register_name(r)} from word {word} of the body, but word {holds[r]} overwrites it"
+        register = body[i].register
+        if register is not None:
+            holds[register] = i
     return sorted(found.items())

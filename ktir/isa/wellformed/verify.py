@@ -15,6 +15,7 @@ from ktir.isa import addresses
 from ktir.isa.binary.validate import validate
 from ktir.isa.descriptor import Descriptor
 from ktir.isa.instructions import Does
+from ktir.isa.lane import lane_text, lane_value
 from ktir.isa.problem import Problem
 from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
@@ -80,10 +81,8 @@ class _Kernel:
             w = s.word
             if w.peer == unit.name:
                 yield s.index, f"'{w.op}' names its own unit {unit.name}"
-            elif w.does is Does.WEIGHTS and w["count"] != BLOCK:
-                yield s.index, f"'ldw' expects a count of {BLOCK}, but got {w['count']}"
-            elif w.op == "pusht" and w["count"] % BLOCK:
-                yield s.index, f"'pusht' expects a multiple of {BLOCK}, but got {w['count']}"
+            elif w.operands.get("transpose") and self._entries(w) % BLOCK:
+                yield s.index, f"'{w.op}' transposes blocks of {BLOCK} entries, but has {self._entries(w)}"
             elif w.does in (Does.MULTIPLY, Does.DRAIN) and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
                 yield s.index, f"'{w.op}' expects 1 to {self.target.pt_accumulator_rows} rows, but got {w['rows']}"
             elif w.does is Does.REPEAT:
@@ -96,7 +95,7 @@ class _Kernel:
         if not (w["groups"] and w["sticks"]):
             yield s.index, f"'rep' expects at least one group and one stick, but got {w['groups']} and {w['sticks']}"
             return
-        body = [p.word for p in places[s.index + 1 : s.index + 1 + w["body"]]]
+        body = [p.word for p in places[s.index + 1 : s.index + 1 + w.held]]
         if all(b.opcode.body_only for b in body):
             for i, message in vector_body.faults(w, body):
                 yield s.index + 1 + i, message
@@ -107,7 +106,7 @@ class _Kernel:
         named = {f.name: self.kernel.descriptors[w[f.name]] for f in w.opcode.fields if f.kind == "descriptor"}
         if not named:
             return
-        key = (w.op, unit, tuple(w[n] for n in named), w.operands.get("count"), tuple(sorted(s.trips.items())))
+        key = (w.op, unit, tuple(w[n] for n in named), tuple(sorted(s.trips.items())))
         if key in self.seen:
             return
         self.seen.add(key)
@@ -125,8 +124,6 @@ class _Kernel:
         for name, d in named.items():
             for fault in self._descriptor(unit, s, name, d):
                 yield f"'{w.op}': descriptor {w[name]} {fault}"
-        if "count" in w.operands and w["count"] != named["lx"].entries:
-            yield f"'{w.op}' expects the {named['lx'].entries} entries of its descriptor, but got {w['count']}"
         if "ddr" not in named:
             return
         memory, lx = self.kernel.descriptors[w["ddr"]], named["lx"]
@@ -158,11 +155,9 @@ class _Kernel:
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
             if s.word.does is Does.LOAD and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
-        if s.word.op == "fill" and d.element_bytes == 2 and not _is_half(s.word["value"]):
-            yield f"has elements of 2 bytes, but {s.word['value']:g} is no f16"
-        if s.word.op == "ifill" and d.element_bytes != 4:
-            yield f"has elements of {d.element_bytes} bytes, but an i32 has 4"
-        if d.splat and s.word.op != "push":
+        if s.word.does is Does.FILL and d.element_bytes == 2 and not _is_half(lane_value(s.word["value"])):
+            yield f"has elements of 2 bytes, but {lane_text(s.word['value'])} is no f16"
+        if d.splat and s.word.does is not Does.PUSH:
             yield "repeats lane 0, which only 'push' can do"
         yield from self._range(d, trips, corelets)
 
@@ -190,7 +185,7 @@ class _Kernel:
         first: dict[str, tuple[Unit, int]] = {}
         for unit, places in found.items():
             for s in places:
-                for fifo, pushes, count in _traffic(s):
+                for fifo, pushes, count in self._traffic(s):
                     totals[fifo, pushes] = totals.get((fifo, pushes), 0) + count * s.repetitions
                     first.setdefault(fifo, (unit, s.index))
         for fifo, place in first.items():
@@ -199,6 +194,24 @@ class _Kernel:
                 ends = FIFOS[fifo]
                 message = f"{ends.producer.name} pushes {pushed} entries into FIFO {fifo}, but {ends.consumer.name} pops {popped}"
                 yield self.at(*place, message)
+
+    def _entries(self, w: Word) -> int:
+        """Entries that a word moves between a FIFO and its unit, per corelet."""
+        if "lx" in w.operands:
+            return self.kernel.descriptors[w["lx"]].entries
+        return w.operands.get("rows", BLOCK)
+
+    def _traffic(self, s: Site) -> Iterator[tuple[str, bool, int]]:
+        """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
+        w = s.word
+        fifo = w.pops or w.pushes
+        if not fifo:
+            return
+        if not w.opcode.body_only:
+            yield fifo, bool(w.pushes), self._entries(w)
+        elif s.rep is not None:
+            sticks = s.rep["sticks"] if s.part == "each" else 1
+            yield fifo, bool(w.pushes), s.rep["groups"] * sticks
 
     def _tokens(self, found: Sites) -> Iterator[Problem]:
         posted: dict[tuple[Unit, Unit, int], int] = {}
@@ -302,16 +315,3 @@ def _index_faults(w: Word, d: Descriptor, idx: Descriptor) -> Iterator[str]:
 
 def _channel(sender: Unit, receiver: Unit, token: int) -> str:
     return f"channel {sender.name} -> {receiver.name}, token {token}"
-
-
-def _traffic(s: Site) -> Iterator[tuple[str, bool, int]]:
-    """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
-    w = s.word
-    fifo = w.pops or w.pushes
-    if not fifo:
-        return
-    if not w.opcode.body_only:
-        yield fifo, bool(w.pushes), w["rows" if "rows" in w.operands else "count"]
-    elif s.rep is not None:
-        sticks = s.rep["sticks"] if w["phase"] == "stick" else 1
-        yield fifo, bool(w.pushes), s.rep["groups"] * sticks

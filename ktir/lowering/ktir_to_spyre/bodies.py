@@ -6,13 +6,14 @@ A lane holds f16 values on the f32 grid, f32 values, i32 bits, or i1 as a mask o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import SCALAR_OPS, is_folded, keeps_lane, kind_of, type_letter
-from ktir.isa.instructions import FIRST_ACCUMULATOR
+from ktir.isa.instructions import FIRST_ACCUMULATOR, PARTS
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word, word
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
@@ -26,10 +27,10 @@ _SCARCE = 6
 
 @dataclass(frozen=True)
 class Stream:
-    """How an operand arrives: from which FIFO, at each stick or once at the start of a group (a row)."""
+    """How an operand arrives: from which FIFO, and whether at `each` stick or once at the `start` of a group (a row)."""
 
     fifo: str
-    phase: str
+    part: str
 
 
 def _alias(value: ir.Value) -> ir.Value:
@@ -45,23 +46,23 @@ def _is_constant(value: ir.Value) -> bool:
 
 @dataclass
 class VectorBody:
-    """Body words of one REP, built from a generic's scalar ops; `masks` reads conditions on positions."""
+    """The REP of a generic's scalar ops; `masks` reads conditions on positions."""
 
     g: Generic
     streams: list[Stream]
     masks: LaneMasks
     source: int
     target: Target
-    words: list[Word] = field(default_factory=list)
+    parts: dict[str, list[Word]] = field(default_factory=lambda: {part: [] for part in PARTS})
     _constants: dict[tuple[str, bytes], ir.Value] = field(default_factory=dict)
 
-    def build(self) -> list[Word]:
-        """The words in order; raises Unsupported for an op that SFP does not have."""
+    def build(self, groups: int, sticks: int) -> list[Word]:
+        """The REP and its body; raises Unsupported for an op that SFP does not have."""
         g = self.g
         self.registers = Registers(g, _alias, self.target)
         for argument, stream in zip(g.body.arguments, self.streams, strict=False):
             if any(True for _ in argument.uses):
-                self._emit("vin", dst=self.registers.define(argument, stream.phase), fifo=stream.fifo, phase=stream.phase)
+                self._emit(stream.part, "vin", dst=self.registers.define(argument, stream.part), fifo=stream.fifo)
             else:
                 raise Unsupported("'linalg.generic' op does not use one of its operands", location_text(g.op.location))
         combine = None if g.is_pointwise else g.yielded.owner
@@ -70,13 +71,14 @@ class VectorBody:
                 self._op(op)
             self.registers.release(number)
         if combine is None:
-            self._emit("vout", src=self._source(g.yielded), fifo="O", phase="stick")
+            self._emit("each", "vout", src=self._source(g.yielded), fifo="O")
         else:
             self._reduce()
-        return self.words
+        rep = word("rep", self.source, groups=groups, sticks=sticks, **{part: len(words) for part, words in self.parts.items()})
+        return [rep, *chain(*self.parts.values())]
 
-    def _emit(self, op: str, **operands: int | float | str | bool) -> None:
-        self.words.append(word(op, self.source, **operands))
+    def _emit(self, part: str, op: str, **operands: int | float | str | bool) -> None:
+        self.parts[part].append(word(op, self.source, **operands))
 
     # Operands
 
@@ -90,15 +92,15 @@ class VectorBody:
                 self._live(value)
         return self.registers.of[value]
 
-    def _operand(self, value: ir.Value, phase: str) -> int:
+    def _operand(self, value: ir.Value, part: str) -> int:
         """As `_source`; a constant that an op of every stick reads holds a register for that op only, where it has one use or registers are
         scarce: making it again costs no time."""
-        if phase != "stick" or value in self.registers.of or not _is_constant(value):
+        if part != "each" or value in self.registers.of or not _is_constant(value):
             return self._source(value)
         if len(self.registers.free) > _SCARCE and len(list(value.uses)) > 1:
             return self._source(value)
         register = self.registers.brief()
-        self._load_constant(value, register)
+        self._load_constant("each", value, register)
         return register
 
     def _constant(self, value: ir.Value) -> None:
@@ -106,16 +108,13 @@ class VectorBody:
         key = (letter, np.float32(number).tobytes() if letter == "f" else bytes(str(number), "ascii"))
         known = self._constants.setdefault(key, value)
         if known == value:
-            self._load_constant(value, self.registers.define(value, "start"))
+            self._load_constant("start", value, self.registers.define(value, "start"))
         else:
-            self.registers.of[value], self.registers.phase[value] = self.registers.of[known], "start"
+            self.registers.of[value], self.registers.part[value] = self.registers.of[known], "start"
 
-    def _load_constant(self, value: ir.Value, register: int) -> None:
+    def _load_constant(self, part: str, value: ir.Value, register: int) -> None:
         letter, number = self._number(value)
-        if letter == "f":
-            self._emit("vconst", dst=register, value=float(np.float32(number)))
-        else:
-            self._emit("viconst", dst=register, value=int(number))
+        self._emit(part, "vconst", dst=register, value=float(np.float32(number)) if letter == "f" else int(number))
 
     @staticmethod
     def _number(value: ir.Value) -> tuple[str, int | float]:
@@ -134,7 +133,7 @@ class VectorBody:
 
     def _live(self, value: ir.Value) -> None:
         """A mask of positions as a value of its own."""
-        self._emit("vlive", dst=self.registers.define(value, "stick"), lanes=self._limit(value))
+        self._emit("each", "vlive", dst=self.registers.define(value, "each"), lanes=self._limit(value))
 
     def _limit(self, condition: ir.Value) -> int:
         lanes = self.masks.limit(condition)
@@ -165,13 +164,13 @@ class VectorBody:
         for v in operands:
             if v not in self.registers.of and not _is_constant(v):
                 self._live(v)
-        start = all(_is_constant(v) or self.registers.phase[v] == "start" for v in operands)
-        phase = "start" if start else "stick"
-        sources = [self._operand(v, phase) for v in operands]
+        start = all(_is_constant(v) or self.registers.part[v] == "start" for v in operands)
+        part = "start" if start else "each"
+        sources = [self._operand(v, part) for v in operands]
         narrow = isinstance(result.type, ir.F16Type) or any(is_folded(use.owner.operation) for use in result.uses)
         rounds = narrow and KINDS[kind].rounds and kind != "select"
         fields = dict(zip(("src", "src2", "src3"), sources, strict=False))
-        self._emit(f"v{len(sources)}", kind=kind, **fields, dst=self.registers.define(result, phase), round=rounds, phase=phase)
+        self._emit(part, f"v{len(sources)}", kind=kind, **fields, dst=self.registers.define(result, part), round=rounds)
 
     def _masked(self, op: ir.Operation) -> bool:
         """select(64*stick + lane < limit, value, constant of floats), which masks padding: an instruction of its own."""
@@ -183,7 +182,7 @@ class VectorBody:
         lanes = self._limit(condition)
         source = self._source(value)
         fill = float(ir.FloatAttr(other.owner.attributes["value"]).value)
-        self._emit("vmask", src=source, dst=self.registers.define(op.results[0], "stick"), lanes=lanes, fill=fill)
+        self._emit("each", "vmask", src=source, dst=self.registers.define(op.results[0], "each"), lanes=lanes, fill=fill)
         return True
 
     def _reduce(self) -> None:
@@ -194,9 +193,9 @@ class VectorBody:
                 "maxsi, minsi on i32",
                 location_text(self.g.op.location),
             )
-        self._emit("vacc", kind=kind, dst=FIRST_ACCUMULATOR, src=self._source(self.g.mapped))
+        self._emit("each", "vacc", kind=kind, dst=FIRST_ACCUMULATOR, src=self._source(self.g.mapped))
         if not self.registers.free:
             raise self.registers.too_few()
         result = self.registers.free[0]
-        self._emit("vred", kind=kind, src=FIRST_ACCUMULATOR, dst=result, phase="end")
-        self._emit("vout", src=result, fifo="O", phase="end")
+        self._emit("end", "vred", kind=kind, src=FIRST_ACCUMULATOR, dst=result)
+        self._emit("end", "vout", src=result, fifo="O")

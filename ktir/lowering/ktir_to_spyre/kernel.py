@@ -216,9 +216,8 @@ class KernelLowering:
         """What other cores have made goes over the ring; a core that receives nothing gets its own."""
         number, source = self.source_id(op), self._operand(contribution(op))
         group = self._group(senders(op, self.cores))
-        count = prod(source.shape[:-1])
-        sent = word("rtx", number, lx=self.table.describe(source, whole(source)), group=group, count=count)
-        received = word("rrx", number, lx=self.table.describe(target, whole(target)), group=group, count=count)
+        sent = word("rtx", number, lx=self.table.describe(source, whole(source)), group=group)
+        received = word("rrx", number, lx=self.table.describe(target, whole(target)), group=group)
         touched = [self._touch(Unit.MNIS, source, False), self._touch(Unit.MNIL, target, True)]
         return Action({Unit.MNIS: [sent], Unit.MNIL: [received]}, touched)
 
@@ -230,8 +229,7 @@ class KernelLowering:
 
     def _fill(self, op: ir.Operation, target: Tile) -> Action:
         constant = op.operands[0].owner.attributes["value"]
-        name = "ifill" if isinstance(constant, ir.IntegerAttr) else "fill"
-        instruction = word(name, self.source_id(op), lx=self.table.describe(target, whole(target)), value=constant.value)
+        instruction = word("fill", self.source_id(op), lx=self.table.describe(target, whole(target)), value=constant.value)
         return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
 
     def _reads(self, tile: Tile, op: ir.Operation) -> None:
@@ -267,14 +265,13 @@ class KernelLowering:
         weights = self.table.describe(b, [(LANES, 1)])
         halved = a.shape[1] > 1
         activations = self.table.describe(a, [(rows, 1)], corelet_rows=rows if halved else 0)
-        push = "pusht" if transposed else "push"
         return Action(
             {
                 Unit.LXLU: [
-                    word(push, number, lx=weights, fifo="W", count=LANES),
-                    word("push", number, lx=activations, fifo="A", count=rows),
+                    word("push", number, lx=weights, fifo="W", transpose=transposed),
+                    word("push", number, lx=activations, fifo="A"),
                 ],
-                Unit.PT: [word("ldw", number, count=LANES), word("mm", number, rows=rows)],
+                Unit.PT: [word("ldw", number), word("mm", number, rows=rows)],
             },
             [self._touch(Unit.LXLU, b, False, halved=False), self._touch(Unit.LXLU, a, False, halved=halved)],
         )
@@ -297,7 +294,7 @@ class KernelLowering:
             self._check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
             if tile is None:
                 program[Unit.PT] = [word("pto", number, rows=rows)]
-                streams.append(Stream("P", "stick"))
+                streams.append(Stream("P", "each"))
                 continue
             by_stick = g.loop_of(i, 0) == stick_loop and sticks > 1
             by_row = g.loop_of(i, 1) == row_loop
@@ -313,20 +310,20 @@ class KernelLowering:
                     location_text(g.op.location),
                 )
             fifo = f"I{len(pushes)}"
-            pushes.append(word("push", number, lx=lx, fifo=fifo, count=rows * (1 if len(walk) == 1 else sticks)))
-            streams.append(Stream(fifo, "start" if once else "stick"))
+            pushes.append(word("push", number, lx=lx, fifo=fifo))
+            streams.append(Stream(fifo, "start" if once else "each"))
             accesses.append(self._touch(Unit.LXLU, tile, False, halved=by_row and halved))
         if len(pushes) > 1:
             pushes.insert(0, word("par", number, streams=len(pushes)))
         if pushes:
             program[Unit.LXLU] = pushes
-        body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, self.target).build()
-        program[Unit.SFP] = [word("rep", number, groups=rows, body=len(body), sticks=sticks), *body]
+        body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, self.target)
+        program[Unit.SFP] = body.build(rows, sticks)
         out: Walk = [(rows, 1)]
         if g.is_pointwise and sticks > 1:
             out.append((sticks, 0))
         result = self.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
-        program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O", count=rows * (sticks if g.is_pointwise else 1))]
+        program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O")]
         return Action(program, accesses)
 
     def _check_walk(self, g: Generic, operand: int, loops: tuple[int, int, int], extents: tuple[int, int, int]) -> None:

@@ -22,7 +22,7 @@ class Registers:
         self._location = g.op.location
         self.free = list(range(self.count))
         self.of: dict[ir.Value, int] = {}
-        self.phase: dict[ir.Value, str] = {}
+        self.part: dict[ir.Value, str] = {}
         self._touched: set[int] = set()
         self._brief: list[int] = []
         self._expires: dict[int, list[ir.Value]] = {}
@@ -35,17 +35,17 @@ class Registers:
         if not g.is_pointwise:
             self._last[alias(g.mapped)] = after
 
-    def define(self, value: ir.Value, phase: str) -> int:
+    def define(self, value: ir.Value, part: str) -> int:
         """A register for a new value; raises Unsupported if there is none."""
-        if not self.free or (phase == "start" and max(self.free) in self._touched):
+        if not self.free or (part == "start" and max(self.free) in self._touched):
             raise self.too_few()
-        register = max(self.free) if phase == "start" else self.free[0]
+        register = max(self.free) if part == "start" else self.free[0]
         self.free.remove(register)
-        if phase == "stick":
+        if part == "each":
             self._touched.add(register)
         self.of[value] = register
-        self.phase[value] = phase
-        if phase == "stick" and value in self._last:
+        self.part[value] = part
+        if part == "each" and value in self._last:
             self._expires.setdefault(self._last[value], []).append(value)
         return register
 

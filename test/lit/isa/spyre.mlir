@@ -43,12 +43,16 @@ spyre.program "everything" {
     }
     // CHECK: spyre.unit SFP {
     spyre.unit SFP {
-      // CHECK-NEXT: spyre.rep groups = 2, sticks = 4 {
-      spyre.rep groups = 2, sticks = 4 {
-        // CHECK-NEXT: spyre.v1 kind = exp, dst = 1, src = 16, phase = end {round}
-        spyre.v1 kind = exp, dst = 1, src = 16, phase = end {round}
+      // CHECK-NEXT: spyre.rep groups = 2, sticks = 4 start {
+      // CHECK-NEXT: } each {
+      spyre.rep groups = 2, sticks = 4 start {
+      } each {
         // CHECK-NEXT: spyre.vmask dst = 1, src = 0, lanes = 200, fill = nan
         spyre.vmask dst = 1, src = 0, lanes = 200, fill = nan
+      // CHECK-NEXT: } end {
+      } end {
+        // CHECK-NEXT: spyre.v1 kind = exp, dst = 1, src = 16 {round}
+        spyre.v1 kind = exp, dst = 1, src = 16 {round}
         // CHECK-NEXT: }
       }
     }

@@ -64,10 +64,12 @@ spyre.program "p" {
 spyre.program "p" {
   spyre.kernel "k" cores = 1 {
     spyre.unit SFP {
-      spyre.rep groups = 1, sticks = 1 {
+      spyre.rep groups = 1, sticks = 1 start {
+      } each {
         // expected-error@+1 {{'spyre.loop' op does not belong into 'spyre.rep'}}
         spyre.loop trips = 1, level = 0, region = 0 {
         }
+      } end {
       }
     }
   }

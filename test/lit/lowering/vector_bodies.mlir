@@ -5,7 +5,7 @@
 // CHECK: spyre.rep
 // CHECK: spyre.vin dst = [[SCORE:[0-9]+]], fifo = I0
 // CHECK: spyre.vin dst = [[KEY:[0-9]+]], fifo = I1
-// CHECK: spyre.viconst dst = [[FIVE:[0-9]+]], value = 5
+// CHECK: spyre.vconst dst = [[FIVE:[0-9]+]], value = 5
 // CHECK: spyre.v2 kind = cmpi_sle, dst = [[SEEN:[0-9]+]], src = [[KEY]], src2 = [[FIVE]]
 // CHECK: spyre.vlive dst = [[LIVE:[0-9]+]], lanes = 100
 // CHECK: spyre.v2 kind = andi, dst = [[BOTH:[0-9]+]], src = [[SEEN]], src2 = [[LIVE]]

@@ -76,7 +76,7 @@ def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: An
         ("softmax", Unit.SFP, "v2", {"kind": "add"}, r"the body computes .*add\(.*instead of .*sub\("),
         ("softmax", Unit.SFP, "vred", {"kind": "add"}, r"the body computes tree add\(accumulate max.* instead of tree max"),
         ("softmax", Unit.SFP, "vmask", {"lanes": 9}, r"lane < 9 instead of lane < 10"),
-        ("linear_relu", Unit.SFP, "vconst", {"value": 1.0}, r"the body computes 1 instead of 0"),
+        ("linear_relu", Unit.SFP, "vconst", {"value": 0x3F800000}, r"the body computes 1 instead of 0"),
         ("linear_relu", Unit.SFP, "v2", {"number": 1, "round": False}, r"the body computes max\(.* instead of f16\(max"),
         ("linear_relu", Unit.PT, "mm", {"rows": 9}, r"'mm' multiplies 9 rows, but KTIR \d per corelet"),
         ("linear_relu", Unit.PT, "pto", {"rows": 9}, r"KTIR reads the sums of \d rows here"),
@@ -185,7 +185,7 @@ def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = deepcopy(package("linear_relu"))
     made.write(tmp_path)
     assert main([str(tmp_path), "--check"]) == 0
-    made.program = with_operand("linear_relu", Unit.SFP, "vconst", value=1.0)
+    made.program = with_operand("linear_relu", Unit.SFP, "vconst", value=0x3F800000)
     made.program.sources = package("linear_relu").program.sources
     made.write(tmp_path)
     assert main([str(tmp_path), "--verify"]) == 0

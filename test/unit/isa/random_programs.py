@@ -1,7 +1,5 @@
 """Hypothesis strategies for well-formed programs over the whole instruction table. They mean nothing, but every form can hold them."""
 
-import math
-
 from hypothesis import strategies as st
 
 from ktir.isa.descriptor import LEVELS, MAX_RANK, PADS, Bound, Descriptor
@@ -13,7 +11,6 @@ I32 = st.integers(-(2**31), 2**31 - 1)
 U16 = st.integers(0, 2**16 - 1)
 U32 = st.integers(0, 2**32 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["x", "a b", '"', "\\", "// c", "\n", "é"])
-F32 = st.floats(width=32, allow_nan=False) | st.just(math.nan) | st.sampled_from([math.inf, -math.inf, -0.0, 0.0, 2.0**-149])
 
 
 def operand(op: Opcode, field: Field, kernel: Kernel):
@@ -32,7 +29,7 @@ def operand(op: Opcode, field: Field, kernel: Kernel):
         "accumulator": lambda: st.integers(FIRST_ACCUMULATOR, REGISTERS - 1),
         "enum": lambda: st.sampled_from(field.values),
         "flag": st.booleans,
-        "f32": lambda: F32,
+        "lane": lambda: U32,
     }[field.kind]()
 
 
@@ -53,7 +50,7 @@ def words(draw, unit: Unit, kernel: Kernel, sources: int, levels: tuple[int, ...
 
     plain = [o.name for o in OPCODES.values() if usable(o) and not o.body_only and o.name not in ("halt", "endl", "par", "rep", "loop")]
     body_only = [o.name for o in OPCODES.values() if o.body_only]
-    streams = [n for n in plain if n in ("push", "pusht", "pull")]
+    streams = [n for n in plain if n in ("push", "pull")]
     choices = ["plain", "loop"] if len(levels) < 3 else ["plain"]
     choices += ["rep"] * (unit is Unit.SFP) + ["par"] * bool(streams)
     out: list[Word] = []
@@ -65,7 +62,8 @@ def words(draw, unit: Unit, kernel: Kernel, sources: int, levels: tuple[int, ...
             out += [make("loop", level=level), *draw(words(unit, kernel, sources, (*levels, level))), make("endl", level=level)]
         elif choice == "rep":
             names = draw(st.lists(st.sampled_from(body_only), max_size=5))
-            out += [make("rep", body=len(names)), *(make(n) for n in names)]
+            start, end = (draw(st.integers(0, len(names) // 2)) for _ in range(2))
+            out += [make("rep", start=start, each=len(names) - start - end, end=end), *(make(n) for n in names)]
         else:
             names = draw(st.lists(st.sampled_from(streams), min_size=1, max_size=3))
             out += [make("par", streams=len(names)), *(make(n) for n in names)]

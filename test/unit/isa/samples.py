@@ -37,11 +37,11 @@ ROW_SHARE = """\
   sig token=0, receiver=MNIL, count=1
   loop trips=1, level=0, region=1
     wait token=0, sender=MNIL, count=1
-    push lx=%lx.2, fifo=I0, count=4 @2
+    push lx=%lx.2, fifo=I0 @2
     wait token=0, sender=LXSU, count=1
     par streams=2 @3
-      push lx=%lx.2, fifo=I0, count=4 @3
-      push lx=%lx.4, fifo=I1, count=1 @3
+      push lx=%lx.2, fifo=I0 @3
+      push lx=%lx.4, fifo=I1 @3
     sig token=0, receiver=MNIL, count=1
   endl level=0
   halt
@@ -49,14 +49,14 @@ ROW_SHARE = """\
   halt
 .unit SFP
   loop trips=1, level=0, region=1
-    rep groups=1, body=4, sticks=4 @2
+    rep groups=1, sticks=4, start=0, each=2, end=2 @2
       vin dst=r0, fifo=I0 @2
       vacc kind=add, dst=acc0, src=r0 @2
-      vred kind=add, dst=r1, src=acc0, phase=end @2
-      vout src=r1, fifo=O, phase=end @2
-    rep groups=1, body=5, sticks=4 @3
+      vred kind=add, dst=r1, src=acc0 @2
+      vout src=r1, fifo=O @2
+    rep groups=1, sticks=4, start=1, each=4, end=0 @3
+      vin dst=r1, fifo=I1 @3
       vin dst=r0, fifo=I0 @3
-      vin dst=r1, fifo=I1, phase=start @3
       v2 kind=div, dst=r2, src=r0, src2=r1 @3
       v1 kind=mov, dst=r0, src=r2, round @3
       vout src=r0, fifo=O @3
@@ -64,10 +64,10 @@ ROW_SHARE = """\
   halt
 .unit LXSU
   loop trips=1, level=0, region=1
-    pull lx=%lx.3, fifo=O, count=1 @2
+    pull lx=%lx.3, fifo=O @2
     sig token=0, receiver=LXLU, count=1
     wait token=0, sender=MNIS, count=1
-    pull lx=%lx.5, fifo=O, count=4 @3
+    pull lx=%lx.5, fifo=O @3
     sig token=0, receiver=MNIS, count=1
   endl level=0
   halt
@@ -144,26 +144,26 @@ MATMUL = """\
   sig token=0, receiver=MNIL, count=2
   loop trips=4, level=0, region=1
     wait token=0, sender=MNIL, count=1
-    pusht lx=%lx.3, fifo=W, count=64
-    push lx=%lx.4, fifo=A, count=32
+    push lx=%lx.3, fifo=W, transpose
+    push lx=%lx.4, fifo=A
     sig token=0, receiver=MNIL, count=1
   endl level=0
   halt
 .unit PT
   loop trips=4, level=0, region=1
-    ldw count=64
+    ldw
     mm rows=32
   endl level=0
   pto rows=32
   halt
 .unit SFP
-  rep groups=32, body=3, sticks=1
+  rep groups=32, sticks=1, start=0, each=3, end=0
     vin dst=r0, fifo=P
     v1 kind=mov, dst=r1, src=r0, round
     vout src=r1, fifo=O
   halt
 .unit LXSU
-  pull lx=%lx.5, fifo=O, count=32
+  pull lx=%lx.5, fifo=O
   sig token=0, receiver=MNIS, count=1
   halt
 """

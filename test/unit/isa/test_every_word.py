@@ -41,39 +41,39 @@ EXCHANGE = """\
   xld ddr=%x, lx=%mine
   sig token=0, receiver=MNIS, count=1
   fill lx=%filled, value=1.5
-  ifill lx=%threes, value=3
-  rrx lx=%other, group=g0, count=4
+  fill lx=%threes, value=3
+  rrx lx=%other, group=g0
   sig token=0, receiver=LXLU, count=1
   halt
 .unit MNIS
   wait token=0, sender=MNIL, count=1
-  rtx lx=%mine, group=g0, count=4
+  rtx lx=%mine, group=g0
   wait token=0, sender=LXSU, count=1
   xsts ddr=%y, lx=%out, idx=%rows, dim=0, size=8
   halt
 .unit LXLU
   wait token=0, sender=MNIL, count=1
   par streams=3
-    push lx=%other, fifo=I0, count=4
-    push lx=%filled, fifo=I1, count=4
-    push lx=%threes, fifo=I2, count=4
+    push lx=%other, fifo=I0
+    push lx=%filled, fifo=I1
+    push lx=%threes, fifo=I2
   halt
 .unit SFP
-  rep groups=4, body=11, sticks=1
+  rep groups=4, sticks=1, start=2, each=9, end=0
+    vconst dst=r3, value=2.0
+    vconst dst=r4, value=3
     vin dst=r0, fifo=I0
     vin dst=r1, fifo=I1
     vin dst=r2, fifo=I2
-    vconst dst=r3, value=2
-    viconst dst=r4, value=3
     v2 kind=cmpi_eq, dst=r5, src=r2, src2=r4
     v3 kind=select, dst=r6, src=r5, src2=r0, src3=r1
     vlive dst=r7, lanes=50
     v3 kind=select, dst=r8, src=r7, src2=r6, src3=r3
-    vmask dst=r9, src=r8, lanes=60, fill=-1
+    vmask dst=r9, src=r8, lanes=60, fill=-1.0
     vout src=r9, fifo=O
   halt
 .unit LXSU
-  pull lx=%made, fifo=O, count=4
+  pull lx=%made, fifo=O
   sig token=0, receiver=MNIS, count=1
   halt
 """

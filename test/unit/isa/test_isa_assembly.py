@@ -1,6 +1,5 @@
 """Text form: round trip, and errors with line and column."""
 
-import math
 from contextlib import suppress
 
 import numpy as np
@@ -11,7 +10,7 @@ from random_programs import programs
 
 from ktir.isa.assembly.text import parse_program, print_program
 from ktir.isa.binary.encoding import decode, encode
-from ktir.isa.f32 import f32_bits, f32_text
+from ktir.isa.lane import lane_text, read_lane
 from ktir.isa.problem import AssemblyError
 
 
@@ -28,9 +27,32 @@ def test_round_trip(program):
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_every_f32_has_a_text(bits):
-    value = float(np.uint32(bits).view(np.float32))
-    assert f32_bits(f32_text(value)) == (0x7FC00000 if math.isnan(value) else bits)
+def test_every_lane_has_a_text(bits):
+    text = lane_text(bits)
+    assert read_lane(text) == bits
+    if set(text) & set(".en"):
+        assert int(np.float32(text).view(np.uint32)) == bits
+    else:
+        assert int(text) % 2**32 == bits
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [
+        ("1.0", 0x3F800000),
+        ("1", 1),
+        ("-1", 2**32 - 1),
+        ("-0.0", 1 << 31),
+        ("0", 0),
+        ("-inf", 0xFF800000),
+        ("nan", 0x7FC00000),
+    ],
+)
+def test_numbers_of_lanes(text, bits):
+    """A point or an exponent makes an f32."""
+    assert read_lane(text) == bits
+    assert read_lane(f"{bits:#010x}") == bits
+    assert lane_text(bits) == text
 
 
 HEAD = '.program "p"\n.argument a0 = "x", role=input, sticks=8, element_bytes=2\n.kernel "k", cores=2\n'
@@ -52,7 +74,7 @@ LX = ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[1]\n"
         (HEAD + ".unit MNIL\n  halt halt", 5, 8, "'halt' has no operand 'halt'"),
         (HEAD + ".unit MNIL\n  fill lx=%d, value=0", 5, 11, "unknown descriptor '%d'"),
         (HEAD + LX + ".unit MNIL\n  fill lx=%d, value=1e40", 6, 21, "beyond the range of f32"),
-        (HEAD + LX + ".unit LXLU\n push lx=%d, fifo=O, count=4", 6, 2, "fifo expects one of"),
+        (HEAD + LX + ".unit LXLU\n push lx=%d, fifo=O", 6, 2, "fifo expects one of"),
         (HEAD + LX + ".unit MNIL\n halt @0", 6, 7, "source id 0 is out of range"),
         (HEAD + LX + ".unit MNIL\n loop trips=0, level=9, region=0", 6, 2, "level in 0 to 7"),
         (HEAD + ".unit SFP\n  vacc kind=add, dst=r3, src=r1", 5, 3, "dst in 16 to 23"),

@@ -64,7 +64,7 @@ def test_what_the_dialect_cannot_hold(words, message):
 
 def test_a_rep_with_a_short_body():
     program = program_of()
-    program.kernels[0].units = {Unit.SFP: [word("rep", groups=1, body=2, sticks=1), word("vconst", dst=0)]}
+    program.kernels[0].units = {Unit.SFP: [word("rep", groups=1, each=2, sticks=1), word("vconst", dst=0)]}
     with pytest.raises(ProgramError, match="has a body of 2 words"):
         spyre.to_mlir(program, CONTEXT)
 

@@ -34,7 +34,7 @@ def test_any_program_gets_a_verdict(program):
 
 CHANGES = [
     # structure
-    (ROW_SHARE, ("    pull lx=%lx.5, fifo=O, count=4 @3\n", ""), "SFP pushes 5 entries into FIFO O, but LXSU pops 1"),
+    (ROW_SHARE, ("    pull lx=%lx.5, fifo=O @3\n", ""), "SFP pushes 5 entries into FIFO O, but LXSU pops 1"),
     (ROW_SHARE, ("loop trips=1", "loop trips=0"), "region 1 has 0 in MNIL"),
     (ROW_SHARE, ("  halt\n.unit MNIS", ".unit MNIS"), "does not end in 'halt'"),
     (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  halt\n  endl level=0\n.unit MNIS"), "'halt' stands inside a loop"),
@@ -43,13 +43,13 @@ CHANGES = [
     (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  halt\n.unit MNIS"), "'loop' of level 0 is not ended"),
     (ROW_SHARE, ("  loop trips=1, level=0, region=1\n", "", 1), "'endl' without an open 'loop'"),
     (ROW_SHARE, ("    xld", "    loop trips=1, level=0, region=0\n    xld"), "expects a level that is not open"),
-    (ROW_SHARE, ("body=5", "body=4"), "'vout' is legal only inside the body of a 'rep'"),
-    (ROW_SHARE, ("body=5", "body=6"), "'endl' stands inside the body of a 'rep'"),
-    (ROW_SHARE, ("body=5", "body=50"), "only 7 words follow"),
+    (ROW_SHARE, ("each=4", "each=3"), "'vout' is legal only inside the body of a 'rep'"),
+    (ROW_SHARE, ("each=4", "each=5"), "'endl' stands inside the body of a 'rep'"),
+    (ROW_SHARE, ("each=4", "each=49"), "only 7 words follow"),
     (ROW_SHARE, ("streams=2", "streams=3"), "'par' expects 3 words of push"),
-    (ROW_SHARE, ("fifo=I1, count=1", "fifo=I0, count=1"), "'par' expects streams of different FIFOs"),
+    (ROW_SHARE, ("lx=%lx.4, fifo=I1", "lx=%lx.4, fifo=I0"), "'par' expects streams of different FIFOs"),
     (ROW_SHARE, ("region=1\n    pull", "region=2\n    pull"), None),
-    (ROW_SHARE, ("groups=1, body=5", "groups=0, body=5"), "'rep' expects at least one group"),
+    (ROW_SHARE, ("groups=1, sticks=4, start=1", "groups=0, sticks=4, start=1"), "'rep' expects at least one group"),
     # tokens
     (ROW_SHARE, ("xst ddr=%y.6, lx=%lx.7 @4\n    sig token=0, receiver=LXSU", "xst ddr=%y.6, lx=%lx.7 @4\n    sig token=1, receiver=LXSU"), "0 tokens are left over, but 1 are declared"),
     (ROW_SHARE, (".channel MNIS -> LXSU, token=0, leftover=1\n", ""), "1 tokens are left over, but 0 are declared"),
@@ -59,7 +59,7 @@ CHANGES = [
     # descriptors
     (ROW_SHARE, ("xld ddr=%x.0, lx=%lx.1", "xld ddr=%x.0, lx=%lx.2"), "moves 1024 bytes of memory, but 512 of LX"),
     (ROW_SHARE, ("xld ddr=%x.0, lx=%lx.1", "xld ddr=%lx.7, lx=%lx.1"), "expects a descriptor of ddr, but got one of lx"),
-    (ROW_SHARE, ("fifo=I0, count=4 @2", "fifo=I0, count=3 @2"), "expects the 4 entries of its descriptor, but got 3"),
+    (ROW_SHARE, ("fifo=I0 @2", "fifo=I0, transpose @2"), "'push' transposes blocks of 64 entries, but has 4"),
     (ROW_SHARE, ("stride=[2, 1]\n", "stride=[3, 1]\n"), "must be contiguous"),
     (ROW_SHARE, ("stride=[2], base=12", "stride=[0], base=12"), "two of its positions share a stick"),
     (ROW_SHARE, ("stride=[2], base=12, corelet_step=1", "stride=[2], base=12"), "two of its positions share a stick"),
@@ -79,8 +79,6 @@ CHANGES = [
     (MATMUL, ("level_step=[64]", "level_step=[-1]"), "reaches sticks -3 to 63"),
     (MATMUL, ("xldm ddr=%b.2", "xldm ddr=%a.0"), "core 0 read for core 1, but table 0 differs between them"),
     (MATMUL, ("g0 = [0, 0]", "g0 = [1, 0]"), "core 1 receives from core 0"),
-    (MATMUL, ("ldw count=64", "ldw count=32"), "'ldw' expects a count of 64"),
-    (MATMUL, ("fifo=W, count=64", "fifo=W, count=65"), "'pusht' expects a multiple of 64"),
     (MATMUL, ("mm rows=32", "mm rows=999"), "'mm' expects 1 to 256 rows"),
     (MATMUL, ("pto rows=32", "pto rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
     (MATMUL, ("loop trips=4, level=0, region=1\n    ldw", "loop trips=3, level=0, region=1\n    ldw"), "'loop' has 3 trips, but region 1 has 4 in MNIL"),
@@ -99,12 +97,12 @@ CHANGES = [
     (GATHER, ("arg=a2, core_table=t2, element", "arg=a2, core_table=t2, element, lane_stride=0"), "two of its positions share an element"),
     # bodies
     (ROW_SHARE, ("vacc kind=add, dst=acc0, src=r0", "vacc kind=add, dst=acc0, src=r3"), "uses r3 before it is defined"),
-    (ROW_SHARE, ("vred kind=add, dst=r1, src=acc0, phase=end", "vred kind=add, dst=r1, src=acc0"), "runs at stick, but acc0 holds a value of phase end"),
-    (ROW_SHARE, ("vout src=r1, fifo=O, phase=end", "vout src=r0, fifo=O, phase=end"), "runs at end, but r0 holds a value of phase stick"),
-    (ROW_SHARE, ("vout src=r1, fifo=O, phase=end", "vout src=r1, fifo=O, phase=start"), "'vout' runs at stick or end, but got phase start"),
-    (ROW_SHARE, ("vin dst=r1, fifo=I1, phase=start", "vin dst=r1, fifo=I1, phase=end"), "'vin' runs at stick or start"),
-    (ROW_SHARE, ("src=r2, round", "src=r2, round, phase=start"), "runs at start, but r2 holds a value of phase stick"),
-    (ROW_SHARE, ("dst=r2, src=r0, src2=r1 @3\n      v1 kind=mov, dst=r0, src=r2", "dst=r1, src=r0, src2=r1 @3\n      v1 kind=mov, dst=r0, src=r1"), "expects r1 from word 1 of the body, but word 2 overwrites it"),
+    (ROW_SHARE, ("each=2, end=2", "each=3, end=1"), "stands in each, but acc0 holds a value of end"),
+    (ROW_SHARE, ("vout src=r1, fifo=O @2", "vout src=r0, fifo=O @2"), "stands in end, but r0 holds a value of each"),
+    (ROW_SHARE, ("start=1, each=4", "start=5, each=0"), "'vout' stands in each or end, but got one in start"),
+    (ROW_SHARE, ("each=2, end=2", "each=0, end=4"), "'vin' stands in start or each, but got one in end"),
+    (ROW_SHARE, ("each=2, end=2", "each=0, end=4"), "'vacc' stands in each, but got one in end"),
+    (ROW_SHARE, ("dst=r2, src=r0, src2=r1 @3\n      v1 kind=mov, dst=r0, src=r2", "dst=r1, src=r0, src2=r1 @3\n      v1 kind=mov, dst=r0, src=r1"), "expects r1 from word 0 of the body, but word 2 overwrites it"),
     (ROW_SHARE, ("      vred", "      vacc kind=max, dst=acc0, src=r0\n      vred"), "an accumulator of its own"),
 ]  # fmt: skip
 
@@ -115,7 +113,7 @@ def test_one_change(text, change, message):
     assert old in text
     changed = text.replace(old, new, *count or [1])
     if "vacc kind=max" in new:
-        changed = changed.replace("body=4", "body=5")
+        changed = changed.replace("each=2", "each=3")
     found = verify(parse_program(changed))
     if message is None:
         assert found == []
@@ -124,13 +122,13 @@ def test_one_change(text, change, message):
 
 
 def test_places():
-    found = verify(parse_program(ROW_SHARE.replace("fifo=I0, count=4 @2", "fifo=I0, count=3 @2")))
-    p = next(p for p in found if "entries of its descriptor" in p.message)
+    found = verify(parse_program(ROW_SHARE.replace("%lx.2, fifo=I0 @2", "%lx.2, fifo=I0, transpose @2")))
+    p = next(p for p in found if "transposes" in p.message)
     assert (p.kernel_name, p.unit, p.word, p.op) == ("share_0", Unit.LXLU, 3, "push")
     assert p.source == Source("linalg.generic", "share.mlir:14:10")
     assert str(p) == (
         "share.mlir:14:10: error: kernel 'share_0', unit LXLU, word 3 (push): "
-        "'push' expects the 4 entries of its descriptor, but got 3 [linalg.generic]"
+        "'push' transposes blocks of 64 entries, but has 4 [linalg.generic]"
     )
 
 

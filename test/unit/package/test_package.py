@@ -129,6 +129,7 @@ def test_manifest() -> None:
         ({**FILES, "spyrecode.json": FILES["spyrecode.json"].replace(b'"version": "1"', b'"version": "2"')}, "package version '2'"),
         ({**FILES, "spyrecode.json": FILES["spyrecode.json"].replace(b"Allocate", b"Deallocate")}, "the plans are not those"),
         (with_file("program.bin", b"SIS0"), "program.bin: offset 0x0: expects a header"),
+        (with_file("program.bin", b"SIS0\x01\x00" + FILES["program.bin"][6:]), "program.bin: offset 0x4: is of version 1, but"),
         (with_file("debug.json", b'{"version": 2}'), "debug.json: expects an object of version 1"),
         (with_file("debug.json", b'{"version": 1, "sources": []}'), "expects 'sources' to be a list"),
         (with_file("debug.json", b'{"version": 1, "sources": [{"op": "", "location": ""}]}'), "carries source id 1, but there are 1"),

@@ -50,16 +50,16 @@ THROUGH = """
   halt
 .unit LXLU
   wait token=0, sender=MNIL, count=1
-  push lx=%push, fifo=I0, count={half}
+  push lx=%push, fifo=I0
   sig token=0, receiver=MNIL, count=1
   halt
 .unit SFP
-  rep groups=1, body=2, sticks={half}
+  rep groups=1, sticks={half}, start=0, each=2, end=0
     vin dst=r0, fifo=I0
     vout src=r0, fifo=O
   halt
 .unit LXSU
-  pull lx=%pull, fifo=O, count={half}
+  pull lx=%pull, fifo=O
   sig token=0, receiver=MNIS, count=1
   halt
 .unit MNIS

@@ -1,7 +1,7 @@
 """The body of a REP: what it pops and pushes, what it costs, and its operations in single-assignment form.
 
-The body runs in order for every stick of a group; ops of phase `start` take part at the first stick only, ops of phase `end` at the last
-one only. Accumulators are reset at the start of a group. A body is *regular* if every value comes from the same stick, from the group's
+At the first stick of a group the words of the `start` list run before those of `each`, at the last one those of `end` after them.
+Accumulators are reset at the start of a group. A body is *regular* if every value comes from the same stick, from the group's
 start, from a constant, or from a finished accumulator: then all groups and sticks can be computed at once.
 """
 
@@ -21,8 +21,9 @@ from ktir.isa.program import Word
 from ktir.target import LANES, Target
 
 START, STICK, END = range(3)
-_PHASE = {"start": START, "stick": STICK, "end": END}
+_PHASE = {"start": START, "each": STICK, "end": END}
 
+_COUNTING = (Does.ACCUMULATE, Does.LIVE, Does.MASK)
 _LASTING = (Does.ACCUMULATE, Does.CONSTANT)
 """Words whose values are those of a whole group."""
 
@@ -70,13 +71,16 @@ class _Seen:
 
 
 class Body:
-    """A decoded REP: `groups` groups of `sticks` sticks per corelet."""
+    """A decoded REP: `groups` groups of `sticks` sticks per corelet. `words` are those that belong to it."""
 
-    def __init__(self, words: Sequence[Word], groups: int, sticks: int, target: Target) -> None:
+    def __init__(self, rep: Word, words: Sequence[Word], target: Target) -> None:
         self.words = list(words)
-        self.groups = groups
-        self.sticks = sticks
-        self.phases = [_PHASE[w["phase"]] if "phase" in w.operands else STICK for w in self.words]
+        self.groups = rep["groups"]
+        self.sticks = rep["sticks"]
+        self.phases = [_PHASE[part] for part in rep.parts]
+        for i, w in enumerate(self.words):
+            if w.does in _COUNTING and self.phases[i] != STICK:
+                raise BodyError("counts or combines sticks, but does not stand in 'each'", i)
         self.pops = self._per_step(Does.TAKE)
         """FIFO -> entries popped at each stick of a group."""
         self.pushes = self._per_step(Does.GIVE)
@@ -209,7 +213,7 @@ class Body:
             case Does.TAKE:
                 return Node("in", (), self.ports[i])
             case Does.CONSTANT:
-                return Node("const", (), lane_of(w))
+                return Node("const", (), integer_lane(w["value"]))
             case Does.FUNCTION:
                 return Node("function", operands, (w["kind"], bool(w["round"])))
             case Does.LIVE:
@@ -219,7 +223,7 @@ class Body:
             case Does.ACCUMULATE:
                 return Node("accumulate", operands, w["kind"])
             case Does.MASK:
-                return Node("mask", operands, (w["lanes"], np.float32(w["fill"])))
+                return Node("mask", operands, (w["lanes"], integer_lane(w["fill"])))
         raise BodyError(f"'{w.op}' is no instruction of a REP body", i)
 
     def live(self, lanes: int) -> NDArray[np.bool_]:
@@ -230,11 +234,6 @@ class Body:
 def registers_read(w: Word) -> list[int]:
     """Registers that an op reads; the accumulator of a VACC not counted."""
     return [] if w.does is Does.TAKE else [w[f] for f in ("src", "src2", "src3") if f in w.operands]
-
-
-def lane_of(w: Word) -> np.float32:
-    """The lane that a word with a `value` sets."""
-    return integer_lane(w["value"]) if isinstance(w["value"], int) else np.float32(w["value"])
 
 
 def _span(places: list[int]) -> Span:

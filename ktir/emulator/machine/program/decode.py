@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.machine.program.body import Body, BodyError, lane_of
+from ktir.emulator.machine.program.body import Body, BodyError
 from ktir.emulator.machine.program.faults import IllegalProgram, Site
 from ktir.isa.access import Access
+from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import STREAMS, Does
 from ktir.isa.program import Argument, Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
@@ -57,7 +58,7 @@ class Instruction:
     @property
     def transposes(self) -> bool:
         """Whether it streams blocks of 64 entries with entry and lane exchanged."""
-        return self.op == "pusht"
+        return self.word.operands.get("transpose", False)
 
     @property
     def scatters(self) -> bool:
@@ -176,9 +177,7 @@ class _UnitDecoder:
             case Does.LOAD | Does.STORE:
                 self._transfer(x)
             case Does.FILL:
-                x.lx, x.value = self._descriptor(x, "lx", "lx"), lane_of(w)
-                if isinstance(w["value"], int) and x.lx.width != 2:
-                    raise self.fail("expects a descriptor of 4-byte elements", i)
+                x.lx, x.value = self._descriptor(x, "lx", "lx"), integer_lane(w["value"])
             case Does.PUSH | Does.PULL:
                 self._stream(x)
             case Does.SEND | Does.RECEIVE:
@@ -186,9 +185,7 @@ class _UnitDecoder:
             case Does.TOGETHER:
                 self._par(x)
             case Does.WEIGHTS:
-                x.count, x.fifo = w["count"], w.pops
-                if x.count != LANES:
-                    raise self.fail(f"expects a count of {LANES}, but got {x.count}", i)
+                x.count, x.fifo = LANES, w.pops
             case Does.MULTIPLY | Does.DRAIN:
                 x.count, x.fifo = w["rows"], w.pops or w.pushes
                 limit = self.decoded.target.pt_accumulator_rows
@@ -236,10 +233,8 @@ class _UnitDecoder:
         return named
 
     def _exchange(self, x: Instruction) -> None:
-        x.lx, x.count, x.fifo = self._descriptor(x, "lx", "lx"), x.word["count"], x.word.pops or x.word.pushes
-        if x.count != x.lx.entries:
-            raise self.fail(f"expects a count of {x.lx.entries}, the descriptor's entries, but got {x.count}", x.index)
-        x.leaders = self._group(x)
+        x.lx, x.fifo = self._descriptor(x, "lx", "lx"), x.word.pops or x.word.pushes
+        x.count, x.leaders = x.lx.entries, self._group(x)
 
     def _argument(self, x: Instruction, access: Access) -> Argument:
         """The argument of a descriptor, which must have its element size."""
@@ -260,12 +255,9 @@ class _UnitDecoder:
             raise self.fail(f"expects an index for each position of dim {x.dim}, but got {x.idx.entries}", x.index)
 
     def _stream(self, x: Instruction) -> None:
-        w = x.word
-        x.lx, x.count = self._descriptor(x, "lx", "lx"), w["count"]
-        x.fifo = self._fifo(x.index)
-        if x.count != x.lx.entries:
-            raise self.fail(f"expects a count of {x.lx.entries}, the descriptor's entries, but got {x.count}", x.index)
-        if w.op == "pusht" and x.count % LANES:
+        x.lx, x.fifo = self._descriptor(x, "lx", "lx"), self._fifo(x.index)
+        x.count = x.lx.entries
+        if x.transposes and x.count % LANES:
             raise self.fail(f"expects blocks of {LANES} entries, but got {x.count}", x.index)
 
     def _fifo(self, index: int) -> str:
@@ -303,7 +295,7 @@ class _UnitDecoder:
             if m.pops or m.pushes:
                 self._fifo(x.index + 1 + k)
         try:
-            x.body = Body(members, w["groups"], w["sticks"], self.decoded.target)
+            x.body = Body(w, members, self.decoded.target)
         except BodyError as e:
             raise self.fail(str(e), x.index + 1 + e.word) from None
         x.end = x.index + 1 + n

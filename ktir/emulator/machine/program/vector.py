@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
-from ktir.emulator.machine.program.body import Body, lane_of, registers_read
-from ktir.isa.functions import FUNCTIONS, is_integer_reduction, reduce_integers, reduction_identity
+from ktir.emulator.machine.program.body import Body, registers_read
+from ktir.isa.functions import FUNCTIONS, integer_lane, is_integer_reduction, reduce_integers, reduction_identity
 from ktir.isa.instructions import Does
 from ktir.isa.program import Word
 from ktir.target import LANES
@@ -113,13 +113,13 @@ class InOrder:
         x = [self.registers[k] for k in registers_read(w)]
         match w.does:
             case Does.CONSTANT:
-                return np.full((1, 1), lane_of(w))
+                return np.full((1, 1), integer_lane(w["value"]))
             case Does.LIVE:
                 return live_mask(self.body.live(w["lanes"])[stick, None])
             case Does.REDUCE:
                 return tree(w["kind"], x[0])
             case Does.MASK:
-                return np.where(self.body.live(w["lanes"])[stick], x[0], np.float32(w["fill"]))
+                return np.where(self.body.live(w["lanes"])[stick], x[0], integer_lane(w["fill"]))
             case Does.ACCUMULATE:
                 return FUNCTIONS[w["kind"]](self.registers[w["dst"]], x[0])
             case Does.FUNCTION:

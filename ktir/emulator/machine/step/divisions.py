@@ -24,7 +24,7 @@ def _unsafe(words: Sequence[Word]) -> bool:
     for w in words:
         if w.does is Does.FUNCTION and w["kind"] in DIVISIONS:
             divisor = made.get(w["src2"])
-            if divisor is None or divisor.does is not Does.CONSTANT or divisor["value"] in (0, -1):
+            if divisor is None or divisor.does is not Does.CONSTANT or divisor["value"] in (0, 2**32 - 1):
                 return True
         if w.register is not None:
             made[w.register] = w

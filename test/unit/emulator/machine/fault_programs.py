@@ -38,9 +38,9 @@ def loaded(sticks: int = 8, cores: int = 1, signal: bool = True) -> Build:
 
 def negate(b: Build, n: int, at: int, to: int, **more) -> None:
     """Both corelets read n sticks each from `at` and write them to `to`."""
-    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=at, corelet_step=n), fifo="I0", count=n)
+    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=at, corelet_step=n), fifo="I0")
     b.rep(n, 1, vin(0, "I0"), v1("neg", 1, 0), vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=to, corelet_step=n, **more), fifo="O", count=n)
+    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=to, corelet_step=n, **more), fifo="O")
 
 
 def store(b: Build, at: int, n: int = 8, arg: int = 1, **more) -> None:

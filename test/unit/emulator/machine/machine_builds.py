@@ -106,9 +106,14 @@ class Build:
         self.add(receiver, "wait", token=token, sender=sender, count=count)
 
     def rep(self, groups: int, sticks: int, *body: tuple[str, dict]) -> None:
-        """A vector loop."""
-        self.add(SFP, "rep", groups=groups, sticks=sticks, body=len(body))
+        """A vector loop; words go into the list that their `phase` names."""
+        parts = {"start": [], "stick": [], "end": []}
         for op, operands in body:
+            rest = dict(operands)
+            parts[rest.pop("phase", "stick")].append((op, rest))
+        start, each, end = parts.values()
+        self.add(SFP, "rep", groups=groups, sticks=sticks, start=len(start), each=len(each), end=len(end))
+        for op, operands in (*start, *each, *end):
             self.add(SFP, op, **operands)
 
     def kernel(self) -> Kernel:
@@ -162,11 +167,6 @@ def vlive(dst, lanes):
     return "vlive", {"dst": dst, "lanes": lanes}
 
 
-def viconst(dst, value):
-    """VICONST."""
-    return "viconst", {"dst": dst, "value": value}
-
-
 def vacc(kind, dst, src):
     """VACC."""
     return "vacc", {"kind": kind, "dst": dst, "src": src}
@@ -182,9 +182,9 @@ def vmask(dst, src, lanes, fill):
     return "vmask", {"dst": dst, "src": src, "lanes": lanes, "fill": fill}
 
 
-def vconst(dst, value):
+def vconst(dst, value, phase="start"):
     """VCONST."""
-    return "vconst", {"dst": dst, "value": value}
+    return "vconst", {"dst": dst, "value": value, "phase": phase}
 
 
 def half(rng: np.random.Generator, *shape: int) -> F32:

@@ -19,8 +19,9 @@ from ktir.emulator.machine.program.faults import MachineFinding
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import PADS, Bound, Descriptor
-from ktir.isa.instructions import OPCODES, PHASES
+from ktir.isa.instructions import OPCODES, PARTS
 from ktir.isa.kinds import BINARY, REDUCTIONS, UNARY
+from ktir.isa.lane import lane_bits
 from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.isa.wellformed.verify import verify
@@ -49,7 +50,7 @@ OTHER = (
     "operation",
     "register",
     "round",
-    "phase",
+    "part",
     "constant",
     "descriptor",
     "opcode",
@@ -179,10 +180,10 @@ def _bound(d: Descriptor, kernel: Kernel, r: random.Random) -> Descriptor:
 
 def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
     ops = {
-        "trips": ("loop",), "entries": ("push", "pull", "ldw", "mm", "pto", "rep"), "operation": ("v1", "v2", "vacc", "vred"),
+        "trips": ("loop",), "entries": ("mm", "pto", "rep"), "operation": ("v1", "v2", "vacc", "vred"),
         "register": ("v1", "v2", "vacc", "vred", "vmask", "vin", "vout"), "round": ("v1", "v2"),
-        "phase": ("v1", "v2", "vred", "vin", "vout"), "constant": ("vconst", "vmask", "fill"),
-        "descriptor": ("xld", "xldm", "xst", "push", "pusht", "pull"), "opcode": ("xld", "xldm", "push", "pusht"),
+        "part": ("rep",), "constant": ("vconst", "vmask", "fill"),
+        "descriptor": ("xld", "xldm", "xst", "push", "pull"), "opcode": ("xld", "xldm", "push"),
         "fifo": ("push", "pull", "vin", "vout"), "index": ("xldg", "xsts"),
     }[kind]  # fmt: skip
     place = _pick(kernel, r, ops)
@@ -194,7 +195,7 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
         case "trips":
             _set(words, i, trips=max(0, w["trips"] + r.choice([-1, 1])))
         case "entries":
-            field = {"rep": r.choice(["groups", "sticks", "body"]), "mm": "rows", "pto": "rows"}.get(w.op, "count")
+            field = r.choice(["groups", "sticks", "each"]) if w.op == "rep" else "rows"
             _set(words, i, **{field: max(1, w[field] + r.choice([-2, -1, 1, 16]))})
         case "operation":
             kinds = {"v1": UNARY, "v2": BINARY}.get(w.op, REDUCTIONS)
@@ -205,14 +206,17 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
             _set(words, i, **{field: r.randrange(low, low + 8) if low or r.random() < 0.7 else 16 + r.randrange(2)})
         case "round":
             _set(words, i, round=not w["round"])
-        case "phase":
-            _set(words, i, phase=r.choice(PHASES))
+        case "part":
+            a, b = r.sample(PARTS, 2)
+            if not w[a]:
+                return False
+            _set(words, i, **{a: w[a] - 1, b: w[b] + 1})
         case "index":
             change = r.choice([{"dim": r.randrange(4)}, {"size": max(1, w["size"] + r.choice([-3, -1, 1]))}])
             _set(words, i, **(change if r.random() < 0.8 else {"idx": r.randrange(len(kernel.descriptors))}))
         case "constant":
             field = "fill" if w.op == "vmask" else "value"
-            change = {field: float(np.float32(r.choice([0.5, 1.0 / 3, -2.0, np.inf])))}
+            change = {field: lane_bits(r.choice([0.5, 1.0 / 3, -2.0, np.inf]))}
             _set(
                 words, i, **({"lanes": max(0, w["lanes"] + r.choice([-64, -1, 1, 64]))} if w.op == "vmask" and r.random() < 0.5 else change)
             )
@@ -220,7 +224,10 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
             field = r.choice([f for f in ("ddr", "lx") if f in w.operands])
             _set(words, i, **{field: r.randrange(len(kernel.descriptors))})
         case "opcode":
-            other = {"xld": "xldm", "xldm": "xld", "push": "pusht", "pusht": "push"}[w.op]
+            if w.op == "push":
+                _set(words, i, transpose=not w["transpose"])
+                return True
+            other = {"xld": "xldm", "xldm": "xld"}[w.op]
             if other == "xldm" and not kernel.groups:
                 return False
             operands = {k: v for k, v in w.operands.items() if k != "group"} | ({"group": 0} if other == "xldm" else {})

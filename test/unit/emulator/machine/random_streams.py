@@ -21,7 +21,6 @@ from machine_builds import (
     v3,
     vacc,
     vconst,
-    viconst,
     vin,
     vlive,
     vmask,
@@ -245,12 +244,12 @@ class Maker:
         if len(pushes) > 1:
             b.add(LXLU, "par", streams=len(pushes))
         for fifo, n in pushes:
-            b.add(LXLU, "push", lx=self.source(n)[0], fifo=fifo, count=n)
+            b.add(LXLU, "push", lx=self.source(n)[0], fifo=fifo)
         b.rep(groups, sticks, *body)
         if len(pulls) > 1:
             b.add(LXSU, "par", streams=len(pulls))
         for fifo, n, width in pulls:
-            b.add(LXSU, "pull", lx=self.target(n, width), fifo=fifo, count=n)
+            b.add(LXSU, "pull", lx=self.target(n, width), fifo=fifo)
         if self.maybe(0.1):
             b.sig(LXSU, LXLU, 1)
             b.wait(LXLU, LXSU, 1)
@@ -272,7 +271,7 @@ class Maker:
         kind = self.r.choice(["addi", "muli", "floordivsi", "xori", "minsi", "shrsi"])
         return [
             v1("fptosi", register, a, False, phase),
-            viconst(register + 1, self.r.choice([-3, 0, 1, 7, 2**31 - 1, -(2**31)])),
+            vconst(register + 1, self.r.choice([-3, 0, 1, 7, 2**31 - 1, -(2**31)]), phase),
             v2(kind, register, register, register + 1, False, phase),
             v1("sitofp", register + 1, register, self.maybe(0.5), phase),
         ]
@@ -282,11 +281,11 @@ class Maker:
         b, r = self.build, self.r
         rows = r.choice([1, 2, 4, 6])
         for _ in range(r.randint(1, 3)):
-            op = r.choice(["push", "push", "pusht"])
-            b.add(LXLU, op, lx=self.source(64, 1, op == "push")[0], fifo="W", count=64)
-            b.add(PT, "ldw", count=64)
+            transpose = r.choice([False, False, True])
+            b.add(LXLU, "push", lx=self.source(64, 1, not transpose)[0], fifo="W", transpose=transpose)
+            b.add(PT, "ldw")
             for _ in range(r.choice([1, 1, 2])):
-                b.add(LXLU, "push", lx=self.source(rows, 1)[0], fifo="A", count=rows)
+                b.add(LXLU, "push", lx=self.source(rows, 1)[0], fifo="A")
                 b.add(PT, "mm", rows=rows)
         b.add(PT, "pto", rows=rows)
         self.vector(rows)

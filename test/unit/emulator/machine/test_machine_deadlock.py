@@ -47,7 +47,7 @@ def test_core_units_take_from_both_corelets():
 
 def test_leftover_entries():
     b = loaded()
-    b.add(LXLU, "push", lx=b.lx((3,), (1,)), fifo="I1", count=3)
+    b.add(LXLU, "push", lx=b.lx((3,), (1,)), fifo="I1")
     e = found(faults.FifoFault, b)
     assert "3 entries are left in FIFO I1 at the end of the kernel, pushed by LXLU" in e.message
 
@@ -74,9 +74,9 @@ def test_deadlock_on_a_full_fifo():
         if par:
             b.add(LXLU, "par", streams=2)
         for fifo in ("I0", "I1"):
-            b.add(LXLU, "push", lx=b.lx((20,), (1,), corelet_step=20), fifo=fifo, count=20)
+            b.add(LXLU, "push", lx=b.lx((20,), (1,), corelet_step=20), fifo=fifo)
         b.rep(20, 1, vin(0, "I0"), vin(1, "I1"), v2("max", 2, 0, 1), vout(2, "O"))
-        b.add(LXSU, "pull", lx=b.lx((20,), (1,), base=40, corelet_step=20), fifo="O", count=20)
+        b.add(LXSU, "pull", lx=b.lx((20,), (1,), base=40, corelet_step=20), fifo="O")
         return b
 
     e = found(faults.Deadlock, build(False))

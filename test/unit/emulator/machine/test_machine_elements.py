@@ -83,7 +83,7 @@ def test_many_mutants():
 @pytest.mark.parametrize("value", [0, 1, -1, 2**31 - 1, -(2**31), 0x7F800001, -0x400001])
 def test_fills_with_integers(value):
     b = Build("k", 3)
-    b.add(MNIL, "ifill", lx=b.lx((2,), (2,), element_bytes=4), value=value)
+    b.add(MNIL, "fill", lx=b.lx((2,), (2,), element_bytes=4), value=value)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
     ddr = b.ddr(0, (2,), (64,), element=True, element_bytes=4, core_table=b.table([0, 100, 200]), bounds=lanes(100, 64))

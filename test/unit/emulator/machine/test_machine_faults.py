@@ -90,9 +90,9 @@ def test_fill_while_a_load_is_in_flight(answered):
 
 def test_corelets_write_one_stick():
     b = loaded()
-    b.add(LXLU, "push", lx=b.lx((4,), (1,)), fifo="I0", count=4)
+    b.add(LXLU, "push", lx=b.lx((4,), (1,)), fifo="I0")
     b.rep(4, 1, vin(0, "I0"), vout(0, "O"))
-    b.add(LXSU, "pull", lx=b.lx((4,), (1,), base=8, corelet_step=3), fifo="O", count=4)
+    b.add(LXSU, "pull", lx=b.lx((4,), (1,), base=8, corelet_step=3), fifo="O")
     e = found(faults.WawHazard, b)
     assert e.kind == "WAW"
 
@@ -102,22 +102,22 @@ def test_in_place_is_legal_where_each_stick_is_read_first():
     negate(b, 20, 0, 0)
     clean(finish(b, 0))
     b = loaded(41)  # one stick ahead of the reads
-    b.add(LXLU, "push", lx=b.lx((20,), (1,)), fifo="I0", count=20)
+    b.add(LXLU, "push", lx=b.lx((20,), (1,)), fifo="I0")
     b.rep(20, 1, vin(0, "I0"), vout(0, "O"))
     bound = (Bound(limit=1, corelet_step=1, dim=0, dim_step=0),)
-    b.add(LXSU, "pull", lx=b.lx((20,), (1,), base=1, bounds=bound), fifo="O", count=20)
+    b.add(LXSU, "pull", lx=b.lx((20,), (1,), base=1, bounds=bound), fifo="O")
     found(faults.WarHazard, b)
 
 
 def test_order_inside_par_is_not_assumed():
     b = loaded(40)
-    b.add(LXLU, "push", lx=b.lx((1,), (1,)), fifo="I1", count=1)
+    b.add(LXLU, "push", lx=b.lx((1,), (1,)), fifo="I1")
     b.add(LXLU, "par", streams=2)
-    b.add(LXLU, "push", lx=b.lx((4,), (1,), corelet_step=4), fifo="I0", count=4)
-    b.add(LXLU, "push", lx=b.lx((1,), (1,), base=20), fifo="I1", count=1)
+    b.add(LXLU, "push", lx=b.lx((4,), (1,), corelet_step=4), fifo="I0")
+    b.add(LXLU, "push", lx=b.lx((1,), (1,), base=20), fifo="I1")
     b.rep(2, 1, vin(0, "I1"), vout(0, "O"))  # waits for I1 alone, then its result overwrites what I0 streams
     b.rep(4, 1, vin(0, "I0"), vout(0, "O"))
-    b.add(LXSU, "pull", lx=b.lx((2,), (1,), base=0, corelet_step=4), fifo="O", count=2)
+    b.add(LXSU, "pull", lx=b.lx((2,), (1,), base=0, corelet_step=4), fifo="O")
     e = found(faults.WarHazard, b)
     assert e.other_site is not None
     assert e.other_site.unit is LXLU
@@ -131,10 +131,10 @@ def test_uninitialised_lx():
     assert "LXLU 'push' (word 1, corelet 1) reads LX stick 8, which nothing has written" in str(e)
     b = loaded(cores=2)
     row = b.table([1, 0])
-    b.add(LXLU, "push", lx=b.lx((1,), (1,), corelet_step=1), fifo="I0", count=1)
+    b.add(LXLU, "push", lx=b.lx((1,), (1,), corelet_step=1), fifo="I0")
     b.rep(1, 1, vin(0, "I0"), vout(0, "O"))
     only = (Bound(table=row, dim=0),)  # core 1 drops it
-    b.add(LXSU, "pull", lx=b.lx((1,), (1,), base=20, corelet_step=1, bounds=only), fifo="O", count=1)
+    b.add(LXSU, "pull", lx=b.lx((1,), (1,), base=20, corelet_step=1, bounds=only), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     store(b, 20, 2, core_table=b.table([0, 2]))
@@ -143,17 +143,17 @@ def test_uninitialised_lx():
 
 def test_uninitialised_lanes():
     b = loaded()
-    b.add(LXLU, "push", lx=b.lx((1,), (1,), corelet_step=1), fifo="I0", count=1)
+    b.add(LXLU, "push", lx=b.lx((1,), (1,), corelet_step=1), fifo="I0")
     b.rep(1, 1, vin(0, "I0"), vout(0, "O"))
     part = (Bound(limit=40, lanes=True),)
-    b.add(LXSU, "pull", lx=b.lx((1,), (1,), base=20, corelet_step=1, bounds=part), fifo="O", count=1)
+    b.add(LXSU, "pull", lx=b.lx((1,), (1,), base=20, corelet_step=1, bounds=part), fifo="O")
     b.sig(LXSU, LXLU, 1)
     b.wait(LXLU, LXSU, 1)
     b.rep(1, 1, vin(0, "I0"))
     for limit, wrong in ((40, False), (41, True)):
         c = replace(b, units={u: list(w) for u, w in b.units.items()})
         read = (Bound(limit=limit, lanes=True),)
-        c.add(LXLU, "push", lx=c.lx((1,), (1,), base=20, corelet_step=1, bounds=read), fifo="I0", count=1)
+        c.add(LXLU, "push", lx=c.lx((1,), (1,), base=20, corelet_step=1, bounds=read), fifo="I0")
         if wrong:
             found(faults.UninitialisedRead, c)
         else:
@@ -189,7 +189,7 @@ def finish_cores(b: Build, at: int) -> Build:
 
 def test_element_sizes():
     b = loaded()
-    b.add(LXLU, "push", lx=b.lx((2,), (2,), corelet_step=4, element_bytes=4), fifo="I0", count=2)
+    b.add(LXLU, "push", lx=b.lx((2,), (2,), corelet_step=4, element_bytes=4), fifo="I0")
     b.rep(2, 1, vin(0, "I0"))
     e = found(faults.TypeFault, b)
     assert e.kind == "type"
@@ -198,7 +198,7 @@ def test_element_sizes():
     b.add(MNIL, "xld", ddr=b.ddr(3, (4,), (2,), **f32), lx=b.lx((4,), (2,), **f32))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((2,), (2,), base=1, **f32), fifo="I0", count=2)  # one stick off
+    b.add(LXLU, "push", lx=b.lx((2,), (2,), base=1, **f32), fifo="I0")  # one stick off
     b.rep(2, 1, vin(0, "I0"))
     found(faults.TypeFault, b)
     b = Build("k", 1)

@@ -53,19 +53,19 @@ def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4
     total = x
     for number, group in enumerate(sources):
         b.groups.append(group)
-        b.add(MNIS, "rtx", lx=whole(x), group=number, count=entries)
+        b.add(MNIS, "rtx", lx=whole(x), group=number)
         b.wait(MNIL, LXLU)
-        b.add(MNIL, "rrx", lx=whole(received), group=number, count=entries)
+        b.add(MNIL, "rrx", lx=whole(received), group=number)
         if not unordered:
             b.sig(MNIL, LXLU, 1)
             b.wait(LXLU, MNIL, 1)
         b.add(LXLU, "par", streams=2)
-        b.add(LXLU, "push", lx=both(total), fifo="I0", count=entries)
-        b.add(LXLU, "push", lx=both(received), fifo="I1", count=entries)
+        b.add(LXLU, "push", lx=both(total), fifo="I0")
+        b.add(LXLU, "push", lx=both(received), fifo="I1")
         b.sig(LXLU, MNIL)
         b.rep(entries, 1, vin(0, "I0"), vin(1, "I1"), v2("add", 2, 0, 1, element_bytes == 2), vout(2, "O"))
         y = b.take(2 * n)
-        b.add(LXSU, "pull", lx=only_first(y), fifo="O", count=entries)
+        b.add(LXSU, "pull", lx=only_first(y), fifo="O")
         b.sig(LXSU, MNIL, 2)
         b.wait(MNIL, LXSU, 2)
         b.sig(MNIL, LXLU, 2)
@@ -148,31 +148,31 @@ def alone(unit: Unit, *words: tuple[str, dict]) -> Build:
 
 
 def test_balance() -> None:
-    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0, "count": 2}))
+    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
     found = verify(program("p", [], b.kernel()))
     assert any("MNIS pushes 2 entries into FIFO R, but MNIL pops 0" in str(p) for p in found)
 
 
 def test_the_receiver_waits() -> None:
-    b = alone(MNIL, ("rrx", {"lx": 0, "group": 0, "count": 2}))
+    b = alone(MNIL, ("rrx", {"lx": 0, "group": 0}))
     with pytest.raises(Deadlock, match=r"MNIL at word 2 'rrx' waits for entries in FIFO R \(MNIS, which has halted\)"):
         control(program("p", [], b.kernel()))
 
 
 def test_arrival_says_nothing_of_the_own_sender() -> None:
     """That another core's entries are here does not mean that this core's have left."""
-    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0, "count": 2}))
-    b.add(MNIL, "rrx", lx=0, group=0, count=2)
+    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
+    b.add(MNIL, "rrx", lx=0, group=0)
     with pytest.raises(WarHazard, match=r"MNIL 'rrx' .* overwrites LX stick 0 before MNIS 'rtx' .* has surely read it"):
         control(program("p", [], b.kernel()))
 
 
 @pytest.mark.parametrize(("group", "count"), [(1, 2), (0, 1)])
 def test_both_ends_agree(group: int, count: int) -> None:
-    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0, "count": 2}))
+    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
     b.groups.append([2, 0, 1])
     for n in range(2 // count):
-        b.add(MNIL, "rrx", lx=b.lx((count,), (1,), base=8 + n), group=group, count=count)
+        b.add(MNIL, "rrx", lx=b.lx((count,), (1,), base=8 + n), group=group)
     with pytest.raises(FifoFault, match=r"MNIL 'rrx' \(word 2\) takes other entries than MNIS 'rtx' \(word 1\) sends"):
         control(program("p", [], b.kernel()))
 
@@ -184,8 +184,8 @@ def test_types() -> None:
     b.add(MNIL, "fill", lx=b.lx((1,), (2,), element_bytes=4), value=0.1)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
-    b.add(MNIS, "rtx", lx=0, group=0, count=1)
-    b.add(MNIL, "rrx", lx=b.lx((1,), (1,), base=8), group=0, count=1)
+    b.add(MNIS, "rtx", lx=0, group=0)
+    b.add(MNIL, "rrx", lx=b.lx((1,), (1,), base=8), group=0)
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     with pytest.raises(TypeFault, match="stores f32 values of FIFO R in f16 sticks"):

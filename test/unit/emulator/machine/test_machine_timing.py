@@ -6,7 +6,7 @@ from math import ceil
 import numpy as np
 import pytest
 from element_programs import indexed, relayout
-from machine_builds import LXLU, LXSU, MNIL, MNIS, PT, SFP, Build, program, v1, vin, vout, vred
+from machine_builds import LXLU, LXSU, MNIL, MNIS, PT, SFP, Build, program, v1, vconst, vin, vout, vred
 from machine_programs import Work, all_cases, elementwise, matmul, reduction, softmax
 from mutations import carriers, same
 
@@ -42,9 +42,9 @@ def chain(n: int, *body, cores: int = 1, width: int = 1) -> Build:
     )
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((n,), (width,), corelet_step=n * width, **size), fifo="I0", count=n)
+    b.add(LXLU, "push", lx=b.lx((n,), (width,), corelet_step=n * width, **size), fifo="I0")
     b.rep(n, 1, vin(0, "I0"), *body)
-    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=2 * n * width, corelet_step=n), fifo="O", count=n)
+    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=2 * n * width, corelet_step=n), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     out = b.table([2 * n * c for c in range(cores)])
@@ -98,7 +98,7 @@ def test_costs_of_vector_operations():
         b.rep(groups, sticks, *body)
         return statistics(b).units[SFP].busy
 
-    const = ("vconst", {"dst": 0, "value": 1.0})
+    const = vconst(0, 1.0)
     assert busy(const) == 15  # at least one cycle per stick
     assert busy(const, v1("neg", 1, 0)) == 15
     assert busy(const, v1("neg", 1, 0), v1("exp", 2, 0)) == 15 * 5
@@ -111,9 +111,9 @@ def test_array():
     b.add(MNIL, "xld", ddr=b.ddr(0, (64,), (1,)), lx=b.lx((64,), (1,)))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((64,), (1,)), fifo="W", count=64)
-    b.add(LXLU, "push", lx=b.lx((10,), (1,)), fifo="A", count=10)
-    b.add(PT, "ldw", count=64)
+    b.add(LXLU, "push", lx=b.lx((64,), (1,)), fifo="W")
+    b.add(LXLU, "push", lx=b.lx((10,), (1,)), fifo="A")
+    b.add(PT, "ldw")
     b.add(PT, "mm", rows=10)
     b.add(PT, "pto", rows=10)
     b.rep(10, 1, vin(0, "P"))
@@ -130,8 +130,8 @@ def test_par_shares_one_port():
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     b.add(LXLU, "par", streams=2)
-    b.add(LXLU, "push", lx=b.lx((12,), (1,)), fifo="I0", count=12)
-    b.add(LXLU, "push", lx=b.lx((12,), (1,)), fifo="I1", count=12)
+    b.add(LXLU, "push", lx=b.lx((12,), (1,)), fifo="I0")
+    b.add(LXLU, "push", lx=b.lx((12,), (1,)), fifo="I1")
     b.rep(12, 1, vin(0, "I0"), vin(1, "I1"))
     s = statistics(b)
     assert s.units[MNIL].busy == 64

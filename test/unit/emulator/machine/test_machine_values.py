@@ -66,9 +66,9 @@ def test_corelet_without_work():
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     alone = (Bound(limit=1, corelet_step=1, dim=0, dim_step=0),)
-    b.add(LXLU, "push", lx=b.lx((3, 2), (1, 3), base=x, corelet_step=100, bounds=alone, pad="+inf"), fifo="I0", count=6)
+    b.add(LXLU, "push", lx=b.lx((3, 2), (1, 3), base=x, corelet_step=100, bounds=alone, pad="+inf"), fifo="I0")
     b.rep(3, 2, vin(0, "I0"), v1("neg", 1, 0), vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((3, 2), (1, 3), base=y, corelet_step=100, bounds=alone), fifo="O", count=6)
+    b.add(LXSU, "pull", lx=b.lx((3, 2), (1, 3), base=y, corelet_step=100, bounds=alone), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     b.add(MNIS, "xst", ddr=row_tile(b, w, 1, 2), lx=b.lx((6,), (1,), base=y))
@@ -104,9 +104,9 @@ def test_f32_arguments_and_lane_bounds():
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     one = (Bound(limit=1, corelet_step=1, dim=0, dim_step=0),)
-    b.add(LXLU, "push", lx=b.lx((2,), (2,), base=x, **f32), fifo="I0", count=2)
+    b.add(LXLU, "push", lx=b.lx((2,), (2,), base=x, **f32), fifo="I0")
     b.rep(2, 1, vin(0, "I0"), v2("max", 1, 0, 0), vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((2,), (2,), base=y, corelet_step=50, bounds=one, **f32), fifo="O", count=2)
+    b.add(LXSU, "pull", lx=b.lx((2,), (2,), base=y, corelet_step=50, bounds=one, **f32), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     b.add(MNIS, "xst", ddr=b.ddr(1, (2,), (2,), core_table=table, bounds=tail, **f32), lx=b.lx((2,), (2,), base=y, **f32))
@@ -142,9 +142,9 @@ def test_core_tables_in_lx():
     b.add(MNIL, "xld", ddr=b.ddr(0, (2,), (1,), core_table=b.table([0, 2, 4, 6])), lx=b.lx((2,), (1,), core_table=places))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((1,), (1,), core_table=places, corelet_step=1), fifo="I0", count=1)
+    b.add(LXLU, "push", lx=b.lx((1,), (1,), core_table=places, corelet_step=1), fifo="I0")
     b.rep(1, 1, vin(0, "I0"), v1("neg", 1, 0), vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((1,), (1,), base=20, corelet_step=1, core_table=b.table([6, 0, 0, 1])), fifo="O", count=1)
+    b.add(LXSU, "pull", lx=b.lx((1,), (1,), base=20, corelet_step=1, core_table=b.table([6, 0, 0, 1])), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     b.add(
@@ -169,17 +169,17 @@ def _circle() -> Case:
     b.add(MNIL, "xld", ddr=b.ddr(0, (2 * n,), (1,), core_table=rows), lx=b.lx((2 * n,), (1,), base=x))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=x, corelet_step=n), fifo="I0", count=n)
+    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=x, corelet_step=n), fifo="I0")
     b.wait(LXLU, LXSU, 1)
-    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=y, corelet_step=n), fifo="I0", count=n)
+    b.add(LXLU, "push", lx=b.lx((n,), (1,), base=y, corelet_step=n), fifo="I0")
     b.rep(
         1, 2 * n, vin(0, "I0"), v2("mul", 1, 0, 0, True), vmask(2, 1, 30 * 64 + 7, 1.0), vout(2, "O"), vacc("add", 16, 1),
         vred("max", 3, 16), vout(3, "Q", "end"),
     )  # fmt: skip
-    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=y, corelet_step=n), fifo="O", count=n)
+    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=y, corelet_step=n), fifo="O")
     b.sig(LXSU, LXLU, 1)
-    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=z, corelet_step=n), fifo="O", count=n)
-    b.add(LXSU, "pull", lx=b.lx((1,), (2,), base=s, corelet_step=2, element_bytes=4), fifo="Q", count=1)
+    b.add(LXSU, "pull", lx=b.lx((n,), (1,), base=z, corelet_step=n), fifo="O")
+    b.add(LXSU, "pull", lx=b.lx((1,), (2,), base=s, corelet_step=2, element_bytes=4), fifo="Q")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     b.add(MNIS, "xst", ddr=b.ddr(1, (2 * n,), (1,), core_table=rows), lx=b.lx((2 * n,), (1,), base=z))
@@ -257,6 +257,6 @@ def test_wrong_arrays_are_refused():
 
 def test_the_verifier_comes_first():
     b = Build("bad", 1)
-    b.add(LXLU, "push", lx=b.lx((4,), (1,)), fifo="I0", count=5)
-    with pytest.raises(ProgramError, match="expects the 4 entries"):
+    b.add(LXLU, "push", lx=b.lx((4,), (1,)), fifo="I0")
+    with pytest.raises(ProgramError, match="LXLU pushes 4 entries into FIFO I0, but SFP pops 0"):
         Machine(program("bad", [], b.kernel()))

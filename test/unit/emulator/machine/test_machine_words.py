@@ -14,7 +14,7 @@ from ktir.isa.units import Unit
 def _array(*words: tuple[str, dict], pushes: tuple[tuple[str, int], ...] = ()) -> Build:
     b = loaded(64)
     for fifo, n in pushes:
-        b.add(LXLU, "push", lx=b.lx((n,), (1,)), fifo=fifo, count=n)
+        b.add(LXLU, "push", lx=b.lx((n,), (1,)), fifo=fifo)
     for op, operands in words:
         b.add(PT, op, **operands)
     return b
@@ -24,15 +24,15 @@ def _array(*words: tuple[str, dict], pushes: tuple[tuple[str, int], ...] = ()) -
     ("words", "pushes", "message"),
     [
         ([("mm", {"rows": 4})], [("A", 4)], "multiplies before any LDW"),
-        ([("ldw", {"count": 64}), ("pto", {"rows": 4})], [("W", 64)], "drains, but no MM has run"),
-        ([("ldw", {"count": 64}), ("mm", {"rows": 4})], [("W", 64), ("A", 4)], "ends with sums that PTO has not drained"),
+        ([("ldw", {}), ("pto", {"rows": 4})], [("W", 64)], "drains, but no MM has run"),
+        ([("ldw", {}), ("mm", {"rows": 4})], [("W", 64), ("A", 4)], "ends with sums that PTO has not drained"),
         (
-            [("ldw", {"count": 64}), ("mm", {"rows": 4}), ("mm", {"rows": 2})],
+            [("ldw", {}), ("mm", {"rows": 4}), ("mm", {"rows": 2})],
             [("W", 64), ("A", 6)],
             "has 2 rows, but the accumulators hold sums of 4",
         ),
         (
-            [("ldw", {"count": 64}), ("mm", {"rows": 4}), ("pto", {"rows": 3})],
+            [("ldw", {}), ("mm", {"rows": 4}), ("pto", {"rows": 3})],
             [("W", 64), ("A", 4)],
             "has 3 rows, but the accumulators hold sums of 4",
         ),
@@ -50,8 +50,8 @@ def test_array_takes_f16():
     b.add(MNIL, "xld", ddr=b.ddr(3, (32,), (2,), **f32), lx=b.lx((32,), (2,), **f32))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((2, 32), (0, 2), **f32), fifo="W", count=64)
-    b.add(PT, "ldw", count=64)
+    b.add(LXLU, "push", lx=b.lx((2, 32), (0, 2), **f32), fifo="W")
+    b.add(PT, "ldw")
     assert "takes f32 entries from FIFO W, but PT multiplies f16 values" in found(faults.TypeFault, b).message
 
 
@@ -71,9 +71,9 @@ def test_array_takes_f16():
 )
 def test_f16_sticks_take_rounded_values(body, fine):
     b = loaded()
-    b.add(LXLU, "push", lx=b.lx((4,), (1,), corelet_step=4), fifo="I0", count=4)
+    b.add(LXLU, "push", lx=b.lx((4,), (1,), corelet_step=4), fifo="I0")
     b.rep(4, 1, vin(0, "I0"), *body, vout(1, "O"))
-    b.add(LXSU, "pull", lx=b.lx((4,), (1,), base=8, corelet_step=4), fifo="O", count=4)
+    b.add(LXSU, "pull", lx=b.lx((4,), (1,), base=8, corelet_step=4), fifo="O")
     if fine:
         clean(b)
     else:
@@ -99,14 +99,12 @@ def _one(unit: Unit, op: str, more: Callable[[Build], dict] = lambda b: {}) -> B
         (lambda: _one(MNIL, "wait", lambda b: {"sender": "LXLU", "count": 0}), "expects a count of at least 1"),
         (lambda: _one(MNIL, "fill", lambda b: {"lx": 3}), "names descriptor 3, but the kernel has 0"),
         (lambda: _one(MNIL, "fill", lambda b: {"lx": b.ddr(0, (1,), (1,))}), "expects a descriptor of lx"),
-        (lambda: _one(MNIL, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "I0", "count": 1}), "is no instruction of this unit"),
-        (lambda: _one(LXLU, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "O", "count": 1}), "names FIFO O, which does not connect"),
-        (lambda: _one(LXLU, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "I0", "count": 2}), "expects a count of 1"),
-        (lambda: _one(LXLU, "pusht", lambda b: {"lx": b.lx((3,), (1,)), "fifo": "W", "count": 3}), "expects blocks of 64 entries"),
+        (lambda: _one(MNIL, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "I0"}), "is no instruction of this unit"),
+        (lambda: _one(LXLU, "push", lambda b: {"lx": b.lx((1,), (1,)), "fifo": "O"}), "names FIFO O, which does not connect"),
+        (lambda: _one(LXLU, "push", lambda b: {"lx": b.lx((3,), (1,)), "fifo": "W", "transpose": True}), "expects blocks of 64 entries"),
         (lambda: _one(LXLU, "par", lambda b: {"streams": 2}), "expects 2 PUSH or PULL words to follow"),
-        (lambda: _one(PT, "ldw", lambda b: {"count": 32}), "expects a count of 64"),
         (lambda: _one(PT, "mm", lambda b: {"rows": 300}), "expects 1 to 256 rows"),
-        (lambda: _one(SFP, "rep", lambda b: {"groups": 1, "sticks": 1, "body": 2}), "expects a body of 2 words to follow"),
+        (lambda: _one(SFP, "rep", lambda b: {"groups": 1, "sticks": 1, "each": 2}), "expects a body of 2 words to follow"),
         (lambda: _one(SFP, "vconst", lambda b: {"dst": 0}), "stands outside of a REP body"),
         (lambda: _one(MNIL, "endl"), "ends level 0, which is not the innermost open loop"),
         (lambda: _one(MNIL, "loop", lambda b: {"trips": 1}), "inside a loop"),
