@@ -1,4 +1,6 @@
-"""Every op that the rules of the allocated level admit lowers, or is refused by its name and place; nothing else happens."""
+"""Every op that the rules of the allocated level admit lowers, or is refused by its name and place; what lowers computes what PyTorch
+does.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logical_programs import linear
-from vector_cases import edge_rows, elementwise
+from tiled_kernels import LANES, Argument, Kernel, Tiled, tiled
+from torch_ops import check
+from vector_cases import EDGES, TYPES, elementwise, shown
 
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import Unsupported
+from ktir.dialects.module_level import Level
+from ktir.dialects.vector_kinds import SCALAR_OPS
+from ktir.emulator.machine import Machine
 from ktir.hints import hint
+from ktir.isa.program import Program
 from ktir.lowering.compile import pipeline
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir, math, operations
@@ -22,7 +30,8 @@ from ktir.passes.levels.ktir_verify_level import OPS
 from ktir.pipeline import run_pipeline
 
 INPUTS = Path(__file__).parents[2] / "lit" / "inductor"
-TYPES = ("f32", "i32", "f16", "i1")
+LANE_TYPES = ("f32", "i32", "f16", "i1")
+DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui")
 
 
 def names() -> list[str]:
@@ -34,15 +43,15 @@ def names() -> list[str]:
 EVERY = names()
 
 
-def lowers(module: ir.Module, name: str) -> bool:
-    """Whether the op `name` of a module has instructions; if not, the refusal names it and its place."""
-    refused: Unsupported | None = None
+def lowers(module: ir.Module, name: str) -> Program | None:
+    """The program, if the op `name` of a module has instructions; if not, the refusal names it and its place."""
     try:
-        lower_program(module)
+        return lower_program(module)
     except Unsupported as error:
         refused = error
-    assert refused is None or (f"'{name}' op" in refused.message and refused.location), str(refused)
-    return refused is None
+    assert f"'{name}' op" in refused.message, str(refused)
+    assert refused.location, str(refused)
+    return None
 
 
 # Scalar ops in bodies
@@ -78,44 +87,84 @@ def is_valid(name: str, operands: tuple[str, ...], result: str) -> bool:
     return True
 
 
-def body_with(name: str, operands: tuple[str, ...], result: str) -> ir.Module:
-    """An allocated kernel whose body has the op on values of these types."""
+ROWS = 20
+HELD = {"f16": "f16", "f32": "f32", "i32": "i32", "i1": "i32"}
+"""In memory a mask is an integer, 0 or 1."""
+MAPS = ("whole", "row", "column")
+"""How the last operand is read: an element for each element, for those of a column, for those of a row."""
 
-    def typed(x: ir.Value, wanted: str) -> ir.Value:
-        """A value of a type, made of an i32 by a bitcast or a comparison, so that only the op itself can be the one refused."""
-        type_ = ir.Type.parse(wanted)
-        if x.type == type_:
-            return x
-        if wanted == "i1":
-            zero = arith.ConstantOp(x.type, ir.IntegerAttr.get(x.type, 0)).result
-            return arith.CmpIOp(arith.CmpIPredicate.sgt, x, zero).result
-        return arith.BitcastOp(type_, x).result if wanted == "f32" else ir.Operation.create("arith.sitofp", [type_], [x]).results[0]
 
-    def body(a: ir.Value) -> ir.Value:
-        values = [typed(a, t) for t in operands]
-        value = ir.Operation.create(name, [ir.Type.parse(result)], values, attributes_of(name)).results[0]
-        if result == "i1":
-            return ir.Operation.create("arith.extui", [a.type], [value]).results[0]
-        return value if result == "i32" else arith.BitcastOp(a.type, value).result if result == "f32" else _stored(value, a.type)
+def columns_of(name: str, operands: tuple[str, ...], how: str) -> list[np.ndarray]:
+    """Values [rows, lanes] of the operands; each pair of edge values of the first two meets."""
+    row, lane = np.mgrid[:ROWS, :LANES]
+    places = [row + lane, lane, 3 * row + 5 * lane]
+    places[len(operands) - 1] = {"whole": places[len(operands) - 1], "row": lane, "column": row}[how]
+    values = []
+    for type_, place in zip(operands, places, strict=False):
+        edges = np.array([0, 1] if type_ == "i1" else EDGES[type_], TYPES[HELD[type_]])
+        if name in DIVISIONS and values:
+            edges = edges[edges != 0]
+        values.append(edges[place % edges.size])
+    if name in DIVISIONS:
+        values[0][(values[0] == -(2**31)) & (values[1] == -1)] = 5
+    return values
 
-    kernel, _ = elementwise(["i32"], "i32", body, edge_rows(["i32"]))
+
+def body_with(name: str, operands: tuple[str, ...], result: str, how: str) -> Tiled:
+    """A kernel whose body has the op on values of these types."""
+
+    def body(*given: ir.Value) -> ir.Value:
+        values = []
+        for x, type_ in zip(given, operands, strict=True):
+            if type_ == "i1":
+                x = arith.CmpIOp(arith.CmpIPredicate.ne, x, arith.ConstantOp(x.type, ir.IntegerAttr.get(x.type, 0)).result).result
+            values.append(x)
+        return shown(ir.Operation.create(name, [ir.Type.parse(result)], values, attributes_of(name)).results[0])
+
+    sizes = [ROWS * LANES] * (len(operands) + 1)
+    if how == "row":
+        sizes[len(operands) - 1] = LANES
+    arguments = [Argument(f"x{i}", "input", n, HELD[t]) for i, (n, t) in enumerate(zip(sizes, operands, strict=False))]
+    arguments.append(Argument("y", "output", ROWS * LANES, HELD[result]))
+
+    def kernel(k: Kernel) -> None:
+        views = [k.view(a.name, 0, [1, a.elements // LANES, LANES], [LANES, LANES, 1]) for a in arguments]
+        tiles = [k.load(v, [0, 0, 0], [1, a.elements // LANES, LANES]) for v, a in zip(views[:-1], arguments, strict=False)]
+        if how == "column":
+            k.columns.append(tiles[-1])
+        k.store(k.pointwise(body, [1, ROWS, LANES], HELD[result], *tiles), views[-1], [0, 0, 0])
+
+    return tiled(1, arguments, kernel)
+
+
+def executed(kernel: Tiled, program: Program, given: list[np.ndarray]) -> np.ndarray:
+    """The output of a program, run on the emulated chip."""
+    arrays = kernel.arrays({a.name: x.ravel()[: a.elements] for a, x in zip(kernel.arguments, given, strict=False)})
+    carriers = [a.view(np.float32).copy() if a.dtype == np.int32 else a.astype(np.float32) for a in arrays]
+    Machine(program).launch(carriers, mode="tape")
+    return carriers[-1].view(np.int32) if arrays[-1].dtype == np.int32 else carriers[-1].astype(arrays[-1].dtype)
+
+
+def is_executed(name: str, operands: tuple[str, ...], result: str, how: str) -> bool:
+    """Whether the op has instructions; then they compute what PyTorch does."""
+    kernel = body_with(name, operands, result, how)
     module = parse_module(kernel.text, "kernel.mlir")
     run_pipeline(module, "ktir-allocate-scratchpad")
-    return module
-
-
-def _stored(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """An f16 as an i32."""
-    return ir.Operation.create("arith.fptosi", [type_], [value]).results[0]
+    program = lowers(module, name)
+    if program is not None:
+        given = columns_of(name, operands, how)
+        check(name, given, executed(kernel, program, given))
+    return program is not None
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_scalar_ops(name: str) -> None:
-    """On f32, i32, f16 and i1, as many operands as it may have."""
+    """On f32, i32, f16 and i1, as many operands as it may have, the last one read in each way; what is refused is so in one."""
     with context(), ir.Location.file("body.mlir", 3, 5):
-        for operands, result in forms(name, TYPES):
-            if is_valid(name, operands, result):
-                lowers(body_with(name, operands, result), name)
+        valid = [form for form in forms(name, LANE_TYPES) if is_valid(name, *form)]
+        lowered = [form for form in valid if is_executed(name, *form, MAPS[0])]
+        assert bool(lowered) == (name in SCALAR_OPS and name != "arith.constant")
+        assert all(is_executed(name, *form, how) for form in lowered for how in MAPS[1:])
 
 
 # Index arithmetic
@@ -171,14 +220,14 @@ def test_other_ops() -> None:
         "ktdp.construct_indirect_access_tile": "test_tiled_kernels",
         "ktdp.region_terminator": "the same",
     }
-    missing = {n for n in OPS["allocated"] if n not in seen and n not in elsewhere}
+    missing = {n for n in OPS[Level.ALLOCATED] if n not in seen and n not in elsewhere}
     assert not missing
 
 
 @pytest.mark.parametrize("name", ["ktdp.inter_tile_reduce", "linalg.matmul", "scf.while", "tensor.extract_slice"])
 def test_ops_of_other_levels(name: str) -> None:
     """What the lowering has no case for, the level does not admit."""
-    assert name not in OPS["allocated"]
+    assert name not in OPS[Level.ALLOCATED]
 
 
 def test_positions_as_values() -> None:
