@@ -6,6 +6,7 @@ is installed, the name "spyre" is left to it.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import importlib.metadata
@@ -27,6 +28,7 @@ from ktir.lowering.inductor.running.fallback import chain, in_torch
 from ktir.lowering.inductor.running.faults import Fault
 from ktir.lowering.inductor.running.guarded import Guarded, written
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
+from ktir.lowering.inductor.running.writes import OnlyEager, check_writes
 from ktir.runtime import cache, forms
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,8 @@ STATIC = "torch.compile(..., dynamic=False), which compiles once per shape"
 def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
     """Compile a Dynamo graph for the emulated Spyre. `options` are fields of `ktir.config.Config`."""
     if mode not in (None, "default"):
-        raise KtirError(f"mode {mode!r} is not supported; the options are fields of ktir.config.Config")
+        names = ", ".join(field.name for field in dataclasses.fields(config.Config))
+        raise KtirError(f"mode {mode!r} is one of TorchInductor's own code; leave it out, or give options={{...}} instead: {names}")
     return _compiled(options, gm, inputs)
 
 
@@ -64,8 +67,8 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
         try:
             tracing.compiled_one()
             return Guarded(compile_graph(gm, inputs, nonce=nonce), gm, strict=strict)
-        except DynamicShape as error:
-            if not again and (integers := dynamic_integers(gm)):
+        except (DynamicShape, OnlyEager) as error:
+            if isinstance(error, DynamicShape) and not again and (integers := dynamic_integers(gm)):
                 return for_each(f"dynamic shapes: {', '.join(integers)}", specialize=True)
             if strict:
                 raise
@@ -97,6 +100,7 @@ def compile_graph(
     compile_region = compile_region or wrapper.compile_region
     with _own_errors():
         check_call(gm)
+        check_writes(gm)
         artifacts.take_missing()
         compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce or beside_operators(gm, inputs))
         if runs and (missing := artifacts.take_missing()):

@@ -183,9 +183,13 @@ def _cat(inputs: Sequence[Any], dim: int = 0) -> Any:
     return builtin.pointwise_cat(parts, dim % len(parts[0].get_size()))
 
 
-def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """Inductor's, a sort and slices of its results, as tensors of their own, as PyTorch's kernel makes them."""
-    return [builtin.clone(part) for part in builtin.lowerings[aten.topk.default](x, k, dim, largest, sorted)]
+def _of_their_own(op: Any) -> Callable[..., Any]:
+    """Inductor's lowering of `op`, a sort and slices of its results, as tensors of their own, as PyTorch's kernel makes them."""
+
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        return [builtin.clone(part) for part in builtin.lowerings[op](*args, **kwargs)]
+
+    return lower
 
 
 def _power(x: Any, exponent: Any) -> Any:
@@ -269,7 +273,7 @@ _LOWERINGS = {
     aten.max_pool3d_with_indices.default: functools.partial(_max_pool, 3),
     aten.adaptive_max_pool2d.default: _adaptive_max_pool,
     aten.pow.Tensor_Scalar: _power,
-    aten.topk.default: _topk,
+    **{op: _of_their_own(op) for op in (aten.topk.default, aten.kthvalue.default)},
     aten.cat.default: _cat,
     aten.div.Tensor_mode: _division,
     aten.div.Scalar_mode: _division,

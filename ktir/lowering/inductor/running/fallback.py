@@ -119,7 +119,7 @@ def say(name: str, reason: str, message: str, location: str | None) -> None:
     notices.warn_once(name, reason, Unsupported(message, location), "it runs in PyTorch", notices.NOT_HERE)
 
 
-def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModule], str] | None = None) -> Callable[..., Any]:
+def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModule, Exception], str] | None = None) -> Callable[..., Any]:
     """The graph as PyTorch runs it, all of its operators counted, with a warning once it has run: what fails in PyTorch too is no matter
     of ours.
     """
@@ -130,7 +130,7 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
         result = gm.forward(*inputs)  # a call of the module would print a traceback of its own
         metrics.count(torch=operators)
         if notices.is_new("graph", reason):
-            notices.warn(error, *([note(gm)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)
+            notices.warn(error, *([note(gm, error)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)
         return result
 
     return run

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -11,9 +13,14 @@ from typing import Any
 import torch
 from torch import fx
 
+import ktir
 from ktir.lowering.inductor.running.fallback import in_torch
+from ktir.lowering.inductor.running.origins import TORCH
 from ktir.runtime import cache
 from ktir.runtime.kernel import OURS
+
+THEIRS = "PyTorch's own tracing refuses the graph, before ktir sees it; every backend that uses it says the same"
+_OWN = str(Path(ktir.__file__).parent) + os.sep
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
 _undo: ContextVar[list[tuple[torch.Tensor, torch.Tensor]] | None] = ContextVar("ktir_undo", default=None)
@@ -81,8 +88,15 @@ def _restore(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
             tensor.copy_(content)
 
 
-def written(graph: fx.GraphModule) -> str:
-    """Write a graph to a file; a note that says where."""
+def written(graph: fx.GraphModule, error: Exception) -> str:
+    """Write a graph to a file; a note that says where, and whose fault an error is."""
     path = Path(tempfile.mkdtemp(prefix="ktir-")) / "graph.py"
     path.write_text(graph.print_readable(print_output=False))
-    return f"{OURS}; the graph is in {path}"
+    return f"{THEIRS if of_torch(error) else OURS}; the graph is in {path}"
+
+
+def of_torch(error: BaseException) -> bool:
+    """Whether PyTorch raised an error before anything of ours saw the graph: its frames are the last ones, and ours called them."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    first = next((k for k, file in enumerate(files) if file.startswith(TORCH)), len(files))
+    return first < len(files) and not any(file.startswith(_OWN) for file in files[first:])

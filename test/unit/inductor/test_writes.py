@@ -1,0 +1,73 @@
+"""In-place writes: what eager refuses is refused in its words, and what PyTorch's tracing refuses is not called our fault."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import pytest
+import torch
+
+
+def compiled(f: Callable[..., object], *inputs: torch.Tensor) -> object:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return torch.compile(f, backend="spyre", dynamic=False)(*inputs)
+
+
+REFUSED: dict[str, Callable[[torch.Tensor], object]] = {
+    "a method": lambda x: x.expand(3, 4).add_(1),
+    "of a value": lambda x: (x + 1).expand(3, 4).mul_(2),
+    "an operator": lambda x: operator.iadd(x.expand(3, 4), 1),
+    "several operands": lambda x: x.expand(3, 4).addcmul_(x, x),
+    "a masked one": lambda x: x.expand(3, 4).masked_scatter_(x > 0, torch.ones(12)),
+    "activations": lambda x: torch.nn.functional.relu_(x.expand(3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_writes_to_elements_that_share_their_place_are_refused_as_in_eager(name: str) -> None:
+    said = "more than one element of the written-to tensor refers to a single memory location"
+    with pytest.raises(RuntimeError, match=said):
+        REFUSED[name](torch.ones(3, 1))
+    x = torch.ones(3, 1)
+    with pytest.raises(RuntimeError, match=r"test_writes.py:\d+:1: error: .* " + said):
+        compiled(REFUSED[name], x)
+    assert torch.equal(x, torch.ones(3, 1))
+
+
+def test_an_input_whose_elements_share_their_place(on_chip: None) -> None:
+    x = torch.ones(3, 1).expand(3, 4)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        compiled(lambda x: x.add_(1), x)
+    torch.testing.assert_close(compiled(lambda x: x + 1, x), x + 1)
+
+
+def test_writes_of_one_number_are_allowed_as_in_eager() -> None:
+    """PyTorch's functionalization makes 25 of these ones."""
+    x = torch.ones(3, 1)
+    compiled(lambda x: x.expand(3, 4).fill_(7), x)
+    assert torch.equal(x, torch.full((3, 1), 7.0))
+    compiled(lambda x: x.expand(3, 4).zero_(), x)
+    assert torch.equal(x, torch.zeros(3, 1))
+
+
+def test_what_the_tracing_of_pytorch_refuses_is_not_our_fault(caplog: pytest.LogCaptureFixture) -> None:
+    weight = torch.nn.Parameter(torch.ones(3, 64))
+    compiled(lambda w: w[0].mul_(2), weight)
+    assert "PyTorch's own tracing refuses the graph" in caplog.text
+    assert "the fault lies in ktir" not in caplog.text
+    assert torch.equal(weight[:2, 0], torch.tensor([2.0, 1.0]))
+
+
+def test_a_mode_is_refused_with_what_there_is_instead() -> None:
+    with pytest.raises(Exception, match=r"mode 'reduce-overhead' is .* leave it out, or .*: fallback, engine"):
+        torch.compile(lambda x: x + 1, backend="spyre", mode="reduce-overhead")(torch.ones(3))
+
+
+def test_results_of_selections_have_the_strides_of_eager(on_chip: None) -> None:
+    def select(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (*x.kthvalue(2, 1), *x.kthvalue(3, 1, keepdim=True), *x.topk(3, 1), *x.kthvalue(2, 0))
+
+    x = torch.randn(3, 65, 5).half()
+    assert [t.stride() for t in compiled(select, x)] == [t.stride() for t in select(x)]  # type: ignore[attr-defined]
