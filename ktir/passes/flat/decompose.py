@@ -358,7 +358,7 @@ def _filled_with(value: ir.Value) -> ir.Operation | None:
 
 
 def _integer_reduction(g: Generic) -> None:
-    """Reductions of integers, in parts that f32 holds: flags as 0 and 1, extremes in halves, sums in bytes."""
+    """Reductions of integers, in parts that f32 holds: flags and narrow unsigned numbers as they are, extremes in halves, sums in bytes."""
     op = g.op
     type_ = ir.IntegerType(g.body.arguments[-1].type)
     name = g.yielded.owner.operation.name if not isinstance(g.yielded.owner, ir.Block) else ""
@@ -392,6 +392,9 @@ def _integer_reduction(g: Generic) -> None:
         if type_.width == 1 and name in ("arith.ori", "arith.andi"):
             flags = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, "max" if name == "arith.ori" else "min")
             result = combined([flags], lambda a: arith.CmpFOp(arith.CmpFPredicate.OGT, a[0], _float(0.0)).result)
+        elif name in ("arith.maxui", "arith.minui") and type_.width < 32:
+            found = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, name[6:9])
+            result = combined([found], lambda a: arith.TruncIOp(type_, arith.FPToSIOp(ir.IntegerType.get_signless(32), a[0]).result).result)
         elif name in ("arith.maxsi", "arith.minsi"):
             kind, beyond = ("max", -1.0) if name == "arith.maxsi" else ("min", float(1 << _HALF))
             high = reduced(lambda x, _: _high(x), kind)
