@@ -73,6 +73,19 @@ def test_integers_are_equal_or_wrong() -> None:
     assert "1 of 2 elements differ" in opinfo_samples._elements(right + torch.tensor([1, 0]), [right], None)
 
 
+def test_places_of_equal_elements_are_open(variants: dict[str, opinfo_samples.OpInfo]) -> None:
+    x = torch.tensor([[3, 5, 5, 5], [1, 2, 2, 0]])
+    expected = [[torch.topk(x, 2), ((x, 2), {})]]
+
+    def reason(*places: list[int]) -> str:
+        got = [torch.return_types.topk((expected[0][0].values, torch.tensor(places))), ((x, 2), {})]  # type: ignore[attr-defined]
+        return opinfo_samples._difference(variants["topk"], torch.int64, got, expected)
+
+    assert reason([1, 2], [1, 2]) == reason([3, 1], [2, 1]) == ""
+    assert reason([1, 1], [1, 2])
+    assert reason([1, 0], [1, 2])
+
+
 def test_page() -> None:
     results = [
         {"name": "add", "dtype": "float32", "samples": 8, "counts": {"chip": 7, "no code": 1}, "reasons": {}},
