@@ -135,7 +135,9 @@ def _dead(body: Body, node: Node, x: Sequence[NDArray[np.bool_]], inputs: Sequen
             return np.logical_and.reduce(x[0], axis=-1, keepdims=True)
         case "last":
             return x[0][..., -1:, :]
-    return np.zeros((1, 1, 1), np.bool_)
+        case "const" | "live":
+            return np.zeros((1, 1, 1), np.bool_)
+    raise AssertionError(node.kind)
 
 
 def _report(trace: Trace, event: Event, corelet: int, kind: str, zero: NDArray[np.bool_], bad: NDArray[np.bool_]) -> None:
