@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Generic, index_constant
 from ktir.mlir import arith, ir, linalg
 from ktir.target import LANES
 
@@ -181,6 +181,6 @@ class Emission:
         if self.end is None:
             raise NoTree
         stick, lane = (linalg.IndexOp(loop).result for loop in self.loops)
-        constants = [arith.ConstantOp(ir.IndexType.get(), n).result for n in (LANES, self.end)]
+        constants = [index_constant(n) for n in (LANES, self.end)]
         place = arith.AddIOp(arith.MulIOp(stick, constants[0]).result, lane).result
         return arith.CmpIOp(arith.CmpIPredicate.ult, place, constants[1]).result

@@ -164,6 +164,11 @@ def index_constant(value: int) -> ir.Value:
     return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
+def moved_by(address: ir.Value, distance: int) -> ir.Value:
+    """An address so many elements further on."""
+    return arith.AddIOp(address, index_constant(distance)).result if distance else address
+
+
 def filled(shape: Sequence[int], element: ir.Type, value: float) -> ir.Value:
     """A tensor of one number."""
     empty = tensor.EmptyOp(list(shape), element).result

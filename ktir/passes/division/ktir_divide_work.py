@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
-from ktir.analysis.attributes.table import copy_kept
 from ktir.analysis.axes import second_operand_source
 from ktir.analysis.partial_sums import reduced
 from ktir.diagnostics import Unsupported, location_text
@@ -26,11 +25,12 @@ from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, index_constant, rebuild
+from ktir.dialects.structured import Generic, constant, index_constant, rebuild
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
-from ktir.passes.division.parts import COLUMNS, DEPTH, IN_STICKS, STICKS_OF_ROWS, Parts, Walk
+from ktir.passes.division.parts import Along, Dealt, Parts, Walk
 from ktir.passes.division.work import Work, divide, work_of
+from ktir.passes.general.replaced import replaced
 from ktir.passes.kernels.columns import hinted, wishes
 from ktir.pipeline import Pass
 from ktir.target import LANES
@@ -100,30 +100,22 @@ class _Divider:
         self.source, self.work = source, work
         self.parts = Parts(source, work)
         self.mapping: dict[ir.Value, ir.Value] = {}
-        self.loads: dict[tuple[ir.Value, tuple[int | None, ...]], ir.Value] = {}
+        self.loads: dict[tuple[ir.Value, tuple[Along, ...]], ir.Value] = {}
 
     def divide(self) -> None:
-        source, work = self.source, self.work
-        old = source.regions[0].blocks[0]
-        name = source.name.value
-        with ir.InsertionPoint(source), source.location:
-            function = func.FuncOp(name + "_divided", ([a.type for a in old.arguments], []))
-        block = function.add_entry_block([source.location] * len(old.arguments))
-        self.mapping.update(zip(old.arguments, block.arguments, strict=True))
-        with ir.InsertionPoint(block), source.location:
+        work = self.work
+        with replaced(self.source) as (function, arguments):
+            i64 = ir.IntegerType.get_signless(64)
+            function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, work.cores)])
+            tile = [work.stick_share, *work.shares, LANES]
+            function.attributes["ktir.work"] = kt.WorkAttr.build([work.column_parts, *work.parts, 1], tile)
+            if work.sums > 1:
+                function.attributes["ktir.sums"] = ir.IntegerAttr.get(i64, work.sums)
+            self.mapping.update(arguments)
             self.parts.find()
-            for op in old.operations:
+            for op in self.source.regions[0].blocks[0].operations:
                 with op.location:
                     self._op(op.operation)
-        i64 = ir.IntegerType.get_signless(64)
-        function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, work.cores)])
-        copy_kept(source, function)
-        tile = [work.stick_share, *work.shares, LANES]
-        function.attributes["ktir.work"] = kt.WorkAttr.build([work.column_parts, *work.parts, 1], tile)
-        if work.sums > 1:
-            function.attributes["ktir.sums"] = ir.IntegerAttr.get(i64, work.sums)
-        source.operation.erase()
-        function.attributes["sym_name"] = ir.StringAttr.get(name)
 
     # Ops
 
@@ -160,11 +152,12 @@ class _Divider:
     def _store(self, op: ir.Operation) -> None:
         value = op.operands[0]
         if value in self.mapping:
-            walk, part = self.parts.axes.of_value(value), self.mapping[value]
+            walk: list[Along] = [*self.parts.axes.of_value(value)]
+            part = self.mapping[value]
             if self.parts.columns:
-                walk[0] = COLUMNS
+                walk[0] = Dealt.COLUMNS
         else:
-            walk = self.parts.axes.of_copied(value)
+            walk = [*self.parts.axes.of_copied(value)]
             part = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
         ktdp.store(part, self._tile(op.operands[1], walk, by_leader=True))
         if "ktir.ordered" in op.attributes:
@@ -190,8 +183,9 @@ class _Divider:
         split = list(ir.RankedTensorType(g.inputs[1].type).shape)
         shape = list(ir.RankedTensorType(value.type).shape)
         split[: len(shape) - 2] = shape[:-2]
-        if walk[-2] in STICKS_OF_ROWS:
-            split[-3] = self.parts.share(STICKS_OF_ROWS[walk[-2]], 0)
+        rows = walk[-2]
+        if isinstance(rows, Dealt):
+            split[-3] = self.parts.share(rows.sticks, 0)
         with source.owner.location:
             if shape[-2] != split[-3] * LANES:
                 value = _padded(value, split[-3] * LANES)
@@ -220,20 +214,20 @@ class _Divider:
         shape = [self.parts.share(what, extent) for what, extent in zip(walk, view.sizes, strict=True)]
         at: list[int | ir.Value] = [0] * len(shape)
         cut = affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ()
-        for d, what in sorted(enumerate(walk), key=lambda w: w[1] in IN_STICKS):
+        for d, what in sorted(enumerate(walk), key=lambda w: isinstance(w[1], Dealt)):
             if what is None:
                 continue
-            if what in STICKS_OF_ROWS:
-                first = arith.MulIOp(self.parts.first[STICKS_OF_ROWS[what]], index_constant(LANES)).result
+            if isinstance(what, Dealt) and what.in_rows:
+                first = arith.MulIOp(self.parts.first[what.sticks], index_constant(LANES)).result
                 if sizes[d] % shape[d]:
                     own = arith.MinSIOp(arith.SubIOp(index_constant(sizes[d]), first).result, index_constant(shape[d])).result
                 else:
                     own = shape[d]
                 base = arith.AddIOp(base, arith.MulIOp(first, index_constant(strides[d])).result).result
                 sizes[d] = own
-            elif what in (COLUMNS, DEPTH) and cut:  # the cut says where the last stick ends, not the same place in each core's part
+            elif isinstance(what, Dealt) and cut:  # the cut says where the last stick ends, not the same place in each core's part
                 at[d] = self.parts.first[what]
-                sizes[d] = (self.work.column_parts if what == COLUMNS else self.work.sums) * shape[d]
+                sizes[d] = (self.work.column_parts if what is Dealt.COLUMNS else self.work.sums) * shape[d]
             else:
                 if what in self.parts.first:
                     base = arith.AddIOp(base, self.parts.distance(what, strides[d])).result
@@ -243,7 +237,7 @@ class _Divider:
             strides.insert(-1, 0)
         if by_leader and self.parts.leader is not None:
             dealt = [d for d, what in enumerate(walk) if what is not None]
-            d = next((d for d in dealt if (walk[d] or 0) >= 0), dealt[0])
+            d = next((d for d in dealt if not isinstance(walk[d], Dealt)), dealt[0])
             size = sizes[d]
             sizes[d] = arith.MulIOp(index_constant(size) if isinstance(size, int) else size, self.parts.leader).result
         attributes: dict[str, ir.Attribute] = {}
@@ -268,7 +262,7 @@ class _Divider:
                 "'ktdp.construct_indirect_access_tile' op expects its variables in order and no captured values",
                 location_text(tile.location),
             )
-        base_walk: list[int | None] = []
+        base_walk: list[Along] = []
         subscripts: list[Subscript] = []
         for map_, index_view in tile.subscripts:
             if index_view is None:
@@ -289,7 +283,7 @@ class _Divider:
         return ktdp.construct_indirect_access_tile(part, subscripts, extents, captured=captured)
 
 
-def _walk_of(expression: ir.AffineExpr, walk: Walk, tile: ktdp.ConstructIndirectAccessTileOp) -> int | None:
+def _walk_of(expression: ir.AffineExpr, walk: Walk, tile: ktdp.ConstructIndirectAccessTileOp) -> Along:
     """How the variable that a subscript is walks; None for a constant."""
     if isinstance(expression, ir.AffineDimExpr):
         return walk[ir.AffineDimExpr(expression).position]
@@ -329,5 +323,5 @@ def _padded(value: ir.Value, rows: int) -> ir.Value:
     pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], none, high)
     block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * rank, [ir.Location.current] * rank)
     with ir.InsertionPoint(block):
-        tensor.YieldOp(arith.ConstantOp(type_.element_type, ir.FloatAttr.get(type_.element_type, 0.0)).result)
+        tensor.YieldOp(constant(type_.element_type, 0.0))
     return pad.result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.axes import Axes, k_in_stick
@@ -12,19 +13,29 @@ from ktir.mlir import arith, func, ir
 from ktir.passes.division.work import Work
 from ktir.target import LANES
 
-COLUMNS = -1
-"""Stands for an axis where a dim runs over the sticks of columns that are dealt out."""
-N_ROWS = -2
-"""The same where columns are rows: of a second operand with K in its stick."""
-DEPTH = -3
-"""Stands for an axis where a dim runs over the sticks of the reduced loop that are dealt out."""
-K_ROWS = -4
-"""The same where they are rows: of a second operand with columns in its stick."""
-STICKS_OF_ROWS = {N_ROWS: COLUMNS, K_ROWS: DEPTH}
-IN_STICKS = (COLUMNS, N_ROWS, DEPTH, K_ROWS)
 
-Walk = Sequence[int | None]
-"""Per dim of a tensor the axis that it runs along, `COLUMNS`, `N_ROWS`, `DEPTH`, `K_ROWS`, or None: every core has it whole."""
+class Dealt(Enum):
+    """Stands for an axis where a dim runs over sticks that are dealt out."""
+
+    COLUMNS = "sticks of columns"
+    DEPTH = "sticks of the reduced loop"
+    N_ROWS = "columns that are rows: of a second operand with K in its stick"
+    K_ROWS = "the reduced loop where it is rows: of a second operand with columns in its stick"
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether the dim runs over rows, not over sticks."""
+        return self in (Dealt.N_ROWS, Dealt.K_ROWS)
+
+    @property
+    def sticks(self) -> Dealt:
+        """The same as sticks."""
+        return {Dealt.N_ROWS: Dealt.COLUMNS, Dealt.K_ROWS: Dealt.DEPTH}.get(self, self)
+
+
+Along = int | Dealt | None
+Walk = Sequence[Along]
+"""Per dim of a tensor the axis that it runs along, or what of it is dealt out; None: every core has it whole."""
 
 
 def _part(part: ir.Value, extent: int, share: int) -> tuple[ir.Value, int | ir.Value]:
@@ -44,13 +55,13 @@ class Parts:
         self.source, self.work = source, work
         self.axes = Axes.of(source.operation)
         self.columns = KernelFunction(source).columns
-        self.first: dict[int, ir.Value] = {}
+        self.first: dict[int | Dealt, ir.Value] = {}
         """First position along each axis (or of the columns); none where a core has all of it."""
-        self.own: dict[int, int | ir.Value] = {}
+        self.own: dict[int | Dealt, int | ir.Value] = {}
         """Positions along each axis that are a core's own."""
         self.leader: ir.Value | None = None
         """1 on the core that adds up the partial sums of its group, 0 on the others."""
-        self.distances: dict[tuple[int, int], ir.Value] = {}
+        self.distances: dict[tuple[int | Dealt, int], ir.Value] = {}
         """What a core adds to the address of a tensor, by axis and stride."""
 
     def find(self) -> None:
@@ -69,7 +80,7 @@ class Parts:
                 part, rest = arith.RemUIOp(rest, parts).result, arith.DivUIOp(rest, parts).result
             self._own(axis, part, extents[axis], work.shares[axis])
         if column_parts is not None:
-            self._own(COLUMNS, arith.RemUIOp(tile, column_parts).result, self.columns, work.stick_share)
+            self._own(Dealt.COLUMNS, arith.RemUIOp(tile, column_parts).result, self.columns, work.stick_share)
         for axis, share in enumerate(work.shares):
             self.own.setdefault(axis, share)
         if len(extents) == 1:
@@ -81,7 +92,7 @@ class Parts:
         part = arith.RemUIOp(tile, sums).result
         self.leader = arith.SubIOp(one, arith.MinSIOp(part, one).result).result
         depth = next(ir.RankedTensorType(g.inputs[0].type).shape[0] for g in self._contractions())
-        self._own(DEPTH, part, depth, self.work.depth_share)
+        self._own(Dealt.DEPTH, part, depth, self.work.depth_share)
         return arith.DivUIOp(tile, sums).result
 
     def _contractions(self) -> Iterator[Generic]:
@@ -89,37 +100,36 @@ class Parts:
             if op.operation.name == "linalg.generic" and (g := Generic(op.operation)).is_contraction:
                 yield g
 
-    def _own(self, axis: int, part: ir.Value, extent: int, share: int) -> None:
+    def _own(self, axis: int | Dealt, part: ir.Value, extent: int, share: int) -> None:
         """Note part number `part` of an axis; how much it is is a run-time number only where parts differ."""
         self.first[axis], self.own[axis] = _part(part, extent, share)
 
-    def distance(self, axis: int, stride: int) -> ir.Value:
+    def distance(self, axis: int | Dealt, stride: int) -> ir.Value:
         """What a core adds to the address of a tensor that has this stride along an axis."""
         if (axis, stride) not in self.distances:
             self.distances[axis, stride] = arith.MulIOp(self.first[axis], index_constant(stride)).result
         return self.distances[axis, stride]
 
-    def walk(self, g: Generic, operand: int) -> list[int | None]:
+    def walk(self, g: Generic, operand: int) -> list[Along]:
         """How an op walks an operand (the result is the last one); a second operand as it lies in memory."""
         second = g.is_contraction and operand == 1
-        walk = self.axes.of_second_operand(g) if second else self.axes.of_operand(g, operand)
+        walk: list[Along] = [*(self.axes.of_second_operand(g) if second else self.axes.of_operand(g, operand))]
         if self.columns and second:
-            walk[-2 if k_in_stick(g) else 0] = N_ROWS if k_in_stick(g) else COLUMNS
+            walk[-2 if k_in_stick(g) else 0] = Dealt.N_ROWS if k_in_stick(g) else Dealt.COLUMNS
         elif self.columns and g.loop_of(operand, 0) == 0:
-            walk[0] = COLUMNS
+            walk[0] = Dealt.COLUMNS
         if self.work.sums > 1 and g.is_contraction and operand < 2:
             in_rows = second and not k_in_stick(g)
-            walk[-2 if in_rows else 0] = K_ROWS if in_rows else DEPTH
+            walk[-2 if in_rows else 0] = Dealt.K_ROWS if in_rows else Dealt.DEPTH
         return walk
 
-    def share(self, what: int | None, extent: int) -> int:
+    def share(self, what: Along, extent: int) -> int:
         """A core's part of an extent."""
-        if what in STICKS_OF_ROWS:
-            return self.share(STICKS_OF_ROWS[what], 0) * LANES
-        if what in (COLUMNS, DEPTH):
-            return self.work.stick_share if what == COLUMNS else self.work.depth_share
+        if isinstance(what, Dealt):
+            sticks = self.work.stick_share if what.sticks is Dealt.COLUMNS else self.work.depth_share
+            return sticks * LANES if what.in_rows else sticks
         return extent if what is None else self.work.shares[what]
 
-    def is_uneven(self, axis: int) -> bool:
+    def is_uneven(self, axis: int | Dealt) -> bool:
         """Whether the last part of an axis is smaller than the others."""
-        return axis >= 0 and self.axes.extents[axis] % self.work.shares[axis] != 0
+        return not isinstance(axis, Dealt) and self.axes.extents[axis] % self.work.shares[axis] != 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf, prod
 
 from ktir.analysis.flat import refuse
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, element_of, generic
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import shape
@@ -55,11 +55,7 @@ def _f32() -> ir.Type:
 
 
 def _float(value: float) -> ir.Value:
-    return arith.ConstantOp(_f32(), ir.FloatAttr.get(_f32(), value)).result
-
-
-def _integer(type_: ir.Type, value: int) -> ir.Value:
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+    return constant(_f32(), value)
 
 
 def _filled(sizes: Sequence[int], value: float) -> ir.Value:
@@ -89,10 +85,6 @@ def _pointwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[[lis
     init = tensor.empty(list(sizes), element)
     maps, kinds = [same] * (len(inputs) + 1), ["parallel"] * len(sizes)
     return generic(inputs, init, maps, kinds, lambda a: body(a[:-1]), loc=ir.Location.current)
-
-
-def _element(value: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(value.type).element_type
 
 
 # Sorts and scans
@@ -181,7 +173,7 @@ def _replace_sorted(result: ir.Value, value: ir.Value, dim: int) -> None:
 def _selected(value: ir.Value, rank: ir.Value, dim: int, count: int) -> ir.Value:
     """The elements of `value` whose rank along `dim` is 0, 1, .. `count` - 1."""
     sizes = [count if d == dim else n for d, n in enumerate(shape(value))]
-    element = _element(value)
+    element = element_of(value)
     loops = len(sizes)
     one = affine_map(loops + 1, range(loops))
     other = affine_map(loops + 1, [loops if d == dim else d for d in range(loops)])
@@ -219,16 +211,16 @@ def _is_coordinate(value: ir.Value) -> bool:
 
 def _high(value: ir.Value) -> ir.Value:
     """All but the low half of an integer, in f32."""
-    return arith.SIToFPOp(_f32(), arith.ShRSIOp(value, _integer(value.type, _HALF)).result).result
+    return arith.SIToFPOp(_f32(), arith.ShRSIOp(value, constant(value.type, _HALF)).result).result
 
 
 def _low(value: ir.Value) -> ir.Value:
     """The low half of an integer, in f32."""
-    return arith.SIToFPOp(_f32(), arith.AndIOp(value, _integer(value.type, (1 << _HALF) - 1)).result).result
+    return arith.SIToFPOp(_f32(), arith.AndIOp(value, constant(value.type, (1 << _HALF) - 1)).result).result
 
 
 def _joined(high: ir.Value, low: ir.Value, element: ir.Type) -> ir.Value:
-    up = arith.ShLIOp(arith.FPToSIOp(element, high).result, _integer(element, _HALF)).result
+    up = arith.ShLIOp(arith.FPToSIOp(element, high).result, constant(element, _HALF)).result
     return arith.OrIOp(up, arith.FPToSIOp(element, low).result).result
 
 
@@ -236,21 +228,20 @@ def _scan(op: ir.Operation) -> None:
     dim, sizes, one, other, kinds = _along(op)
     block = op.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
-    element = _element(op.operands[0])
+    element = element_of(op.operands[0])
     identity = _IDENTITIES.get(body[0].name) if len(body) == 1 and len(op.operands) == 1 else None
     if identity is None or set(body[0].operands) != set(block.arguments) or end.operands[0] != body[0].results[0]:
         raise refuse(op, "combines by something else than a sum, maximum or minimum, which is not supported")
     wide = element if isinstance(element, ir.IntegerType) else _f32()
     value = identity(element)
-    attribute = ir.IntegerAttr.get(wide, int(value)) if isinstance(wide, ir.IntegerType) else ir.FloatAttr.get(wide, float(value))
 
     def combine(scalars: list[ir.Value]) -> ir.Value:
         inside = arith.CmpIOp(arith.CmpIPredicate.sle, _coordinate(len(sizes)), _coordinate(dim)).result
-        mapped = arith.SelectOp(inside, _wide(scalars[0]), arith.ConstantOp(wide, attribute).result).result
+        mapped = arith.SelectOp(inside, _wide(scalars[0]), constant(wide, value)).result
         return ir.Operation.create(body[0].name, results=[wide], operands=[scalars[1], mapped]).results[0]
 
     with ir.InsertionPoint(op), op.location:
-        init = linalg.fill(arith.ConstantOp(wide, attribute).result, outs=[tensor.empty(sizes, wide)])
+        init = linalg.fill(constant(wide, value), outs=[tensor.empty(sizes, wide)])
         found = generic([op.operands[0]], init, [other, one], kinds, combine, loc=op.location)
         if wide != element:
             found = _pointwise([found], element, lambda a: arith.TruncFOp(element, a[0]).result)
@@ -321,7 +312,7 @@ def _fill_of_constant(g: Generic) -> None:
     op = g.op
     with ir.InsertionPoint(op), op.location:
         scalar = maker.operation.clone().results[0]
-        op.results[0].replace_all_uses_with(linalg.fill(scalar, outs=[tensor.empty(list(shape(op.results[0])), _element(op.results[0]))]))
+        op.results[0].replace_all_uses_with(linalg.fill(scalar, outs=[tensor.empty(list(shape(op.results[0])), element_of(op.results[0]))]))
     op.erase()
 
 
@@ -341,7 +332,7 @@ def _initial_as_input(op: ir.Operation) -> None:
         return mapping.get(g.yielded, g.yielded)
 
     with ir.InsertionPoint(op), op.location:
-        init = tensor.empty(list(shape(op.results[0])), _element(op.results[0]))
+        init = tensor.empty(list(shape(op.results[0])), element_of(op.results[0]))
         inputs, maps = (g.inputs, g.maps[:-1]) if constant is not None else ([*g.inputs, g.init], g.maps)
         value = generic(inputs, init, [*maps, g.maps[-1]], g.iterators, body, loc=op.location)
     op.results[0].replace_all_uses_with(value)
@@ -420,7 +411,7 @@ def _is_neutral(init: ir.Value, combiner: str) -> bool:
     constant = _filled_with(init)
     if constant is None or combiner not in _IDENTITIES:
         return False
-    type_ = ir.IntegerType(_element(init))
+    type_ = ir.IntegerType(element_of(init))
     limits = {"arith.maxsi": -(2 ** (type_.width - 1)), "arith.minsi": 2 ** (type_.width - 1) - 1}
     return ir.IntegerAttr(constant.attributes["value"]).value == limits.get(combiner, 0)
 
@@ -447,15 +438,15 @@ def _bytes_summed(
     def byte(k: int) -> Callable[[ir.Value, list[ir.Value]], ir.Value]:
         def part(x: ir.Value, _: list[ir.Value]) -> ir.Value:
             moved = arith.ExtSIOp(held, x).result if narrow else x
-            moved = arith.ShRSIOp(moved, _integer(held, 8 * k)).result if k else moved
-            return arith.SIToFPOp(_f32(), moved if k == last else arith.AndIOp(moved, _integer(held, 255)).result).result
+            moved = arith.ShRSIOp(moved, constant(held, 8 * k)).result if k else moved
+            return arith.SIToFPOp(_f32(), moved if k == last else arith.AndIOp(moved, constant(held, 255)).result).result
 
         return part
 
     def join(sums: list[ir.Value]) -> ir.Value:
         total = arith.FPToSIOp(held, sums[0]).result
         for k, s in enumerate(sums[1:], 1):
-            total = arith.AddIOp(total, arith.ShLIOp(arith.FPToSIOp(held, s).result, _integer(held, 8 * k)).result).result
+            total = arith.AddIOp(total, arith.ShLIOp(arith.FPToSIOp(held, s).result, constant(held, 8 * k)).result).result
         return arith.TruncIOp(type_, total).result if narrow else total
 
     return [reduced(byte(k), "add") for k in range(last + 1)], join
@@ -488,7 +479,7 @@ def _loops_apart(op: ir.Operation) -> None:
         return ir.Operation.create(g.yielded.owner.operation.name, results=[element], operands=[scalars[1], scalars[0]]).results[0]
 
     with ir.InsertionPoint(op), op.location:
-        start = arith.ConstantOp(element, ir.FloatAttr.get(element, IDENTITY[g.combiner])).result
+        start = constant(element, IDENTITY[g.combiner])
         init = linalg.fill(start, outs=[tensor.empty([extents[i] for i in outer], element)])
         part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, first, loc=op.location)
         remaining = [outer.index(ir.AffineDimExpr(e).position) for e in g.maps[-1].results]

@@ -17,7 +17,7 @@ from ktir.analysis.axes import row_loops
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
-from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, constant, generic
 from ktir.layout import Layout
 from ktir.mlir import arith, ir, tensor
 from ktir.pipeline import Pass
@@ -190,7 +190,7 @@ def _second_part(
         mapping = dict(zip([*kept, value, g.body.arguments[len(g.inputs)]], arguments, strict=True))
         if _is_flag(value):
             number = mapping[value]
-            zero = arith.ConstantOp(number.type, ir.IntegerAttr.get(number.type, 0)).result
+            zero = constant(number.type, 0)
             mapping[value] = arith.CmpIOp(arith.CmpIPredicate.ne, number, zero).result
         clone_ops(rest, mapping)
         return mapping[g.yielded]

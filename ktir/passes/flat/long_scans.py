@@ -5,7 +5,7 @@ A scan is a comparison of all pairs of places, so that blocks of b of n elements
 
 from __future__ import annotations
 
-from ktir.dialects.structured import IDENTITY, affine_map, generic, number
+from ktir.dialects.structured import IDENTITY, affine_map, constant, generic
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, expanded, part_of
 from ktir.passes.flat.memory.windows import shape
@@ -80,7 +80,7 @@ def _padded(value: ir.Value, dim: int, size: int, combiner: str) -> ir.Value:
 
 
 def _identity(element: ir.Type, combiner: str) -> ir.Value:
-    return arith.ConstantOp(element, number(element, IDENTITY[_KINDS[combiner]])).result
+    return constant(element, IDENTITY[_KINDS[combiner]])
 
 
 def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ktir.analysis.flat import refuse
 from ktir.analysis.flat_rules import is_whole
 from ktir.dialects import ktdp
-from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.dialects.structured import index_constant
+from ktir.mlir import func, ir, linalg, tensor
 from ktir.passes.flat.memory import windows
-from ktir.passes.flat.memory.windows import Window
 
 INSERT, VIEW = "tensor.insert_slice", "ktdp.construct_memory_view"
 Shape = tuple[int, ...]
@@ -90,14 +90,7 @@ def _small_type(type_: ir.Type) -> ir.Type:
 def _view(each: _Op) -> None:
     base, window = windows.window_of_view(each.op)
     kept = _kept(window.sizes)
-    each.replace(_shown(base, window.pick(kept, _small(window.sizes)), each.op.opview.element_type))
-
-
-def _shown(base: ir.Value, window: Window, element: ir.Type) -> ir.Value:
-    if window.offset:
-        index = ir.IndexType.get()
-        base = arith.AddIOp(base, arith.ConstantOp(index, ir.IntegerAttr.get(index, window.offset)).result).result
-    return ktdp.construct_memory_view(base, window.sizes, window.strides, element)
+    each.replace(windows.view_of(base, window.pick(kept, _small(window.sizes)), each.op.opview.element_type))
 
 
 def _tile(each: _Op) -> None:
@@ -142,7 +135,7 @@ def _indirect_tile(each: _Op) -> None:
     sizes = list(ir.MemRefType(base.type).shape)
     view = windows.window_of_view(base.owner.operation)
     shown = view[1].pick([direct.index(v) for v in new_order], [sizes[direct.index(v)] for v in new_order])
-    whole = _shown(view[0], shown, ir.MemRefType(base.type).element_type)
+    whole = windows.view_of(view[0], shown, ir.MemRefType(base.type).element_type)
     each.replace(ktdp.construct_access_tile(whole, [0] * len(shown.sizes), shown.sizes))
 
 
@@ -160,7 +153,7 @@ def _narrowed(view: ir.Value, at: Sequence[int | None]) -> ir.Value:
     base, window = windows.window_of_view(owner)
     kept = [d for d, p in enumerate(at) if p is None]
     small = window.slice([p or 0 for p in at], window.sizes, [1] * len(at), kept)
-    return _shown(base, small, ir.MemRefType(view.type).element_type)
+    return windows.view_of(base, small, ir.MemRefType(view.type).element_type)
 
 
 def _load(each: _Op) -> None:
@@ -271,7 +264,7 @@ def _renumber(index: ir.Operation, loops: Sequence[int]) -> None:
         index.attributes["dim"] = ir.IntegerAttr.get(dim.type, loops.index(dim.value))
         return
     with ir.InsertionPoint(index), index.location:
-        zero = arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), 0)).result
+        zero = index_constant(0)
     index.results[0].replace_all_uses_with(zero)
     index.erase()
 

@@ -11,8 +11,9 @@ from ktir.analysis.calls import host_number
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
+from ktir.dialects.structured import moved_by
 from ktir.layout import Layout
-from ktir.mlir import arith, ir
+from ktir.mlir import ir
 from ktir.passes.layouts.buffers import Buffers
 from ktir.target import LANES
 
@@ -50,9 +51,9 @@ def strided_view(base: ir.Value, offset: int, layout: Layout, rows: Sequence[int
     attributes: dict[str, ir.Attribute] = {"ktir.layout": encoding(layout, "zero")}
     if columns % LANES:
         attributes |= {"masked": ir.UnitAttr.get(), "coordinate_set": affine.clipped(sizes, 0, columns - 1)}
-    if offset:
-        base = arith.AddIOp(base, arith.ConstantOp(ir.IndexType.get(), offset).result).result
-    return ktdp.construct_memory_view(base, sizes, [LANES * lane, *rows, lane], element_type(layout.dtype), attributes=attributes)
+    return ktdp.construct_memory_view(
+        moved_by(base, offset), sizes, [LANES * lane, *rows, lane], element_type(layout.dtype), attributes=attributes
+    )
 
 
 @dataclass(frozen=True)

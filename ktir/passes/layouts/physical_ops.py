@@ -8,9 +8,9 @@ import numpy as np
 
 from ktir.analysis.flat import Node, shape_of
 from ktir.analysis.pads import folded_pad, unsafe_divisions
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, generic, number
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, generic
 from ktir.layout import Digit, Layout
-from ktir.mlir import arith, ir, linalg, tensor
+from ktir.mlir import ir, linalg, tensor
 from ktir.passes.layouts.device_arguments import element_type, encoding
 from ktir.passes.layouts.physical_tensors import PhysicalTensors, Tensor, empty, masked
 from ktir.target import LANES
@@ -95,7 +95,7 @@ class PhysicalOps:
 
         loops = rows + 2
         element = element_type(layout.dtype)
-        scalar = arith.ConstantOp(element, number(element, identity)).result
+        scalar = constant(element, identity)
         init = linalg.fill(scalar, outs=[empty(layout)])
         value = generic(
             [t.value for t in inputs],
@@ -129,7 +129,7 @@ class PhysicalOps:
             [k, *b_rows, i] if transposed else [n, *b_rows, j],
             list(range(rows + 2)),
         ]
-        scalar = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), 0.0)).result
+        scalar = constant(ir.F32Type.get(), 0.0)
         empty = tensor.EmptyOp(list(layout.device_size), ir.F32Type.get(), encoding=encoding(layout)).result
 
         def body(arguments: list[ir.Value]) -> ir.Value:
@@ -156,7 +156,7 @@ class PhysicalOps:
                 pad.operation.regions[0], [ir.IndexType.get()] * len(shape), [ir.Location.current] * len(shape)
             )
             with ir.InsertionPoint(block):
-                zero = arith.ConstantOp(element_type(layout.dtype), ir.FloatAttr.get(element_type(layout.dtype), 0.0)).result
+                zero = constant(element_type(layout.dtype), 0.0)
                 tensor.YieldOp(zero)
             value = pad.result
         layout = Layout(size, (*digits[:dim], Digit(row, LANES, blocks), Digit(row, 1, LANES), *digits[dim + 1 :]), b.layout.dtype)

@@ -8,7 +8,7 @@ from math import prod
 
 from ktir.analysis.flat import IndexedBy, Memory, Node, read, refuse, shape_of
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, generic, number
+from ktir.dialects.structured import affine_map, constant, generic, index_constant, moved_by
 from ktir.layout import Layout
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.layouts.buffers import Buffers
@@ -199,8 +199,7 @@ class PhysicalTensors:
             base = self.arguments.indices(host, memory.op.location)
         else:
             base = self.arguments.linear(memory.argument, memory.element, memory.op.location)
-            if memory.offset:
-                base = arith.AddIOp(base, arith.ConstantOp(ir.IndexType.get(), memory.offset).result).result
+            base = moved_by(base, memory.offset)
         return ktdp.construct_memory_view(base, list(memory.sizes), strides, element_type(memory.element))
 
 
@@ -220,14 +219,13 @@ def _whole(view: ir.Value, layout: Layout) -> ir.Value:
 
 def masked(value: ir.Value, columns: int, stick_loop: int, lane_loop: int, fill: float) -> ir.Value:
     """`value` where 64*stick + lane < columns, else `fill`, inside a body."""
-    index = ir.IndexType.get()
     stick = linalg.IndexOp(stick_loop).result
     lane = linalg.IndexOp(lane_loop).result
-    lanes = arith.ConstantOp(index, LANES).result
+    lanes = index_constant(LANES)
     position = arith.AddIOp(arith.MulIOp(stick, lanes).result, lane).result
-    limit = arith.ConstantOp(index, columns).result
+    limit = index_constant(columns)
     live = arith.CmpIOp(arith.CmpIPredicate.ult, position, limit).result
-    other = arith.ConstantOp(value.type, number(value.type, fill)).result
+    other = constant(value.type, fill)
     return arith.SelectOp(live, value, other).result
 
 

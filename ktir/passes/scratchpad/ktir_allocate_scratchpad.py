@@ -14,15 +14,15 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.residents import resident_behind, room_of
-from ktir.analysis.attributes.table import copy_kept
 from ktir.analysis.partial_sums import contribution, produced_again
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, rebuild
+from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, index_constant, rebuild
 from ktir.mlir import arith, func, ir, scf, tensor
+from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues
@@ -96,28 +96,15 @@ class _Allocator:
 
     def allocate(self) -> None:
         source = self.source
-        old = source.regions[0].blocks[0]
-        name = source.name.value
-        with ir.InsertionPoint(source), source.location:
-            function = func.FuncOp(name + "_allocated", ([a.type for a in old.arguments], []))
-        block = function.add_entry_block([source.location] * len(old.arguments))
-        copy_kept(source, function)
-        i64 = ir.IntegerType.get_signless(64)
-        function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(i64, self.lx_used)
-        self.mapping.update(zip(old.arguments, block.arguments, strict=True))
-        with ir.InsertionPoint(block), source.location:
+        with replaced(source) as (function, arguments):
+            function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.lx_used)
+            self.mapping.update(arguments)
             for value, buffer in self.plan.buffers.items():
                 if buffer.rotation.slots == 1:
                     with value.owner.location if not isinstance(value.owner, ir.Block) else source.location:
                         running = {"ktir.acc": kt.AccAttr.build("SFP")} if value in self.plan.running else None
-                        self.views[value] = self._view(value, self._index(self._elements(buffer.address, value)), running)
-            self._block(old)
-        source.operation.erase()
-        function.attributes["sym_name"] = ir.StringAttr.get(name)
-
-    @staticmethod
-    def _index(value: int) -> ir.Value:
-        return arith.ConstantOp(ir.IndexType.get(), value).result
+                        self.views[value] = self._view(value, index_constant(self._elements(buffer.address, value)), running)
+            self._block(source.regions[0].blocks[0])
 
     @staticmethod
     def _elements(address: int, value: ir.Value) -> int:
@@ -138,12 +125,12 @@ class _Allocator:
             total = counter if total is None else arith.AddIOp(total, counter).result
         assert total is not None
         slot = self._elements(buffer.slot, value)
-        phase = arith.RemUIOp(total, self._index(turns)).result
+        phase = arith.RemUIOp(total, index_constant(turns)).result
         address = arith.AddIOp(
-            self._index(self._elements(buffer.address, value)), arith.MulIOp(phase, self._index(group * slot)).result
+            index_constant(self._elements(buffer.address, value)), arith.MulIOp(phase, index_constant(group * slot)).result
         ).result
         for number, slots in inside:
-            address = arith.AddIOp(address, arith.MulIOp(self.counters[number][0], self._index(slots * slot)).result).result
+            address = arith.AddIOp(address, arith.MulIOp(self.counters[number][0], index_constant(slots * slot)).result).result
         return self._view(value, address, {"ktir.rotate": kt.RotateAttr.build(turns, group * buffer.slot)})
 
     # Ops

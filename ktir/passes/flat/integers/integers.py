@@ -7,6 +7,7 @@ sign-extended and wrap around as they do in their own width; i1 in memory is 0 o
 from __future__ import annotations
 
 from ktir.analysis.flat import refuse
+from ktir.dialects.structured import constant
 from ktir.mlir import arith, func, ir, operations
 
 _OF_INDICES = ("arith.index_cast", "arith.index_castui")
@@ -63,7 +64,7 @@ def _narrow(type_: ir.Type) -> ir.Type:
 
 def _number(value: int) -> ir.Value:
     i32 = ir.IntegerType.get_signless(32)
-    return arith.ConstantOp(i32, ir.IntegerAttr.get(i32, value)).result
+    return constant(i32, value)
 
 
 def _low_bits(op: ir.Operation) -> int:

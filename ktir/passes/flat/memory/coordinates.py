@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, loop_extents, number
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, constant, index_constant, loop_extents
 from ktir.mlir import arith, func, ir, operations
 from ktir.passes.flat.memory.new_arguments import NewArguments
 
@@ -66,8 +66,8 @@ def _use_coordinate(op: ir.Operation, loop: int) -> None:
         index = ir.IndexType.get()
         dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
         coordinate = ir.Operation.create("linalg.index", results=[index], attributes={"dim": dim}).results[0]
-        zero = arith.ConstantOp(index, ir.IntegerAttr.get(index, 0)).result
-        identity = arith.ConstantOp(mapped.type, number(mapped.type, IDENTITY[g.combiner])).result
+        zero = index_constant(0)
+        identity = constant(mapped.type, IDENTITY[g.combiner])
         value = arith.SelectOp(arith.CmpIOp(arith.CmpIPredicate.sge, coordinate, zero).result, mapped, identity).result
     last.operands[list(last.operands).index(mapped)] = value
 

@@ -14,7 +14,7 @@ from math import gcd, prod
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, generic, loop_extents
+from ktir.dialects.structured import affine_map, constant, generic, loop_extents, moved_by
 from ktir.mlir import arith, func, ir, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.addresses import functions_of
@@ -169,9 +169,7 @@ def _folded(view: ir.Value, folded: Sequence[int], kept: Sequence[int]) -> tuple
     step = gcd(*strides) or 1
     steps = [s // step for s in strides]
     count = 1 + sum((sizes[d] - 1) * s for d, s in zip(folded, steps, strict=True))
-    if window.offset:
-        index = ir.IndexType.get()
-        base = arith.AddIOp(base, arith.ConstantOp(index, ir.IntegerAttr.get(index, window.offset)).result).result
+    base = moved_by(base, window.offset)
     view_ = ktdp.construct_memory_view(
         base, [count, *(sizes[d] for d in kept)], [step, *(window.strides[d] for d in kept)], op.opview.element_type
     )
@@ -255,7 +253,7 @@ def _i32() -> ir.Type:
 
 
 def _number(value: int) -> ir.Value:
-    return arith.ConstantOp(_i32(), ir.IntegerAttr.get(_i32(), value)).result
+    return constant(_i32(), value)
 
 
 # Additions
@@ -280,13 +278,12 @@ def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
     loops = direct | {v: len(dims) + i for i, v in enumerate(summed)}
     count, element = len(dims) + len(summed), ir.RankedTensorType(value.type).element_type
     wide = element if isinstance(element, ir.IntegerType) or str(element) == "f64" else ir.F32Type.get()
-    zero = ir.IntegerAttr.get(wide, 0) if isinstance(wide, ir.IntegerType) else ir.FloatAttr.get(wide, 0.0)
 
     def body(scalars: list[ir.Value]) -> ir.Value:
         added, total = scalars[0], scalars[-1]
         for d, place in zip(looked_up, scalars[1:], strict=False):
             hit = arith.CmpIOp(arith.CmpIPredicate.eq, place, _coordinate(d.number)).result
-            added = arith.SelectOp(hit, added, arith.ConstantOp(added.type, _zero(added.type)).result).result
+            added = arith.SelectOp(hit, added, constant(added.type, 0)).result
         if isinstance(wide, ir.IntegerType):
             return arith.AddIOp(total, added).result
         return arith.AddFOp(total, added if wide == element else arith.ExtFOp(wide, added).result).result
@@ -296,7 +293,7 @@ def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
         maps = [affine_map(count, [loops[v] for v in range(len(extents))])]
         maps += [affine_map(count, [loops[ir.AffineDimExpr(e).position] for e in d.map.results]) for d in looked_up]
         own = affine_map(count, range(len(dims)))
-        init = linalg.fill(arith.ConstantOp(wide, zero).result, outs=[tensor.empty(sizes, wide)])
+        init = linalg.fill(constant(wide, 0), outs=[tensor.empty(sizes, wide)])
         kinds = ["parallel"] * len(dims) + ["reduction"] * len(summed)
         sums = generic([value, *checked], init, [*maps, own], kinds, body, loc=op.location)
         place = ktdp.construct_access_tile(tile_op.operands[0], [0] * len(sizes), sizes)
@@ -330,10 +327,6 @@ def _added(before: ir.Value, sums: ir.Value) -> ir.Value:
     return generic(
         [before, sums], tensor.empty(list(shape(before)), element), [same] * 3, ["parallel"] * rank, body, loc=ir.Location.current
     )
-
-
-def _zero(type_: ir.Type) -> ir.Attribute:
-    return ir.IntegerAttr.get(type_, 0) if isinstance(type_, ir.IntegerType) else ir.FloatAttr.get(type_, 0.0)
 
 
 def _checked(dim: _Dim, arguments: NewArguments, op: ir.Operation) -> ir.Value:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from ktir.dialects.structured import Generic
+from ktir.dialects import ktdp
+from ktir.dialects.structured import Generic, moved_by
 from ktir.mlir import ir
 
 EXPAND, COLLAPSE, EXTRACT = "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice"
@@ -148,6 +149,11 @@ def window_of_view(view: ir.Operation) -> tuple[ir.Value, Window]:
         offset = ir.IntegerAttr(distance.owner.attributes["value"]).value
     sizes, strides = (tuple(ir.DenseI64ArrayAttr(view.attributes[f"static_{n}"])) for n in ("sizes", "strides"))
     return base, Window(offset, sizes, strides)
+
+
+def view_of(base: ir.Value, window: Window, element: ir.Type) -> ir.Value:
+    """The view that shows a window of the buffer at `base`."""
+    return ktdp.construct_memory_view(moved_by(base, window.offset), window.sizes, window.strides, element)
 
 
 def direct_view(tile: ir.Operation) -> ir.Operation | None:
