@@ -33,8 +33,9 @@ import ktir
 from ktir import config, hints, version
 from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings
+from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
 from ktir.lowering.inductor.running.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
-from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling, origins_of, refuse_leaf
+from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling
 from ktir.lowering.region_to_ktir.region import Region
 
 INDUCTOR_CONFIG: dict[str, Any] = {

@@ -10,28 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.isa.descriptor import LEVELS
-from ktir.isa.program import Kernel, Word, word
+from ktir.isa.program import Kernel, word
 from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
-from ktir.lowering.ktir_to_spyre.bodies import Stream, VectorBody
+from ktir.lowering.ktir_to_spyre.compute import multiply, vector
 from ktir.lowering.ktir_to_spyre.conditions import Live, branches, on_some_cores, refuse_on_some_cores
-from ktir.lowering.ktir_to_spyre.descriptors import DescriptorTable, Walk, whole
+from ktir.lowering.ktir_to_spyre.descriptors import DescriptorTable, whole
 from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
 from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
-from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks
 from ktir.lowering.ktir_to_spyre.memory_order import MemoryOrder, reach
-from ktir.lowering.ktir_to_spyre.sync import Access, Action, Loop, Parts, Synchroniser
+from ktir.lowering.ktir_to_spyre.operands import Operands
+from ktir.lowering.ktir_to_spyre.sync import Action, Loop, Synchroniser
 from ktir.mlir import ir
-from ktir.target import LANES, Target
+from ktir.target import Target
 
 _IGNORED = {
     "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "arith.cmpi", "arith.andi",
@@ -51,16 +49,13 @@ class KernelLowering:
         self.name, self.target = name, target
         self.cores = KernelFunction(function).cores
         self.index = IndexEvaluator(function, self.cores)
-        self.tile = TileEvaluator(self.index)
         self.table = DescriptorTable(self.cores, arguments)
-        self.source_id = source_id
+        self.operands = Operands(TileEvaluator(self.index), self.table, source_id)
         self.groups: list[list[int]] = []
         self.regions = 0
         self.order = MemoryOrder(self.cores)
         self.live: Live = None
         """Cores that run the open branch."""
-        self.trips: dict[int, int] = {}
-        """Of the open loops, by level."""
         self.root = Loop(1, -1, 0)
         self.stored: list[int] = []
         """Descriptors of stores to memory."""
@@ -94,7 +89,7 @@ class KernelLowering:
                 g = Generic(op)
                 if g.is_contraction:
                     refuse_on_some_cores(op, self.live)
-                    loop.children.append(self._multiply(g))
+                    loop.children.append(multiply(self.operands, g))
                 # other results are emitted by the store that consumes them
             elif op.name not in _IGNORED:
                 raise Unsupported(f"'{op.name}' op has no lowering to the instruction stream", location_text(op.location))
@@ -121,18 +116,18 @@ class KernelLowering:
         body = op.regions[0].blocks[0]
         self.index.enter_loop(body.arguments[0], lower, step.scalar, loop.trips, level)
         parent.children.append(loop)
-        self.trips[level] = loop.trips
+        self.operands.trips[level] = loop.trips
         self._block(body, loop)
-        del self.trips[level]
+        del self.operands.trips[level]
 
     # Transfers
 
     def _store(self, op: ir.Operation) -> Action:
         value = op.operands[0]
         producer = value.owner.operation if hasattr(value.owner, "operation") else value.owner
-        target = self._place(op.operands[1])
+        target = self.operands.place(op.operands[1])
         if producer.name == "ktdp.load":
-            source = self._place(producer.operands[0])
+            source = self.operands.place(producer.operands[0])
             if isinstance(source, Tile) and source.local and not (isinstance(target, Tile) and target.local):
                 return self._write(op, source, target)
             refuse_on_some_cores(op, self.live)
@@ -142,28 +137,16 @@ class KernelLowering:
         refuse_on_some_cores(op, self.live)
         if isinstance(target, Tile) and target.local:
             if producer.name == "linalg.generic":
-                return self._vector(Generic(producer), target)
+                return vector(self.operands, Generic(producer), target, self.target)
             if producer.name == "linalg.fill":
                 return self._fill(producer, target)
             if producer.name == "ktdp.inter_tile_consume":
                 return self._exchange(producer, target)
         raise Unsupported(f"'ktdp.store' op of a '{producer.name}' result has no instruction", location_text(op.location))
 
-    def _place(self, tile: ir.Value) -> Tile | IndirectTile:
-        op = tile.owner.opview
-        return self.tile.indirect(op) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
-
-    def _touch(self, unit: Unit, tile: Tile, writes: bool, *, halved: bool = True) -> Access:
-        rotation, parts = tile.anchor.rotation, None
-        if levels := tile.walked_once(self.trips):
-            steps = tuple(tile.anchor.steps[level] for level in levels)
-            parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
-        levels = rotation.levels if rotation else 0
-        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts)
-
     def _load(self, op: ir.Operation, source: Tile | IndirectTile, target: Tile) -> Action:
-        number = self.source_id(op)
-        touched = [self._touch(Unit.MNIL, target, True)]
+        number = self.operands.source_id(op)
+        touched = [self.operands.touch(Unit.MNIL, target, True)]
         if isinstance(source, IndirectTile):
             self._reads(source.positions, op)
             self._reads(reach(source.tile, source.dim, source.size), op)
@@ -185,8 +168,8 @@ class KernelLowering:
         return [keys.index(key) for key in keys]
 
     def _write(self, op: ir.Operation, source: Tile, target: Tile | IndirectTile) -> Action:
-        number = self.source_id(op)
-        touched = [self._touch(Unit.MNIS, source, False)]
+        number = self.operands.source_id(op)
+        touched = [self.operands.touch(Unit.MNIS, source, False)]
         if isinstance(target, IndirectTile):
             refuse_on_some_cores(op, self.live)
             self._reads(target.positions, op)
@@ -214,11 +197,11 @@ class KernelLowering:
 
     def _exchange(self, op: ir.Operation, target: Tile) -> Action:
         """What other cores have made goes over the ring; a core that receives nothing gets its own."""
-        number, source = self.source_id(op), self._operand(contribution(op))
+        number, source = self.operands.source_id(op), self.operands.of(contribution(op))
         group = self._group(senders(op, self.cores))
         sent = word("rtx", number, lx=self.table.describe(source, whole(source)), group=group)
         received = word("rrx", number, lx=self.table.describe(target, whole(target)), group=group)
-        touched = [self._touch(Unit.MNIS, source, False), self._touch(Unit.MNIL, target, True)]
+        touched = [self.operands.touch(Unit.MNIS, source, False), self.operands.touch(Unit.MNIL, target, True)]
         return Action({Unit.MNIS: [sent], Unit.MNIL: [received]}, touched)
 
     def _group(self, cores: list[int]) -> int:
@@ -229,116 +212,13 @@ class KernelLowering:
 
     def _fill(self, op: ir.Operation, target: Tile) -> Action:
         constant = op.operands[0].owner.attributes["value"]
-        instruction = word("fill", self.source_id(op), lx=self.table.describe(target, whole(target)), value=constant.value)
-        return Action({Unit.MNIL: [instruction]}, [self._touch(Unit.MNIL, target, True)])
+        instruction = word("fill", self.operands.source_id(op), lx=self.table.describe(target, whole(target)), value=constant.value)
+        return Action({Unit.MNIL: [instruction]}, [self.operands.touch(Unit.MNIL, target, True)])
 
     def _reads(self, tile: Tile, op: ir.Operation) -> None:
         if tile.anchor.argument is not None:
-            self.order.read(op, tile, self.table.arguments[tile.anchor.argument], self.trips)
+            self.order.read(op, tile, self.table.arguments[tile.anchor.argument], self.operands.trips)
 
     def _writes(self, tile: Tile, op: ir.Operation) -> None:
         if tile.anchor.argument is not None:
-            self.order.write(op, tile, self.table.arguments[tile.anchor.argument], self.trips)
-
-    # Compute
-
-    @staticmethod
-    def _corelet_rows(rows: int, op: ir.Operation) -> int:
-        """Rows per corelet; a single row is worked on by both."""
-        if rows == 1:
-            return 1
-        if rows % 2:
-            raise Unsupported(
-                f"'linalg.generic' op works on {rows} rows, but a block is halved over two corelets and needs an even number",
-                location_text(op.location),
-            )
-        return rows // 2
-
-    def _operand(self, value: ir.Value) -> Tile:
-        return self.tile(value.owner.operands[0])
-
-    def _multiply(self, g: Generic) -> Action:
-        a, b = (self._operand(v) for v in g.inputs)
-        rows = self._corelet_rows(a.shape[1], g.op)
-        transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
-        number = self.source_id(g.op)
-        weights = self.table.describe(b, [(LANES, 1)])
-        halved = a.shape[1] > 1
-        activations = self.table.describe(a, [(rows, 1)], corelet_rows=rows if halved else 0)
-        return Action(
-            {
-                Unit.LXLU: [
-                    word("push", number, lx=weights, fifo="W", transpose=transposed),
-                    word("push", number, lx=activations, fifo="A"),
-                ],
-                Unit.PT: [word("ldw", number), word("mm", number, rows=rows)],
-            },
-            [self._touch(Unit.LXLU, b, False, halved=False), self._touch(Unit.LXLU, a, False, halved=halved)],
-        )
-
-    def _vector(self, g: Generic, target: Tile) -> Action:
-        """A pointwise op or a reduction over the sticks of a row."""
-        number = self.source_id(g.op)
-        stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
-        rows = self._corelet_rows(target.shape[1], g.op)
-        halved = target.shape[1] > 1
-        tiles = [None if _is_accumulator(v) else self._operand(v) for v in g.inputs]
-        sticks = target.shape[0]
-        if not g.is_pointwise:
-            sticks = max((t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None), default=1)
-        pushes: list[Word] = []
-        streams: list[Stream] = []
-        accesses = [self._touch(Unit.LXSU, target, True, halved=halved)]
-        program: dict[Unit, list[Word]] = {}
-        for i, tile in enumerate(tiles):
-            self._check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
-            if tile is None:
-                program[Unit.PT] = [word("pto", number, rows=rows)]
-                streams.append(Stream("P", "each"))
-                continue
-            by_stick = g.loop_of(i, 0) == stick_loop and sticks > 1
-            by_row = g.loop_of(i, 1) == row_loop
-            splat = g.loop_of(i, 2) is None
-            walk: Walk = [(rows, 1 if by_row else None)]
-            if by_stick or (sticks > 1 and not splat):
-                walk.append((sticks, 0 if by_stick else None))
-            once = sticks > 1 and len(walk) == 1
-            lx = self.table.describe(tile, walk, corelet_rows=rows if by_row and halved else 0, splat=splat)
-            if len(pushes) == 3:
-                raise Unsupported(
-                    "'linalg.generic' op reads more than three tensors, but the vector unit has three inputs; run ktir-split-bodies first",
-                    location_text(g.op.location),
-                )
-            fifo = f"I{len(pushes)}"
-            pushes.append(word("push", number, lx=lx, fifo=fifo))
-            streams.append(Stream(fifo, "start" if once else "each"))
-            accesses.append(self._touch(Unit.LXLU, tile, False, halved=by_row and halved))
-        if len(pushes) > 1:
-            pushes.insert(0, word("par", number, streams=len(pushes)))
-        if pushes:
-            program[Unit.LXLU] = pushes
-        body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, self.target)
-        program[Unit.SFP] = body.build(rows, sticks)
-        out: Walk = [(rows, 1)]
-        if g.is_pointwise and sticks > 1:
-            out.append((sticks, 0))
-        result = self.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
-        program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O")]
-        return Action(program, accesses)
-
-    def _check_walk(self, g: Generic, operand: int, loops: tuple[int, int, int], extents: tuple[int, int, int]) -> None:
-        """Entries come in the order in which they are computed; what is spread over a loop of several trips is pushed again from LX, which
-        the accumulators of PT cannot be."""
-        walked = [g.loop_of(operand, d) for d in range(len(g.maps[operand].results))]
-        in_order = len(walked) == 3 and all(w in (loop, None) for w, loop in zip(walked, loops, strict=True))
-        spread = any(w is None and n != 1 for w, n in zip(walked, extents, strict=False))
-        if not in_order or (spread and _is_accumulator(g.inputs[operand])):
-            raise Unsupported(
-                f"'linalg.generic' op reads operand {operand} by {g.maps[operand]}, but "
-                + ("sums of the array come element for element" if in_order else "entries come in the order of its loops"),
-                location_text(g.op.location),
-            )
-
-
-def _is_accumulator(value: ir.Value) -> bool:
-    return value.owner.name == "scf.for"
+            self.order.write(op, tile, self.table.arguments[tile.anchor.argument], self.operands.trips)

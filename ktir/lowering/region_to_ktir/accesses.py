@@ -85,65 +85,15 @@ def _is_dense(buffer: Buffer) -> bool:
     return True
 
 
-class Accesses:
-    """Loads and stores of one nest."""
+@dataclass(frozen=True)
+class _Addresses:
+    """How the accesses of one nest reach elements: views, and indirect tiles through tables."""
 
-    def __init__(self, writer: Writer, storage: Storage, loops: Loops, tables: Mapping[str, Table], report: Report) -> None:
-        self._writer = writer
-        self._storage = storage
-        self._loops = list(loops)
-        self._tables = tables
-        self._report = report
-
-    def within(self, loops: Loops) -> Accesses:
-        """The same for other loops."""
-        return Accesses(self._writer, self._storage, loops, self._tables, self._report)
-
-    def of(self, values: dict[str, Tensor]) -> Accesses:
-        """The same with nothing but these values."""
-        return Accesses(self._writer, Storage({}, values), self._loops, self._tables, self._report)
-
-    # ------------------------------------------------------------------------------------------------------------------- loads
-
-    def load(self, buffer: Buffer, index: Index, order: Sequence[str] = ()) -> Operand:
-        """The elements of a buffer at an index that is inside of it at every point. A view of memory has its dims in the `order` given,
-        or in that of the loops and with all row loops.
-        """
-        loops = [loop for loop in self._loops if loop[0] in index.variables]
-        if order:
-            loops.sort(key=lambda loop: order.index(loop[0]))
-        data = {name: t.size for name, t in self._tables.items() if name in index.variables}
-        if buffer.name not in self._storage.values:
-            if buffer.name not in self._storage.bases:
-                raise NoAccess(f"a read of '{buffer.name}' before it is written")
-            return self._from_memory(buffer, index, loops, data, rows=not order)
-        return self._from_value(buffer, self._storage.values[buffer.name], index, loops, data)
-
-    def _from_memory(self, buffer: Buffer, index: Index, loops: Loops, data: Mapping[str, int], *, rows: bool) -> Operand:
-        try:
-            if data:
-                return self._gather(buffer, index, data)
-            form, chains = refined(index, loops)
-            digits = {v: chains.digits(v) for v, _ in loops}
-            if rows and all(len(d) == 1 for d in digits.values()):
-                loops = self._with_rows(loops)
-                digits = {v: digits.get(v) or [Digit(v, 1, n)] for v, n in loops}
-            order = [d for v, _ in loops for d in digits[v]]
-            view = self._view(buffer, form, order)
-            tensor = self._writer.load(self._writer.tile(view), view.shape, view.element)
-        except Irregular as failure:
-            return self._irregular(buffer, index, loops, data, failure.reason)
-        self._report(buffer.name, "view", "")
-        whole = view if len(order) == len(loops) else None
-        return Operand(self._writer.reshape(tensor, [n for _, n in loops]), tuple(v for v, _ in loops), whole)
-
-    def _with_rows(self, loops: Loops) -> Loops:
-        """An input that some of the row loops walk gets all of them, with stride 0, so that rows can be flattened; all loops but the
-        last are rows.
-        """
-        rows = {v for v, _ in self._loops[:-1]}
-        used = {v for v, _ in loops}
-        return [loop for loop in self._loops if loop[0] in used | (rows if used & rows else set())]
+    _writer: Writer
+    _storage: Storage
+    _loops: Loops
+    _tables: Mapping[str, Table]
+    _report: Report
 
     def _view(self, buffer: Buffer, form: Affine, order: Sequence[Digit]) -> Memory:
         """A view of the elements that an affine form reaches, one dim per digit."""
@@ -154,22 +104,6 @@ class Accesses:
 
     def _flat_view(self, buffer: Buffer) -> Memory:
         return self._writer.view(self._storage.bases[buffer.name], buffer.offset, [span(buffer)], [1], ELEMENTS[buffer.dtype])
-
-    def _irregular(self, buffer: Buffer, index: Index, loops: Loops, data: Mapping[str, int], reason: str) -> Operand:
-        """A load from memory whose index is no affine form."""
-        view = self._flat_view(buffer)
-        if not data and index.is_quasi_affine:
-            self._report(buffer.name, "quasi-affine tile", reason)
-            names = {v: f"d{k}" for k, (v, _) in enumerate(loops)}
-            subscripts, loops_ = [Subscript(affine_text(index, names))], loops
-        else:
-            self._report(buffer.name, "index table", reason)
-            table = Table(index_node(index, {name: self._tables[name].node for name in data}), span(buffer))
-            loops_ = self._materialize(table)
-            subscripts = [Subscript(table=table.memory, arguments=tuple(range(len(loops_))))]
-        extents = [n for _, n in loops_]
-        tile = self._writer.indirect_tile(view, extents, subscripts)
-        return Operand(self._writer.load(tile, extents, view.element), tuple(v for v, _ in loops_))
 
     def _materialize(self, table: Table) -> Loops:
         """Put an index from data into memory; the loops that it depends on."""
@@ -184,12 +118,6 @@ class Accesses:
                 table.memory = self._writer.materialize(tensor)
         trips = dict(self._loops)
         return [(v, trips[v]) for v in table.labels]
-
-    def _gather(self, buffer: Buffer, index: Index, data: Mapping[str, int]) -> Operand:
-        view, extents, labels, subscripts = self._indirect(buffer, index, data)
-        tile = self._writer.indirect_tile(view, extents, subscripts)
-        self._report(buffer.name, "gather", "")
-        return Operand(self._writer.load(tile, extents, view.element), labels)
 
     def _indirect(
         self, buffer: Buffer, index: Index, data: Mapping[str, int], every: Sequence[str] = ()
@@ -230,6 +158,73 @@ class Accesses:
                 result.append(Subscript(f"{text} + {place.offset}" if place.offset else text))
         return result
 
+    def _permuted(self, value: Tensor, order: Sequence[int]) -> Tensor:
+        return value if list(order) == sorted(order) else self._writer.transpose(value, order)
+
+
+class _Loads(_Addresses):
+    def load(self, buffer: Buffer, index: Index, order: Sequence[str] = ()) -> Operand:
+        """The elements of a buffer at an index that is inside of it at every point. A view of memory has its dims in the `order` given,
+        or in that of the loops and with all row loops.
+        """
+        loops = [loop for loop in self._loops if loop[0] in index.variables]
+        if order:
+            loops.sort(key=lambda loop: order.index(loop[0]))
+        data = {name: t.size for name, t in self._tables.items() if name in index.variables}
+        if buffer.name not in self._storage.values:
+            if buffer.name not in self._storage.bases:
+                raise NoAccess(f"a read of '{buffer.name}' before it is written")
+            return self._from_memory(buffer, index, loops, data, rows=not order)
+        return self._from_value(buffer, self._storage.values[buffer.name], index, loops, data)
+
+    def _from_memory(self, buffer: Buffer, index: Index, loops: Loops, data: Mapping[str, int], *, rows: bool) -> Operand:
+        try:
+            if data:
+                return self._gather(buffer, index, data)
+            form, chains = refined(index, loops)
+            digits = {v: chains.digits(v) for v, _ in loops}
+            if rows and all(len(d) == 1 for d in digits.values()):
+                loops = self._with_rows(loops)
+                digits = {v: digits.get(v) or [Digit(v, 1, n)] for v, n in loops}
+            order = [d for v, _ in loops for d in digits[v]]
+            view = self._view(buffer, form, order)
+            tensor = self._writer.load(self._writer.tile(view), view.shape, view.element)
+        except Irregular as failure:
+            return self._irregular(buffer, index, loops, data, failure.reason)
+        self._report(buffer.name, "view", "")
+        whole = view if len(order) == len(loops) else None
+        return Operand(self._writer.reshape(tensor, [n for _, n in loops]), tuple(v for v, _ in loops), whole)
+
+    def _with_rows(self, loops: Loops) -> Loops:
+        """An input that some of the row loops walk gets all of them, with stride 0, so that rows can be flattened; all loops but the
+        last are rows.
+        """
+        rows = {v for v, _ in self._loops[:-1]}
+        used = {v for v, _ in loops}
+        return [loop for loop in self._loops if loop[0] in used | (rows if used & rows else set())]
+
+    def _irregular(self, buffer: Buffer, index: Index, loops: Loops, data: Mapping[str, int], reason: str) -> Operand:
+        """A load from memory whose index is no affine form."""
+        view = self._flat_view(buffer)
+        if not data and index.is_quasi_affine:
+            self._report(buffer.name, "quasi-affine tile", reason)
+            names = {v: f"d{k}" for k, (v, _) in enumerate(loops)}
+            subscripts, loops_ = [Subscript(affine_text(index, names))], loops
+        else:
+            self._report(buffer.name, "index table", reason)
+            table = Table(index_node(index, {name: self._tables[name].node for name in data}), span(buffer))
+            loops_ = self._materialize(table)
+            subscripts = [Subscript(table=table.memory, arguments=tuple(range(len(loops_))))]
+        extents = [n for _, n in loops_]
+        tile = self._writer.indirect_tile(view, extents, subscripts)
+        return Operand(self._writer.load(tile, extents, view.element), tuple(v for v, _ in loops_))
+
+    def _gather(self, buffer: Buffer, index: Index, data: Mapping[str, int]) -> Operand:
+        view, extents, labels, subscripts = self._indirect(buffer, index, data)
+        tile = self._writer.indirect_tile(view, extents, subscripts)
+        self._report(buffer.name, "gather", "")
+        return Operand(self._writer.load(tile, extents, view.element), labels)
+
     def _from_value(self, buffer: Buffer, value: Tensor, index: Index, loops: Loops, data: Mapping[str, int]) -> Operand:
         try:
             match = _in_order(matched(index, loops, _descending(buffer), data), buffer)
@@ -259,9 +254,6 @@ class Accesses:
         subscript = Subscript(table=table.memory, arguments=tuple(range(len(extents))))
         tile = self._writer.indirect_tile(self._in_memory(flat), extents, [subscript] if value.shape else [])
         return Operand(self._writer.load(tile, extents, value.element), tuple(v for v, _ in table_loops))
-
-    def _permuted(self, value: Tensor, order: Sequence[int]) -> Tensor:
-        return value if list(order) == sorted(order) else self._writer.transpose(value, order)
 
     def _mapped(self, buffer: Buffer, flat: Tensor, index: Index, loops: Loops, reason: str) -> Operand:
         self._report(buffer.name, "affine map" if index.is_affine else "quasi-affine map", reason)
@@ -318,8 +310,8 @@ class Accesses:
             tensor = self._writer.broadcast(tensor, [d.size for d in every], [k for k, d in enumerate(every) if d not in wanted])
         return Operand(self._writer.reshape(tensor, [prod(d.size for d in match.digits[v]) for v in labels]), labels)
 
-    # ------------------------------------------------------------------------------------------------------------------ stores
 
+class _Stores(_Addresses):
     def store(self, buffer: Buffer, index: Index, node: Node, mode: str) -> None:
         """Write a node, at every point of the loops, to a buffer."""
         data = {name: t.size for name, t in self._tables.items() if name in index.variables}
@@ -425,6 +417,18 @@ class Accesses:
         order = sorted(digits, key=lambda d: (labels.index(d.variable), -d.low))
         tensor = self._writer.reshape(self._tensor(node, labels, dtype), [d.size for d in order])
         return tensor if order == list(digits) else self._writer.transpose(tensor, [order.index(d) for d in digits])
+
+
+class Accesses(_Loads, _Stores):
+    """Loads and stores of one nest."""
+
+    def within(self, loops: Loops) -> Accesses:
+        """The same for other loops."""
+        return Accesses(self._writer, self._storage, loops, self._tables, self._report)
+
+    def of(self, values: dict[str, Tensor]) -> Accesses:
+        """The same with nothing but these values."""
+        return Accesses(self._writer, Storage({}, values), self._loops, self._tables, self._report)
 
 
 def _in_order(match: Match, buffer: Buffer) -> Match:

@@ -14,7 +14,7 @@ from ktir.context import context
 from ktir.diagnostics import Unsupported
 from ktir.emulator.machine.control.control import control
 from ktir.lowering.compile import compile_logical
-from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
+from ktir.lowering.ktir_to_spyre import compute
 from ktir.mlir import ir
 from ktir.package import read
 from ktir.passes.tiling import tile_facts
@@ -107,7 +107,7 @@ def test_sums_of_the_array_that_are_spread_are_refused_by_name(monkeypatch: pyte
 def test_the_check_of_a_stream_sees_sums_that_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: that plan, and a lowering that does not look."""
     monkeypatch.setattr(tile_facts, "fused_consumers", _fuse_any)
-    monkeypatch.setattr(KernelLowering, "_check_walk", lambda *_: None)
+    monkeypatch.setattr(compute, "check_walk", lambda *_: None)
     made = read(_package())
     with pytest.raises(Unsupported, match=r"column:\d+:\d+: error: 'linalg.generic' op spreads sums"):
         check_package(made, control(made.program))

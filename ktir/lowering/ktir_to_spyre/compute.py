@@ -1,0 +1,118 @@
+"""Ops that compute -> actions: a contraction block feeds PT, a pointwise op or reduction goes through SFP, and the op that consumes a
+finished accumulator drains it. A block of R rows is halved over the corelets; a single row is done by both."""
+
+from __future__ import annotations
+
+from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects.structured import Generic
+from ktir.isa.program import Word, word
+from ktir.isa.units import Unit
+from ktir.lowering.ktir_to_spyre.access import Tile
+from ktir.lowering.ktir_to_spyre.bodies import Stream, VectorBody
+from ktir.lowering.ktir_to_spyre.descriptors import Walk
+from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks
+from ktir.lowering.ktir_to_spyre.operands import Operands
+from ktir.lowering.ktir_to_spyre.sync import Action
+from ktir.mlir import ir
+from ktir.target import LANES, Target
+
+
+def multiply(operands: Operands, g: Generic) -> Action:
+    a, b = (operands.of(v) for v in g.inputs)
+    rows = _corelet_rows(a.shape[1], g.op)
+    transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
+    number = operands.source_id(g.op)
+    weights = operands.table.describe(b, [(LANES, 1)])
+    halved = a.shape[1] > 1
+    activations = operands.table.describe(a, [(rows, 1)], corelet_rows=rows if halved else 0)
+    return Action(
+        {
+            Unit.LXLU: [
+                word("push", number, lx=weights, fifo="W", transpose=transposed),
+                word("push", number, lx=activations, fifo="A"),
+            ],
+            Unit.PT: [word("ldw", number), word("mm", number, rows=rows)],
+        },
+        [operands.touch(Unit.LXLU, b, False, halved=False), operands.touch(Unit.LXLU, a, False, halved=halved)],
+    )
+
+
+def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Action:
+    """A pointwise op or a reduction over the sticks of a row."""
+    number = operands.source_id(g.op)
+    stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
+    rows = _corelet_rows(target.shape[1], g.op)
+    halved = target.shape[1] > 1
+    tiles = [None if _is_accumulator(v) else operands.of(v) for v in g.inputs]
+    sticks = target.shape[0]
+    if not g.is_pointwise:
+        sticks = max((t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None), default=1)
+    pushes: list[Word] = []
+    streams: list[Stream] = []
+    accesses = [operands.touch(Unit.LXSU, target, True, halved=halved)]
+    program: dict[Unit, list[Word]] = {}
+    for i, tile in enumerate(tiles):
+        check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
+        if tile is None:
+            program[Unit.PT] = [word("pto", number, rows=rows)]
+            streams.append(Stream("P", "each"))
+            continue
+        by_stick = g.loop_of(i, 0) == stick_loop and sticks > 1
+        by_row = g.loop_of(i, 1) == row_loop
+        splat = g.loop_of(i, 2) is None
+        walk: Walk = [(rows, 1 if by_row else None)]
+        if by_stick or (sticks > 1 and not splat):
+            walk.append((sticks, 0 if by_stick else None))
+        once = sticks > 1 and len(walk) == 1
+        lx = operands.table.describe(tile, walk, corelet_rows=rows if by_row and halved else 0, splat=splat)
+        if len(pushes) == 3:
+            raise Unsupported(
+                "'linalg.generic' op reads more than three tensors, but the vector unit has three inputs; run ktir-split-bodies first",
+                location_text(g.op.location),
+            )
+        fifo = f"I{len(pushes)}"
+        pushes.append(word("push", number, lx=lx, fifo=fifo))
+        streams.append(Stream(fifo, "start" if once else "each"))
+        accesses.append(operands.touch(Unit.LXLU, tile, False, halved=by_row and halved))
+    if len(pushes) > 1:
+        pushes.insert(0, word("par", number, streams=len(pushes)))
+    if pushes:
+        program[Unit.LXLU] = pushes
+    body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, machine)
+    program[Unit.SFP] = body.build(rows, sticks)
+    out: Walk = [(rows, 1)]
+    if g.is_pointwise and sticks > 1:
+        out.append((sticks, 0))
+    result = operands.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
+    program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O")]
+    return Action(program, accesses)
+
+
+def check_walk(g: Generic, operand: int, loops: tuple[int, int, int], extents: tuple[int, int, int]) -> None:
+    """Entries come in the order in which they are computed; what is spread over a loop of several trips is pushed again from LX, which
+    the accumulators of PT cannot be."""
+    walked = [g.loop_of(operand, d) for d in range(len(g.maps[operand].results))]
+    in_order = len(walked) == 3 and all(w in (loop, None) for w, loop in zip(walked, loops, strict=True))
+    spread = any(w is None and n != 1 for w, n in zip(walked, extents, strict=False))
+    if not in_order or (spread and _is_accumulator(g.inputs[operand])):
+        raise Unsupported(
+            f"'linalg.generic' op reads operand {operand} by {g.maps[operand]}, but "
+            + ("sums of the array come element for element" if in_order else "entries come in the order of its loops"),
+            location_text(g.op.location),
+        )
+
+
+def _corelet_rows(rows: int, op: ir.Operation) -> int:
+    """Rows per corelet; a single row is worked on by both."""
+    if rows == 1:
+        return 1
+    if rows % 2:
+        raise Unsupported(
+            f"'linalg.generic' op works on {rows} rows, but a block is halved over two corelets and needs an even number",
+            location_text(op.location),
+        )
+    return rows // 2
+
+
+def _is_accumulator(value: ir.Value) -> bool:
+    return value.owner.name == "scf.for"

@@ -1,0 +1,43 @@
+"""How an op of a kernel names the memory that it accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from ktir.dialects import ktdp
+from ktir.isa.units import Unit
+from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
+from ktir.lowering.ktir_to_spyre.descriptors import DescriptorTable
+from ktir.lowering.ktir_to_spyre.sync import Access, Parts
+from ktir.mlir import ir
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What the operands of a kernel are; `source_id` numbers ops for debug data."""
+
+    tile: TileEvaluator
+    table: DescriptorTable
+    source_id: Callable[[ir.Operation], int]
+    trips: dict[int, int] = field(default_factory=dict)
+    """Of the open loops, by level."""
+
+    def of(self, value: ir.Value) -> Tile:
+        """The memory that a loaded value lies in."""
+        return self.tile(value.owner.operands[0])
+
+    def place(self, tile: ir.Value) -> Tile | IndirectTile:
+        """The memory of an access tile."""
+        op = tile.owner.opview
+        return self.tile.indirect(op) if isinstance(op, ktdp.ConstructIndirectAccessTileOp) else self.tile(tile)
+
+    def touch(self, unit: Unit, tile: Tile, writes: bool, *, halved: bool = True) -> Access:
+        """A unit's access to a buffer of the scratchpad."""
+        rotation, parts = tile.anchor.rotation, None
+        if levels := tile.walked_once(self.trips):
+            steps = tuple(tile.anchor.steps[level] for level in levels)
+            parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
+        levels = rotation.levels if rotation else 0
+        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts)
