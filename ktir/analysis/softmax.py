@@ -6,8 +6,8 @@ Such a kernel may see its keys (the columns of the scores) block by block: sums 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ktir.analysis.axes import second_operand_source
 from ktir.analysis.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
@@ -43,8 +43,22 @@ class Product:
     finish: Tree | None
 
 
-@dataclass
-class Softmax:
+@dataclass(frozen=True)
+class Parts:
+    """In which part of a kernel with a softmax its ops run, in order."""
+
+    inside: tuple[ir.Operation, ...]
+    """Ops along the keys that do not need the largest score, as far as their results or stores are needed."""
+    before: tuple[ir.Operation, ...]
+    """Ops on other tensors that do not need the largest score."""
+    after: tuple[ir.Operation, ...]
+    """Ops on other tensors that do."""
+    again: tuple[ir.Operation, ...]
+    """Ops along the keys for stores that need the finished sums: they see all keys once more."""
+
+
+@dataclass(frozen=True)
+class Softmax(Parts):
     """What a kernel does with the keys of a softmax."""
 
     columns: int
@@ -55,26 +69,16 @@ class Softmax:
     scores: Tree
     """What it runs over, of its operands."""
     exponential: Exponential
-    keyed: set[ir.Value]
+    keyed: frozenset[ir.Value]
     """Tensors along the keys."""
-    sums: list[tuple[Generic, Tree]] = field(default_factory=list)
+    sums: tuple[tuple[Generic, Tree], ...]
     """Reductions to sums of weights, and what they run over, of a weight."""
-    products: list[Product] = field(default_factory=list)
-    inside: list[ir.Operation] = field(default_factory=list)
-    """Ops along the keys that do not need the largest score, in order, as far as their results or stores are needed."""
-    before: list[ir.Operation] = field(default_factory=list)
-    """Ops on other tensors that do not need the largest score."""
-    after: list[ir.Operation] = field(default_factory=list)
-    """Ops on other tensors that do."""
-    again: list[ir.Operation] = field(default_factory=list)
-    """Ops along the keys for stores that need the finished sums: they see all keys once more."""
-    undefined: bool = False
-    """Whether a row whose scores are all -inf has NaN as its weights."""
+    products: tuple[Product, ...]
 
     @property
-    def scores_end(self) -> int | None:
-        """Columns that the largest score is taken of, None where all of the sticks are."""
-        return next((t.end for t in nodes(self.scores) if isinstance(t, Live)), None)
+    def undefined(self) -> bool:
+        """Whether a row whose scores are all -inf has NaN as its weights, so that what it is shifted by must be finite there."""
+        return not any(isinstance(t, Node) and t.name in ("arith.select", "arith.maximumf") for t in nodes(self.exponential.shift))
 
 
 def softmax_of(ops: Sequence[ir.Operation]) -> Softmax | None:
@@ -88,7 +92,7 @@ def softmaxes(ops: Sequence[ir.Operation], least_sticks: int = 2) -> Iterator[So
     for g in generics:
         if _is_reduction(g) and g.combiner == "max" and max(_sticks(v) for v in g.inputs) >= least_sticks:
             try:
-                yield _Finder(ops, generics, g).softmax()
+                yield _softmax(_facts_of(ops, generics, g))
             except (_NoSoftmax, NoTree):
                 continue
 
@@ -102,86 +106,113 @@ def _need(condition: bool) -> None:
         raise _NoSoftmax
 
 
-class _Finder:
-    def __init__(self, ops: Sequence[ir.Operation], generics: list[Generic], most: Generic) -> None:
-        self.ops, self.generics, self.most = ops, generics, most
-        self.largest = most.op.results[0]
-        self.sticks = max(_sticks(v) for v in most.inputs)
-        _need(all(_is_block(v) for v in most.inputs))
-        self.keyed = self._along_keys()
-        self.dependent = self._dependent()
-        self.sums = {g.op.results[0]: g for g in generics if self._reduces_keys(g) and g.op != most.op}
-        self.finished = self._finished()
-        """Numbers per row that follow from the sums."""
-        self.trees = Trees(self.finished)
-        self.products = {g.op.results[0]: g for g in generics if g.is_contraction and g.inputs[0] in self.keyed}
+@dataclass(frozen=True)
+class _Facts:
+    """Which ops and tensors of a kernel belong to what reduces rows to their largest elements."""
+
+    ops: Sequence[ir.Operation]
+    generics: list[Generic]
+    most: Generic
+    sticks: int
+    keyed: frozenset[ir.Value]
+    """Tensors whose sticks are walked together with those of the scores."""
+    dependent: frozenset[ir.Value]
+    """What the largest element is needed for, with it."""
+    sums: list[Generic]
+    """Other reductions along the keys."""
+    finished: frozenset[ir.Value]
+    """Numbers per row that follow from these."""
+    products: list[Generic]
+    """Contractions along the keys."""
+
+    @property
+    def largest(self) -> ir.Value:
+        return self.most.op.results[0]
+
+
+def _facts_of(ops: Sequence[ir.Operation], generics: list[Generic], most: Generic) -> _Facts:
+    _need(all(_is_block(v) for v in most.inputs))
+    keyed = _along_keys(generics, most)
+    dependent = {most.op.results[0]}
+    for op in ops:
+        if len(op.results) == 1 and any(v in dependent for v in op.operands):
+            dependent.add(op.results[0])
+    sums = [g for g in generics if _is_reduction(g) and any(v in keyed for v in g.inputs) and g.op != most.op]
+    finished = {g.op.results[0] for g in sums}
+    for g in generics:
+        if g.is_pointwise and g.op.results[0] not in keyed and any(v in finished for v in g.inputs):
+            finished.add(g.op.results[0])
+    products = [g for g in generics if g.is_contraction and g.inputs[0] in keyed]
+    sticks = max(_sticks(v) for v in most.inputs)
+    return _Facts(ops, generics, most, sticks, keyed, frozenset(dependent), sums, frozenset(finished), products)
+
+
+def _along_keys(generics: list[Generic], most: Generic) -> frozenset[ir.Value]:
+    found = {v for i, v in enumerate(most.inputs) if most.loop_of(i, 0) is not None}
+    while True:
+        size = len(found)
+        for g in generics:
+            if g.is_contraction:
+                continue
+            loop = 0 if g.is_pointwise else len(g.iterators) - 2
+            walked = {v for i, v in enumerate([*g.inputs, g.op.results[0]]) if g.loop_of(i, 0) == loop}
+            if walked & found:
+                found |= walked
+        if len(found) == size:
+            return frozenset(found)
+
+
+def _softmax(facts: _Facts) -> Softmax:
+    """What is computed from the largest elements, if that is a softmax."""
+    reading = _Reading(facts)
+    columns = reading.columns()
+    for value in facts.keyed:
+        _need(_sticks(value) == facts.sticks and second_operand_free(value))
+    sums = tuple((g, reading.weights(g)) for g in facts.sums)
+    products = tuple(reading.product(g) for g in facts.products)
+    exponential = reading.exponential
+    _need(exponential is not None and bool(sums))
+    assert exponential is not None
+    scores = reading.trees.of_scalar(facts.most, facts.most.mapped, through=False)
+    parts = _parts(facts, [scores, *(t for _, t in sums), *(p.operand for p in products)])
+    return Softmax(
+        **vars(parts),
+        columns=columns,
+        sticks=facts.sticks,
+        most=facts.most,
+        scores=scores,
+        exponential=exponential,
+        keyed=facts.keyed,
+        sums=sums,
+        products=products,
+    )
+
+
+class _Reading:
+    """Reads what ops compute, on the trees of their scalars."""
+
+    def __init__(self, facts: _Facts) -> None:
+        self.facts = facts
+        self.largest, self.keyed, self.dependent, self.finished = facts.largest, facts.keyed, facts.dependent, facts.finished
+        self.trees = Trees(facts.finished)
         self.exponential: Exponential | None = None
-        self.score = unmasked(self.trees.of_scalar(most, most.mapped))
+        """That of the weights that have been read."""
+        self.score = unmasked(self.trees.of_scalar(facts.most, facts.most.mapped))
 
-    # Which ops
-
-    def _along_keys(self) -> set[ir.Value]:
-        """Tensors whose sticks are walked together with those of the scores."""
-        found = {v for i, v in enumerate(self.most.inputs) if self.most.loop_of(i, 0) is not None}
-        while True:
-            size = len(found)
-            for g in self.generics:
-                if g.is_contraction:
-                    continue
-                loop = 0 if g.is_pointwise else len(g.iterators) - 2
-                walked = {v for i, v in enumerate([*g.inputs, g.op.results[0]]) if g.loop_of(i, 0) == loop}
-                if walked & found:
-                    found |= walked
-            if len(found) == size:
-                return found
-
-    def _dependent(self) -> set[ir.Value]:
-        found = {self.largest}
-        for op in self.ops:
-            if len(op.results) == 1 and any(v in found for v in op.operands):
-                found.add(op.results[0])
-        return found
-
-    def _finished(self) -> set[ir.Value]:
-        found = set(self.sums)
-        for g in self.generics:
-            if g.is_pointwise and g.op.results[0] not in self.keyed and any(v in found for v in g.inputs):
-                found.add(g.op.results[0])
-        return found
-
-    def _reduces_keys(self, g: Generic) -> bool:
-        return _is_reduction(g) and any(v in self.keyed for v in g.inputs)
-
-    # What they compute
-
-    def softmax(self) -> Softmax:
-        """All of it."""
-        columns = self._columns()
-        for value in self.keyed:
-            _need(_sticks(value) == self.sticks and second_operand_free(value))
-        sums = [(g, self._weights(g)) for g in self.sums.values()]
-        products = [self._product(g) for g in self.products.values()]
-        _need(self.exponential is not None and bool(sums))
-        assert self.exponential is not None
-        scores = self.trees.of_scalar(self.most, self.most.mapped, through=False)
-        found = Softmax(columns, self.sticks, self.most, scores, self.exponential, self.keyed, sums, products)
-        found.undefined = _undefined(self.exponential.shift)
-        self._sort(found)
-        return found
-
-    def _columns(self) -> int:
+    def columns(self) -> int:
         """Keys; all masks end there."""
         ends = set()
-        for g in self.generics:
+        for g in self.facts.generics:
             if any(v in self.keyed for v in [*g.inputs, g.op.results[0]]) and not g.is_contraction:
                 scalars = [g.yielded] if g.is_pointwise else [g.mapped]
                 ends |= {t.end for v in scalars for t in nodes(self.trees.of_scalar(g, v, through=False)) if isinstance(t, Live)}
         _need(len(ends) <= 1)
-        columns = ends.pop() if ends else self.sticks * 64
-        _need(-(-columns // 64) == self.sticks)
+        columns = ends.pop() if ends else self.facts.sticks * 64
+        _need(-(-columns // 64) == self.facts.sticks)
         return columns
 
-    def _weights(self, g: Generic) -> Tree:
+    def weights(self, g: Generic) -> Tree:
+        """What a sum runs over, of a weight."""
         _need(g.combiner == "add" and g.op.results[0] in self.dependent)
         tree = self.trees.of_scalar(g, g.mapped)
         _need(self._kind(tree) == "weight")
@@ -189,7 +220,8 @@ class _Finder:
         _need(len(set(leaves(stripped))) < MOST_TENSORS)
         return stripped
 
-    def _product(self, g: Generic) -> Product:
+    def product(self, g: Generic) -> Product:
+        """A contraction of weights."""
         value = g.inputs[0]
         _need(value in self.dependent and g.op.results[0] not in self.keyed)
         tree = self.trees.of_tensor(value)
@@ -311,49 +343,46 @@ class _Finder:
         _need(tree.type == "f32")
         return tree.with_operands(tuple(self._finish(t) if i == at else t for i, t in enumerate(tree.operands)))
 
-    # What is needed when
 
-    def _sort(self, found: Softmax) -> None:
-        """Says of each op in which part of the kernel it runs."""
-        stores = [op for op in self.ops if op.name == "ktdp.store"]
-        again = [op for op in stores if op.operands[0] in self.keyed and op.operands[0] in self.dependent]
-        needed_again = self._behind([op.operands[0] for op in again])
-        trees = [found.scores, *(t for _, t in found.sums), *(p.operand for p in found.products)]
-        wanted = [leaf.value for t in trees for leaf in leaves(t)]
-        wanted += [op.operands[0] for op in stores if op.operands[0] in self.keyed and op not in again]
-        needed_inside = self._behind(wanted)
-        _need(not any(v in self.dependent for v in needed_inside))
-        carried = {self.largest, *self.sums, *self.products}
-        for op in self.ops:
-            value = op.operands[0] if op.name == "ktdp.store" else op.results[0] if len(op.results) == 1 else None
-            if op.name not in ("ktdp.load", "ktdp.store", "linalg.generic") or value in carried:
-                continue
-            if value not in self.keyed:
-                (found.after if value in self.dependent else found.before).append(op)
-                continue
-            if value in needed_inside and op not in again:
-                found.inside.append(op)
-            if value in needed_again:
-                found.again.append(op)
-        _need(not again or not _written_in_place(self.ops, again))
-
-    def _behind(self, values: list[ir.Value]) -> set[ir.Value]:
-        """Tensors along the keys that some are computed from, with these."""
-        found: set[ir.Value] = set()
-        pending = [v for v in values if v in self.keyed]
-        while pending:
-            value = pending.pop()
-            if value in found:
-                continue
-            found.add(value)
-            if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic":
-                pending += [v for v in Generic(value.owner.operation).inputs if v in self.keyed]
-        return found
+def _parts(facts: _Facts, trees: Sequence[Tree]) -> Parts:
+    """Says of each op in which part of the kernel it runs; `trees` is what each block of keys computes."""
+    keyed, dependent = facts.keyed, facts.dependent
+    stores = [op for op in facts.ops if op.name == "ktdp.store"]
+    late = [op for op in stores if op.operands[0] in keyed and op.operands[0] in dependent]
+    needed_again = _behind([op.operands[0] for op in late], keyed)
+    wanted = [leaf.value for t in trees for leaf in leaves(t)]
+    wanted += [op.operands[0] for op in stores if op.operands[0] in keyed and op not in late]
+    needed_inside = _behind(wanted, keyed)
+    _need(not any(v in dependent for v in needed_inside))
+    carried = {facts.largest, *(g.op.results[0] for g in (*facts.sums, *facts.products))}
+    inside, before, after, again = [], [], [], []
+    for op in facts.ops:
+        value = op.operands[0] if op.name == "ktdp.store" else op.results[0] if len(op.results) == 1 else None
+        if op.name not in ("ktdp.load", "ktdp.store", "linalg.generic") or value in carried:
+            continue
+        if value not in keyed:
+            (after if value in dependent else before).append(op)
+            continue
+        if value in needed_inside and op not in late:
+            inside.append(op)
+        if value in needed_again:
+            again.append(op)
+    _need(not late or not _written_in_place(facts.ops, late))
+    return Parts(tuple(inside), tuple(before), tuple(after), tuple(again))
 
 
-def _undefined(shift: Tree) -> bool:
-    """Whether weights are NaN where the largest score is -inf, so that what a row is shifted by must be finite there."""
-    return not any(isinstance(t, Node) and t.name in ("arith.select", "arith.maximumf") for t in nodes(shift))
+def _behind(values: list[ir.Value], keyed: Collection[ir.Value]) -> set[ir.Value]:
+    """Tensors along the keys that some are computed from, with these."""
+    found: set[ir.Value] = set()
+    pending = [v for v in values if v in keyed]
+    while pending:
+        value = pending.pop()
+        if value in found:
+            continue
+        found.add(value)
+        if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic":
+            pending += [v for v in Generic(value.owner.operation).inputs if v in keyed]
+    return found
 
 
 def _of_weight(kinds: list[str]) -> int:

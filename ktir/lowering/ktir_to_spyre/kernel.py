@@ -3,7 +3,7 @@
 Each op becomes an action: a global load is an XLD (multicast where all cores read the same, XLDG through indices), a store an XST (XSTS),
 a fill a FILL, a pointwise op or reduction PUSHes its operands through SFP and PULLs the result, a contraction block feeds PT, and the op
 that consumes a finished accumulator drains it. A block of R rows is halved: corelet c works on rows [c*R/2, (c+1)*R/2). A single row is
-done by both, and the second corelet's result is dropped.
+done by both, and the second corelet's result is dropped. What computes stands in `compute`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KernelLowering:
     def __init__(
         self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int], target: Target
     ) -> None:
-        self.name, self.target = name, target
+        self.function, self.name, self.target = function, name, target
         self.cores = KernelFunction(function).cores
         self.index = IndexEvaluator(function, self.cores)
         self.table = DescriptorTable(self.cores, arguments)
@@ -59,11 +59,11 @@ class KernelLowering:
         self.root = Loop(1, -1, 0)
         self.stored: list[int] = []
         """Descriptors of stores to memory."""
-        self._block(function.regions[0].blocks[0], self.root)
-        self.table.stores_apart(self.stored)
 
     def kernel(self) -> Kernel:
         """The kernel with synchronisation inserted."""
+        self._block(self.function.regions[0].blocks[0], self.root)
+        self.table.stores_apart(self.stored)
         tokens = Synchroniser(self.root)
         return Kernel(
             name=self.name,

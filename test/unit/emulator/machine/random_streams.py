@@ -209,10 +209,10 @@ class Maker:
             a, c = r.choice(usable), r.choice(usable)
             kind = r.randrange(8)
             if kind == 6 and register < 11:
-                body += self.chosen(register, a, c, phase)
+                body += chosen(r, register, a, c, phase)
                 register += 1
             elif kind == 7 and register < 11:
-                body += self.counted(register, a, phase)
+                body += counted(r, register, a, phase)
                 register += 1
             elif kind == 0 and phase == "stick":
                 body.append(vmask(register, a, r.randint(0, sticks * 64 + 10), r.choice([0.0, -1.0, float("-inf")])))
@@ -259,23 +259,6 @@ class Maker:
         b.sig(MNIS, LXLU, 2)
         b.wait(LXLU, MNIS, 2)
 
-    def chosen(self, register: int, a: int, c: int, phase: str) -> list[tuple[str, dict]]:
-        """One of two values by a mask; takes two registers."""
-        mask = v2(self.r.choice(["cmpf_olt", "cmpf_une", "cmpf_uge"]), register, a, c, False, phase)
-        if phase == "stick" and self.maybe(0.5):
-            mask = vlive(register, self.r.randint(0, 200))
-        return [mask, v3("select", register + 1, register, c, a, False, phase)]
-
-    def counted(self, register: int, a: int, phase: str) -> list[tuple[str, dict]]:
-        """A value by way of integers; takes two registers."""
-        kind = self.r.choice(["addi", "muli", "floordivsi", "xori", "minsi", "shrsi"])
-        return [
-            v1("fptosi", register, a, False, phase),
-            vconst(register + 1, self.r.choice([-3, 0, 1, 7, 2**31 - 1, -(2**31)]), phase),
-            v2(kind, register, register, register + 1, False, phase),
-            v1("sitofp", register + 1, register, self.maybe(0.5), phase),
-        ]
-
     def array(self) -> None:
         """Weights, products, and a REP on the sums."""
         b, r = self.build, self.r
@@ -312,6 +295,25 @@ class Maker:
         )  # fmt: skip
         self.out[which] += per_core * b.cores
         b.add(MNIS, "xst", ddr=ddr, lx=lx)
+
+
+def chosen(r: random.Random, register: int, a: int, c: int, phase: str) -> list[tuple[str, dict]]:
+    """One of two values by a mask; takes two registers."""
+    mask = v2(r.choice(["cmpf_olt", "cmpf_une", "cmpf_uge"]), register, a, c, False, phase)
+    if phase == "stick" and r.random() < 0.5:
+        mask = vlive(register, r.randint(0, 200))
+    return [mask, v3("select", register + 1, register, c, a, False, phase)]
+
+
+def counted(r: random.Random, register: int, a: int, phase: str) -> list[tuple[str, dict]]:
+    """A value by way of integers; takes two registers."""
+    kind = r.choice(["addi", "muli", "floordivsi", "xori", "minsi", "shrsi"])
+    return [
+        v1("fptosi", register, a, False, phase),
+        vconst(register + 1, r.choice([-3, 0, 1, 7, 2**31 - 1, -(2**31)]), phase),
+        v2(kind, register, register, register + 1, False, phase),
+        v1("sitofp", register + 1, register, r.random() < 0.5, phase),
+    ]
 
 
 def make(seed: int, cores: tuple[int, ...] = (1, 2, 3, 7, 29)) -> Case:
