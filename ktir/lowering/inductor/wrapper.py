@@ -22,11 +22,11 @@ from ktir.hints import HintRefused
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.running import progress
 from ktir.lowering.inductor.running.fallback import Apart, Place, refused_by_chip
-from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, notice, reproducer
+from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, in_the_users_words, notice, reproducer
 from ktir.lowering.region_to_ktir.emit import emit
 from ktir.lowering.region_to_ktir.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
-from ktir.runtime.kernel import OURS
+from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, Argument, files_of
 
 log = logging.getLogger(__name__)
@@ -89,9 +89,12 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
     except HintRefused:
         raise
     except Unsupported as error:
+        places = refused_by_chip(error, region)
+        in_the_users_words(error, region)
         if options.fallback == "error":
+            error.diagnostics.append(Diagnostic("note", f'without fallback="error" {ON_EXECUTOR}'))
             raise
-        return files | {NOTICE: notice(error)}, refused_by_chip(error, region)
+        return files | {NOTICE: notice(error)}, places
     except Exception as error:
         fault = fault_of(error, "the compiler for the chip", region)
         if options.fallback == "error":

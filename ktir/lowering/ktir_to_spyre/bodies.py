@@ -155,8 +155,9 @@ class VectorBody:
         kind = kind_of(op)
         if kind is None:
             types = ", ".join(str(v.type) for v in op.operands)
+            known = "this op on others of" if op.name in SCALAR_OPS else f"{', '.join(SCALAR_OPS)}, on"
             raise Unsupported(
-                f"'{op.name}' op on {types} has no instruction; the vector unit has, on f16, f32, i32 and i1: {', '.join(SCALAR_OPS)}",
+                f"'{op.name}' op on {types} to {op.results[0].type} has no instruction; the vector unit has {known} f16, f32, i32 and i1",
                 location_text(op.location),
             )
         result = op.results[0]

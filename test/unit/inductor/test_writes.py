@@ -65,6 +65,14 @@ def test_a_mode_is_refused_with_what_there_is_instead() -> None:
         torch.compile(lambda x: x + 1, backend="spyre", mode="reduce-overhead")(torch.ones(3))
 
 
+def test_what_has_no_form_on_the_chip_is_named_as_the_user_wrote_it() -> None:
+    said = r"test_writes.py:\d+:1: error: 'prims.convert_element_type' of uint8 \[9\] to bfloat16 \[9\] has no form on the chip: "
+    torch._dynamo.reset()
+    with pytest.raises(RuntimeError, match=said) as caught:
+        torch.compile(lambda x: x.to(torch.bfloat16), backend="spyre", options={"fallback": "error"})(torch.arange(9, dtype=torch.uint8))
+    assert 'without fallback="error" it runs on the KTIR executor instead' in str(caught.value)
+
+
 def test_results_of_selections_have_the_strides_of_eager(on_chip: None) -> None:
     def select(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (*x.kthvalue(2, 1), *x.kthvalue(3, 1, keepdim=True), *x.topk(3, 1), *x.kthvalue(2, 0))

@@ -94,7 +94,7 @@ def test_functions(name: str) -> None:
     count = {"math.fma": 3}.get(name) or len(KINDS.get(name[5:], KINDS["abs"]).takes)
     check(["f32"] * count, "f32", lambda *a: op(name, "f32", *a))
     if name == "math.fma":
-        with pytest.raises(KtirError, match=r"'math.fma' op on f16, f16, f16 has no instruction"):
+        with pytest.raises(KtirError, match=r"'math.fma' op on f16, f16, f16 to f16 has no instruction"):
             check(["f16"] * 3, "f16", lambda *a: op(name, "f16", *a))
     else:
         check(["f16"] * count, "f16", lambda *a: op(name, "f16", *a))
@@ -253,13 +253,15 @@ def test_refusals() -> None:
     def wide(a: ir.Value) -> ir.Value:
         return op("arith.truncf", "f32", op("arith.extf", "f64", a))
 
-    with pytest.raises(KtirError, match=r"'arith.extf' op on f32 has no instruction; the vector unit has, on f16, f32, i32 and i1: "):
+    with pytest.raises(
+        KtirError, match=r"'arith.extf' op on f32 to f64 has no instruction; the vector unit has this op on others of f16, f32, i32 and i1"
+    ):
         lowered(elementwise(["f32"], "f32", wide, edge_rows(["f32"]))[0])
 
     def signed(a: ir.Value) -> ir.Value:
         return op("arith.sitofp", "f32", op("arith.cmpf", "i1", a, a, predicate=1))
 
-    with pytest.raises(KtirError, match=r"'arith.sitofp' op on i1 has no instruction"):
+    with pytest.raises(KtirError, match=r"'arith.sitofp' op on i1 to f32 has no instruction"):
         lowered(elementwise(["f32"], "f32", signed, edge_rows(["f32"]))[0])
 
 

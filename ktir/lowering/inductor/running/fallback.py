@@ -62,14 +62,16 @@ def place_of(nest: Nest) -> Place:
 
 
 def refused_by_chip(error: KtirError, region: Region) -> list[Place]:
-    """The nests at which the chip's compiler stopped, by the nodes or else the source line of the op that it names; none where that is
-    unknown, or all of the region.
-    """
+    """Keys of the nests at which the chip's compiler stopped; none where that is unknown, or all of the region."""
+    places = {place_of(n) for n in nests_at(error, region)}
+    return sorted(places) if any(place_of(n) not in places for n in region.nests) else []
+
+
+def nests_at(error: KtirError, region: Region) -> list[Nest]:
+    """The nests at which the chip's compiler stopped, by the nodes or else the source line of the op that it names; none if unknown."""
     named = [n for n in region.nests if n.origins and n.origins[0].node in error.names[:1]]
     named = named or [n for n in region.nests if any(o.node in error.names for o in n.origins)]
-    named = named or [n for n in region.nests if error.location and n.source == error.location]
-    places = {place_of(n) for n in named}
-    return sorted(places) if any(place_of(n) not in places for n in region.nests) else []
+    return named or [n for n in region.nests if error.location and n.source == error.location]
 
 
 def apart_in(error: BaseException) -> Apart | None:

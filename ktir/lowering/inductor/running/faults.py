@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ktir import config
 from ktir.diagnostics import Diagnostic, KtirError, PassError
-from ktir.lowering.region_to_ktir.region import Region
+from ktir.lowering.inductor.running.fallback import nests_at
+from ktir.lowering.region_to_ktir.region import Buffer, Region
 from ktir.pipeline import Reproducer, parse_pipeline
 from ktir.runtime import notices
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, PROGRAM
+
+_MOST_NAMED = 3
+"""Operands that a message names."""
 
 
 class Fault(PassError):
@@ -45,6 +50,26 @@ def reproducer(text: str, folder: Path | None = None, name: str = "program") -> 
     unprinted: Any = None
     Reproducer(path, lambda _: text).write(unprinted, steps, verify_each=True)
     return f"{OURS}; see it again with ktir-opt --run-reproducer {path}"
+
+
+def in_the_users_words(error: KtirError, region: Region) -> KtirError:
+    """The refusal of a nest with the operator that it comes from before it, and what that reads and gives; as it is where none is known."""
+    nest = next(iter(nests_at(error, region)), None)
+    if nest is None or not nest.origins:
+        return error
+    calls = [o for o in nest.origins if "." in o.target] or list(nest.origins)
+    origin = next((o for o in calls if o.node in error.names), calls[0])
+    used = {kind: dict.fromkeys(r.buffer for r in nest.records() if r.op == kind and r.buffer) for kind in ("load", "store")}
+    reads, gives = (" and ".join(_described(region.buffers[n]) for n in list(used[kind])[:_MOST_NAMED]) for kind in ("load", "store"))
+    of, to = f" of {reads}" if reads else "", f" to {gives}" if gives else ""
+    first = error.diagnostics[0]
+    error.message = f"'{origin.target.removesuffix('.default')}'{of}{to} has no form on the chip: {error.message}"
+    error.diagnostics = [replace(first, message=error.message), *error.diagnostics[1:]]
+    return error
+
+
+def _described(buffer: Buffer) -> str:
+    return f"{buffer.dtype} {list(buffer.size)}"
 
 
 def notice(error: KtirError) -> bytes:
