@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from campaign.function_programs import Program, Verdict, drawn, judge
+from torch.compiler._cache import CacheArtifactManager
 
 from ktir.runtime import metrics, notices
 from ktir.runtime.kernel import OURS
@@ -55,6 +56,7 @@ def reason_class(reason: str) -> str:
 def run(program: Program, engine: str = "spyre") -> dict[str, Any]:
     """Compile, call and judge a program. `outcome`: right, wrong, crashes; `launches` and `reasons` say where it ran and why."""
     torch._dynamo.reset()
+    CacheArtifactManager.clear()  # torch keeps every artifact of the process
     inputs = program.arguments()
     launches, verdict = Launches(), Verdict()
     with torch.no_grad(), Warnings() as warnings, metrics.counted() as counted:

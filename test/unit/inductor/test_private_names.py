@@ -57,6 +57,7 @@ torch.compiler._cache CacheArtifact CacheArtifactFactory.register CacheArtifactF
 torch.compiler._cache CacheArtifactManager.record_artifact
 torch._decomp core_aten_decompositions get_decompositions
 torch._decomp.decompositions col2im native_dropout
+torch._refs native_layer_norm
 torch._inductor.ops_handler ReductionType
 torch.fx.experimental.proxy_tensor disable_proxy_modes_tracing get_proxy_mode
 torch._guards detect_fake_mode TracingContext TracingContext.extract_stack
