@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ktir.emulator.machine.program.body import Body, Port, registers_read
 from ktir.emulator.machine.program.faults import MachineFinding, TypeFault
+from ktir.emulator.machine.program.of_lanes import OF_LANES
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import Does
@@ -154,6 +155,8 @@ def output_flags(body: Body, inputs: list[bool]) -> list[bool]:
 
 def _stays(w: Word, sources: list[bool]) -> bool:
     """Whether what a word computes lies on the grid, given the same of what it reads."""
+    if w.does in OF_LANES:
+        return sources[0] and OF_LANES[w.does].keeps_f16(w)
     match w.does:
         case Does.CONSTANT:
             return on_grid(integer_lane(w["value"]))
@@ -161,7 +164,7 @@ def _stays(w: Word, sources: list[bool]) -> bool:
             return False
         case Does.MASK:
             return sources[0] and on_grid(integer_lane(w["fill"]))
-        case Does.ACCUMULATE | Does.REDUCE:
+        case Does.ACCUMULATE:
             return sources[0] and w["kind"] in _STAYS
         case Does.FUNCTION:
             return w["round"] or (all(sources[w["kind"] == "select" :]) and w["kind"] in _STAYS)

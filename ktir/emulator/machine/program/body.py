@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.emulator.machine.program.of_lanes import OF_LANES
 from ktir.isa.cycles import op_cycles
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import Does
@@ -53,7 +54,7 @@ class Node:
     """One value of a regular body, computed from the values `operands`.
 
     kind: in (`data` = index of the VIN), const (value), function (name, round), mask (lanes, fill), live (lanes), accumulate (kind),
-    tree (kind), last (the last stick of a value).
+    lanes (the word, of `OF_LANES`), last (the last stick of a value).
     """
 
     kind: str
@@ -209,6 +210,8 @@ class Body:
         return len(self.nodes) - 1
 
     def _node(self, i: int, w: Word, operands: tuple[int, ...]) -> Node:
+        if w.does in OF_LANES:
+            return Node("lanes", operands, w)
         match w.does:
             case Does.TAKE:
                 return Node("in", (), self.ports[i])
@@ -218,8 +221,6 @@ class Body:
                 return Node("function", operands, (w["kind"], bool(w["round"])))
             case Does.LIVE:
                 return Node("live", (), w["lanes"])
-            case Does.REDUCE:
-                return Node("tree", operands, w["kind"])
             case Does.ACCUMULATE:
                 return Node("accumulate", operands, w["kind"])
             case Does.MASK:

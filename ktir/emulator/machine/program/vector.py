@@ -13,24 +13,12 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
 from ktir.emulator.machine.program.body import Body, registers_read
+from ktir.emulator.machine.program.of_lanes import OF_LANES
 from ktir.isa.functions import FUNCTIONS, integer_lane, is_integer_reduction, reduce_integers, reduction_identity
 from ktir.isa.instructions import Does
 from ktir.isa.program import Word
-from ktir.target import LANES
 
 F32 = NDArray[np.float32]
-
-
-def all_lanes(x: F32) -> F32:
-    """`x` with 64 lanes."""
-    return x if x.shape[-1] == LANES else np.broadcast_to(x, (*x.shape[:-1], LANES))
-
-
-def tree(kind: str, x: F32) -> F32:
-    """VRED: the reduction of the 64 lanes, as one lane."""
-    if is_integer_reduction(kind):
-        return reduce_integers(kind, all_lanes(x), -1)
-    return numerics.lane_tree(kind, all_lanes(x) if kind == "add" else x)
 
 
 def accumulate(kind: str, x: F32, sticks: int) -> F32:
@@ -81,8 +69,8 @@ def _node(body: Body, kind: str, data: Any, x: list[F32], inputs: Sequence[F32])
             return live_mask(body.live(data))[None]
         case "accumulate":
             return accumulate(data, x[0], body.sticks)
-        case "tree":
-            return tree(data, x[0])
+        case "lanes":
+            return OF_LANES[data.does].compute(data, x[0])
     return x[0][..., -1:, :]  # last
 
 
@@ -111,13 +99,13 @@ class InOrder:
     def _value(self, w: Word, stick: int) -> F32:
         """What a word computes."""
         x = [self.registers[k] for k in registers_read(w)]
+        if w.does in OF_LANES:
+            return OF_LANES[w.does].compute(w, x[0])
         match w.does:
             case Does.CONSTANT:
                 return np.full((1, 1), integer_lane(w["value"]))
             case Does.LIVE:
                 return live_mask(self.body.live(w["lanes"])[stick, None])
-            case Does.REDUCE:
-                return tree(w["kind"], x[0])
             case Does.MASK:
                 return np.where(self.body.live(w["lanes"])[stick], x[0], integer_lane(w["fill"]))
             case Does.ACCUMULATE:

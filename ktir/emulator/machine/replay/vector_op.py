@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
 from ktir.emulator.machine.program.body import Body, Node
-from ktir.emulator.machine.program.vector import InOrder, accumulate, live_mask, run_groups, run_steps, tree
+from ktir.emulator.machine.program.of_lanes import OF_LANES
+from ktir.emulator.machine.program.vector import InOrder, accumulate, live_mask, run_groups, run_steps
 from ktir.emulator.machine.replay.ops import Call, Launch
 from ktir.emulator.machine.replay.values import F32, Buffer, Value, View, stored
 from ktir.emulator.machine.step.divisions import DIVISIONS, missing
 from ktir.isa.functions import FUNCTIONS
+from ktir.isa.program import Word
 from ktir.target import LANES
 
 BLOCK = 1 << 16
@@ -77,8 +79,8 @@ def infer(body: Body, inputs: Sequence[Shape]) -> list[Shape]:
                 shapes.append((*x[0][:3], body.sticks, LANES))
             case "accumulate" | "last":
                 shapes.append((*x[0][:3], 1, x[0][4]))
-            case "tree":
-                shapes.append((*x[0][:4], 1))
+            case "lanes":
+                shapes.append((*x[0][:4], OF_LANES[node.data.does].lanes))
             case _:
                 shapes.append(np.broadcast_shapes(*x))
     return shapes
@@ -237,8 +239,8 @@ class _Block:
                 return [*watch, (FUNCTIONS[name], (*x, y)), *(self._round(y) if rounded else ())]
             case "accumulate":
                 return [(_accumulate, (node.data, x[0], body.sticks, y))]
-            case "tree":
-                return [(_tree, (node.data, x[0], y))]
+            case "lanes":
+                return [(_of_lanes, (node.data, x[0], y))]
         lanes, fill = node.data  # mask
         whole, tail = divmod(lanes, LANES)
         calls: list[Call] = [(np.copyto, (y, x[0]))]
@@ -268,8 +270,8 @@ def _accumulate(kind: str, x: F32, sticks: int, y: F32) -> None:
     np.copyto(y, accumulate(kind, x, sticks))
 
 
-def _tree(kind: str, x: F32, y: F32) -> None:
-    np.copyto(y, tree(kind, x))
+def _of_lanes(word: Word, x: F32, y: F32) -> None:
+    np.copyto(y, OF_LANES[word.does].compute(word, x))
 
 
 @dataclass

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ktir.emulator.machine.memory.transfer import transfer
 from ktir.emulator.machine.program.body import Body, Node
 from ktir.emulator.machine.program.faults import DivisionFault
-from ktir.emulator.machine.program.vector import F32, all_lanes
+from ktir.emulator.machine.program.of_lanes import F32, all_lanes
 from ktir.emulator.machine.step.divisions import DIVISIONS, missing
 from ktir.emulator.machine.step.step import Step
 from ktir.emulator.machine.trace.trace import Event, Trace
@@ -131,7 +131,7 @@ def _dead(body: Body, node: Node, x: Sequence[NDArray[np.bool_]], inputs: Sequen
             return x[0] & body.live(node.data[0])
         case "accumulate":
             return np.logical_and.reduce(x[0], axis=-2, keepdims=True)
-        case "tree":
+        case "lanes":  # each lane of the result may come from any
             return np.logical_and.reduce(x[0], axis=-1, keepdims=True)
         case "last":
             return x[0][..., -1:, :]

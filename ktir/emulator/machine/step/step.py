@@ -18,7 +18,8 @@ from ktir.emulator.machine.memory.touch import HALF
 from ktir.emulator.machine.memory.transfer import Transfer, transfer
 from ktir.emulator.machine.program.body import Body
 from ktir.emulator.machine.program.faults import Site
-from ktir.emulator.machine.program.vector import F32, InOrder, Observe, all_lanes, evaluate, run_groups, run_steps
+from ktir.emulator.machine.program.of_lanes import all_lanes
+from ktir.emulator.machine.program.vector import F32, InOrder, Observe, evaluate, run_groups, run_steps
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.instructions import Does
