@@ -159,7 +159,7 @@ def _rank(division: Division, cost: Cost) -> tuple[float, ...]:
     return (round(cost.cycles, 3), round(rest, 3), division.cores, *division.splits)
 
 
-def solve(problem: Problem, target: Target = DATASHEET, *, tails: str = "masked", hint: Hint | None = None) -> Plan:
+def solve(problem: Problem, target: Target, *, tails: str = "masked", hint: Hint | None = None) -> Plan:
     """The best legal division of `problem` over at most `target.cores` cores.
 
     A hint's `work_div` fixes the number of parts of the loops that it names. Raises Infeasible if nothing is legal or the hint cannot be

@@ -11,6 +11,8 @@ from ktir.diagnostics import KtirError
 from ktir.isa.assembly.text import parse_program
 from ktir.isa.binary.encoding import encode
 from ktir.isa.wellformed.verify import verify
+from ktir.target import DATASHEET
+from ktir.targets import find
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,10 +21,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("input", help="assembly text; - for stdin")
     parser.add_argument("-o", dest="output", default="program.bin", help="where to write the binary; - for stdout")
     parser.add_argument("--verify", action="store_true", help="run the static verifier and write nothing if it finds a problem")
+    parser.add_argument("--target", default=DATASHEET.name, help="the machine of --verify: datasheet, fitted, or a .toml file")
     options = parser.parse_args(argv)
     try:
         program = parse_program(_read(options.input), options.input)
-        problems = verify(program) if options.verify else []
+        problems = verify(program, find(options.target)) if options.verify else []
         if problems:
             for p in problems:
                 print(p, file=sys.stderr)

@@ -20,6 +20,8 @@ from ktir.isa.problem import EncodingError, Problem
 from ktir.isa.program import Kernel, Program
 from ktir.isa.wellformed.verify import verify
 from ktir.package import read
+from ktir.target import DATASHEET, Target
+from ktir.targets import find
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,13 +36,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="as --verify, then look for hazards and compare the program of a package with its KTIR"
     )
+    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     options = parser.parse_args(argv)
     try:
-        program = load(Path(options.input))
+        program, own = load(Path(options.input))
+        target = find(options.target) if options.target else own
         if options.check and not Path(options.input).is_dir():
             raise KtirError("--check expects the folder of a package, which has the KTIR")
         if options.json:
-            text = json.dumps(summary(program), indent=1) + "\n"
+            text = json.dumps(summary(program, target), indent=1) + "\n"
         else:
             text = _mlir(program, options.mlir_print_debuginfo) if options.mlir else print_program(program)
     except KtirError as e:
@@ -52,39 +56,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    problems: Sequence[Problem | KtirError] = verify(program) if options.verify or options.check else []
+    problems: Sequence[Problem | KtirError] = verify(program, target) if options.verify or options.check else []
     if options.check and not problems:
-        problems = _checked(Path(options.input))
+        problems = _checked(Path(options.input), target)
     for p in problems:
         print(p, file=sys.stderr)
     return int(bool(problems))
 
 
-def _checked(folder: Path) -> Sequence[Problem | KtirError]:
+def _checked(folder: Path, target: Target) -> Sequence[Problem | KtirError]:
     """What the emulator finds in the program of a package before any launch, or else where it differs from the package's KTIR."""
     from ktir.checking.stream import check_package
     from ktir.emulator.machine import Machine
 
     try:
         package = read(folder)
-        return check_package(package, Machine(package.program, package.target).trace)
+        return check_package(package, Machine(package.program, target).trace)
     except KtirError as e:
         return [e]
 
 
-def load(place: Path) -> Program:
-    """The program of a package folder, with its sources, or of a binary file."""
+def load(place: Path) -> tuple[Program, Target]:
+    """The program of a package folder, with its sources, or of a binary file, and the machine that it was compiled for as far as known."""
     if place.is_dir():
-        return read(place).program
+        package = read(place)
+        return package.program, package.target
     try:
-        return decode(place.read_bytes())
+        return decode(place.read_bytes()), DATASHEET
     except OSError as e:
         raise KtirError(f"cannot read {place}: {e.strerror or e}") from None
     except EncodingError as e:
         raise KtirError(f"{place}: {e.message}") from None
 
 
-def summary(program: Program) -> dict[str, Any]:
+def summary(program: Program, target: Target) -> dict[str, Any]:
     """Sizes and counts of a program."""
     return {
         "name": program.name,
@@ -92,7 +97,7 @@ def summary(program: Program) -> dict[str, Any]:
         "arguments": [vars(a) for a in program.arguments],
         "kernels": [_kernel(k) for k in program.kernels],
         "sources": len(program.sources) - 1,
-        "problems": [str(p) for p in verify(program)],
+        "problems": [str(p) for p in verify(program, target)],
     }
 
 

@@ -52,11 +52,11 @@ def original(name: str, text: str, cores: int, arrays: Sequence[np.ndarray] | No
         module = parse_module(text, name)
         given = list(arrays) if arrays is not None else generate_all(parameters(module, roots(module)[0])[0], 1, {})
         package = read(compile_logical(module, cores=cores))
-        wanted = read_expected(package.files[ALLOCATED].decode())
+        wanted = read_expected(package.files[ALLOCATED].decode(), DATASHEET)
     given = [np.asarray(a * 0.1, a.dtype) if arrays is None and a.dtype.kind == "f" else a for a in given]
     made = Original(name, package, wanted, given, [])
-    trace = control(package.program)
-    found = check_launch(package.launch_spec, wanted) + check_stream(package.program, trace, wanted)
+    trace = control(package.program, DATASHEET)
+    found = check_launch(package.launch_spec, wanted) + check_stream(package.program, trace, wanted, DATASHEET)
     assert not found, f"{name}: {found[0]}"
     made.results = values(made, package, trace, 0)
     assert made.results == values(made, package, trace, 1)
@@ -95,19 +95,19 @@ def judge(of: Original, package: Package) -> tuple[str, str]:
     try:
         package = read(package.to_files())
     except KtirError as e:
-        problems = verify(package.program)
+        problems = verify(package.program, DATASHEET)
         return ("verifier" if problems else "package"), str(problems[0] if problems else e)
-    problems = verify(package.program)
+    problems = verify(package.program, DATASHEET)
     if problems:
         return "verifier", str(problems[0])
     try:
-        trace = control(package.program)
+        trace = control(package.program, DATASHEET)
         check_grid(package.program, trace)
     except MachineFinding as e:
         return "emulator", str(e)
     except KtirError as e:
         return "emulator", str(e)
-    problems = check_launch(package.launch_spec, of.wanted) + check_stream(package.program, trace, of.wanted)
+    problems = check_launch(package.launch_spec, of.wanted) + check_stream(package.program, trace, of.wanted, DATASHEET)
     if problems:
         return "KTIR", str(problems[0])
     try:

@@ -22,6 +22,7 @@ from ktir.emulator.machine import Machine
 from ktir.package import launch_spec, manifest, read
 from ktir.package.files import ALLOCATED
 from ktir.runtime.executable import Executable
+from ktir.target import DATASHEET
 
 Files = dict[str, bytes]
 SECONDS = 30
@@ -163,7 +164,7 @@ def outcome(files: Files) -> tuple[str, list[bytes]]:
     """What becomes of a package that is read, compared with its KTIR, and launched: `refused`, `reported` or `ran`, and the results."""
     try:
         package = read(files)
-        if ALLOCATED in files and check_package(package, Machine(package.program).trace):
+        if ALLOCATED in files and check_package(package, Machine(package.program, DATASHEET).trace):
             return "reported", []
         executable = Executable(package)
         arrays = arrays_for(executable)

@@ -64,7 +64,7 @@ def agrees(seed: int) -> bool:
         return False
     rng = np.random.default_rng(seed)
     given = [carrier(a, arrays, rng) for a in package.launch_spec.args]
-    trace, found = control(p), None
+    trace, found = control(p, DATASHEET), None
     for executor in (Tape(p, trace, DATASHEET.corelets), Step(p, trace, DATASHEET.corelets)):
         got = [a.copy() for a in given]
         try:

@@ -14,7 +14,7 @@ from ktir.isa.program import Program
 from ktir.mlir import ir
 from ktir.package import LaunchSpec, Package, PackageError
 from ktir.package.files import ALLOCATED
-from ktir.target import DATASHEET, Target
+from ktir.target import Target
 
 
 def check_package(package: Package, trace: Trace) -> list[Problem]:
@@ -30,7 +30,7 @@ def check_package(package: Package, trace: Trace) -> list[Problem]:
         return check_launch(package.launch_spec, wanted) + check_stream(package.program, trace, wanted, target)
 
 
-def read_expected(text: str, target: Target = DATASHEET) -> Expected:
+def read_expected(text: str, target: Target) -> Expected:
     """What allocated KTIR, given as text, says a program must do; inside a context."""
     return expected(parse_module(text, ALLOCATED), target.corelets)
 
@@ -49,7 +49,7 @@ def check_launch(spec: LaunchSpec, wanted: Expected) -> list[Problem]:
     return found
 
 
-def check_stream(program: Program, trace: Trace, wanted: Expected, target: Target = DATASHEET) -> list[Problem]:
+def check_stream(program: Program, trace: Trace, wanted: Expected, target: Target) -> list[Problem]:
     """Where a program, which the verifier and the control run have accepted, is not what its KTIR says."""
     if program.name != wanted.name:
         return [Problem(f"the program is named {program.name!r}, but KTIR's entry function {wanted.name!r}")]

@@ -23,7 +23,7 @@ from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
-from ktir.target import DATASHEET, LANES, Target
+from ktir.target import LANES, Target
 
 Array = NDArray[np.float32]
 Mode = Literal["tape", "step"]
@@ -41,7 +41,7 @@ class Machine:
     `launch` then only computes. A machine runs one launch at a time.
     """
 
-    def __init__(self, program: Program, target: Target = DATASHEET) -> None:
+    def __init__(self, program: Program, target: Target) -> None:
         problems = verify(program, target)
         if problems:
             raise ProgramError(problems)

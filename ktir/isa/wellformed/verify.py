@@ -21,7 +21,7 @@ from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import FIFOS, Unit
 from ktir.isa.wellformed import vector_body
 from ktir.isa.wellformed.structure import Fault, Site, sites
-from ktir.target import DATASHEET, STICK_BYTES, Target
+from ktir.target import STICK_BYTES, Target
 
 BLOCK = 64
 """Entries of a block of weights."""
@@ -29,7 +29,7 @@ BLOCK = 64
 Sites = dict[Unit, list[Site]]
 
 
-def verify(program: Program, target: Target = DATASHEET) -> list[Problem]:
+def verify(program: Program, target: Target) -> list[Problem]:
     """Everything that is provably wrong with a program on `target`; a program that is not well-formed is not looked at further."""
     problems = validate(program)
     if problems:

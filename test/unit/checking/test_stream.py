@@ -42,20 +42,20 @@ def package(name: str, cores: int = 32) -> Package:
 @cache
 def wanted(name: str, cores: int = 32) -> Expected:
     with context(), ir.Location.unknown():
-        return read_expected(package(name, cores).files["allocated.ktir.mlir"].decode())
+        return read_expected(package(name, cores).files["allocated.ktir.mlir"].decode(), DATASHEET)
 
 
 @pytest.mark.parametrize("cores", [3, 32])
 @pytest.mark.parametrize("name", [p.stem for p in sorted(INPUTS.glob("*.mlir"))])
 def test_nothing_is_found_in_a_compiled_stream(name: str, cores: int) -> None:
     made = package(name, cores)
-    assert check_package(made, control(made.program)) == []
+    assert check_package(made, control(made.program, DATASHEET)) == []
     assert list(jsonschema.Draft202012Validator(SCHEMA).iter_errors(made.launch_spec.to_json())) == []
 
 
 def messages(name: str, changed: Program, cores: int = 32) -> str:
     """All that is found in a changed program, on the trace of the unchanged one: some changes would not pass the other checks."""
-    return "\n".join(map(str, check_stream(changed, control(package(name, cores).program), wanted(name, cores))))
+    return "\n".join(map(str, check_stream(changed, control(package(name, cores).program, DATASHEET), wanted(name, cores), DATASHEET)))
 
 
 def words(program: Program, unit: Unit, op: str) -> list[tuple[list[Word], int]]:
@@ -174,7 +174,7 @@ def test_arguments_kernels_and_launch_spec() -> None:
 def test_lx_in_another_order() -> None:
     program = package("softmax").program
     alignment = Alignment(program, 0, wanted("softmax").kernels[0])
-    trace = control(program)
+    trace = control(program, DATASHEET)
     assert order_faults([alignment], trace, DATASHEET) == []
     alignment.found = [replace(one, first=-one.first) for one in alignment.found]
     (problem,) = order_faults([alignment], trace, DATASHEET)
@@ -211,7 +211,7 @@ def test_a_package_without_ktir() -> None:
     made = deepcopy(package("softmax"))
     made.files = {}
     with pytest.raises(PackageError, match="nothing to compare the program with"):
-        check_package(made, control(made.program))
+        check_package(made, control(made.program, DATASHEET))
 
 
 def test_debug_data() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from ktir.emulator.machine import Machine
 from ktir.isa.binary.encoding import decode
+from ktir.target import DATASHEET
 from ktir.tools import ktir_compile
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +31,7 @@ def test_vectors(mode: Any, tmp_path: Path) -> None:
     assert streams.write(package, vectors, seed=3) == ["y"]
     program = decode((vectors / "program.bin").read_bytes())
     memory = {a.name: np.fromfile(vectors / f"{a.name}.before", "<f2").astype(np.float32).reshape(-1, 64) for a in program.arguments}
-    Machine(program).launch(list(memory.values()), mode)
+    Machine(program, DATASHEET).launch(list(memory.values()), mode)
     after = np.fromfile(vectors / "y.after", "<f2")
     assert np.isfinite(after[:64]).all()
     np.testing.assert_array_equal(memory["y"].astype(np.float16).view(np.uint16).reshape(-1), after.view(np.uint16))

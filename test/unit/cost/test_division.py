@@ -73,8 +73,8 @@ def test_choice_is_the_optimum_of_an_independent_enumeration(rows: int) -> None:
         model = Model(problem, DATASHEET)
         costs = [model.cost(d) for d in every_split(problem, 32) if legal(problem, d.shares, DATASHEET.span_bytes)]
         best = min(c.cycles for c in costs if c is not None)
-        assert solve(problem).cost.cycles <= 1.02 * best
-        assert solve(problem).cost.cycles >= best, "the enumeration has missed a candidate"
+        assert solve(problem, DATASHEET).cost.cycles <= 1.02 * best
+        assert solve(problem, DATASHEET).cost.cycles >= best, "the enumeration has missed a candidate"
 
 
 def test_all_matmuls_of_seven_models_are_solved_in_two_seconds() -> None:
@@ -83,7 +83,7 @@ def test_all_matmuls_of_seven_models_are_solved_in_two_seconds() -> None:
     for _ in range(3):  # the best of three: others may keep the machine busy
         start = time.thread_time()
         for problem in PROBLEMS:
-            solve(problem)
+            solve(problem, DATASHEET)
         times.append(time.thread_time() - start)
         if times[-1] < 2.0:
             break
@@ -102,11 +102,11 @@ def published_milliseconds(m: int, k: int, n: int, split: tuple[int, int, int]) 
 
 def test_headline_matmul() -> None:
     assert published_milliseconds(8192, 32768, 4096, (16, 1, 2)) == pytest.approx(54.0, abs=0.05)
-    plan = solve(matmul(8192, 32768, 4096, layouts="free"))
+    plan = solve(matmul(8192, 32768, 4096, layouts="free"), DATASHEET)
     assert plan.microseconds <= 30_000
     assert plan.layouts["a"].device_size == (8192, 512, 64), "with sticks outermost the span forces a split of the reduction"
     assert plan.cost.bound == "dram", "rows of 64 KB come stick by stick, once per stick of columns"
-    fixed = solve(matmul(8192, 32768, 4096))
+    fixed = solve(matmul(8192, 32768, 4096), DATASHEET)
     assert fixed.splits()["k"] > 1
     assert fixed.microseconds > plan.microseconds
     assert "a core's part of 'a' spans more than 268431360 bytes" in fixed.explain()
@@ -114,12 +114,12 @@ def test_headline_matmul() -> None:
 
 def test_a_core_count_that_does_not_divide_loses_nothing() -> None:
     problem = matmul(1, 4096, 25600)
-    plan = solve(problem)
+    plan = solve(problem, DATASHEET)
     assert 400 % plan.division.splits[1], "400 sticks, 25 or 20 cores divide"
     assert plan.cost.cycles <= 1.001 * roofline_cycles(problem, DATASHEET)
     compute = matmul(2048, 4096, 25600)
-    exact = solve(compute, tails="exact")
-    assert solve(compute).cost.cycles <= exact.cost.cycles
+    exact = solve(compute, DATASHEET, tails="exact")
+    assert solve(compute, DATASHEET).cost.cycles <= exact.cost.cycles
 
 
 @settings(deadline=None, max_examples=60)
@@ -207,10 +207,10 @@ def test_infeasible_says_what_and_how_to_get_out() -> None:
 
 
 def test_hints_are_honoured() -> None:
-    plan = solve(matmul(512, 4096, 4096), hint=make(work_div={"m": 8, "n": 4}))
+    plan = solve(matmul(512, 4096, 4096), DATASHEET, hint=make(work_div={"m": 8, "n": 4}))
     assert plan.splits() == {"m": 8, "n": 4}
-    assert plan.cost.cycles >= solve(matmul(512, 4096, 4096)).cost.cycles
-    partly = solve(matmul(512, 4096, 4096), hint=make(work_div={"k": 2}))
+    assert plan.cost.cycles >= solve(matmul(512, 4096, 4096), DATASHEET).cost.cycles
+    partly = solve(matmul(512, 4096, 4096), DATASHEET, hint=make(work_div={"k": 2}))
     assert partly.splits()["k"] == 2
 
 
@@ -226,17 +226,17 @@ def test_hints_are_honoured() -> None:
 )
 def test_hints_are_refused_with_a_reason(wish: dict[str, int], tails: str, reason: str) -> None:
     with pytest.raises(Infeasible, match=reason):
-        solve(matmul(40, 4096, 4096), tails=tails, hint=make(work_div=wish))
+        solve(matmul(40, 4096, 4096), DATASHEET, tails=tails, hint=make(work_div=wish))
 
 
 def test_a_hint_that_no_span_allows_is_refused() -> None:
     with pytest.raises(Infeasible, match=r"the division that hint 'work_div = \{m = 32\}' asks for is refused"):
-        solve(matmul(8192, 32768, 4096), hint=make(work_div={"m": 32}))
+        solve(matmul(8192, 32768, 4096), DATASHEET, hint=make(work_div={"m": 32}))
 
 
 def test_explanation() -> None:
-    text = solve(matmul(512, 4096, 4096)).explain()
-    assert text.splitlines()[0] == f"matmul: {describe(matmul(512, 4096, 4096), solve(matmul(512, 4096, 4096)).division)}"
+    text = solve(matmul(512, 4096, 4096), DATASHEET).explain()
+    assert text.splitlines()[0] == f"matmul: {describe(matmul(512, 4096, 4096), solve(matmul(512, 4096, 4096), DATASHEET).division)}"
     for part in ("bound by", "PT", "dram", "runner-up", "242 candidates compared"):
         assert part in text
 
@@ -247,7 +247,7 @@ def test_deterministic(target: Target) -> None:
 
 
 def test_pointwise_uses_all_cores_where_it_computes() -> None:
-    plan = solve(pointwise((512, 1024), 2, vector_cycles=300))
+    plan = solve(pointwise((512, 1024), 2, vector_cycles=300), DATASHEET)
     assert plan.division.cores == 32
     assert plan.cost.bound == "compute"
-    assert solve(pointwise((512, 1024), 2)).cost.bound == "dram"
+    assert solve(pointwise((512, 1024), 2), DATASHEET).cost.bound == "dram"

@@ -18,6 +18,7 @@ from ktir.dialects.spyre import from_mlir
 from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute
 from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
 from ktir.tools.shared.expected import mismatches
 
 _FENCE = re.compile(r"^(?P<ticks>```+) *mlir\b[^\n]*\n(?P<text>.*?)^(?P=ticks) *$", re.MULTILINE | re.DOTALL)
@@ -66,7 +67,7 @@ def check_text(text: str) -> list[Diagnostic]:
             if "inter_tile" in text:
                 run_pipeline(module, "ktir-check-legality")
             if "spyre.program" in text:
-                Machine(from_mlir(module))  # verifies the program and runs its control plane
+                Machine(from_mlir(module), DATASHEET)  # verifies the program and runs its control plane
         except KtirError as error:
             return reported + error.diagnostics
         for generic in (False, True):

@@ -19,6 +19,7 @@ from ktir.mlir import ir
 from ktir.package import read
 from ktir.passes.tiling import tile_facts
 from ktir.passes.tiling.tile_facts import Matmul
+from ktir.target import DATASHEET
 
 READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "column": lambda a, v: a * (a @ v[:, None]),
@@ -110,4 +111,4 @@ def test_the_check_of_a_stream_sees_sums_that_are_spread(monkeypatch: pytest.Mon
     monkeypatch.setattr(compute, "check_walk", lambda *_: None)
     made = read(_package())
     with pytest.raises(Unsupported, match=r"column:\d+:\d+: error: 'linalg.generic' op spreads sums"):
-        check_package(made, control(made.program))
+        check_package(made, control(made.program, DATASHEET))

@@ -101,8 +101,8 @@ def test_the_programs_have_every_word() -> None:
 def test_every_word_is_known_everywhere(name: str) -> None:
     """Verifier, control, types, tape, step and cost have a branch for each word; the literal machine, which has its own, gives the same."""
     p = PROGRAMS[name]
-    assert not verify(p)
-    trace = control(p)
+    assert not verify(p, DATASHEET)
+    trace = control(p, DATASHEET)
     check_grid(p, trace)
     assert all(kernel_work(kernel, DATASHEET).cost.cycles > 0 for kernel in p.kernels)
     given = [filled(a) if a.given else np.zeros(carrier_shape(a), np.float32) for a in p.arguments]

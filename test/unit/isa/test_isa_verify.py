@@ -18,17 +18,17 @@ from ktir.target import DATASHEET
 @pytest.mark.parametrize("text", [ROW_SHARE, MATMUL, GATHER])
 def test_correct_programs(text):
     program = parse_program(text)
-    assert verify(program) == []
+    assert verify(program, DATASHEET) == []
     assert "\n".join(line.split("//")[0].rstrip() for line in print_program(program).splitlines()) + "\n" == text
     start = time.process_time()
-    verify(program)
+    verify(program, DATASHEET)
     assert time.process_time() - start < 0.05
 
 
 @given(programs())
 @settings(max_examples=100, deadline=None)
 def test_any_program_gets_a_verdict(program):
-    for p in verify(program):
+    for p in verify(program, DATASHEET):
         assert str(p)
 
 
@@ -114,7 +114,7 @@ def test_one_change(text, change, message):
     changed = text.replace(old, new, *count or [1])
     if "vacc kind=max" in new:
         changed = changed.replace("each=2", "each=3")
-    found = verify(parse_program(changed))
+    found = verify(parse_program(changed), DATASHEET)
     if message is None:
         assert found == []
     else:
@@ -122,7 +122,7 @@ def test_one_change(text, change, message):
 
 
 def test_places():
-    found = verify(parse_program(ROW_SHARE.replace("%lx.2, fifo=I0 @2", "%lx.2, fifo=I0, transpose @2")))
+    found = verify(parse_program(ROW_SHARE.replace("%lx.2, fifo=I0 @2", "%lx.2, fifo=I0, transpose @2")), DATASHEET)
     p = next(p for p in found if "transposes" in p.message)
     assert (p.kernel_name, p.unit, p.word, p.op) == ("share_0", Unit.LXLU, 3, "push")
     assert p.source == Source("linalg.generic", "share.mlir:14:10")
@@ -146,15 +146,15 @@ def test_bounds_of_two_loops_clip_exactly():
         ".unit MNIL\nloop trips=3, level=0, region=0\nloop trips=3, level=1, region=0\nxld ddr=%x, lx=%l\n"
         "endl level=1\nendl level=0\nhalt\n"
     )
-    assert verify(parse_program(text.format(7))) == []
-    assert "reaches sticks 0 to 35" in verify(parse_program(text.format(8)))[0].message
+    assert verify(parse_program(text.format(7)), DATASHEET) == []
+    assert "reaches sticks 0 to 35" in verify(parse_program(text.format(8)), DATASHEET)[0].message
 
 
 def test_hostile_nests_cost_little():
     body = [word("loop", trips=2**31 - 1, level=i % 8) for i in range(20_000)] + [word("endl", level=0)] * 20_000
     program = Program("p", [], [Kernel("k", 1, {Unit.PT: body}, [])])
     start = time.process_time()
-    assert len(verify(program)) >= 20_000 - 8
+    assert len(verify(program, DATASHEET)) >= 20_000 - 8
     assert len(print_program(program)) < 10_000_000
     assert time.process_time() - start < 5
 
@@ -174,8 +174,8 @@ def test_span_of_a_core() -> None:
     """What one core addresses of an argument lies strictly within 256 MiB; two cores may be further apart."""
     most = DATASHEET.span_bytes // 128
     assert DATASHEET.span_bytes < 256 * 2**20
-    assert verify(spanning(most)) == []
-    found = verify(spanning(most + 1))
+    assert verify(spanning(most), DATASHEET) == []
+    found = verify(spanning(most + 1), DATASHEET)
     assert [p.op for p in found] == ["xld"]
     assert (
         f"spans {128 * (most + 1)} bytes of argument 'x' on a core, but at most {DATASHEET.span_bytes} can be addressed" in found[0].message
@@ -186,4 +186,4 @@ def test_span_counts_what_is_live() -> None:
     program = spanning(2**22)
     kernel = program.kernels[0]
     kernel.tables[1][:] = [1, 1]
-    assert verify(program) == []
+    assert verify(program, DATASHEET) == []

@@ -110,7 +110,7 @@ BREAKS = [
 @cache
 def messages() -> tuple[str, ...]:
     """All that is found in programs that break rules."""
-    return tuple(dict.fromkeys(p.message for program in broken() for p in verify(program)))
+    return tuple(dict.fromkeys(p.message for program in broken() for p in verify(program, DATASHEET)))
 
 
 def broken() -> Iterator[Program]:
@@ -143,4 +143,4 @@ def test_every_message_has_a_rule() -> None:
 
 def test_what_keeps_the_rules() -> None:
     for text in (ROW_SHARE, GATHER, MATMUL, odd(), odd(base=2, second=6), FILL.format(0.5), FILL.format("-inf")):
-        assert verify(parse_program(text)) == []
+        assert verify(parse_program(text), DATASHEET) == []

@@ -20,6 +20,7 @@ from ktir.mlir import ir
 from ktir.package import Package
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
+from ktir.target import DATASHEET
 
 CORES = 4
 
@@ -73,7 +74,7 @@ def run(text: str) -> np.ndarray:
         expected = run_device_level(module, arrays)[-1]
         program = lower_program(module)
         package = Package(program, launch_spec(module, program), {"allocated.ktir.mlir": text.encode()})
-    assert check_package(package, control(program)) == []
+    assert check_package(package, control(program, DATASHEET)) == []
     executable = Executable(package)
     for mode in ("tape", "step"):
         copies = [a.copy() for a in arrays]

@@ -41,7 +41,7 @@ def faults(program: Program) -> str:
     if problems:
         return str(problems[0])
     try:
-        control(program)
+        control(program, DATASHEET)
     except KtirError as error:
         return str(error)
     return ""
@@ -67,7 +67,7 @@ def stepped(program: Program) -> list[np.ndarray]:
     """All arguments after a launch of the reference mode on fixed inputs."""
     rng = np.random.default_rng(0)
     arguments = [rng.standard_normal(carrier_shape(a)).astype(np.float16).astype(np.float32) for a in program.arguments]
-    Machine(program).launch(arguments, mode="step")
+    Machine(program, DATASHEET).launch(arguments, mode="step")
     return arguments
 
 

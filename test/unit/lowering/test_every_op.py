@@ -28,6 +28,7 @@ from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir, math, operations
 from ktir.passes.levels.ktir_verify_level import OPS
 from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
 
 INPUTS = Path(__file__).parents[2] / "lit" / "inductor"
 LANE_TYPES = ("f32", "i32", "f16", "i1")
@@ -141,7 +142,7 @@ def executed(kernel: Tiled, program: Program, given: list[np.ndarray]) -> np.nda
     """The output of a program, run on the emulated chip."""
     arrays = kernel.arrays({a.name: x.ravel()[: a.elements] for a, x in zip(kernel.arguments, given, strict=False)})
     carriers = [a.view(np.float32).copy() if a.dtype == np.int32 else a.astype(np.float32) for a in arrays]
-    Machine(program).launch(carriers, mode="tape")
+    Machine(program, DATASHEET).launch(carriers, mode="tape")
     return carriers[-1].view(np.int32) if arrays[-1].dtype == np.int32 else carriers[-1].astype(arrays[-1].dtype)
 
 

@@ -13,6 +13,7 @@ from ktir.emulator.reference import execute
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
 
 CORES = (1, 3, 32)
 
@@ -67,7 +68,7 @@ def test_stream(name: str, cores: int, options: str) -> None:
     with context(), ir.Location.unknown():
         module = parse_module(case.program.text, "kernel.mlir")
         run_pipeline(module, f"ktir-allocate-scratchpad{options}")
-        machine = Machine(lower_program(module))
+        machine = Machine(lower_program(module), DATASHEET)
     for mode in ("step", "tape"):
         carriers = [_carrier(a) for a in case.program.arrays(case.inputs)]
         machine.launch(carriers, mode=mode)

@@ -24,6 +24,7 @@ from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir
 from ktir.pipeline import run_pipeline
 from ktir.registry import dialect_class
+from ktir.target import DATASHEET
 
 ALLOCATE = "ktir-allocate-scratchpad"
 MATH = [name for name in SCALAR_OPS if name.startswith("math.") and name != "math.absi"]
@@ -42,7 +43,7 @@ def lowered(kernel: Tiled) -> Machine:
     with context(), ir.Location.unknown():
         module = parse_module(kernel.text, "kernel.mlir")
         run_pipeline(module, ALLOCATE)
-        return Machine(lower_program(module))
+        return Machine(lower_program(module), DATASHEET)
 
 
 def bits(array: np.ndarray) -> np.ndarray:

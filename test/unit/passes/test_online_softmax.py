@@ -17,6 +17,7 @@ from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
 
 
 def levels(form: Form, *, cores: int = 32, online: str = "always", seed: int = 0) -> list[LevelResult]:
@@ -82,7 +83,7 @@ def test_the_cheaper_form_is_chosen() -> None:
     (said,) = [r.message for r in found if r.message.startswith("softmax")]
     assert said.startswith("softmax over blocks of ")
     assert "67,108,864 bytes moved; the runner-up is a softmax of whole rows" in said
-    (kernel,) = control(program).statistics
+    (kernel,) = control(program, DATASHEET).statistics
     assert (kernel.dram_read, kernel.dram_written) == (3 * 16_777_216, 16_777_216)
     few = levels(Form(heads=2, rows=16, keys=128), online="auto")
     assert not is_online(few)

@@ -172,8 +172,8 @@ def test_other_senders_are_found() -> None:
     kernel = package.program.kernels[0]
     used = {w["group"] for w in kernel.units[Unit.MNIS] if w.op == "rtx"}
     assert [kernel.groups[g] for g in sorted(used)] == [[1, 1, 2], [2, 1, 2]]
-    assert check_package(package, control(package.program)) == []
+    assert check_package(package, control(package.program, DATASHEET)) == []
     for g in used:
         kernel.groups[g][0] = 1
-    found = [str(p) for p in check_package(package, control(package.program))]
+    found = [str(p) for p in check_package(package, control(package.program, DATASHEET))]
     assert any("'rtx' names group" in f and "cores receive from [2, 1, 2]" in f for f in found), found

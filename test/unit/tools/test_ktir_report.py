@@ -37,7 +37,7 @@ def test_rates_of_the_chip() -> None:
 
 
 def test_roofline(package: Path) -> None:
-    machine = Machine(read(package).program)
+    machine = Machine(read(package).program, DATASHEET)
     for place, kernel in zip(roofline(machine.trace, DATASHEET), machine.report.kernels, strict=True):
         assert place.bytes == kernel.dram_read + kernel.dram_written
         assert 0 < place.share <= 1  # nothing is faster than the chip
@@ -45,7 +45,7 @@ def test_roofline(package: Path) -> None:
 
 
 def test_lives_do_not_overlap(package: Path) -> None:
-    machine = Machine(read(package).program)
+    machine = Machine(read(package).program, DATASHEET)
     found = lives(machine.program, machine.trace)
     assert found
     by_stick: dict[int, list[tuple[int, int]]] = {}

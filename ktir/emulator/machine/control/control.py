@@ -25,13 +25,13 @@ from ktir.isa.descriptor import LEVELS
 from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.isa.units import FIFOS, Unit
-from ktir.target import DATASHEET, Target
+from ktir.target import Target
 
 MAX_WORDS = 4_000_000
 """Words that one kernel may execute, over all units; more is taken for a runaway loop."""
 
 
-def control(program: Program, target: Target = DATASHEET, *, seed: int | None = None, checks: bool = True) -> Trace:
+def control(program: Program, target: Target, *, seed: int | None = None, checks: bool = True) -> Trace:
     """Run the control plane of `program`. Raises a MachineFinding for the first fault.
 
     seed: serve the units in random order (for tests). checks: False leaves out the shadows, for timing alone.

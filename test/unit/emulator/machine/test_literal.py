@@ -24,6 +24,7 @@ from ktir.emulator.machine.step.step import Step
 from ktir.isa.kinds import KINDS, REDUCTIONS
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
+from ktir.target import DATASHEET
 
 WORDS: tuple[Callable[..., tuple[str, dict]], ...] = (v1, v2, v3)
 SPECIAL = [
@@ -53,8 +54,8 @@ INTEGERS = [0, 1, 2, 31, 32, 33, 2**31 - 1, 2**31, 2**32 - 1, 2**32 - 2, 65520, 
 
 def agrees(p: Program, given: list[np.ndarray]) -> list[np.ndarray]:
     """Tape, step and the literal machine give the same bits."""
-    assert not verify(p)
-    trace, found = control(p), literal(p, given, 1)
+    assert not verify(p, DATASHEET)
+    trace, found = control(p, DATASHEET), literal(p, given, 1)
     for executor in (Tape(p, trace, 2), Step(p, trace, 2)):
         got = [a.copy() for a in given]
         executor.run(got)

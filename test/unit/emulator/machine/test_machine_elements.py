@@ -17,11 +17,12 @@ from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
+from ktir.target import DATASHEET
 
 
 def agrees(case: Case, seed: int) -> None:
     """Tape, step and the literal machine give the expected bits, the tape twice."""
-    machine = Machine(case.program)
+    machine = Machine(case.program, DATASHEET)
     for mode in ("tape", "tape", "step", "literal"):
         got = [a.copy() for a in case.arguments if a is not None]
         if mode == "literal":
@@ -65,7 +66,7 @@ def mutants(count: int, seed: int) -> dict[str, int]:
         if verdict in ("harmless", "silent"):
             by_step = carriers(mutant, changed)
             found = literal(mutant, by_step, number)
-            Step(mutant, control(mutant), 2).run(by_step)
+            Step(mutant, control(mutant, DATASHEET), 2).run(by_step)
             assert all(same(a, b) for a, b in zip(by_step, found, strict=True)), (number, kind)
     return verdicts
 
@@ -154,12 +155,12 @@ def index(b: Build, op: str, arg: int, idx: int = IDS, cores: int = 1, size: int
 def found(kind: type[faults.MachineFinding], text: str, *builds: Build) -> None:
     """The kernels raise this fault."""
     with pytest.raises(kind, match=text):
-        control(program("p", ARGUMENTS, *(b.kernel() for b in builds)))
+        control(program("p", ARGUMENTS, *(b.kernel() for b in builds)), DATASHEET)
 
 
 def clean(*builds: Build) -> Machine:
     """The kernels raise nothing."""
-    return Machine(program("p", ARGUMENTS, *(b.kernel() for b in builds)))
+    return Machine(program("p", ARGUMENTS, *(b.kernel() for b in builds)), DATASHEET)
 
 
 def test_range():
@@ -250,7 +251,7 @@ def test_scatters_have_their_argument_for_themselves():
 
 def launched(b: Build, ids: list[int], mode: Mode) -> np.ndarray:
     """y after a launch."""
-    machine = Machine(program("p", ARGUMENTS[:4], b.kernel()))
+    machine = Machine(program("p", ARGUMENTS[:4], b.kernel()), DATASHEET)
     x = np.repeat(np.arange(1, 9, dtype=np.float32), 64).reshape(8, 64)
     y = np.zeros((8, 64), np.float32)
     machine.launch([x, y, None, carrier(ARGUMENTS[IDS], np.array(ids, np.int32))], mode=mode)
@@ -263,7 +264,7 @@ def test_two_cores_may_not_scatter_to_one_element(mode):
     assert y[:, 0].tolist() == [4, 3, 0, 0, 0, 4, 2, 1]
     with pytest.raises(faults.MemoryHazard, match="scatters to element 64 of argument 'y', to which another core scatters"):
         launched(index(build(2), "xsts", Y, cores=2), [0, 1, 2, 3, 7, 6, 5, 1], mode)
-    machine = Machine(program("p", ARGUMENTS[:4], index(build(2), "xsts", Y, cores=2).kernel()))
+    machine = Machine(program("p", ARGUMENTS[:4], index(build(2), "xsts", Y, cores=2).kernel()), DATASHEET)
     for _ in range(2):  # nothing stays from launch to launch
         ids = carrier(ARGUMENTS[IDS], np.arange(8, dtype=np.int32))
         machine.launch([np.ones((8, 64), np.float32), np.zeros((8, 64), np.float32), None, ids], mode=mode)

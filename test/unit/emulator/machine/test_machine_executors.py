@@ -17,6 +17,7 @@ from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.program import Kernel
 from ktir.isa.wellformed.verify import verify
+from ktir.target import DATASHEET
 
 CASES = all_cases()
 SMALL = {
@@ -32,10 +33,10 @@ SMALL = {
 
 def accepted(case: Case) -> bool:
     """Whether verifier and control run find nothing."""
-    if verify(case.program):
+    if verify(case.program, DATASHEET):
         return False
     try:
-        check_grid(case.program, control(case.program))
+        check_grid(case.program, control(case.program, DATASHEET))
     except MachineFinding:
         return False
     return True
@@ -45,7 +46,7 @@ def literal_agrees(case: Case, seed: int) -> None:
     """Same bits, whatever order the literal machine serves its units in."""
     program = case.program
     by_step, by_tape, given = carriers(program, case), carriers(program, case), carriers(program, case)
-    trace = control(program)
+    trace = control(program, DATASHEET)
     Step(program, trace, 2).run(by_step)
     Tape(program, trace, 2).run(by_tape)
     found = literal(program, [None if a.role == "pool" else x for a, x in zip(program.arguments, given, strict=True)], seed)
@@ -78,7 +79,7 @@ def test_literal_machine_on_random_programs():
 def test_launches_do_not_depend_on_each_other():
     """Buffers of a tape are reused: other values in between change nothing."""
     case = CASES["softmax"]
-    tape = Tape(case.program, control(case.program), 2)
+    tape = Tape(case.program, control(case.program, DATASHEET), 2)
     first, other, again = (carriers(case.program, case) for _ in range(3))
     other[0][:] = np.nan
     for arguments in (first, other, again):
@@ -92,7 +93,7 @@ def test_memory_of_a_tape():
     sizes = []
     for share in (16, 64):
         program = elementwise(Work(32 * share, share, 4), 4).program
-        sizes.append(Tape(program, control(program), 2).bytes)
+        sizes.append(Tape(program, control(program, DATASHEET), 2).bytes)
     assert sizes[0] == sizes[1]
 
 

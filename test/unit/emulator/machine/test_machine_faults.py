@@ -263,7 +263,7 @@ def test_reading_back():
     assert "which another core writes in this kernel" in e.message
     p = program("p", ARGUMENTS, _write_then_read(2, False, 0).kernel())
     with pytest.raises((faults.MemoryHazard, faults.UninitialisedRead)):
-        control(p)
+        control(p, DATASHEET)
 
 
 def test_reading_what_another_core_reads_and_writing_it():
@@ -356,4 +356,4 @@ def test_machine_raises_findings():
     b = loaded(signal=False)
     negate(b, 4, 0, 8)
     with pytest.raises(faults.MachineFinding, match="RAW hazard"):
-        Machine(program("p", ARGUMENTS, finish(b, 8).kernel()))
+        Machine(program("p", ARGUMENTS, finish(b, 8).kernel()), DATASHEET)

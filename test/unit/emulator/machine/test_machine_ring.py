@@ -20,6 +20,7 @@ from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 from ktir.isa.units import Unit
 from ktir.isa.wellformed.verify import verify
+from ktir.target import DATASHEET
 
 
 def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4] = 2, *, unordered: bool = False) -> Case:
@@ -87,7 +88,7 @@ def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4
 
 
 def check(case: Case, seed: int = 0) -> Machine:
-    machine, expected = Machine(case.program), case.expected[1]
+    machine, expected = Machine(case.program, DATASHEET), case.expected[1]
     assert expected is not None
     for mode in ("tape", "step", "tape", "literal"):
         got = [a for a in case.fresh() if a is not None]
@@ -133,7 +134,7 @@ def test_any_choice_of_senders(sources: list[list[int]], entries: int) -> None:
 def test_missing_token() -> None:
     """Who reads what arrived must wait for it."""
     with pytest.raises(RawHazard):
-        Machine(exchange([shifted(3, 1), shifted(3, 2)], 4, unordered=True).program)
+        Machine(exchange([shifted(3, 1), shifted(3, 2)], 4, unordered=True).program, DATASHEET)
 
 
 def alone(unit: Unit, *words: tuple[str, dict]) -> Build:
@@ -149,14 +150,14 @@ def alone(unit: Unit, *words: tuple[str, dict]) -> Build:
 
 def test_balance() -> None:
     b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
-    found = verify(program("p", [], b.kernel()))
+    found = verify(program("p", [], b.kernel()), DATASHEET)
     assert any("MNIS pushes 2 entries into FIFO R, but MNIL pops 0" in str(p) for p in found)
 
 
 def test_the_receiver_waits() -> None:
     b = alone(MNIL, ("rrx", {"lx": 0, "group": 0}))
     with pytest.raises(Deadlock, match=r"MNIL at word 2 'rrx' waits for entries in FIFO R \(MNIS, which has halted\)"):
-        control(program("p", [], b.kernel()))
+        control(program("p", [], b.kernel()), DATASHEET)
 
 
 def test_arrival_says_nothing_of_the_own_sender() -> None:
@@ -164,7 +165,7 @@ def test_arrival_says_nothing_of_the_own_sender() -> None:
     b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
     b.add(MNIL, "rrx", lx=0, group=0)
     with pytest.raises(WarHazard, match=r"MNIL 'rrx' .* overwrites LX stick 0 before MNIS 'rtx' .* has surely read it"):
-        control(program("p", [], b.kernel()))
+        control(program("p", [], b.kernel()), DATASHEET)
 
 
 @pytest.mark.parametrize(("group", "count"), [(1, 2), (0, 1)])
@@ -174,7 +175,7 @@ def test_both_ends_agree(group: int, count: int) -> None:
     for n in range(2 // count):
         b.add(MNIL, "rrx", lx=b.lx((count,), (1,), base=8 + n), group=group)
     with pytest.raises(FifoFault, match=r"MNIL 'rrx' \(word 2\) takes other entries than MNIS 'rtx' \(word 1\) sends"):
-        control(program("p", [], b.kernel()))
+        control(program("p", [], b.kernel()), DATASHEET)
 
 
 def test_types() -> None:
@@ -189,7 +190,7 @@ def test_types() -> None:
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     with pytest.raises(TypeFault, match="stores f32 values of FIFO R in f16 sticks"):
-        Machine(program("p", [], b.kernel())).launch([])
+        Machine(program("p", [], b.kernel()), DATASHEET).launch([])
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_time() -> None:
     """An entry takes as long as its sticks on the busiest link; the way adds a cycle per hop."""
 
     def cycles(sources: list[int], entries: int) -> int:
-        machine = Machine(exchange([sources], entries, 4).program)
+        machine = Machine(exchange([sources], entries, 4).program, DATASHEET)
         return machine.trace.statistics[0].units[MNIS].busy
 
     near, far = cycles(shifted(32, 1), 10), cycles(shifted(32, 4), 10)

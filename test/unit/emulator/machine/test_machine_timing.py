@@ -162,7 +162,7 @@ def test_the_channel_is_granted_by_time():
             b.add(MNIL, "xld", ddr=b.ddr(0, (1024,), (1,)), lx=b.lx((1024,), (1,), base=1024 * i))
         b.add(MNIS, "xst", ddr=b.ddr(1, (1,), (1,)), lx=b.lx((1,), (1,), base=5000))
         b.units[MNIS].insert(0, b.units[MNIS].pop())
-        s = control(program("p", ARGUMENTS, b.kernel()), seed=seed, checks=False).statistics[0]
+        s = control(program("p", ARGUMENTS, b.kernel()), DATASHEET, seed=seed, checks=False).statistics[0]
         ends.add((s.units[MNIL].end, s.units[MNIS].end, s.cycles))
     # MNIS asks at cycle 0 as MNIL does: the lower unit id first
     assert ends == {(960 + 1 + 960 + 960, 960 + 1, 2881 + 300)}
@@ -172,9 +172,9 @@ def test_the_channel_is_granted_by_time():
 def test_serving_order(name):
     """Units served in random order: same cycles, same stalls, same values."""
     case = CASES[name]
-    usual = control(case.program).statistics
+    usual = control(case.program, DATASHEET).statistics
     for seed in range(4):
-        trace = control(case.program, seed=seed)
+        trace = control(case.program, DATASHEET, seed=seed)
         assert trace.statistics == usual
         arguments = carriers(case.program, case)
         Step(case.program, trace, 2).run(arguments)
@@ -198,13 +198,13 @@ def test_fifo_depth(name):
 
 def test_timing_without_checks():
     case = CASES["softmax"]
-    assert control(case.program, checks=False).statistics[0].cycles == control(case.program).statistics[0].cycles
+    assert control(case.program, DATASHEET, checks=False).statistics[0].cycles == control(case.program, DATASHEET).statistics[0].cycles
 
 
 def test_streaming_programs_reach_the_memory_bound():
     """Softmax of 4096 x 1024 moves 16 MiB; at 204.8 GB/s that is 81.9 us."""
     case = softmax(Work(4096, 128, 8), 16)
-    r = report("softmax", control(case.program), DATASHEET)
+    r = report("softmax", control(case.program, DATASHEET), DATASHEET)
     assert r.dram_bytes == 2 * 4096 * 1024 * 2
     assert r.kernels[0].dram_utilisation > 0.97
     assert 81.9 < r.microseconds < 84
@@ -213,12 +213,14 @@ def test_streaming_programs_reach_the_memory_bound():
 
 
 def test_two_buffers_hide_latency():
-    once, twice = (sum(s.cycles for s in control(elementwise(Work(512, 16, 2), 4, buffers=n).program).statistics) for n in (1, 2))
+    once, twice = (
+        sum(s.cycles for s in control(elementwise(Work(512, 16, 2), 4, buffers=n).program, DATASHEET).statistics) for n in (1, 2)
+    )
     assert twice < 0.75 * once
 
 
 def test_report_text():
-    machine = Machine(CASES["matmul"].program)
+    machine = Machine(CASES["matmul"].program, DATASHEET)
     text = str(machine.report).splitlines()
     assert text[0].startswith("program 'matmul' on datasheet at 1.5 GHz: ")
     assert text[1].startswith("kernel 'matmul': 8 cores, ")
@@ -235,8 +237,8 @@ def test_dead_writes():
     b.add(MNIL, "fill", lx=b.lx((3,), (1,), base=100), value=1.0)
     assert statistics(b).dead_writes == 3
     assert statistics(chain(2, vout(0, "O"))).dead_writes == 0
-    assert control(reduction(Work(57, 8, 4), 200).program).statistics[0].dead_writes == 0
-    assert control(matmul(Work(20, 4, 2), 128, 128).program).statistics[0].dead_writes == 0
+    assert control(reduction(Work(57, 8, 4), 200).program, DATASHEET).statistics[0].dead_writes == 0
+    assert control(matmul(Work(20, 4, 2), 128, 128).program, DATASHEET).statistics[0].dead_writes == 0
 
 
 # --- elements --------------------------------------------------------------------------------------------------------
@@ -272,7 +274,7 @@ def test_lx_takes_a_fragment_per_cycle():
 @pytest.mark.parametrize("seed", range(12))
 def test_the_cost_model_counts_the_same_bytes(seed):
     for case in (relayout(seed), indexed(seed, scatter=False), indexed(seed, scatter=True)):
-        (kernel,), (found,) = case.program.kernels, Machine(case.program).report.kernels
+        (kernel,), (found,) = case.program.kernels, Machine(case.program, DATASHEET).report.kernels
         work = kernel_work(kernel, DATASHEET)
         assert sum(x.moved for x in work.transfers if x.reads) == found.dram_read
         assert sum(x.moved for x in work.transfers if not x.reads) == found.dram_written
@@ -284,7 +286,7 @@ def test_indices_are_priced_each_on_its_own():
         ids = b.ddr(1, (4,), (1,), element=True, element_bytes=4)
         b.add(MNIL, "xldg", ddr=b.ddr(0, (4,), (stride,), element=True), lx=b.lx((4,), (1,)), idx=ids, dim=0, size=4)
         p = program("p", [Argument("x", "input", 100, 2), Argument("i", "input", 2, 4)], b.kernel())
-        return control(p).statistics[0].dram_read
+        return control(p, DATASHEET).statistics[0].dram_read
 
     assert read(64) == 4 * 128 + 32
     assert read(16) == 4 * 128 + 32, "rows may overlap, but who knows"

@@ -213,7 +213,7 @@ def test_kernels_share_pool_and_lx():
 
 def test_launch_without_pool_array():
     case = CASES["two kernels"]
-    machine = Machine(case.program)
+    machine = Machine(case.program, DATASHEET)
     arguments = case.fresh()
     assert arguments[1] is None
     pool = np.zeros((case.program.arguments[1].sticks, 64), np.float32)
@@ -229,7 +229,7 @@ def test_noncontiguous_arrays():
     assert x is not None
     assert y is not None
     wide = np.zeros((len(y), 128), np.float32)
-    Machine(case.program).launch([np.asfortranarray(x), wide[:, ::2]])
+    Machine(case.program, DATASHEET).launch([np.asfortranarray(x), wide[:, ::2]])
     expected = case.expected[1]
     assert expected is not None
     assert same(np.ascontiguousarray(wide[:, ::2]), expected)
@@ -238,7 +238,7 @@ def test_noncontiguous_arrays():
 
 def test_wrong_arrays_are_refused():
     case = CASES["sum"]
-    machine = Machine(case.program)
+    machine = Machine(case.program, DATASHEET)
     x, y = case.fresh()
     assert x is not None
     assert y is not None
@@ -259,4 +259,4 @@ def test_the_verifier_comes_first():
     b = Build("bad", 1)
     b.add(LXLU, "push", lx=b.lx((4,), (1,)), fifo="I0")
     with pytest.raises(ProgramError, match="LXLU pushes 4 entries into FIFO I0, but SFP pops 0"):
-        Machine(program("bad", [], b.kernel()))
+        Machine(program("bad", [], b.kernel()), DATASHEET)

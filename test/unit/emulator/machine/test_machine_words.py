@@ -9,6 +9,7 @@ from machine_builds import LXLU, LXSU, MNIL, PT, SFP, Build, program, v1, v2, va
 from ktir.emulator.machine.machine import Machine
 from ktir.emulator.machine.program import faults
 from ktir.isa.units import Unit
+from ktir.target import DATASHEET
 
 
 def _array(*words: tuple[str, dict], pushes: tuple[tuple[str, int], ...] = ()) -> Build:
@@ -139,8 +140,8 @@ def test_words_that_are_too_long():
 
 
 def test_nothing_at_all():
-    assert Machine(program("empty", [])).report.cycles == 0
-    Machine(program("empty", [], Build("k", 3).kernel())).launch([])
+    assert Machine(program("empty", []), DATASHEET).report.cycles == 0
+    Machine(program("empty", [], Build("k", 3).kernel()), DATASHEET).launch([])
 
 
 def test_cores_and_tables():
