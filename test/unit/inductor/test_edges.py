@@ -63,6 +63,16 @@ def test_a_layer_norm_without_bias_has_no_negative_zero(on_chip: None) -> None:
     same_bits(norms, torch.tensor([[0.0], [-0.0]] * 5), torch.tensor([-4.0]))
 
 
+def test_what_is_no_edge_stays_on_the_chip(on_chip: None) -> None:
+    def others(x: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.std(-1), x.var(0), torch.rsub(x, 2, alpha=3), torch.sub(x, a, alpha=2), torch.addmv(a, x, a, alpha=2), x.clamp(a)
+
+    x, a = torch.randn(70, 70).half(), torch.randn(70).half()
+    torch._dynamo.reset()
+    for got, want in zip(torch.compile(others, backend="spyre")(x, a), others(x, a), strict=True):
+        torch.testing.assert_close(got, want, rtol=4e-3, atol=4e-3)
+
+
 @pytest.mark.parametrize("scale", [3e37, 1e-30, 1e-38])
 def test_squares_of_a_deviation_are_in_range(scale: float, on_chip: None) -> None:
     def spreads(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -80,7 +80,20 @@ def _scaled_variance(x: torch.Tensor, dim: Sequence[int] | None, correction: flo
     return squares / rest, unit if keepdim else unit.squeeze(dims)
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+def before(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """The decompositions of this page; where one returns NotImplemented, that of `table` if there is one, else none."""
+    return {op: _tried_before(own, table[op]) if op in table else own for op, own in _OWN.items()}
+
+
+def _tried_before(own: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **options: Any) -> Any:
+        result = own(*args, **options)
+        return other(*args, **options) if result is NotImplemented else result
+
+    return run
+
+
+_OWN: dict[Any, Callable[..., Any]] = {
     aten.clamp_min.default: _bound(torch.lt),
     aten.clamp_max.default: _bound(torch.gt),
     aten.fmax.default: _of_two(torch.gt),
@@ -92,4 +105,3 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.var.correction: variance,
     aten.std.correction: deviation,
 }
-"""Added to those of `decompositions`; NotImplemented leaves an operator as it is."""

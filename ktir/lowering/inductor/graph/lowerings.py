@@ -40,7 +40,8 @@ class Table(dict[Any, Any]):
 
 def decompositions() -> Table:
     """Inductor's table with ours, and without those for what our lowerings want to see: matmuls, of which small ones would be sums."""
-    table = Table({**select_decomp_table(), **DECOMPOSITIONS, **edges.DECOMPOSITIONS, **groups.DECOMPOSITIONS, **groups.of_libraries()})
+    theirs = select_decomp_table()
+    table = Table({**theirs, **DECOMPOSITIONS, **edges.before(theirs), **groups.DECOMPOSITIONS, **groups.of_libraries()})
     for packet in _AS_THEY_ARE:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
