@@ -20,6 +20,7 @@ from ktir.mlir import func, ir, operations
 from ktir.passes.layouts.caller_arguments import Callers
 from ktir.passes.layouts.device_arguments import DeviceArgument
 from ktir.passes.layouts.host_tensors import note_host_tensors
+from ktir.passes.layouts.layout_plan import layout_plan
 from ktir.passes.layouts.layout_remarks import LayoutRemarks
 from ktir.passes.layouts.physical_ops import PhysicalOps
 from ktir.passes.layouts.physical_tensors import PhysicalTensors, last_op
@@ -48,61 +49,53 @@ class AssignLayoutsPass(Pass):
         note_host_tensors(module)
         callers = Callers(module)
         for name, function in callers.functions.items():
-            callers.given[name] = callers.rewritten(function) if calls_of(function) else _Rewriter(self, function).rewrite()
+            callers.given[name] = callers.rewritten(function) if calls_of(function) else _rewritten(self, function)
         set_level(module, Level.LAID_OUT)
 
 
-class _Rewriter:
-    """Rebuilds one function on physical shapes."""
+def _rewritten(options: AssignLayoutsPass, source: func.FuncOp) -> list[DeviceArgument]:
+    """Build the laid-out function in place of the source; returns its arguments."""
+    if "grid" in source.attributes:
+        raise refuse(source.operation, "expects a function without grid")
+    plan = layout_plan(source)
+    visibility = source.attributes["sym_visibility"] if "sym_visibility" in source.attributes else None
+    with ir.InsertionPoint(source), source.location:
+        function = func.FuncOp(source.name.value, ([], []))
+    function.attributes["sym_visibility"] = ir.StringAttr.get("public")
+    block = function.add_entry_block()
+    tensors = PhysicalTensors(plan, block)
+    ops = PhysicalOps(tensors)
+    with ir.InsertionPoint(block):
+        for node in plan.nodes:
+            with node.op.location:
+                _build(ops, tensors, node)
+        with source.regions[0].blocks[0].operations[-1].operation.location:
+            func.ReturnOp([])
+    types = [a.type for a in block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([a.attribute for a in tensors.arguments.given])
+    if PLAN in source.attributes:
+        function.attributes[PLAN] = source.attributes[PLAN]
+    LayoutRemarks(options, source, tensors).remark()
+    source.operation.erase()
+    del function.attributes["sym_visibility"]
+    if visibility is not None:
+        function.attributes["sym_visibility"] = visibility
+    return tensors.arguments.given
 
-    def __init__(self, options: AssignLayoutsPass, source: func.FuncOp) -> None:
-        if "grid" in source.attributes:
-            raise refuse(source.operation, "expects a function without grid")
-        self.options = options
-        self.source = source
-        self.tensors = PhysicalTensors(source)
-        self.ops = PhysicalOps(self.tensors)
 
-    def rewrite(self) -> list[DeviceArgument]:
-        """Build the laid-out function in place of the source; returns its arguments."""
-        source = self.source
-        visibility = source.attributes["sym_visibility"] if "sym_visibility" in source.attributes else None
-        with ir.InsertionPoint(source), source.location:
-            function = func.FuncOp(source.name.value, ([], []))
-        function.attributes["sym_visibility"] = ir.StringAttr.get("public")
-        block = function.add_entry_block()
-        self.tensors.begin(block)
-        with ir.InsertionPoint(block):
-            for node in self.tensors.nodes:
-                with node.op.location:
-                    self._build(node)
-            with source.regions[0].blocks[0].operations[-1].operation.location:
-                func.ReturnOp([])
-        types = [a.type for a in block.arguments]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([a.attribute for a in self.tensors.arguments.given])
-        if PLAN in source.attributes:
-            function.attributes[PLAN] = source.attributes[PLAN]
-        LayoutRemarks(self.options, source, self.tensors).remark()
-        source.operation.erase()
-        del function.attributes["sym_visibility"]
-        if visibility is not None:
-            function.attributes["sym_visibility"] = visibility
-        return self.tensors.arguments.given
-
-    def _build(self, node: Node) -> None:
-        tensors = self.tensors
-        if node.kind == "load":
-            if not tensors.is_packed(node):
-                for user in tensors.roles.users[node.result]:
-                    tensors.operand(*user)  # here, since what lies there may change before it is used
-        elif node.kind in ("store", "scatter"):
-            tensors.store(node)
+def _build(ops: PhysicalOps, tensors: PhysicalTensors, node: Node) -> None:
+    if node.kind == "load":
+        if not tensors.is_packed(node):
+            for user in tensors.plan.roles.users[node.result]:
+                tensors.operand(*user)  # here, since what lies there may change before it is used
+    elif node.kind in ("store", "scatter"):
+        tensors.store(node)
+        copy_kernel(node.op, last_op())
+    elif node.kind != "fill":
+        build = {"pointwise": ops.pointwise, "reduction": ops.reduction, "contraction": ops.contraction}
+        made = tensors.gather(node) if node.kind == "gather" else build[node.kind](node)
+        if node.kind != "gather":
+            copy_kernel(node.op, made.value.owner)
+        if tensors.keep(node.result, made):
             copy_kernel(node.op, last_op())
-        elif node.kind != "fill":
-            build = {"pointwise": self.ops.pointwise, "reduction": self.ops.reduction, "contraction": self.ops.contraction}
-            made = tensors.gather(node) if node.kind == "gather" else build[node.kind](node)
-            if node.kind != "gather":
-                copy_kernel(node.op, made.value.owner)
-            if tensors.keep(node.result, made):
-                copy_kernel(node.op, last_op())

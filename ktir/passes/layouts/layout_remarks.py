@@ -30,8 +30,8 @@ class LayoutRemarks:
                 self.options.remark("missed", text, op.location)
 
     def _relayouts(self) -> None:
-        roles = self.tensors.roles
-        for node in self.tensors.nodes:
+        roles = self.tensors.plan.roles
+        for node in self.tensors.plan.nodes:
             if node.kind == "load" and self.tensors.is_packed(node):
                 self._packed(node)
             if node.kind in ("load", "fill", "store", "scatter") or not (relaid := roles.relaid(node.result)):
@@ -50,10 +50,10 @@ class LayoutRemarks:
     def _packed(self, node: Node) -> None:
         memory = node.memory
         assert memory is not None
-        for user in self.tensors.roles.users[node.result]:
-            stick = self.tensors.roles.chosen[user[0]][user[1]]
+        for user in self.tensors.plan.roles.users[node.result]:
+            stick = self.tensors.plan.roles.chosen[user[0]][user[1]]
             if stick is not None and memory.strides[stick] != 1 and 1 in memory.strides and memory.sizes[stick] > 1:
-                name = self.tensors.buffers.name(memory.argument)
+                name = self.tensors.plan.buffers.name(memory.argument)
                 self.options.remark(
                     "missed", f"'{name}' is transposed by the host at each launch; it can be arranged before", node.op.location
                 )

@@ -21,7 +21,7 @@ class PhysicalOps:
 
     def __init__(self, tensors: PhysicalTensors) -> None:
         self.tensors = tensors
-        self.rows = tensors.rows
+        self.rows = tensors.plan.rows
 
     def _inputs(self, node: Node) -> tuple[list[Tensor], list[list[int | None]], int]:
         """Physical operands, per operand its map over the loops (s, rows.., l), and how many row loops there are."""
@@ -39,7 +39,7 @@ class PhysicalOps:
     def _result_layout(self, node: Node) -> Layout:
         value = node.result
         dtype = str(ir.RankedTensorType(value.type).element_type)
-        return self.tensors.layout(shape_of(value), self.tensors.roles.made(value), self.rows.made(value), dtype)
+        return self.tensors.layout(shape_of(value), self.tensors.plan.roles.made(value), self.rows.made(value), dtype)
 
     def pointwise(self, node: Node) -> Tensor:
         """Build a pointwise op."""
@@ -48,7 +48,7 @@ class PhysicalOps:
         inputs, maps, rows = self._inputs(node)
         layout = self._result_layout(node)
         pad = folded_pad(g, _shown_pads(inputs, maps))
-        mask = node.result in self.tensors.zero_pads and layout.size[-1] % LANES != 0 and pad != 0.0
+        mask = node.result in self.tensors.plan.zero_pads and layout.size[-1] % LANES != 0 and pad != 0.0
         divisions = unsafe_divisions(g, _shown_pads(inputs, maps), layout.size[-1])
 
         def body(arguments: list[ir.Value]) -> ir.Value:

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ktir.analysis.flat import IndexedBy, Memory, Node, read, refuse, shape_of
+from ktir.analysis.flat import IndexedBy, Memory, Node, refuse, shape_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import affine_map, constant, generic, index_constant, moved_by
 from ktir.layout import Layout
-from ktir.mlir import arith, func, ir, linalg, tensor
-from ktir.passes.layouts.buffers import Buffers
+from ktir.mlir import arith, ir, linalg, tensor
 from ktir.passes.layouts.device_arguments import DeviceArguments, DeviceView, element_type, encoding, strided_view
-from ktir.passes.layouts.physical_items import zero_pads
-from ktir.passes.layouts.row_merging import Groups, RowMerging, Use
-from ktir.passes.layouts.stick_roles import Stick, StickRoles, pool_memory
+from ktir.passes.layouts.layout_plan import LayoutPlan
+from ktir.passes.layouts.row_merging import Groups, Use
+from ktir.passes.layouts.stick_roles import Stick, pool_memory
 from ktir.target import LANES
 
 
@@ -33,40 +32,19 @@ _Form = tuple[ir.Value, Stick, Groups]
 
 
 class PhysicalTensors:
-    """The tensors of one function in physical forms, made where they are asked for."""
+    """The tensors of one function in physical forms, made where they are asked for; views are made of arguments of `block`."""
 
-    def __init__(self, source: func.FuncOp) -> None:
-        self.nodes = read(source)
-        self.buffers = Buffers(source, self.nodes)
-        self.roles = StickRoles(source, self.nodes, self.buffers)
-        self.rows = RowMerging(self.roles)
+    def __init__(self, plan: LayoutPlan, block: ir.Block) -> None:
+        self.plan = plan
+        self.arguments = DeviceArguments(plan.buffers, block)
         self.tensors: dict[_Form, Tensor] = {}
         self.pools: dict[ir.Value, tuple[ir.Value, Memory]] = {}
-        self.zero_pads = zero_pads(self.roles)
-        self.in_place = {a for a in range(len(self.buffers.attributes)) if self.buffers.is_in_place(a) and self._has_one_form(a)}
-
-    def begin(self, block: ir.Block) -> None:
-        """From here on views are made of arguments of `block`."""
-        self.arguments = DeviceArguments(self.buffers, block)
-
-    def _has_one_form(self, argument: int) -> bool:
-        """Whether all accesses of a buffer that is read and written see it in one physical form, so that the host can pack it."""
-        forms = set()
-        for node in self.nodes:
-            if node.memory is None or node.memory.argument != argument:
-                continue
-            if node.kind == "gather":  # by its indices, in rows, whatever form its result has
-                return False
-            users = [(node, 0)] if node.kind == "store" else self.roles.users[node.result]
-            forms |= {(use.stick, use.groups) for use in (self.rows.use(*user) for user in users)}
-        rows = [d for group in (next(iter(forms))[1] if len(forms) == 1 else ()) for d in group]
-        return len(forms) == 1 and rows == sorted(rows) and min(rows, default=0) >= 0
 
     def is_packed(self, node: Node) -> bool:
         """Whether the host packs what a load reads."""
         assert node.memory is not None
-        in_place = self.buffers.is_in_place(node.memory.argument)
-        return self.buffers.is_packed(node.memory) and not in_place
+        in_place = self.plan.buffers.is_in_place(node.memory.argument)
+        return self.plan.buffers.is_packed(node.memory) and not in_place
 
     def layout(self, shape: Sequence[int], stick: Stick, groups: Groups, dtype: str) -> Layout:
         """The layout of a tensor whose rows are `groups`; there is one row at least."""
@@ -75,10 +53,10 @@ class PhysicalTensors:
 
     def operand(self, node: Node, i: int) -> tuple[Tensor, Use]:
         """Operand `i` of an op as it reads it."""
-        use = self.rows.use(node, i)
+        use = self.plan.rows.use(node, i)
         form = (use.value, use.stick, use.groups)
         if form not in self.tensors:
-            maker = self.roles.makers[use.value]
+            maker = self.plan.roles.makers[use.value]
             with maker.op.location:
                 self.tensors[form] = self._filled(maker, use) if maker.kind == "fill" else self._loaded(maker, use)
         return self.tensors[form], use
@@ -88,7 +66,7 @@ class PhysicalTensors:
         layout = self.layout(shape_of(use.value), use.stick, use.groups, str(scalar.type))
         attribute = scalar.owner.attributes["value"]
         pad = ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
-        if use.value in self.zero_pads and layout.size[-1] % LANES and pad != 0.0:
+        if use.value in self.plan.zero_pads and layout.size[-1] % LANES and pad != 0.0:
             rank = len(layout.device_size)
 
             def body(_: list[ir.Value]) -> ir.Value:
@@ -111,7 +89,7 @@ class PhysicalTensors:
 
     def _view(self, memory: Memory, stick: Stick, groups: Groups, *, packed: bool) -> ir.Value:
         """The view of device memory that a load or store of all of `memory` goes through."""
-        if not packed and memory.argument not in self.in_place:
+        if not packed and memory.argument not in self.plan.in_place:
             base = self.arguments.linear(memory.argument, memory.element, memory.op.location)
             return self._strided(base, memory, stick, groups)
         return self.arguments.packed(self._device_view(memory, stick, groups), memory.op.location)
@@ -142,26 +120,26 @@ class PhysicalTensors:
 
     def keep(self, value: ir.Value, made: Tensor) -> bool:
         """Note how an op has made `value`. Whether it had to be stored, since other layouts of it are read."""
-        self.tensors[(value, self.roles.made(value), self.rows.made(value))] = made
-        relaid = self.roles.relaid(value)
+        self.tensors[(value, self.plan.roles.made(value), self.plan.rows.made(value))] = made
+        relaid = self.plan.roles.relaid(value)
         if relaid:
             self._store_relaid(value, made, relaid)
         return bool(relaid)
 
     def _store_relaid(self, value: ir.Value, made: Tensor, read: Sequence[Stick]) -> None:
         """Put a tensor into linear memory, from where it is loaded in other layouts."""
-        stick = self.roles.made(value)
+        stick = self.plan.roles.made(value)
         memory = pool_memory(value, stick, read)
         base = self.arguments.pool(memory.reach, memory.element, memory.op.location)
         self.pools[value] = base, memory
-        view = self._strided(base, memory, stick, self.rows.made(value))
+        view = self._strided(base, memory, stick, self.plan.rows.made(value))
         ktdp.store(made.value, _whole(view, made.layout))
 
     def gather(self, node: Node) -> Tensor:
         """Build a gather."""
         assert node.memory is not None
-        stick = self.roles.made(node.result)
-        layout = self.layout(shape_of(node.result), stick, self.rows.made(node.result), node.memory.element)
+        stick = self.plan.roles.made(node.result)
+        layout = self.layout(shape_of(node.result), stick, self.plan.rows.made(node.result), node.memory.element)
         loaded = ktdp.load(self._indirect_tile(node, stick, layout), element_type(layout.dtype), encoding(layout, "zero"))
         return Tensor(loaded, layout, 0.0)
 
@@ -192,7 +170,7 @@ class PhysicalTensors:
         if memory.element != "i32":
             raise refuse(memory.op, f"is read as indices of type {memory.element}, which is not supported; i32 is")
         strides = list(memory.strides)
-        if self.buffers.is_packed(memory):
+        if self.plan.buffers.is_packed(memory):
             strides = [prod(memory.sizes[d + 1 :]) for d in range(len(memory.sizes))]
             layout = Layout.linear(prod(memory.sizes), memory.element)
             host = DeviceView(memory.argument, memory.offset, memory.sizes, memory.strides, layout)

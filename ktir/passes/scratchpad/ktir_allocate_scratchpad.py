@@ -8,6 +8,7 @@ Where the scratchpad is too small even for that, the largest streams get one buf
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -50,49 +51,53 @@ class AllocateScratchpadPass(Pass):
         target = machine(module, self.target, lx_bytes=self.lx_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
-                _Allocator(op, self, target).allocate()
+                self.allocate(op, target)
         set_level(module, Level.ALLOCATED)
+
+    def allocate(self, kernel: func.FuncOp, target: Target) -> None:
+        """Rewrite one kernel."""
+        residents = ResidentValues(kernel.operation)
+        plan, used = _placed(kernel, target, residents.tiles, self.reuse)
+        bound = live_at_once(list(plan.buffers.values()))
+        text = f"kernel '{kernel.name.value}' uses {used} bytes of the scratchpad; {bound} of them live at once"
+        self.remark("analysis", text, kernel.location)
+        _Allocator(kernel, residents, plan, used).allocate()
+
+
+def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value], reuse: bool) -> tuple[BufferPlan, int]:
+    """All buffers at their addresses, and the bytes that they take. Where they do not fit, the largest streams lose their other slots, one
+    after the other."""
+    room = room_of(source.operation, target.lx_planned_bytes)
+    for ahead in () if reuse else (True, False):
+        plan = BufferPlan(source, target, elsewhere, ahead=ahead)
+        used = first_fit(list(plan.buffers.values()), room, reuse=False)
+        if used >= 0:
+            return plan, used
+    single: list[ir.Value] = []
+    while True:
+        plan = BufferPlan(source, target, elsewhere, tuple(single))
+        used = first_fit(list(plan.buffers.values()), room, reuse=True)
+        if used >= 0:
+            return plan, used
+        streams = [b for b in plan.buffers.values() if b.rotation.slots > 1]
+        if not streams:
+            raise Unsupported(
+                f"kernel '{source.name.value}' needs more than the {room} bytes of scratchpad; "
+                "the nearest supported form has narrower rows",
+                location_text(source.location),
+            )
+        single.append(max(streams, key=lambda b: b.bytes).value)
 
 
 class _Allocator:
-    def __init__(self, source: func.FuncOp, options: AllocateScratchpadPass, target: Target) -> None:
-        self.source, self.target = source, target
-        self.residents = ResidentValues(source.operation)
-        self.plan = BufferPlan(source, target, self.residents.tiles)
-        self.lx_used = self._addresses(room_of(source.operation, target.lx_planned_bytes), options.reuse)
-        bound = live_at_once(list(self.plan.buffers.values()))
-        text = f"kernel '{source.name.value}' uses {self.lx_used} bytes of the scratchpad; {bound} of them live at once"
-        options.remark("analysis", text, source.location)
+    def __init__(self, source: func.FuncOp, residents: ResidentValues, plan: BufferPlan, lx_used: int) -> None:
+        self.source, self.residents, self.plan, self.lx_used = source, residents, plan, lx_used
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.views: dict[ir.Value, ir.Value] = {}
         self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value]]] = {}
         """Slice of a buffer -> the tensor, and its first coordinate per dimension."""
         self.counters: list[tuple[ir.Value, int]] = []
         """Per open loop: its counter (0, 1, ...) and trips."""
-
-    def _addresses(self, lx_bytes: int, reuse: bool) -> int:
-        """Place all buffers; where they do not fit, the largest streams lose their other slots, one after the other."""
-        for ahead in () if reuse else (True, False):
-            self.plan = BufferPlan(self.source, self.target, self.residents.tiles, ahead=ahead)
-            used = first_fit(list(self.plan.buffers.values()), lx_bytes, reuse=False)
-            if used >= 0:
-                return used
-        single: list[ir.Value] = []
-        used = -1
-        while used < 0:
-            buffers = list(self.plan.buffers.values())
-            used = first_fit(buffers, lx_bytes, reuse=True)
-            streams = [b for b in buffers if b.rotation.slots > 1]
-            if used < 0 and not streams:
-                raise Unsupported(
-                    f"kernel '{self.source.name.value}' needs more than the {lx_bytes} bytes of scratchpad; "
-                    "the nearest supported form has narrower rows",
-                    location_text(self.source.location),
-                )
-            if used < 0:
-                single.append(max(streams, key=lambda b: b.bytes).value)
-                self.plan = BufferPlan(self.source, self.target, self.residents.tiles, single)
-        return used
 
     def allocate(self) -> None:
         source = self.source
