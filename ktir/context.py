@@ -1,14 +1,20 @@
 """Makes MLIR contexts in which our dialects are loaded."""
 
+import io
 import re
 import threading
 from collections.abc import Iterable
 
 from ktir import registry
-from ktir.mlir import announce_dialect, ir
+from ktir.mlir import announce_dialect, ext, ir
 
 # Loading a dynamic dialect writes process-wide tables of the bindings; two threads doing it at once crash the process.
 _LOAD = threading.Lock()
+_emitted: dict[str, tuple[type[ext.Dialect], bytes]] = {}
+"""Dialects that were loaded, as IRDL: it is the same in every context, and to write it takes most of the time of loading."""
+
+USUAL_DIALECTS = "builtin affine arith cf func irdl linalg math memref scf tensor".split()
+"""What is loaded from the start; another one is where a text names it. To load all takes longer than to read most programs."""
 
 UPSTREAM_DIALECTS = (
     "acc affine amdgpu amx arith arm_neon arm_sme arm_sve async bufferization builtin cf complex dlti emitc func gpu index irdl linalg "
@@ -27,7 +33,7 @@ def context(*, allow_unregistered: bool = False, dialects: Iterable[str] | None 
 
     Errors arrive as exceptions and are never printed; see `ktir.diagnostics.collect`.
     """
-    new = ir.Context()
+    new = ir.Context(load_on_create_dialects=USUAL_DIALECTS)
     new.allow_unregistered_dialects = allow_unregistered
     with new:
         _load((*(registry.dialect_names() if dialects is None else dialects), *registry.plugin_dialects()))
@@ -45,4 +51,22 @@ def _load(names: Iterable[str]) -> None:
         for name in names:
             dialect = registry.dialect_class(name)
             announce_dialect(name, dialect.__module__)
-            dialect.load()
+            known, emitted = _emitted.get(name, (None, b""))
+            if known is dialect:
+                _load_again(dialect, emitted)
+            else:
+                dialect.load()
+                buffer = io.BytesIO()
+                dialect._mlir_module.operation.write_bytecode(buffer)
+                _emitted[name] = dialect, buffer.getvalue()
+
+
+def _load_again(dialect: type[ext.Dialect], emitted: bytes) -> None:
+    """`dialect.load()` for one that was the last of its name; what the process knows of it stands, what a context knows is new."""
+    ext.irdl.load_dialects(ir.Module.parse(emitted))
+    for op in dialect.operations:
+        op._attach_traits()
+    for type_ in dialect.types:
+        ext._cext.register_type_caster(ir.DynamicType.lookup_typeid(type_.type_name), replace=True)(type_)
+    for attribute in dialect.attributes:
+        ext._cext.register_type_caster(ir.DynamicAttr.lookup_typeid(attribute.attr_name), replace=True)(attribute)

@@ -327,6 +327,7 @@ def options_of(cls: type) -> dict[str, str]:
 
 def show_dialects() -> str:
     new = context()
+    new.load_all_available_dialects()
     names = [name for name in UPSTREAM_DIALECTS if new.is_dialect_loaded(name)]
     return "Available Dialects: " + ",".join(sorted([*names, *registry.dialect_names()]))
 
