@@ -214,7 +214,8 @@ with torch.no_grad():
     artifact = ktir.standalone_compile(make_fx(f)(x), [x], options={"engine": "ktir"})
     y = artifact(x)
 torch.testing.assert_close(y, f(x))
-artifact.save(path=sys.argv[1], format=sys.argv[2])
+for form in ("binary", "unpacked"):
+    artifact.save(path=f"{sys.argv[1]}.{form}", format=form)
 """
 _LOAD = """
 import sys, torch
@@ -230,16 +231,26 @@ print("as saved")
 """
 
 
+def in_a_process(script: str, folder: Path, *arguments: str) -> str:
+    """What a script prints in a process of its own, with the caches of `folder`."""
+    folders = {"KTIR_CACHE_DIR": str(folder / "ktir"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "torch")}
+    run = subprocess.run([sys.executable, "-c", script, *arguments], env={**os.environ, **folders}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact that one process has saved in each form; the name of the form follows."""
+    folder = tmp_path_factory.mktemp("saved")
+    in_a_process(_SAVE, folder, str(folder / "artifact"))
+    return folder / "artifact"
+
+
 @pytest.mark.parametrize("form", ["binary", "unpacked"])
-def test_saved_artifacts(tmp_path: Path, form: str) -> None:
+def test_saved_artifacts(saved: Path, tmp_path: Path, form: str) -> None:
     """Saved in one process, loaded in another with empty caches."""
-    for script, caches in ((_SAVE, "one"), (_LOAD, "two")):
-        folders = {"KTIR_CACHE_DIR": str(tmp_path / caches / "ktir"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / caches / "torch")}
-        run = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path / "artifact"), form], env={**os.environ, **folders}, capture_output=True, text=True
-        )
-        assert run.returncode == 0, run.stderr
-    assert run.stdout == "as saved\n"
+    assert in_a_process(_LOAD, tmp_path, f"{saved}.{form}", form) == "as saved\n"
 
 
 def test_a_warm_start_lowers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

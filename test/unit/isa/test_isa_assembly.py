@@ -26,6 +26,7 @@ def test_round_trip(program):
     assert "\n".join(line for line in print_program(decode(encode(program))).splitlines()).startswith(".program")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_lane_has_a_text(bits):
     text = lane_text(bits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktir.passes.scratchpad.buffer_plan import Buffer
@@ -27,6 +27,7 @@ BUFFERS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(BUFFERS, st.booleans())
 def test_no_overlap(buffers: list[Buffer], reuse: bool) -> None:
     used = first_fit(buffers, 1 << 30, reuse)
@@ -47,6 +48,7 @@ def test_other_orders_are_tried() -> None:
         assert _placed(sorted(buffers, key=key), reuse=True) > live_at_once(buffers)
 
 
+@settings(deadline=None)
 @given(BUFFERS)
 def test_budget(buffers: list[Buffer]) -> None:
     used = first_fit(buffers, 1 << 30, reuse=True)
