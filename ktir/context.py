@@ -33,7 +33,9 @@ def context(*, allow_unregistered: bool = False, dialects: Iterable[str] | None 
 
     Errors arrive as exceptions and are never printed; see `ktir.diagnostics.collect`.
     """
-    new = ir.Context(load_on_create_dialects=USUAL_DIALECTS)
+    new = ir.Context(load_on_create_dialects=[])
+    for name in USUAL_DIALECTS:
+        new.get_dialect_descriptor(name)  # `dialects[name]` would import the Python side of the bindings as well, NumPy with it
     new.allow_unregistered_dialects = allow_unregistered
     with new:
         _load((*(registry.dialect_names() if dialects is None else dialects), *registry.plugin_dialects()))
