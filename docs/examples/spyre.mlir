@@ -11,13 +11,13 @@ spyre.program "exp" {
     spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] base = 4
     spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 1
     spyre.unit MNIL {
-      spyre.xld ddr = 0, lx = 1
+      spyre.move src = 0 dst = 1
       spyre.sig token = 0, receiver = LXLU, count = 1
       spyre.halt
     }
     spyre.unit MNIS {
       spyre.wait token = 0, sender = LXSU, count = 1
-      spyre.xst ddr = 5, lx = 4
+      spyre.move src = 4 dst = 5
       spyre.halt
     }
     spyre.unit LXLU {

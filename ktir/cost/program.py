@@ -25,7 +25,7 @@ class Transfer:
     Bytes: `moved` over the memory channel, `received` by the core that gets most. `fragments`: cycles of LX on the slowest core.
     """
 
-    word: Word
+    loads: bool
     argument: int
     runs: int
     moved: int
@@ -38,7 +38,7 @@ class Transfer:
     @property
     def reads(self) -> bool:
         """Whether it loads."""
-        return self.indices or self.word.does is Does.LOAD
+        return self.indices or self.loads
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Counter:
     def _word(self, w: Word, trips: dict[int, int]) -> None:
         runs = prod(trips.values())
         match w.does:
-            case Does.LOAD | Does.STORE:
+            case Does.MOVE:
                 self._transfer(w, trips)
             case Does.SEND:
                 load, hops = ring_route(self.kernel.groups[w["group"]], self.target.cores)
@@ -112,7 +112,7 @@ class _Counter:
                 raise AssertionError(w.op)
 
     def _sticks(self, w: Word) -> int:
-        d = self.kernel.descriptors[w["lx"]]
+        d = self.kernel.descriptors[w["src" if w.does is Does.SEND else "lx"]]
         return d.entries * d.sticks_per_entry
 
     def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
@@ -125,28 +125,30 @@ class _Counter:
                 self.vector_ops += count * LANES * self.kernel.cores * self.target.corelets
 
     def _transfer(self, w: Word, trips: dict[int, int]) -> None:
-        d = self.kernel.descriptors[w["ddr"]]
-        if d.element or "idx" in w.operands:
-            self._elements(w, d, trips)
+        loads = self.kernel.descriptors[w["dst"]].space == "lx"
+        d = self.kernel.descriptors[w["src" if loads else "dst"]]
+        if d.element or w["index"] is not None:
+            self._elements(w, d, trips, loads)
             return
         per_core = [self._entries(d, core, trips) * d.sticks_per_entry * STICK_BYTES for core in range(self.kernel.cores)]
         readers = list(range(self.kernel.cores))
-        if "group" in w.operands:
+        if w["group"] is not None:
             readers = sorted(set(self.kernel.groups[w["group"]]))
         moved = sum(per_core[core] for core in readers)
         members = -(-self.kernel.cores // len(readers))
-        self.transfers.append(Transfer(w, d.arg or 0, prod(trips.values()), moved, max(per_core), members))
+        self.transfers.append(Transfer(loads, d.arg or 0, prod(trips.values()), moved, max(per_core), members))
 
-    def _elements(self, w: Word, d: Descriptor, trips: dict[int, int]) -> None:
+    def _elements(self, w: Word, d: Descriptor, trips: dict[int, int], loads: bool) -> None:
         """A transfer by elements, run after run as the machine prices it, and the reading of its indices."""
         cores = range(self.kernel.cores)
-        readers = sorted(set(self.kernel.groups[w["group"]])) if "group" in w.operands else list(cores)
-        self._price(w, ElementPrice(Access(w["ddr"], d, self.kernel), readers, self.target, w.operands.get("dim")), trips)
-        if "idx" in w.operands:
-            indices = Access(w["idx"], self.kernel.descriptors[w["idx"]], self.kernel)
-            self._price(w, ElementPrice(indices, cores, self.target, lanes=1), trips, indices=True)
+        readers = sorted(set(self.kernel.groups[w["group"]])) if w["group"] is not None else list(cores)
+        dim = w["dim"] if w["index"] is not None else None
+        self._price(loads, ElementPrice(Access(w["src" if loads else "dst"], d, self.kernel), readers, self.target, dim), trips)
+        if w["index"] is not None:
+            indices = Access(w["index"], self.kernel.descriptors[w["index"]], self.kernel)
+            self._price(loads, ElementPrice(indices, cores, self.target, lanes=1), trips, indices=True)
 
-    def _price(self, w: Word, price: ElementPrice, trips: dict[int, int], *, indices: bool = False) -> None:
+    def _price(self, loads: bool, price: ElementPrice, trips: dict[int, int], *, indices: bool = False) -> None:
         granules, pieces = np.zeros(len(price.owners), np.int64), 0
         for at in itertools.product(*(range(n) for n in trips.values())):
             counters = [0] * LEVELS
@@ -157,7 +159,7 @@ class _Counter:
             pieces += 0 if indices else int(fragments.max())
         moved = granules * self.target.dram_granule_bytes
         argument, members = price.access.descriptor.arg or 0, -(-self.kernel.cores // len(granules))
-        found = Transfer(w, argument, prod(trips.values()), int(moved.sum()), int(moved.max()), members, pieces, indices)
+        found = Transfer(loads, argument, prod(trips.values()), int(moved.sum()), int(moved.max()), members, pieces, indices)
         self.transfers.append(found)
 
     def _entries(self, d: Descriptor, core: int, trips: dict[int, int]) -> int:

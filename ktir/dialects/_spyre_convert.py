@@ -131,6 +131,8 @@ class _Writer:
 def _word_attributes(w: Word) -> dict[str, ir.Attribute]:
     attributes = {}
     for f in attribute_fields(w.opcode):
+        if f.optional and w[f.name] == table.default(f):
+            continue
         if f.kind == "flag":
             if w[f.name]:
                 attributes[f.name] = ir.UnitAttr.get()
@@ -333,6 +335,8 @@ class Reader:
                 words.append(Word("endl", {"level": operands["level"]}, end))
 
     def _operand(self, op: Any, f: table.Field) -> Any:
+        if f.optional and f.name not in op.attributes:
+            return table.default(f)
         if f.kind == "flag":
             return f.name in op.attributes
         regions = REGIONS.get(op.name.removeprefix("spyre."), ())

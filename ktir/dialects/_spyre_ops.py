@@ -145,7 +145,9 @@ def attribute_fields(op: table.Opcode) -> list[table.Field]:
 
 def _instruction_op(op: table.Opcode) -> type:
     """The op class of an instruction: flags are unit attributes, all other fields stand in the text."""
-    shown = [f for f in attribute_fields(op) if f.kind != "flag"]
+    given = [f for f in attribute_fields(op) if f.kind != "flag"]
+    shown = [f for f in given if not f.optional]
+    optional = [f"(`{f.name}` `=` integer(${f.name}))?" for f in given if f.optional]
     texts = [f"`{f.name}` `=` {_SPELLINGS.get(f.kind, 'integer(${})').format(f.name)}" for f in shown]
     regions = REGIONS.get(op.name, ())
     shown_regions = [f"region(${r})" if len(regions) == 1 else f"`{r}` region(${r})" for r in regions]
@@ -156,7 +158,7 @@ def _instruction_op(op: table.Opcode) -> type:
         "__module__": __name__,
         "__annotations__": dict.fromkeys(regions, ext.Region),
         "required": {f.name: _ATTRIBUTE_CLASSES.get(f.kind, ir.IntegerAttr) for f in shown},
-        "assembly": " ".join([" `,` ".join(texts), *shown_regions, "attr-dict"]).strip(),
+        "assembly": " ".join([" `,` ".join(texts), *optional, *shown_regions, "attr-dict"]).strip(),
     }
     keywords = {"dialect": Spyre, "name": op.name} | ({"traits": [ir.NoTerminatorTrait]} if regions else {})
     return types.new_class(f"{op.name.capitalize()}Op", (Operation,), keywords, lambda namespace: namespace.update(body))

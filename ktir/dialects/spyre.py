@@ -12,7 +12,7 @@ the registry looks for here. `to_mlir` and `from_mlir` convert exactly; the dial
         spyre.descriptor lx element_bytes = 2 extent = [16, 4] stride = [4, 1]
         spyre.unit MNIL {
           spyre.loop trips = 16, level = 0, region = 1 {
-            spyre.xld ddr = 0, lx = 1
+            spyre.move src = 0 dst = 1
           }
           spyre.halt
         }

@@ -38,6 +38,8 @@ class Field:
     bits: int = 0
     low: int = 0
     high: int = 2**31 - 1
+    optional: bool = False
+    """Whether it may be left out: then it is 0, or names nothing."""
 
 
 class Does(Enum):
@@ -50,8 +52,8 @@ class Does(Enum):
     SIGNAL = auto()
     TOGETHER = auto()
     """Words that follow run concurrently."""
-    LOAD = auto()
-    STORE = auto()
+    MOVE = auto()
+    """Between memory and LX."""
     FILL = auto()
     SEND = auto()
     RECEIVE = auto()
@@ -124,20 +126,12 @@ _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
 _SRC3 = Field("src3", "i1", "register", "third source register")
 _ACC = Field("dst", "dst", "accumulator", "accumulator")
-_SENDERS = Field("group", "i0", "group", "per core: the core whose entries it receives, perhaps its own")
 _VALUE = Field("value", "imm", "lane", "value of every lane")
 _TOKEN = Field("token", "i0", "int", "channel id", high=MAX_TOKEN)
 
 
-def _dsc(slot: str, name: str, doc: str) -> Field:
-    return Field(name, slot, "descriptor", doc)
-
-
-_INDEX_FIELDS = (
-    _dsc("i1", "idx", "element descriptor of i32 indices in memory, lane 0 of one entry per position of `dim`"),
-    Field("dim", "sub", "int", "inner dim of `ddr` whose position the index replaces", high=3),
-    Field("size", "i2", "int", "indices are 0 to size - 1", low=1),
-)
+def _dsc(slot: str, name: str, doc: str, optional: bool = False) -> Field:
+    return Field(name, slot, "descriptor", doc, optional=optional)
 
 
 OPCODES: dict[str, Opcode] = {
@@ -191,48 +185,25 @@ OPCODES: dict[str, Opcode] = {
             holds=("streams",),
         ),
         Opcode(
-            "xld",
+            "move",
             0x10,
-            (Unit.MNIL,),
-            Does.LOAD,
-            (_dsc("dsc", "ddr", "source in memory"), _dsc("i0", "lx", "contiguous destination in LX")),
-            "Memory to LX. Positions clipped by a bound are written with the pad value.",
-            reads=("ddr",),
-            writes="lx",
-        ),
-        Opcode(
-            "xldm",
-            0x11,
-            (Unit.MNIL,),
-            Does.LOAD,
+            (Unit.MNIL, Unit.MNIS),
+            Does.MOVE,
             (
-                _dsc("dsc", "ddr", "source in memory"),
-                _dsc("i0", "lx", "contiguous destination in LX"),
-                Field("group", "i1", "group", "per core: the leader whose read it receives"),
+                _dsc("dsc", "src", "in memory or LX; none: from the ring", optional=True),
+                _dsc("i0", "dst", "in LX or memory; none: to the ring", optional=True),
+                Field("group", "imm", "group", "per core: the core whose read, or whose entries, it receives", optional=True),
+                _dsc("i1", "index", "element descriptor of i32 in memory: lane 0, an entry per position of `dim`", optional=True),
+                Field("dim", "sub", "int", "inner dim in memory whose position the index replaces", high=3, optional=True),
+                Field("size", "i2", "int", "indices are 0 to size - 1", optional=True),
             ),
-            "As XLD, but one memory read per leader, delivered to all its members over the ring.",
-            reads=("ddr",),
-            writes="lx",
-        ),
-        Opcode(
-            "xldg",
-            0x12,
-            (Unit.MNIL,),
-            Does.LOAD,
-            (_dsc("dsc", "ddr", "source in memory"), _dsc("i0", "lx", "contiguous destination in LX"), *_INDEX_FIELDS),
-            "As XLD, gathering: the address counts `stride[dim]` times the index, where bounds count the position.",
-            reads=("ddr", "idx"),
-            writes="lx",
-        ),
-        Opcode(
-            "rrx",
-            0x13,
-            (Unit.MNIL,),
-            Does.RECEIVE,
-            (_dsc("dsc", "lx", "destination in LX"), _SENDERS),
-            "Ring to LX: take the next entries of the core that `group` names; blocks. Its RTX has the same group and as many entries.",
-            writes="lx",
-            pops="R",
+            "Move entries. MNIL moves into LX, MNIS out of it. What a bound clips is the pad value in LX, and stays as it is in memory. "
+            "With an index, the address in memory counts `stride[dim]` times the index, where bounds count the position; of entries for "
+            "one place a core's last stays, and two cores may not share one. With a group, memory is read once per leader and delivered to "
+            "its members. What goes over the ring has the same group on both sides, and goes to the cores for which the group names the "
+            "sender, which blocks while 16 entries are on the way to one of them.",
+            reads=("src", "index"),
+            writes="dst",
         ),
         Opcode(
             "fill",
@@ -242,36 +213,6 @@ OPCODES: dict[str, Opcode] = {
             (_dsc("dsc", "lx", "destination in LX"), _VALUE),
             "Fill LX with a constant: its bits, or, in elements of 2 bytes, the f16 that is the f32 of these bits.",
             writes="lx",
-        ),
-        Opcode(
-            "xst",
-            0x18,
-            (Unit.MNIS,),
-            Does.STORE,
-            (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX")),
-            "LX to memory. Positions clipped by a bound of the memory descriptor are dropped.",
-            reads=("lx",),
-            writes="ddr",
-        ),
-        Opcode(
-            "xsts",
-            0x19,
-            (Unit.MNIS,),
-            Does.STORE,
-            (_dsc("dsc", "ddr", "destination in memory"), _dsc("i0", "lx", "source in LX"), *_INDEX_FIELDS),
-            "As XST, scattering, with addresses as of XLDG. Of entries for one place a core's last stays; two cores may not share one.",
-            reads=("lx", "idx"),
-            writes="ddr",
-        ),
-        Opcode(
-            "rtx",
-            0x1A,
-            (Unit.MNIS,),
-            Does.SEND,
-            (_dsc("dsc", "lx", "source in LX"), _SENDERS),
-            "LX to ring: send entries to the cores for which `group` names this one; blocks while 16 are on the way to one of them.",
-            reads=("lx",),
-            pushes="R",
         ),
         Opcode(
             "push",
@@ -432,7 +373,9 @@ OPCODE_BY_CODE = {o.code: o for o in OPCODES.values()}
 
 
 def default(field: Field) -> int | float | str | bool | None:
-    """What a field that is left out of a word means, or None if it must be given."""
+    """What a field that is left out of a word means: None if it must be given, or, of one that is optional, if it names nothing."""
+    if field.optional:
+        return None if field.kind in ("descriptor", "group") else 0
     return {"flag": False, "enum": field.values[0] if field.values else None, "fifo": None, "unit": None}.get(field.kind, 0)
 
 

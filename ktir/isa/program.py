@@ -31,7 +31,10 @@ class Word:
     @property
     def does(self) -> Does:
         """What it does."""
-        return OPCODES[self.op].does
+        does = OPCODES[self.op].does
+        if does is Does.MOVE and self.operands["src"] is None:
+            return Does.RECEIVE
+        return Does.SEND if does is Does.MOVE and self.operands["dst"] is None else does
 
     @property
     def register(self) -> int | None:
@@ -56,13 +59,13 @@ class Word:
     @property
     def pops(self) -> str:
         """The FIFO that it takes entries from, empty if there is none."""
-        fifo = OPCODES[self.op].pops
+        fifo = "R" if self.does is Does.RECEIVE else OPCODES[self.op].pops
         return self.operands["fifo"] if fifo == "fifo" else fifo
 
     @property
     def pushes(self) -> str:
         """The FIFO that it puts entries into, empty if there is none."""
-        fifo = OPCODES[self.op].pushes
+        fifo = "R" if self.does is Does.SEND else OPCODES[self.op].pushes
         return self.operands["fifo"] if fifo == "fifo" else fifo
 
     def __getitem__(self, name: str) -> Operand:
@@ -80,7 +83,7 @@ def word(op: str, source: int = 0, **operands: Operand) -> Word:
     values: dict[str, Operand] = {}
     for f in opcode.fields:
         value = operands.pop(f.name, default(f))
-        if value is None:
+        if value is None and not f.optional:
             raise ValueError(f"'{op}' needs {f.name}")
         if f.kind == "unit" and isinstance(value, Unit):
             value = value.name

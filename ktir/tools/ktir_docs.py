@@ -307,7 +307,7 @@ def instruction_section(op: instructions.Opcode) -> list[str]:
     for f in op.fields:
         place = f.slot + (f" bits {f.shift} to {f.shift + f.bits - 1}" if f.bits > 1 else f" bit {f.shift}" if f.bits else "")
         doc = f.doc + (f": {', '.join(f.values)}" if f.kind == "enum" else "")
-        rows.append((code(f.name), f.kind, place, prose(doc)))
+        rows.append((code(f.name), f.kind + (", may be left out" if f.optional else ""), place, prose(doc)))
     return [*lines, *table(("field", "kind", "slot", "meaning"), rows)]
 
 
@@ -354,6 +354,7 @@ _CODES = (
     "`space` is 0 for ddr, 1 for lx. `flags` of a descriptor: bit 0 splat, bit 1 element, bits 4 and 5 the pad (0 zero, 1 −inf, 2 +inf).",
     "`flags` of a bound: bit 0 says that there is one, bit 1 lanes; one that is not there is all zero. `dim_step` is 0 without a `dim`.",
     "Extents and strides beyond the rank are 0. `flags` of a word: bit 0 `round` or `transpose`.",
+    "A descriptor or group that a word does not name is all ones.",
     "Registers r0 to r15 are 0 to 15, acc0 to acc7 16 to 23. `region` 0 is none.",
 )
 

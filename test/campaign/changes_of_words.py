@@ -15,8 +15,7 @@ from ktir.package import Package
 
 TOKENS, LOOPS = ("wait", "sig"), ("loop", "endl")
 BODY = tuple(name for name, o in OPCODES.items() if o.body_only)
-MOVES = ("xld", "xldm", "xldg", "xst", "xsts", "fill", "push", "pull", "ldw", "mm", "pto", "rep", "par", "rtx", "rrx")
-TWINS = {"xld": "xldm", "xldm": "xld", "xldg": "xld", "xsts": "xst"}
+MOVES = ("move", "fill", "push", "pull", "ldw", "mm", "pto", "rep", "par")
 
 
 def near(r: random.Random, value: int, low: int = 0) -> int:
@@ -102,7 +101,8 @@ def operand(kinds: Sequence[str], ops: Sequence[str]) -> Change:
 
     def change(p: Package, r: random.Random) -> bool:
         kernel = pick_kernel(p, r)
-        found = [(words, i, f) for words, i in _words(kernel, ops) for f in words[i].opcode.fields if f.kind in kinds]
+        words_and_fields = ((words, i, f) for words, i in _words(kernel, ops) for f in words[i].opcode.fields if f.kind in kinds)
+        found = [(words, i, f) for words, i, f in words_and_fields if words[i][f.name] is not None]
         if not found:
             return False
         words, i, f = r.choice(found)
@@ -139,16 +139,15 @@ def _value(f: Field, old: Any, kernel: Kernel, r: random.Random) -> Any:
 
 
 def twin(p: Package, r: random.Random) -> bool:
-    """A word is another instruction with the same operands."""
-    found = place(p, r, tuple(TWINS))
+    """What a move may leave out is there, or is not."""
+    found = place(p, r, ("move",))
     if not found:
         return False
     kernel, words, i = found
-    w, name = words[i], TWINS[words[i].op]
-    if name == "xldm" and not kernel.groups:
-        return False
-    operands = {f.name: w.operands.get(f.name, 0) for f in OPCODES[name].fields}
-    words[i] = replace(w, op=name, operands=operands)
+    fields = [f for f in words[i].opcode.fields if f.kind == "descriptor" or (f.kind == "group" and kernel.groups)]
+    f = r.choice(fields)
+    value = None if words[i][f.name] is not None else r.randrange(len(kernel.groups if f.kind == "group" else kernel.descriptors))
+    words[i] = replace(words[i], operands={**words[i].operands, f.name: value})
     return True
 
 

@@ -44,7 +44,7 @@ CHANGES: dict[str, Change] = {
     "word moved": moved((*MOVES, *LOOPS)),
     "word operand": operand(("int", "fifo", "group"), MOVES),
     "descriptor id": operand(("descriptor",), MOVES),
-    "opcode": twin,
+    "left out": twin,
     "loop": operand(("int",), LOOPS),
     "trips of all units": trips,
     "base": descriptor("base", "core_table", "arg"),

@@ -14,14 +14,14 @@ spyre.program "matmul" {
     spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] base = 68
     spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 2
     spyre.unit MNIL {
-      spyre.xld ddr = 0, lx = 1
-      spyre.xld ddr = 3, lx = 4
+      spyre.move src = 0 dst = 1
+      spyre.move src = 3 dst = 4
       spyre.sig token = 0, receiver = LXLU, count = 1
       spyre.halt
     }
     spyre.unit MNIS {
       spyre.wait token = 0, sender = LXSU, count = 1
-      spyre.xst ddr = 7, lx = 6
+      spyre.move src = 6 dst = 7
       spyre.halt
     }
     spyre.unit LXLU {

@@ -141,10 +141,8 @@ class _Unit:
         match w.op:
             case "sig" | "wait":
                 yield from self._token(w)
-            case "xld" | "xldm" | "xldg":
-                self._move(w, loads=True)
-            case "xst" | "xsts":
-                self._move(w, loads=False)
+            case "move":
+                yield from self._move(w)
             case "fill":
                 self._fill(w)
             case "push":
@@ -152,14 +150,6 @@ class _Unit:
             case "pull":
                 for place in self._places(w["lx"]):
                     self._write_lx(place, (yield from self._pop(w["fifo"])))
-            case "rtx":
-                receivers = [r for r, sender in enumerate(self._group(w)) if sender == self.core]
-                for place in self._places(w["lx"]):
-                    for r in receivers:
-                        yield from self.whole.push(("R", self.core, r), self._read_lx(place))
-            case "rrx":
-                for place in self._places(w["lx"]):
-                    self._write_lx(place, (yield from self.whole.pop(("R", self._group(w)[self.core], self.core))))
             case "ldw" | "mm" | "pto":
                 yield from self._array(w)
             case "rep":
@@ -225,18 +215,30 @@ class _Unit:
 
     # --- transfers ---
 
-    def _move(self, w: Word, *, loads: bool) -> None:
-        """XLD and XST with their variants: elements go as they are. Each core of a group reads for itself what its leader reads."""
+    def _move(self, w: Word) -> Steps:
+        """Elements go as they are. Each core of a group reads for itself what its leader reads."""
+        if "src" not in w.operands:
+            for place in self._places(w["dst"]):
+                self._write_lx(place, (yield from self.whole.pop(("R", self._group(w)[self.core], self.core))))
+            return
+        if "dst" not in w.operands:
+            receivers = [r for r, sender in enumerate(self._group(w)) if sender == self.core]
+            for place in self._places(w["src"]):
+                for r in receivers:
+                    yield from self.whole.push(("R", self.core, r), self._read_lx(place))
+            return
         dim, indices = -1, []
-        if "idx" in w.operands:
-            dim = w["dim"]
-            indices = [arithmetic.signed(p.read(1)[0]) if p.live else 0 for p in self._places(w["idx"])]
+        if "index" in w.operands:
+            dim = w.operands.get("dim", 0)
+            indices = [arithmetic.signed(p.read(1)[0]) if p.live else 0 for p in self._places(w["index"])]
             if not all(0 <= i < w["size"] for i in indices):
                 raise Fault(f"an index is not below {w['size']}")
-        memory, lx = self._places(w["ddr"], dim, indices), self._places(w["lx"])
-        for a, b in zip(memory, lx, strict=True):
-            source, target = (a, b) if loads else (b, a)
-            target.write(source.read())
+        source, target = (self._places(w[name], dim if self._in_memory(w[name]) else -1, indices) for name in ("src", "dst"))
+        for a, b in zip(source, target, strict=True):
+            b.write(a.read())
+
+    def _in_memory(self, name: str) -> bool:
+        return self.whole.kernel.descriptors[name]["space"] == "ddr"
 
     def _fill(self, w: Word) -> None:
         for place in self._places(w["lx"]):

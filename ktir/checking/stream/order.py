@@ -17,8 +17,12 @@ from ktir.isa.problem import Problem
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
 
-READS = ("push", "xst", "xsts", "rtx")
-WRITES = ("pull", "xld", "xldm", "xldg", "fill", "rrx")
+
+def _writes(event: Event) -> bool | None:
+    """Whether an event writes LX, or reads it; None if it does neither."""
+    if event.op == "move":
+        return event.unit is Unit.MNIL
+    return {"push": False, "pull": True, "fill": True}.get(event.op)
 
 
 def order_faults(kernels: Sequence[Alignment], trace: Trace, target: Target) -> list[Problem]:
@@ -31,13 +35,13 @@ def order_faults(kernels: Sequence[Alignment], trace: Trace, target: Target) -> 
             start += kernels[number].instances if number >= 0 else 0
             number += 1
             actions = {(unit, i): one for one in kernels[number].found for unit, words in one.words.items() for i, _ in words}
-        if event.op not in READS and event.op not in WRITES:
+        if _writes(event) is None:
             continue
         one = actions[event.unit, event.instruction.index]
         instance = start + one.first + sum(event.counters[level] * step for level, step in one.steps.items())
         stick = lx.touch(event, instance)
         if stick is not None:
-            verb = "reads" if event.op in READS else "writes"
+            verb = "writes" if _writes(event) else "reads"
             message = f"'{event.op}' {verb} stick {stick} of LX in another order than KTIR"
             return [kernels[number].problem(event.unit, event.instruction.index, message)]
     return []
@@ -56,7 +60,7 @@ class _Scratchpad:
     def touch(self, event: Event, instance: int) -> int | None:
         """Note an access; the stick that is touched out of order, if any."""
         cells = self._toucher(event).touch(event.counters)[0].cells
-        if event.op in READS:
+        if not _writes(event):
             wrong = self.written[cells] >= instance
             self.read[cells] = np.maximum(self.read[cells], instance)
         else:

@@ -47,12 +47,13 @@ class Rules:
         unit = Unit.MNIL if action.loads else Unit.MNIS
         ((place, w),) = words[unit]
         gathers = action.positions is not None
-        names = ("xldg",) if gathers and action.loads else ("xsts",) if gathers else ("xld", "xldm") if action.loads else ("xst",)
-        if w.op not in names:
-            yield unit, place, f"'{w.op}' stands for an op that needs '{names[0]}'"
+        if w.op != "move" or None in (w["src"], w["dst"]) or (w["index"] is not None) != gathers:
+            what = "with an index" if gathers else "without an index"
+            yield unit, place, f"'{w.op}' stands for an op that needs 'move' between memory and LX, {what}"
             return
-        memory = self._walk(w["ddr"], action, 1, w["dim"] if gathers else None)
-        local = self._walk(w["lx"], action, 1)
+        outside, inside = ("src", "dst") if action.loads else ("dst", "src")
+        memory = self._walk(w[outside], action, 1, w["dim"] if gathers else None)
+        local = self._walk(w[inside], action, 1)
         dead = np.zeros(action.local.inner.size, bool)
         if not action.loads:
             dead |= action.memory.ever_live().max(0) == 0
@@ -67,16 +68,16 @@ class Rules:
         left_out = np.setdiff1d(np.arange(action.local.inner.size), order)
         if not dead[left_out].all():
             yield unit, place, f"'{w.op}' leaves out entry {left_out[0]} of KTIR's tile"
-        for name, found, wanted in (("ddr", memory, action.memory), ("lx", local, action.local)):
+        for name, found, wanted in ((outside, memory, action.memory), (inside, local, action.local)):
             text = difference(wanted.picked(order), found)
             if text:
                 yield unit, place, f"'{w.op}': descriptor {w[name]} {text}"
         if action.positions is not None:
             if w["size"] != action.size:
                 yield unit, place, f"'{w.op}' takes indices below {w['size']}, but KTIR below {action.size}"
-            text = difference(action.positions, self._walk(w["idx"], action, 1), lanes=1)
+            text = difference(action.positions, self._walk(w["index"], action, 1), lanes=1)
             if text:
-                yield unit, place, f"'{w.op}': descriptor {w['idx']} {text}"
+                yield unit, place, f"'{w.op}': descriptor {w['index']} {text}"
 
     def _fill(self, action: expected.Fill, words: list[Placed]) -> Iterator[Fault]:
         ((place, w),) = words
@@ -95,16 +96,16 @@ class Rules:
             yield Unit.MNIL, place, f"'{w.op}': descriptor {w['lx']} {text}"
 
     def _exchange(self, action: expected.Exchange, words: dict[Unit, list[Placed]]) -> Iterator[Fault]:
-        for unit, name, wanted in ((Unit.MNIS, "rtx", action.sent), (Unit.MNIL, "rrx", action.received)):
+        for unit, name, ring, wanted in ((Unit.MNIS, "src", "dst", action.sent), (Unit.MNIL, "dst", "src", action.received)):
             ((place, w),) = words[unit]
-            if w.op != name:
-                yield unit, place, f"'{w.op}' stands for an op that needs '{name}'"
+            if w.op != "move" or w[ring] is not None:
+                yield unit, place, f"'{w.op}' stands for an op that needs 'move' over the ring"
                 continue
             if self.stream.groups[w["group"]] != list(action.senders):
-                yield unit, place, f"'{name}' names group {w['group']}, but in KTIR cores receive from {list(action.senders)}"
-            text = difference(wanted, self._walk(w["lx"], action, 1))
+                yield unit, place, f"'{w.op}' names group {w['group']}, but in KTIR cores receive from {list(action.senders)}"
+            text = difference(wanted, self._walk(w[name], action, 1))
             if text:
-                yield unit, place, f"'{name}': descriptor {w['lx']} {text}"
+                yield unit, place, f"'{w.op}': descriptor {w[name]} {text}"
 
     # PT
 

@@ -87,7 +87,7 @@ class _Walk:
             case Does.REPEAT:
                 assert x.body
                 self.rep(x.body, e.steps)
-            case Does.LOAD | Does.STORE:
+            case Does.MOVE:
                 pass  # elements go as they are
             case _:
                 raise AssertionError(e.op)

@@ -225,7 +225,7 @@ class _Parser:
                 fields.parse(parsers)
         for f in opcode.fields:
             if f.name not in fields.values:
-                if f.slot != "flags":
+                if f.slot != "flags" and not f.optional:
                     line.fail(f"'{token.text}' needs {f.name}")
                 fields.values[f.name] = default_operand(f)
         source = 0

@@ -10,7 +10,7 @@
                                                             ^ everything that has its default is left out
     .unit MNIL
       loop trips=16, level=0, region=1
-        xld ddr=%x.0, lx=%lx.1 @3                          // ktdp.load at softmax.mlir:3:8
+        move src=%x.0, dst=%lx.1 @3                          // ktdp.load at softmax.mlir:3:8
       endl level=0
       halt
     .source 3 = "ktdp.load", "softmax.mlir:3:8"
@@ -27,7 +27,7 @@ from collections.abc import Iterable
 
 from ktir.isa.assembly.parser import parse_program
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
-from ktir.isa.instructions import Does, Field, register_name
+from ktir.isa.instructions import Does, Field, default, register_name
 from ktir.isa.lane import lane_text
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Kernel, Operand, Program, Word
@@ -162,6 +162,8 @@ def word_text(word: Word, descriptor_names: list[str]) -> str:
 
 
 def _operand(field: Field, value: Operand, names: list[str]) -> str:
+    if field.optional and value == default(field):
+        return ""
     if field.kind == "flag":
         return field.name if value else ""
     if field.kind == "enum" and field.slot == "flags" and value == field.values[0]:

@@ -54,6 +54,11 @@ class _Column:
     codes: dict[str, int] | None
     """Code of each name, if the operand is a name."""
 
+    @property
+    def absent(self) -> int | None:
+        """What stands for a descriptor or group that the word does not name."""
+        return (self.high if self.low == 0 else -1) if self.field.optional and self.field.kind in ("descriptor", "group") else None
+
 
 def _names(field: Field, op: Opcode) -> dict[str, int] | None:
     if field.kind == "enum":
@@ -120,6 +125,8 @@ def _raw(column: _Column, values: list[Any], rows: list[int]) -> Any:
             at = next(i for i, v in enumerate(values) if type(v) is not bool)
             raise OperandError(rows[at], f"{name} expects true or false, but got {values[at]!r}")
         return values
+    if column.absent is not None:
+        values = [column.absent if v is None else v for v in values]
     return _integers(values, rows, column.low, column.high, name)
 
 
@@ -171,7 +178,7 @@ def _operands(raw: NDArray[Any], column: _Column) -> list[Any]:
     if column.codes is not None:
         names = {code: name for name, code in column.codes.items()}
         return [names[v] for v in raw.tolist()]
-    return raw.tolist()
+    return [None if v == column.absent else v for v in raw.tolist()] if column.absent is not None else raw.tolist()
 
 
 def unpack(array: WordArray) -> list[Word]:
@@ -245,7 +252,8 @@ def _faults(c: _Column, raw: NDArray[Any], limits: Limits) -> Iterator[tuple[NDA
         yield ~np.isin(raw, list(c.codes.values())), f"to be the code of one of {', '.join(c.codes)}"
     elif kind != "flag":
         low, high = _RANGES[kind](c.field, limits)
+        given = raw != raw.dtype.type(c.absent) if c.absent is not None else np.ones(len(raw), bool)
         if high < low:
-            yield np.ones(len(raw), bool), f"to name a {kind} of the kernel, which has none"
+            yield given, f"to name a {kind} of the kernel, which has none"
         else:
-            yield (raw < low) | (raw > high), f"in {low} to {high}"
+            yield given & ((raw < low) | (raw > high)), f"in {low} to {high}"

@@ -103,34 +103,40 @@ class _Kernel:
     def _descriptors(self, unit: Unit, s: Site) -> Iterator[str]:
         """Faults of a word's descriptors, each combination of descriptor, unit and loops once."""
         w = s.word
-        named = {f.name: self.kernel.descriptors[w[f.name]] for f in w.opcode.fields if f.kind == "descriptor"}
+        named = {f.name: self.kernel.descriptors[w[f.name]] for f in w.opcode.fields if f.kind == "descriptor" and w[f.name] is not None}
+        if w.opcode.does is Does.MOVE:
+            found = list(_move_faults(w, unit))
+            yield from found
+            if found:
+                return
         if not named:
             return
         key = (w.op, unit, tuple(w[n] for n in named), tuple(sorted(s.trips.items())))
         if key in self.seen:
             return
         self.seen.add(key)
+        memory = "src" if unit is Unit.MNIL else "dst"
         for name, d in named.items():
-            space = "ddr" if name == "idx" else name
+            space = "ddr" if name in (memory, "index") else "lx"
             if d.space != space:
-                yield f"'{w.op}' expects a descriptor of {space}, but got one of {d.space}"
+                yield f"'{w.op}' expects {name} to be of {space}, but it is of {d.space}"
                 return
-        if "idx" in named:
-            found = list(_index_faults(w, named["ddr"], named["idx"]))
+        if "index" in named:
+            found = list(_index_faults(w, named[memory], named["index"]))
             yield from found
             if found:
                 return
-            named |= {"ddr": addresses.indexed(named["ddr"], w["dim"], w["size"]), "idx": replace(named["idx"], lane_stride=0)}
+            named |= {memory: addresses.indexed(named[memory], w["dim"], w["size"]), "index": replace(named["index"], lane_stride=0)}
         for name, d in named.items():
             for fault in self._descriptor(unit, s, name, d):
                 yield f"'{w.op}': descriptor {w[name]} {fault}"
-        if "ddr" not in named:
+        if w.does is not Does.MOVE:
             return
-        memory, lx = self.kernel.descriptors[w["ddr"]], named["lx"]
-        if memory.bytes != lx.bytes:
-            yield f"'{w.op}' moves {memory.bytes} bytes of memory, but {lx.bytes} of LX"
-        if memory.element_bytes != lx.element_bytes:
-            yield f"'{w.op}' changes the element size from {memory.element_bytes} to {lx.element_bytes} bytes"
+        source, destination = (self.kernel.descriptors[w[name]] for name in ("src", "dst"))
+        if source.bytes != destination.bytes:
+            yield f"'{w.op}' moves {source.bytes} bytes into {destination.bytes}"
+        if source.element_bytes != destination.element_bytes:
+            yield f"'{w.op}' changes the element size from {source.element_bytes} to {destination.element_bytes} bytes"
 
     def _descriptor(self, unit: Unit, s: Site, name: str, d: Descriptor) -> Iterator[str]:
         trips, corelets = s.trips, self.target.corelets if unit.per_corelet else 1
@@ -149,11 +155,11 @@ class _Kernel:
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
         if name == s.word.opcode.writes:
-            scatters = name == "ddr" and "dim" in s.word.operands
+            scatters = unit is Unit.MNIS and s.word.operands.get("index") is not None
             walk = replace(d, extent=_without(d.extent, s.word["dim"])) if scatters else d
             if not addresses.is_injective(walk, self.kernel, corelets):
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
-            if s.word.does is Does.LOAD and not addresses.is_contiguous(d):
+            if unit is Unit.MNIL and s.word.does is Does.MOVE and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
         if s.word.does is Does.FILL and d.element_bytes == 2 and not _is_half(lane_value(s.word["value"])):
             yield f"has elements of 2 bytes, but {lane_text(s.word['value'])} is no f16"
@@ -197,9 +203,8 @@ class _Kernel:
 
     def _entries(self, w: Word) -> int:
         """Entries that a word moves between a FIFO and its unit, per corelet."""
-        if "lx" in w.operands:
-            return self.kernel.descriptors[w["lx"]].entries
-        return w.operands.get("rows", BLOCK)
+        named = [w[name] for name in ("lx", "src", "dst") if w.operands.get(name) is not None]
+        return self.kernel.descriptors[named[0]].entries if named else w.operands.get("rows", BLOCK)
 
     def _traffic(self, s: Site) -> Iterator[tuple[str, bool, int]]:
         """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
@@ -258,10 +263,10 @@ class _Kernel:
     def _groups(self, found: Sites) -> Iterator[Problem]:
         for unit, places in found.items():
             for s in places:
-                if s.word.does is Does.LOAD and "group" in s.word.operands:
-                    message = self._multicast(self.kernel.groups[s.word["group"]], self.kernel.descriptors[s.word["ddr"]])
+                if unit is Unit.MNIL and s.word.does is Does.MOVE and s.word["group"] is not None:
+                    message = self._multicast(self.kernel.groups[s.word["group"]], self.kernel.descriptors[s.word["src"]])
                     if message:
-                        yield self.at(unit, s.index, f"'xldm' {message}")
+                        yield self.at(unit, s.index, f"'{s.word.op}' {message}")
 
     def _multicast(self, leaders: list[int], d: Descriptor) -> str | None:
         used = {d.core_table, *(b.table for b in d.bounds)} - {None}
@@ -303,9 +308,24 @@ def _without(extent: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return (*extent[:dim], 1, *extent[dim + 1 :])
 
 
+def _move_faults(w: Word, unit: Unit) -> Iterator[str]:
+    """Faults of what a move names, and of what it does not."""
+    ring, lx = ("src", "dst") if unit is Unit.MNIL else ("dst", "src")
+    if w[lx] is None:
+        yield f"'{w.op}' of {unit.name} expects a {lx}"
+    if w[ring] is None and (w["group"] is None or w["index"] is not None):
+        yield f"'{w.op}' over the ring expects a group, and no index"
+    if w[ring] is not None and w["group"] is not None and (unit is Unit.MNIS or w["index"] is not None):
+        yield f"'{w.op}' has a group, but only reads of memory without an index have"
+    if w["index"] is None and (w["dim"] or w["size"]):
+        yield f"'{w.op}' has a dim or size, but no index"
+
+
 def _index_faults(w: Word, d: Descriptor, idx: Descriptor) -> Iterator[str]:
     """Faults of a gather's or scatter's index fields."""
-    if not idx.element or idx.element_bytes != 4:
+    if w["size"] < 1:
+        yield f"'{w.op}' expects a size of at least 1 for its indices"
+    elif not idx.element or idx.element_bytes != 4:
         yield f"'{w.op}' expects an element descriptor of 4 bytes for its indices"
     elif w["dim"] >= len(d.extent):
         yield f"'{w.op}' expects dim in 0 to {len(d.extent) - 1}, but got {w['dim']}"

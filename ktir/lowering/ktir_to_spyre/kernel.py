@@ -1,9 +1,9 @@
 """One kernel of allocated KTIR -> unit programs.
 
-Each op becomes an action: a global load is an XLD (multicast where all cores read the same, XLDG through indices), a store an XST (XSTS),
-a fill a FILL, a pointwise op or reduction PUSHes its operands through SFP and PULLs the result, a contraction block feeds PT, and the op
-that consumes a finished accumulator drains it. A block of R rows is halved: corelet c works on rows [c*R/2, (c+1)*R/2). A single row is
-done by both, and the second corelet's result is dropped. What computes stands in `compute`.
+Each op becomes an action: a load or store of memory is a MOVE (for a group where all cores read the same, by an index where positions are
+looked up), a fill a FILL, a pointwise op or reduction PUSHes its operands through SFP and PULLs the result, a contraction block feeds PT,
+and the op that consumes a finished accumulator drains it. A block of R rows is halved: corelet c works on rows [c*R/2, (c+1)*R/2). A single
+row is done by both, and the second corelet's result is dropped. What computes stands in `compute`.
 """
 
 from __future__ import annotations
@@ -150,15 +150,13 @@ class KernelLowering:
         if isinstance(source, IndirectTile):
             self._reads(source.positions, op)
             self._reads(reach(source.tile, source.dim, source.size), op)
-            return Action({Unit.MNIL: [word("xldg", number, **self._looked_up(source, target))]}, touched)
+            return Action({Unit.MNIL: [word("move", number, **self._looked_up(source, target, "src", "dst"))]}, touched)
         self._reads(source, op)
         ddr = self.table.describe(source, whole(source))
         lx = self.table.describe(target, whole(target))
         leaders = self._leaders(source)
-        if leaders != list(range(self.cores)):
-            instruction = word("xldm", number, ddr=ddr, lx=lx, group=self._group(leaders))
-        else:
-            instruction = word("xld", number, ddr=ddr, lx=lx)
+        group = self._group(leaders) if leaders != list(range(self.cores)) else None
+        instruction = word("move", number, src=ddr, dst=lx, group=group)
         return Action({Unit.MNIL: [instruction]}, touched)
 
     def _leaders(self, source: Tile) -> list[int]:
@@ -174,7 +172,7 @@ class KernelLowering:
             refuse_on_some_cores(op, self.live)
             self._reads(target.positions, op)
             self._writes(reach(target.tile, target.dim, target.size), op)
-            return Action({Unit.MNIS: [word("xsts", number, **self._looked_up(target, source))]}, touched)
+            return Action({Unit.MNIS: [word("move", number, **self._looked_up(target, source, "dst", "src"))]}, touched)
         target = on_some_cores(target, self.live)
         self._writes(target, op)
         live = target.without_dead_rows()
@@ -182,15 +180,15 @@ class KernelLowering:
         ddr = self.table.describe(live, whole(live))
         self.stored.append(ddr)
         lx = self.table.describe(source, whole(source))
-        return Action({Unit.MNIS: [word("xst", number, ddr=ddr, lx=lx)]}, touched)
+        return Action({Unit.MNIS: [word("move", number, src=lx, dst=ddr)]}, touched)
 
-    def _looked_up(self, memory: IndirectTile, local: Tile) -> dict[str, int]:
-        """Operands of a gather or scatter."""
+    def _looked_up(self, memory: IndirectTile, local: Tile, *names: str) -> dict[str, int]:
+        """Operands of a gather or scatter, where memory and LX are called `names`."""
         tile, dim = memory.tile, memory.dim
         return {
-            "ddr": self.table.describe(tile, whole(tile), keep=dim),
-            "lx": self.table.describe(local, whole(local)),
-            "idx": self.table.describe_positions(memory.positions),
+            names[0]: self.table.describe(tile, whole(tile), keep=dim),
+            names[1]: self.table.describe(local, whole(local)),
+            "index": self.table.describe_positions(memory.positions),
             "dim": sum(extent != 1 for extent in tile.shape[:dim]),
             "size": memory.size,
         }
@@ -199,8 +197,8 @@ class KernelLowering:
         """What other cores have made goes over the ring; a core that receives nothing gets its own."""
         number, source = self.operands.source_id(op), self.operands.of(contribution(op))
         group = self._group(senders(op, self.cores))
-        sent = word("rtx", number, lx=self.table.describe(source, whole(source)), group=group)
-        received = word("rrx", number, lx=self.table.describe(target, whole(target)), group=group)
+        sent = word("move", number, src=self.table.describe(source, whole(source)), group=group)
+        received = word("move", number, dst=self.table.describe(target, whole(target)), group=group)
         touched = [self.operands.touch(Unit.MNIS, source, False), self.operands.touch(Unit.MNIL, target, True)]
         return Action({Unit.MNIS: [sent], Unit.MNIL: [received]}, touched)
 

@@ -28,10 +28,10 @@ spyre.program "everything" {
       spyre.loop trips = 4, level = 0, region = 1 {
         // CHECK-NEXT: spyre.wait token = 0, sender = LXLU, count = 1
         spyre.wait token = 0, sender = LXLU, count = 1
-        // CHECK-NEXT: spyre.xldm ddr = 0, lx = 1, group = 0
-        spyre.xldm ddr = 0, lx = 1, group = 0
-        // CHECK-NEXT: spyre.xldg ddr = 0, lx = 1, idx = 2, dim = 0, size = 50
-        spyre.xldg ddr = 0, lx = 1, idx = 2, dim = 0, size = 50
+        // CHECK-NEXT: spyre.move src = 0 dst = 1 group = 0
+        spyre.move src = 0 dst = 1 group = 0
+        // CHECK-NEXT: spyre.move src = 0 dst = 1 index = 2 size = 50
+        spyre.move src = 0 dst = 1 index = 2 size = 50
         // CHECK-NEXT: spyre.fill lx = 1, value = -1.5
         spyre.fill lx = 1, value = -1.500000e+00
         // CHECK-NEXT: spyre.fill lx = 1, value = -inf

@@ -7,11 +7,11 @@
 // CHECK: spyre.kernel
 // CHECK-SAME: cores = 29
 // CHECK: MNIL
-// CHECK: spyre.xld
+// CHECK: spyre.move src
 // CHECK-NEXT: spyre.sig
 // CHECK-NEXT: spyre.loop
 // CHECK-NEXT: spyre.loop
-// CHECK-NEXT: spyre.xldm
+// CHECK-NEXT: spyre.move {{.*}} group = 0
 // CHECK: spyre.sig
 // CHECK: LXLU
 // CHECK: spyre.push
@@ -28,7 +28,7 @@
 // SMALL: spyre.unit MNIL
 // SMALL: spyre.loop trips = 2
 // SMALL-NEXT: spyre.wait token = {{.*}} sender = LXLU
-// SMALL-NEXT: spyre.xldm
+// SMALL-NEXT: spyre.move {{.*}} group = 0
 module attributes {ktir.level = "flat"} {
   func.func @forward(%x: index {ktir.name = "x", ktir.role = "input"}, %w: index {ktir.name = "w", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "output"}) {
     %vX = ktdp.construct_memory_view %x, sizes: [57, 100], strides: [100, 1] {coordinate_set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 99 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>

@@ -14,9 +14,9 @@
 // STREAM: spyre.descriptor
 // STREAM: element
 // STREAM: MNIL
-// STREAM: spyre.xld
+// STREAM: spyre.move
 // STREAM: MNIS
-// STREAM: spyre.xsts
+// STREAM: spyre.move {{.*}} index = {{.*}}
 #map = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 #set = affine_set<(d0)[s0] : (d0 >= 0, -d0 + s0 - 1 >= 0)>
 #set1 = affine_set<(d0, d1, d2)[s0] : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + s0 - 1 >= 0, d2 >= 0, -d2 + 63 >= 0, d0 * -64 - d2 + 39 >= 0)>

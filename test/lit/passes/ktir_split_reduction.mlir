@@ -34,8 +34,8 @@
 // LX: ktdp.store %[[CAME]], %{{.*}} : tensor<1x2x64xf32>
 
 // STREAM: spyre.group [1, 1, 3, 3, 5, 5, 7, 7]
-// STREAM: spyre.rrx lx = [[TO:.*]], group = [[G:.*]]
-// STREAM: spyre.rtx lx = {{.*}}, group = [[G]]
+// STREAM: spyre.move dst = [[TO:.*]] group = [[G:.*]]
+// STREAM: spyre.move src = {{.*}} group = [[G]]
 
 // Three parts arrive; two are added by one op, the third by the next.
 // FOUR-COUNT-3: ktdp.inter_tile_consume

@@ -100,10 +100,10 @@ def test_words_that_differ(name: str, unit: Unit, op: str, operands: dict[str, A
 )
 def test_addresses_that_differ(change: dict[str, Any], message: str) -> None:
     p = deepcopy(package("softmax").program)
-    (at, i), *_ = words(p, Unit.MNIS, "xst")
+    (at, i), *_ = words(p, Unit.MNIS, "move")
     kernel = p.kernels[0]
-    kernel.descriptors.append(replace(kernel.descriptors[at[i]["ddr"]], **change))
-    at[i] = replace(at[i], operands={**at[i].operands, "ddr": len(kernel.descriptors) - 1})
+    kernel.descriptors.append(replace(kernel.descriptors[at[i]["dst"]], **change))
+    at[i] = replace(at[i], operands={**at[i].operands, "dst": len(kernel.descriptors) - 1})
     assert re.search(message, messages("softmax", p))
 
 
@@ -111,7 +111,8 @@ def test_addresses_that_differ(change: dict[str, Any], message: str) -> None:
 def test_pads_that_differ(name: str, cores: int) -> None:
     """Of every load that clips anything, whole entries too, and on some cores or in some trips alone."""
     p = package(name, cores).program
-    clipped = [(k, w["ddr"]) for k in p.kernels for w in k.units[Unit.MNIL] if w.op == "xld" and k.descriptors[w["ddr"]].bounds]
+    loads = [(k, w["src"]) for k in p.kernels for w in k.units[Unit.MNIL] if w.op == "move" and w["group"] is None]
+    clipped = [(k, number) for k, number in loads if k.descriptors[number].bounds]
     assert clipped
     for kernel, number in clipped:
         changed = deepcopy(p)
@@ -123,13 +124,13 @@ def test_pads_that_differ(name: str, cores: int) -> None:
 def test_loops_and_buffers_that_differ() -> None:
     p = deepcopy(package("linear_relu", 2).program)
     kernel = p.kernels[0]
-    (at, i), *_ = [(ws, i) for ws, i in words(p, Unit.MNIL, "xldm") if kernel.descriptors[ws[i]["ddr"]].level_step[1]]
-    number = at[i]["ddr"]
+    (at, i), *_ = [(ws, i) for ws, i in words(p, Unit.MNIL, "move") if kernel.descriptors[ws[i]["src"]].level_step[1]]
+    number = at[i]["src"]
     before = kernel.descriptors[number]
     kernel.descriptors[number] = replace(before, level_step=(0, 1, *before.level_step[2:]))
     assert re.search(r"touches element 64 at core 0, entry 0, .*i1 = 1, but KTIR 4096", messages("linear_relu", p, 2))
     kernel.descriptors[number] = before
-    number = at[i]["lx"]
+    number = at[i]["dst"]
     kernel.descriptors[number] = replace(kernel.descriptors[number], rotate_step=128)
     assert re.search(r"touches element (\d+) at core 0, entry 0, .*i1 = 1, but KTIR (?!\1)", messages("linear_relu", p, 2))
 

@@ -19,6 +19,9 @@ def operand(op: Opcode, field: Field, kernel: Kernel):
         end = "producer" if field.slot == "dst" else "consumer"
         names = [f.name for f in FIFOS.values() if getattr(f, end) in op.units]
         return st.sampled_from([n for n in names if not field.values or n in field.values])
+    if field.optional and field.kind in ("descriptor", "group"):
+        named = len(kernel.descriptors if field.kind == "descriptor" else kernel.groups)
+        return st.none() | st.integers(0, named - 1) if named else st.none()
     high = FIRST_ACCUMULATOR if field.name == "dst" else REGISTERS
     return {
         "int": lambda: st.integers(field.low, min(field.high, 4)) | st.integers(field.low, field.high),
@@ -43,7 +46,7 @@ def words(draw, unit: Unit, kernel: Kernel, sources: int, levels: tuple[int, ...
         return Word(name, values, draw(st.integers(0, sources - 1)))
 
     def usable(op: Opcode) -> bool:
-        kinds = {f.kind for f in op.fields}
+        kinds = {f.kind for f in op.fields if not f.optional}
         return (
             unit in op.units and ("descriptor" not in kinds or bool(kernel.descriptors)) and ("group" not in kinds or bool(kernel.groups))
         )

@@ -21,7 +21,7 @@ ROW_SHARE = """\
 .unit MNIL
   loop trips=1, level=0, region=1
     wait token=0, sender=LXLU, count=1
-    xld ddr=%x.0, lx=%lx.1 @1
+    move src=%x.0, dst=%lx.1 @1
     sig token=0, receiver=LXLU, count=1
   endl level=0
   halt
@@ -29,7 +29,7 @@ ROW_SHARE = """\
   sig token=0, receiver=LXSU, count=1
   loop trips=1, level=0, region=1
     wait token=0, sender=LXSU, count=1
-    xst ddr=%y.6, lx=%lx.7 @4
+    move src=%lx.7, dst=%y.6 @4
     sig token=0, receiver=LXSU, count=1
   endl level=0
   halt
@@ -97,12 +97,12 @@ bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1
 .descriptor %y.3 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, \
 bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
 .unit MNIL
-  xldg ddr=%table.0, lx=%lx.1, idx=%rows.2, dim=1, size=50
+  move src=%table.0, dst=%lx.1, index=%rows.2, dim=1, size=50
   sig token=0, receiver=MNIS, count=1
   halt
 .unit MNIS
   wait token=0, sender=MNIL, count=1
-  xst ddr=%y.3, lx=%lx.1
+  move src=%lx.1, dst=%y.3
   halt
 .unit LXLU
   sig token=0, receiver=MNIL, count=1
@@ -131,14 +131,14 @@ MATMUL = """\
 .unit MNIL
   loop trips=4, level=0, region=1
     wait token=0, sender=LXLU, count=1
-    xld ddr=%a.0, lx=%lx.1
-    xldm ddr=%b.2, lx=%lx.3, group=g0
+    move src=%a.0, dst=%lx.1
+    move src=%b.2, dst=%lx.3, group=g0
     sig token=0, receiver=LXLU, count=1
   endl level=0
   halt
 .unit MNIS
   wait token=0, sender=LXSU, count=1
-  xst ddr=%c.7, lx=%lx.6
+  move src=%lx.6, dst=%c.7
   halt
 .unit LXLU
   sig token=0, receiver=MNIL, count=2

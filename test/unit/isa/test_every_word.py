@@ -38,18 +38,18 @@ EXCHANGE = """\
 .descriptor %rows = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
 .descriptor %y = ddr, element_bytes=2, extent=[4], stride=[64], arg=a2, element
 .unit MNIL
-  xld ddr=%x, lx=%mine
+  move src=%x, dst=%mine
   sig token=0, receiver=MNIS, count=1
   fill lx=%filled, value=1.5
   fill lx=%threes, value=3
-  rrx lx=%other, group=g0
+  move dst=%other, group=g0
   sig token=0, receiver=LXLU, count=1
   halt
 .unit MNIS
   wait token=0, sender=MNIL, count=1
-  rtx lx=%mine, group=g0
+  move src=%mine, group=g0
   wait token=0, sender=LXSU, count=1
-  xsts ddr=%y, lx=%out, idx=%rows, dim=0, size=8
+  move src=%out, dst=%y, index=%rows, dim=0, size=8
   halt
 .unit LXLU
   wait token=0, sender=MNIL, count=1
@@ -91,9 +91,9 @@ def filled(a: Argument) -> np.ndarray:
 
 def test_the_programs_have_every_word() -> None:
     """An instruction that none of them has is not seen below."""
-    found = {w.op for p in PROGRAMS.values() for kernel in p.kernels for words in kernel.units.values() for w in words}
-    assert found == OPCODES.keys()
-    assert {o.does for o in OPCODES.values()} == set(Does)
+    found = [w for p in PROGRAMS.values() for kernel in p.kernels for words in kernel.units.values() for w in words]
+    assert {w.op for w in found} == OPCODES.keys()
+    assert {w.does for w in found} == set(Does)
     assert all(set(o.reads) | {o.writes} - {""} <= {f.name for f in o.fields if f.kind == "descriptor"} for o in OPCODES.values())
 
 

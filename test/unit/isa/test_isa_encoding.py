@@ -53,7 +53,7 @@ def sample() -> Program:
     lx = Descriptor("lx", 2, (4,), (1,), bounds=(Bound(limit=3, dim=0),))
     ddr = Descriptor("ddr", 2, (4,), (1,), arg=0, core_table=0)
     units = {
-        Unit.MNIL: [word("xldm", ddr=1, lx=0, group=0), word("halt")],
+        Unit.MNIL: [word("move", src=1, dst=0, group=0), word("halt")],
         Unit.SFP: [word("rep", groups=1, each=1, sticks=1), word("vconst", dst=3, value=1.5), word("halt")],
     }
     kernel = Kernel("k", 2, units, [lx, ddr], [[0, 4]], [[0, 0]], [Channel(Unit.MNIL, Unit.LXLU, 0, 2)])
@@ -74,7 +74,7 @@ STRINGS, ARGUMENTS, KERNELS, DESCRIPTORS, WORDS = 128, 256, 384, 512, 896
 
 def test_layout_of_the_sample():
     data = encode(sample())
-    assert (data[STRINGS], data[ARGUMENTS], data[KERNELS], data[WORDS]) == (3, 1, 2, 0x11)
+    assert (data[STRINGS], data[ARGUMENTS], data[KERNELS], data[WORDS]) == (3, 1, 2, 0x10)
     assert len(data) == WORDS + 256
 
 
@@ -111,7 +111,7 @@ def test_layout_of_the_sample():
         (KERNELS + 28, b"\x01", "reserved field"),
         (KERNELS + 32, b"\x09", "unknown unit code 9"),
         (KERNELS + 48, b"\x00", "out of order or listed twice"),
-        (KERNELS + 32, b"\x01", "'xldm' cannot run on MNIS"),
+        (KERNELS + 32, b"\x02", "'move' cannot run on LXLU"),
         (KERNELS + 36, b"\x01", "start at 2, expected 1"),
         (KERNELS + 52, b"\xff\xff\xff\xff", "words of unit SFP need"),
         (KERNELS + 64, b"\x07", "unknown unit code 7"),
@@ -137,12 +137,13 @@ def test_layout_of_the_sample():
         (DESCRIPTORS + 118, b"\x01", "an unused bound must be zero"),
         (DESCRIPTORS + 256 + 16, b"\x02", "group 0 expects values of 0 to 1"),
         (WORDS, b"\x77", "unknown opcode 0x77"),
-        (WORDS + 1, b"\x01", "'xldm' does not use flags"),
-        (WORDS + 2, b"\x02", "expects ddr in 0 to 1"),
-        (WORDS + 12, b"\x01", "expects group in 0 to 0"),
-        (WORDS + 16, b"\x01", "'xldm' does not use i2"),
+        (WORDS + 1, b"\x01", "'move' does not use flags"),
+        (WORDS + 2, b"\x02", "expects src in 0 to 1"),
+        (WORDS + 4, b"\x01", "'move' does not use dtype"),
+        (WORDS + 12, b"\x01", "expects index in 0 to 1"),
+        (WORDS + 24, b"\x01", "expects group in 0 to 0"),
         (WORDS + 23, b"\x80", "negative source id"),
-        (WORDS + 32, b"\x10\x00\x02", "expects ddr in"),
+        (WORDS + 32, b"\x10\x00\x02", "expects src in"),
         (WORDS + 96 + 7, b"\x10", "expects dst in 0 to 15"),
         (WORDS + 96 + 28, b"\x01", "expects value in 0 to 4294967295"),
         (WORDS + 250, b"\x01", "padding is not zero"),
@@ -209,8 +210,8 @@ def test_damaged_payload_with_a_good_checksum(data):
             lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, element=True, lane_stride=2**31)),
             "lane_stride expects 32-bit values",
         ),
-        (lambda k: k.units[Unit.MNIL].append(word("xldg", dim=4, size=1)), "expects dim in 0 to 3"),
-        (lambda k: k.units[Unit.MNIL].append(word("xldg", size=0)), "expects size in 1 to"),
+        (lambda k: k.units[Unit.MNIL].append(word("move", dim=4, size=1)), "expects dim in 0 to 3"),
+        (lambda k: k.units[Unit.MNIL].append(word("move", size=-1)), "expects size in 0 to"),
     ],
 )
 def test_encode_refuses(change, message):

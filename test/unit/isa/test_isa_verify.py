@@ -42,7 +42,7 @@ CHANGES = [
     (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  endl level=1\n  halt\n.unit MNIS"), "'endl' expects level 0"),
     (ROW_SHARE, ("  endl level=0\n  halt\n.unit MNIS", "  halt\n.unit MNIS"), "'loop' of level 0 is not ended"),
     (ROW_SHARE, ("  loop trips=1, level=0, region=1\n", "", 1), "'endl' without an open 'loop'"),
-    (ROW_SHARE, ("    xld", "    loop trips=1, level=0, region=0\n    xld"), "expects a level that is not open"),
+    (ROW_SHARE, ("    move", "    loop trips=1, level=0, region=0\n    move"), "expects a level that is not open"),
     (ROW_SHARE, ("each=4", "each=3"), "'vout' is legal only inside the body of a 'rep'"),
     (ROW_SHARE, ("each=4", "each=5"), "'endl' stands inside the body of a 'rep'"),
     (ROW_SHARE, ("each=4", "each=49"), "only 7 words follow"),
@@ -51,14 +51,14 @@ CHANGES = [
     (ROW_SHARE, ("region=1\n    pull", "region=2\n    pull"), None),
     (ROW_SHARE, ("groups=1, sticks=4, start=1", "groups=0, sticks=4, start=1"), "'rep' expects at least one group"),
     # tokens
-    (ROW_SHARE, ("xst ddr=%y.6, lx=%lx.7 @4\n    sig token=0, receiver=LXSU", "xst ddr=%y.6, lx=%lx.7 @4\n    sig token=1, receiver=LXSU"), "0 tokens are left over, but 1 are declared"),
+    (ROW_SHARE, ("move src=%lx.7, dst=%y.6 @4\n    sig token=0, receiver=LXSU", "move src=%lx.7, dst=%y.6 @4\n    sig token=1, receiver=LXSU"), "0 tokens are left over, but 1 are declared"),
     (ROW_SHARE, (".channel MNIS -> LXSU, token=0, leftover=1\n", ""), "1 tokens are left over, but 0 are declared"),
     (ROW_SHARE, ("wait token=0, sender=MNIS, count=1", "wait token=0, sender=MNIS, count=3"), "2 tokens are posted, but 3 are taken"),
     (ROW_SHARE, ("token=0, leftover=1\n.desc", "token=3, leftover=1\n.desc"), "no word posts on it"),
     (ROW_SHARE, ("sender=MNIS", "sender=LXSU"), "'wait' names its own unit LXSU"),
     # descriptors
-    (ROW_SHARE, ("xld ddr=%x.0, lx=%lx.1", "xld ddr=%x.0, lx=%lx.2"), "moves 1024 bytes of memory, but 512 of LX"),
-    (ROW_SHARE, ("xld ddr=%x.0, lx=%lx.1", "xld ddr=%lx.7, lx=%lx.1"), "expects a descriptor of ddr, but got one of lx"),
+    (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%x.0, dst=%lx.2"), "moves 1024 bytes into 512"),
+    (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%lx.7, dst=%lx.1"), "expects src to be of ddr, but it is of lx"),
     (ROW_SHARE, ("fifo=I0 @2", "fifo=I0, transpose @2"), "'push' transposes blocks of 64 entries, but has 4"),
     (ROW_SHARE, ("stride=[2, 1]\n", "stride=[3, 1]\n"), "must be contiguous"),
     (ROW_SHARE, ("stride=[2], base=12", "stride=[0], base=12"), "two of its positions share a stick"),
@@ -77,7 +77,7 @@ CHANGES = [
     (MATMUL, ("rotate_levels=[0], rotate_step=64\n.descriptor %b.2", "rotate_levels=[1], rotate_step=64\n.descriptor %b.2"), "no level that chooses the buffer is open"),
     (MATMUL, ("level_step=[64]", "level_step=[65]"), "reaches sticks 0 to 258, but argument 'b' has 256"),
     (MATMUL, ("level_step=[64]", "level_step=[-1]"), "reaches sticks -3 to 63"),
-    (MATMUL, ("xldm ddr=%b.2", "xldm ddr=%a.0"), "core 0 read for core 1, but table 0 differs between them"),
+    (MATMUL, ("move src=%b.2", "move src=%a.0"), "core 0 read for core 1, but table 0 differs between them"),
     (MATMUL, ("g0 = [0, 0]", "g0 = [1, 0]"), "core 1 receives from core 0"),
     (MATMUL, ("mm rows=32", "mm rows=999"), "'mm' expects 1 to 256 rows"),
     (MATMUL, ("pto rows=32", "pto rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
@@ -92,7 +92,7 @@ CHANGES = [
     (GATHER, ("arg=a1, core_table=t0, element", "arg=a1, core_table=t0"), "expects an element descriptor of 4 bytes for its indices"),
     (GATHER, ("dim=1, size=50", "dim=0, size=50"), "expects an index for each of 2 positions, but got 4"),
     (GATHER, ("dim=1, size=50", "dim=2, size=50"), "expects dim in 0 to 1, but got 2"),
-    (GATHER, ("idx=%rows.2", "idx=%lx.1"), "'xldg' expects a descriptor of ddr, but got one of lx"),
+    (GATHER, ("index=%rows.2", "index=%lx.1"), "'move' expects index to be of ddr, but it is of lx"),
     (GATHER, ("stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), ", "stride=[64, 100], arg=a2, core_table=t2, element, "), "two of its positions share an element"),
     (GATHER, ("arg=a2, core_table=t2, element", "arg=a2, core_table=t2, element, lane_stride=0"), "two of its positions share an element"),
     # bodies
@@ -143,7 +143,7 @@ def test_bounds_of_two_loops_clip_exactly():
         ".descriptor %x = ddr, element_bytes=2, extent=[2, 3], stride=[7, 1], arg=a0, level_step=[14, 3],"
         " bound=(limit=5, dim=0, dim_step=1, level=0, level_step=2), bound=(limit={}, dim=1, dim_step=1, level=1, level_step=3)\n"
         ".descriptor %l = lx, element_bytes=2, extent=[2, 3], stride=[3, 1]\n"
-        ".unit MNIL\nloop trips=3, level=0, region=0\nloop trips=3, level=1, region=0\nxld ddr=%x, lx=%l\n"
+        ".unit MNIL\nloop trips=3, level=0, region=0\nloop trips=3, level=1, region=0\nmove src=%x, dst=%l\n"
         "endl level=1\nendl level=0\nhalt\n"
     )
     assert verify(parse_program(text.format(7)), DATASHEET) == []
@@ -165,7 +165,7 @@ def spanning(rows: int, extent: str = "extent=[2, 1]") -> Program:
         f'.program "p"\n.argument a0 = "x", role=input, sticks={2 * rows}, element_bytes=2\n.kernel "k", cores=2\n'
         f".table t0 = [0, {rows}]\n.table t1 = [2, 1]\n"
         f".descriptor %x = ddr, element_bytes=2, {extent}, stride=[{rows - 1}, 1], arg=a0, core_table=t0, bound=(limit=t1, dim=0, dim_step=1)\n"
-        ".descriptor %l = lx, element_bytes=2, extent=[2, 1], stride=[1, 1]\n.unit MNIL\nxld ddr=%x, lx=%l\nhalt\n"
+        ".descriptor %l = lx, element_bytes=2, extent=[2, 1], stride=[1, 1]\n.unit MNIL\nmove src=%x, dst=%l\nhalt\n"
     )
     return parse_program(text)
 
@@ -176,7 +176,7 @@ def test_span_of_a_core() -> None:
     assert DATASHEET.span_bytes < 256 * 2**20
     assert verify(spanning(most), DATASHEET) == []
     found = verify(spanning(most + 1), DATASHEET)
-    assert [p.op for p in found] == ["xld"]
+    assert [p.op for p in found] == ["move"]
     assert (
         f"spans {128 * (most + 1)} bytes of argument 'x' on a core, but at most {DATASHEET.span_bytes} can be addressed" in found[0].message
     )

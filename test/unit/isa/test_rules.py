@@ -28,7 +28,7 @@ ODD = """.program "odd"
 .descriptor %l = lx, element_bytes=4, extent=[2], stride=[2], base=1
 .unit MNIL
 loop trips=2, level=0, region=0
-xld ddr=%x, lx=%l
+move src=%x, dst=%l
 endl level=0
 halt
 """
@@ -99,7 +99,9 @@ BREAKS = [
     first_word(Unit.PT, word("ldw", 9)),
     first_word(Unit.PT, word("ldw", -1)),
     first_word(Unit.PT, word("rep", groups=1, sticks=1)),
-    first_word(Unit.MNIL, Word("xldm", {"ddr": 0, "lx": 1, "group": 0})),
+    first_word(Unit.MNIL, Word("move", {"src": 0, "dst": 1, "group": 0, "index": None, "dim": 0, "size": 0})),
+    *(first_word(unit, word("move", **names)) for unit, names in ((Unit.MNIL, {}), (Unit.MNIL, {"dst": 1}), (Unit.MNIS, {"dst": 6}))),
+    first_word(Unit.MNIL, word("move", src=0, dst=1, size=3)),
     first_word(Unit.SFP, Word("nothing", {})),
     lambda p: p.kernels[0].units[Unit.SFP].extend(p.kernels[0].units[Unit.SFP][:1]),
     lambda p: p.kernels[0].units[Unit.PT].clear(),
@@ -123,6 +125,7 @@ def broken() -> Iterator[Program]:
         yield program
     yield from (parse_program(odd(**c)) for c in ({"second": 3}, {"stride": 3}, {"base": 1}, {"step": 1}))
     yield parse_program(FILL.format(0.1))
+    yield parse_program(GATHER.replace("index=", "group=g0, index=").replace(".table t0", ".group g0 = [0, 1]\n.table t0", 1))
     yield parse_program(ROW_SHARE.replace("mov, dst=r0, src=r2", "absi, dst=r0, src=r2"))
     yield spanning(DATASHEET.span_bytes // 128 + 1)
 

@@ -29,7 +29,7 @@ PROGRAM = """
 .descriptor %x = ddr, element_bytes=2, extent=[6], stride=[1], arg=a0
 .descriptor %lx = lx, element_bytes=2, extent=[6], stride=[1]
 .unit MNIL
-  xld ddr=%x, lx=%lx @1
+  move src=%x, dst=%lx @1
   halt
 .source 1 = "ktdp.load", "scale.mlir:3:8"
 """

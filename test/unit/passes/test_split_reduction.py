@@ -170,10 +170,10 @@ def test_other_senders_are_found() -> None:
     with context(), ir.Location.unknown(), hint(work_div={"k": 3, "m": 1, "n": 1}):
         package = read(compile_logical(parse_module(linear(4, 192, 64).text()), cores=4))
     kernel = package.program.kernels[0]
-    used = {w["group"] for w in kernel.units[Unit.MNIS] if w.op == "rtx"}
+    used = {w["group"] for w in kernel.units[Unit.MNIS] if w.op == "move" and w["dst"] is None}
     assert [kernel.groups[g] for g in sorted(used)] == [[1, 1, 2], [2, 1, 2]]
     assert check_package(package, control(package.program, DATASHEET)) == []
     for g in used:
         kernel.groups[g][0] = 1
     found = [str(p) for p in check_package(package, control(package.program, DATASHEET))]
-    assert any("'rtx' names group" in f and "cores receive from [2, 1, 2]" in f for f in found), found
+    assert any("'move' names group" in f and "cores receive from [2, 1, 2]" in f for f in found), found

@@ -45,7 +45,7 @@ THROUGH = """
 .descriptor %push = lx, element_bytes=4, extent=[{half}], stride=[2], corelet_step={entries}
 .descriptor %pull = lx, element_bytes=4, extent=[{half}], stride=[2], base={sticks}, corelet_step={entries}
 .unit MNIL
-  xld ddr=%x, lx=%in
+  move src=%x, dst=%in
   sig token=0, receiver=LXLU, count=1
   halt
 .unit LXLU
@@ -65,7 +65,7 @@ THROUGH = """
 .unit MNIS
   sig token=0, receiver=LXSU, count=1
   wait token=0, sender=LXSU, count=1
-  xst ddr=%y, lx=%out
+  move src=%out, dst=%y
   halt
 """
 
@@ -126,12 +126,12 @@ bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
 .descriptor %y = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, \
 bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
 .unit MNIL
-  xldg ddr=%table, lx=%lx, idx=%ids, dim=1, size=50 @1
+  move src=%table, dst=%lx, index=%ids, dim=1, size=50 @1
   sig token=0, receiver=MNIS, count=1
   halt
 .unit MNIS
   wait token=0, sender=MNIL, count=1
-  xst ddr=%y, lx=%lx
+  move src=%lx, dst=%y
   halt
 .source 1 = "ktdp.load", "model.py:7:3"
 """

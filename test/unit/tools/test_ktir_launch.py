@@ -69,7 +69,7 @@ def test_report_and_log(package: Path, given: Sequence[str], tmp_path: Path, cap
     log = tmp_path / "log.txt"
     assert main([str(package), *given, "--log", str(log)]) == 0
     everything = log.read_text()
-    assert " xld " in everything
+    assert " move " in everything
     assert "lx[" in everything
     assert "core 00" in everything
 

@@ -21,7 +21,6 @@ from ktir.emulator.machine.trace.clocks import MNIL, Clock, party
 from ktir.emulator.machine.trace.trace import Event
 from ktir.isa.access import Access
 from ktir.isa.addresses import indexed
-from ktir.isa.instructions import Does
 from ktir.isa.program import Program
 from ktir.target import LANES, STICK_BYTES, Target
 
@@ -48,7 +47,7 @@ class Memories:
 
     def barrier(self, decoded: DecodedKernel) -> None:
         """Start a kernel."""
-        written = {x.ddr.descriptor.arg for x in decoded.instructions if x.does is Does.STORE and x.ddr}
+        written = {x.ddr.descriptor.arg for x in decoded.instructions if x.ddr and not x.loads}
         for i, argument in enumerate(self.arguments):
             argument.barrier(i in written)
 
@@ -146,9 +145,8 @@ class Checks:
         touch, index_bytes = None, 0
         if x.idx is None:
             low, high = toucher.reach(event.counters)
-            stores = x.does is Does.STORE
-            if stores or not self._complete(x.ddr, low, high):
-                touch, low, high = toucher.touch(event.counters, stores)
+            if not x.loads or not self._complete(x.ddr, low, high):
+                touch, low, high = toucher.touch(event.counters, not x.loads)
             self._check_memory(event, x.ddr, low, high)
             if not x.ddr.descriptor.element:
                 return Moved(touch, readers, toucher.sticks(event.counters) * STICK_BYTES)
@@ -204,7 +202,7 @@ class Checks:
     def _read_indices(self, event: Event, number: int, idx: Access, clock: Clock) -> None:
         """Check and record the reading of indices; those of a scatter come from memory that the kernel leaves alone."""
         shadow = self._shadow(idx)
-        if event.instruction.does is Does.STORE and shadow.protected:
+        if not event.instruction.loads and shadow.protected:
             message = f"{self.state.site(event)} reads indices from {self._argument(idx.descriptor.arg or 0)}, which this kernel writes"
             raise self.state.fault(faults.MemoryHazard, message, event)
         touch, *_ = self._element_toucher(idx, None, 1).touch(event.counters)

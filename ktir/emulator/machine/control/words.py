@@ -39,7 +39,7 @@ class Words:
         """The REP in progress, and up to which step the trace has it."""
         self.streams = Streams(state)
         self._sent: deque[Instruction] = deque()
-        """RTX words whose entries no RRX has taken."""
+        """Words that have sent entries over the ring that no word has taken."""
 
     def run(self, u: UnitState, x: Instruction) -> Blocked:
         """Execute a word."""
@@ -48,7 +48,7 @@ class Words:
                 return self._wait(u, x)
             case Does.SIGNAL:
                 return self._sig(u, x)
-            case Does.LOAD | Does.STORE:
+            case Does.MOVE:
                 return self._transfer(u, x)
             case Does.FILL:
                 return self._fill(u, x)
@@ -91,7 +91,7 @@ class Words:
     def _transfer(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.ddr
         assert x.lx
-        loads = x.does is Does.LOAD
+        loads = x.loads
         event = self.state.event(u, x)
         moved = self.checks.transfer(event, x)
         occupied = transfer_cycles(moved.bytes, self.target)
@@ -136,7 +136,7 @@ class Words:
     # Streams
 
     def _move(self, u: UnitState, words: Sequence[Instruction]) -> Blocked:
-        """PUSH, PUSHT and PULL words, concurrently if there are several.
+        """PUSH and PULL words, concurrently if there are several.
 
         A PUSH enters the trace when it starts: all that it reads is there by then, and it may end after words that consume its first
         entries. A PULL enters when it ends, which waits for the trace to hold the producers of its entries.
@@ -185,7 +185,7 @@ class Words:
     # Ring
 
     def _send(self, u: UnitState, x: Instruction) -> Blocked:
-        """RTX. As a PUSH it enters the trace when it starts. Every core sends at once; an entry occupies the busiest link of the ring."""
+        """As a PUSH it enters the trace when it starts. Every core sends at once; an entry occupies the busiest link of the ring."""
         assert x.lx
         event = self.state.event(u, x)
         clock = u.clock.copy()
@@ -199,14 +199,14 @@ class Words:
         u.clock, event.end = clock, u.time
 
     def _receive(self, u: UnitState, x: Instruction) -> Blocked:
-        """RRX. As a PULL it enters the trace when it ends."""
+        """As a PULL it enters the trace when it ends."""
         assert x.lx
         event = self.state.event(u, x)
         clock = u.clock.copy()
         yield from self.streams.run(u, Stream(self.streams.plan("pop", x.count, x.lx.width, x.fifo), u.time, clock))
         sent = self._sent.popleft()
         if sent.count != x.count or (sent.leaders != x.leaders).any():
-            message = f"{self.state.site(event)} takes other entries than MNIS 'rtx' (word {sent.index}) sends"
+            message = f"{self.state.site(event)} takes other entries than MNIS '{sent.op}' (word {sent.index}) sends"
             raise self.state.fault(faults.FifoFault, message, event)
         clock[MNIL] += 1
         u.clock, event.end = clock, u.time

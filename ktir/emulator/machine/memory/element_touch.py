@@ -30,8 +30,10 @@ def cell_sizes(program: Program) -> list[int]:
                 elements[d.arg] |= d.element
         for words in kernel.units.values():
             for w in words:
-                if "idx" in w.operands and (arg := kernel.descriptors[w["ddr"]].arg) is not None:
-                    elements[arg] = True
+                if w.operands.get("index") is not None:
+                    for d in (kernel.descriptors[w[name]] for name in ("src", "dst") if w[name] is not None):
+                        if d.arg is not None:
+                            elements[d.arg] = True
     return [size if used else 0 for size, used in zip(sizes, elements, strict=True)]
 
 

@@ -46,7 +46,7 @@ class Transfer:
 
 
 def transfer(x: Instruction, counters: Counters) -> Transfer:
-    """What an XLD, XLDM, XLDG, XST or XSTS moves. As many cores as differ: 1 or all."""
+    """What a MOVE between memory and LX moves. As many cores as differ: 1 or all."""
     access = x.ddr
     assert access
     at, live = access.elements(access.addresses(counters)), access.lanes(counters)

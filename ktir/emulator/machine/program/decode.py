@@ -41,10 +41,12 @@ class Instruction:
     trips: int = 0
     level: int = 0
     value: np.float32 = field(default_factory=np.float32)
+    loads: bool = False
+    """Whether it moves from memory into LX."""
     leaders: Any = None
-    """XLDM: per core the core that reads for it, int array [cores]; RTX, RRX: per core the core that it receives from."""
+    """Of a group: per core the core that reads for it, or that it receives from, int array [cores]."""
     idx: Access | None = None
-    """XLDG, XSTS: the indices, which replace the position along inner dim `dim` of `ddr`; they are below `size`."""
+    """The indices, which replace the position along inner dim `dim` of `ddr`; they are below `size`."""
     dim: int = 0
     size: int = 0
     streams: list[Instruction] = field(default_factory=list)
@@ -63,7 +65,12 @@ class Instruction:
     @property
     def scatters(self) -> bool:
         """Whether indices choose where it writes."""
-        return self.word.does is Does.STORE and self.idx is not None
+        return not self.loads and self.idx is not None
+
+    @property
+    def writes_lx(self) -> bool:
+        """Whether it writes LX."""
+        return bool(self.word.opcode.writes) and self.does is not Does.SEND and (self.ddr is None or self.loads)
 
 
 class DecodedKernel:
@@ -174,7 +181,7 @@ class _UnitDecoder:
                 x.token, x.count, x.peer = w["token"], w["count"], Unit[w.peer]
                 if x.count < 1:
                     raise self.fail(f"expects a count of at least 1, but got {x.count}", i)
-            case Does.LOAD | Does.STORE:
+            case Does.MOVE:
                 self._transfer(x)
             case Does.FILL:
                 x.lx, x.value = self._descriptor(x, "lx", "lx"), integer_lane(w["value"])
@@ -199,6 +206,8 @@ class _UnitDecoder:
 
     def _descriptor(self, x: Instruction, name: str, space: str) -> Access:
         number = x.word[name]
+        if number is None:
+            raise self.fail(f"expects a {name}", x.index)
         if not 0 <= number < len(self.decoded.accesses):
             raise self.fail(f"names descriptor {number}, but the kernel has {len(self.decoded.accesses)}", x.index)
         access = self.decoded.accesses[number]
@@ -207,17 +216,21 @@ class _UnitDecoder:
         return access
 
     def _transfer(self, x: Instruction) -> None:
-        x.ddr, x.lx = self._descriptor(x, "ddr", "ddr"), self._descriptor(x, "lx", "lx")
+        x.loads = self.unit is Unit.MNIL
+        memory, local = ("src", "dst") if x.loads else ("dst", "src")
+        x.ddr, x.lx = self._descriptor(x, memory, "ddr"), self._descriptor(x, local, "lx")
         if x.ddr.entries != x.lx.entries:
             raise self.fail(f"expects descriptors of equal size, but got {x.ddr.entries} and {x.lx.entries} entries", x.index)
         if x.ddr.width != x.lx.width:
             raise self.fail("expects descriptors of one element size", x.index)
         argument = self._argument(x, x.ddr)
-        if x.does is Does.STORE and argument.constant:
+        if not x.loads and argument.constant:
             raise self.fail(f"writes argument '{argument.name}', which is an input", x.index)
-        if "idx" in x.word.operands:
+        if x.word["index"] is not None:
             self._indices(x, x.ddr)
-        if "group" in x.word.operands:
+        if x.word["group"] is not None:
+            if not x.loads or x.idx is not None:
+                raise self.fail("has a group, but only reads of memory without an index have", x.index)
             x.leaders = self._group(x)
             if (x.leaders[x.leaders] != x.leaders).any():
                 raise self.fail(f"expects the leaders of group {x.word['group']} to lead themselves", x.index)
@@ -225,7 +238,7 @@ class _UnitDecoder:
     def _group(self, x: Instruction) -> NDArray[np.int64]:
         """Per core another core."""
         group, cores = x.word["group"], self.decoded.kernel.cores
-        if not 0 <= group < len(self.decoded.kernel.groups):
+        if group is None or not 0 <= group < len(self.decoded.kernel.groups):
             raise self.fail(f"names group {group}, which does not exist", x.index)
         named = np.array(self.decoded.kernel.groups[group])
         if named.shape != (cores,) or named.min() < 0 or named.max() >= cores:
@@ -233,7 +246,10 @@ class _UnitDecoder:
         return named
 
     def _exchange(self, x: Instruction) -> None:
-        x.lx, x.fifo = self._descriptor(x, "lx", "lx"), x.word.pops or x.word.pushes
+        if self.unit is not (Unit.MNIL if x.does is Does.RECEIVE else Unit.MNIS) or x.word["index"] is not None:
+            raise self.fail("expects to go over the ring from MNIS to MNIL, without an index", x.index)
+        x.lx = self._descriptor(x, "dst" if x.does is Does.RECEIVE else "src", "lx")
+        x.fifo = x.word.pops or x.word.pushes
         x.count, x.leaders = x.lx.entries, self._group(x)
 
     def _argument(self, x: Instruction, access: Access) -> Argument:
@@ -246,7 +262,7 @@ class _UnitDecoder:
 
     def _indices(self, x: Instruction, ddr: Access) -> None:
         """The index descriptor of a gather or scatter."""
-        x.idx, x.dim, x.size = self._descriptor(x, "idx", "ddr"), x.word["dim"], x.word["size"]
+        x.idx, x.dim, x.size = self._descriptor(x, "index", "ddr"), x.word["dim"], x.word["size"]
         self._argument(x, x.idx)
         extent = ddr.descriptor.extent
         if not x.idx.descriptor.element or x.idx.width != 2:

@@ -63,10 +63,10 @@ class Builder:
     def _event(self, e: Event) -> None:
         x = e.instruction
         match x.does:
-            case Does.LOAD:
+            case Does.MOVE if x.loads:
                 assert x.lx
                 self.lx.write(x.lx, e, self._load(e))
-            case Does.STORE:
+            case Does.MOVE:
                 self._store(e)
             case Does.FILL:
                 assert x.lx

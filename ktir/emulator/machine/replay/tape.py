@@ -1,7 +1,7 @@
 """The default mode: a trace turned into a list of NumPy calls on values, once; a launch runs the list.
 
-Values are forwarded: PUSH, PULL, PTO and FILL only say where entries lie; XLD copies a tile out of memory once, REP and MM compute, XST
-copies into memory. All cores and both corelets go together.
+Values are forwarded: PUSH, PULL, PTO and FILL only say where entries lie; a load copies a tile out of memory once, REP and MM compute, a
+store copies into memory. All cores and both corelets go together.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
             continue
         sticks = _sticks(access, e, core)
         begin, end = int(starts[e.kernel]) + e.begin, int(starts[e.kernel]) + e.end
-        if e.instruction.word.opcode.writes == "lx":
+        if e.instruction.writes_lx:
             written[sticks] = len(spans)
             spans.append((int(sticks.min()), int(sticks.max())))
             times.append([begin, end])

@@ -92,10 +92,10 @@ class Step:
     def _event(self, e: Event, k: int) -> None:
         x = e.instruction
         match x.does:
-            case Does.LOAD:
+            case Does.MOVE if x.loads:
                 assert x.lx
                 self._write_lx(x.lx, e.counters, k, self._read_memory(e))
-            case Does.STORE:
+            case Does.MOVE:
                 assert x.lx
                 self._write_memory(e, self._read_lx(x.lx, e.counters, k))
             case Does.FILL:

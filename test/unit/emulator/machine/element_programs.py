@@ -83,10 +83,10 @@ class Mover:
         entries = prod(self.extent)
         lx = b.lx(self._lx(), self._dense(), base=b.take(entries * self.element_bytes // 2), element_bytes=self.element_bytes)
         b.loop(self.trips, 0, MNIL, MNIS)
-        b.add(MNIL, "xldg" if "idx" in load else "xld", lx=lx, **load)
+        b.add(MNIL, "move", dst=lx, **load)
         b.sig(MNIL, MNIS)
         b.wait(MNIS, MNIL)
-        b.add(MNIS, "xsts" if "idx" in store else "xst", lx=lx, **store)
+        b.add(MNIS, "move", src=lx, **store)
         b.sig(MNIS, MNIL, 1)
         b.wait(MNIL, MNIS, 1)
         b.end(0, MNIL, MNIS)
@@ -137,7 +137,7 @@ def relayout(seed: int) -> Case:
     assert low >= 0
     arguments = [linear("x", "input", x.size, size), linear("y", "input_output", goal + m, size)]
     mover = Mover(r, shape, cores, size)
-    p = mover.program(arguments, {"ddr": mover.view(0, base, of)}, {"ddr": mover.view(1, goal, to)})
+    p = mover.program(arguments, {"src": mover.view(0, base, of)}, {"dst": mover.view(1, goal, to)})
     y = np.full(prod(carrier_shape(arguments[1])), 5, x.dtype)
     start = y.copy()
     positions = base + sum(
@@ -163,9 +163,9 @@ def indexed(seed: int, scatter: bool) -> Case:
             if limit > 1 and r.random() < 0.7:  # of one place a core's last row stays
                 index[start] = index[start + limit - 1]
     arguments = [linear("x", "input", n, size), linear("rows", "input", index.size, 4), linear("y", "input_output", m, size)]
-    choose = {"idx": mover.indices(1), "dim": len(mover.extent) - 1, "size": table[-2]}
-    load = {"ddr": mover.view(0, 0, of, rows=scatter), **({} if scatter else choose)}
-    store = {"ddr": mover.view(2, 0, to, rows=not scatter), **(choose if scatter else {})}
+    choose = {"index": mover.indices(1), "dim": len(mover.extent) - 1, "size": table[-2]}
+    load = {"src": mover.view(0, 0, of, rows=scatter), **({} if scatter else choose)}
+    store = {"dst": mover.view(2, 0, to, rows=not scatter), **(choose if scatter else {})}
     p = mover.program(arguments, load, store)
     y = np.full(prod(carrier_shape(arguments[2])), 5, x.dtype)
     given: list[np.ndarray | None] = [carrier(arguments[0], x), carrier(arguments[1], index), carrier(arguments[2], y)]

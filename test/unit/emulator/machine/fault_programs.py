@@ -29,7 +29,7 @@ def clean(*builds: Build, target=DATASHEET) -> None:
 def loaded(sticks: int = 8, cores: int = 1, signal: bool = True) -> Build:
     """MNIL has loaded sticks 0 to 7 of LX; LXLU knows."""
     b = Build("k", cores)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (sticks,), (1,)), lx=b.lx((sticks,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (sticks,), (1,)), dst=b.lx((sticks,), (1,)))
     if signal:
         b.sig(MNIL, LXLU)
         b.wait(LXLU, MNIL)
@@ -45,7 +45,7 @@ def negate(b: Build, n: int, at: int, to: int, **more) -> None:
 
 def store(b: Build, at: int, n: int = 8, arg: int = 1, **more) -> None:
     """MNIS writes n sticks from `at`."""
-    b.add(MNIS, "xst", ddr=b.ddr(arg, (n,), (1,), **more), lx=b.lx((n,), (1,), base=at))
+    b.add(MNIS, "move", dst=b.ddr(arg, (n,), (1,), **more), src=b.lx((n,), (1,), base=at))
 
 
 def finish(b: Build, at: int) -> Build:

@@ -183,8 +183,8 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
         "trips": ("loop",), "entries": ("mm", "pto", "rep"), "operation": ("v1", "v2", "vacc", "vred"),
         "register": ("v1", "v2", "vacc", "vred", "vmask", "vin", "vout"), "round": ("v1", "v2"),
         "part": ("rep",), "constant": ("vconst", "vmask", "fill"),
-        "descriptor": ("xld", "xldm", "xst", "push", "pull"), "opcode": ("xld", "xldm", "push"),
-        "fifo": ("push", "pull", "vin", "vout"), "index": ("xldg", "xsts"),
+        "descriptor": ("move", "push", "pull"), "opcode": ("move", "push"),
+        "fifo": ("push", "pull", "vin", "vout"), "index": ("move",),
     }[kind]  # fmt: skip
     place = _pick(kernel, r, ops)
     if place is None:
@@ -213,7 +213,7 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
             _set(words, i, **{a: w[a] - 1, b: w[b] + 1})
         case "index":
             change = r.choice([{"dim": r.randrange(4)}, {"size": max(1, w["size"] + r.choice([-3, -1, 1]))}])
-            _set(words, i, **(change if r.random() < 0.8 else {"idx": r.randrange(len(kernel.descriptors))}))
+            _set(words, i, **(change if r.random() < 0.8 else {"index": r.randrange(len(kernel.descriptors))}))
         case "constant":
             field = "fill" if w.op == "vmask" else "value"
             change = {field: lane_bits(r.choice([0.5, 1.0 / 3, -2.0, np.inf]))}
@@ -221,17 +221,15 @@ def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
                 words, i, **({"lanes": max(0, w["lanes"] + r.choice([-64, -1, 1, 64]))} if w.op == "vmask" and r.random() < 0.5 else change)
             )
         case "descriptor":
-            field = r.choice([f for f in ("ddr", "lx") if f in w.operands])
+            field = r.choice([f for f in ("src", "dst", "lx") if w.operands.get(f) is not None])
             _set(words, i, **{field: r.randrange(len(kernel.descriptors))})
         case "opcode":
             if w.op == "push":
                 _set(words, i, transpose=not w["transpose"])
                 return True
-            other = {"xld": "xldm", "xldm": "xld"}[w.op]
-            if other == "xldm" and not kernel.groups:
+            if w["group"] is None and not kernel.groups:
                 return False
-            operands = {k: v for k, v in w.operands.items() if k != "group"} | ({"group": 0} if other == "xldm" else {})
-            words[i] = replace(w, op=other, operands=operands)
+            _set(words, i, group=0 if w["group"] is None else None)
         case _:
             _set(words, i, fifo=r.choice(list(FIFOS)))
     return True

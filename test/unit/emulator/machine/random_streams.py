@@ -109,7 +109,7 @@ class Maker:
     # Words
 
     def load(self, inside: bool = True) -> None:
-        """XLD, XLDM or FILL of a new region, inside of the loop or before it."""
+        """A load or FILL of a new region, inside of the loop or before it."""
         b, r = self.build, self.r
         entries = r.choice([1, 4, 6, 12, 24, 64])
         width = r.choice([1, 1, 2])
@@ -135,7 +135,7 @@ class Maker:
             steps={0: width * r.choice([0, 1, 4])} if inside else {},
             bounds=self.bounds(extent, b.cores, 2) if inside and self.maybe(0.5) else (), pad=r.choice(["zero", "-inf", "+inf", "zero"]),
         )  # fmt: skip
-        b.add(MNIL, "xldm" if multicast else "xld", ddr=ddr, lx=lx, **({"group": 0} if multicast else {}))
+        b.add(MNIL, "move", src=ddr, dst=lx, group=0 if multicast else None)
 
     def source(self, entries: int, width: int | None = None, splats: bool = True) -> tuple[int, bool]:
         """A descriptor that reads `entries` entries of some region, and whether they are f32."""
@@ -274,7 +274,7 @@ class Maker:
         self.vector(rows)
 
     def store(self) -> None:
-        """XST of some region into rows of its own."""
+        """A store of some region into rows of its own."""
         b, r = self.build, self.r
         x = r.choice(self.regions)
         n = r.randint(1, x.entries)
@@ -294,7 +294,7 @@ class Maker:
             core_table=b.table([c * per_core for c in order]), bounds=self.bounds(extent, b.cores) if self.maybe(0.4) else (),
         )  # fmt: skip
         self.out[which] += per_core * b.cores
-        b.add(MNIS, "xst", ddr=ddr, lx=lx)
+        b.add(MNIS, "move", dst=ddr, src=lx)
 
 
 def chosen(r: random.Random, register: int, a: int, c: int, phase: str) -> list[tuple[str, dict]]:

@@ -95,7 +95,7 @@ def kinds_program(names: list[str], entries: int, width: int = 2) -> tuple[Progr
     arguments = [Argument(x, "input", 2 * size, 4) for x in "abc"] + [Argument("y", "output", width * size, 2 * width)]
     held = [b.take(2 * size) for _ in range(3)] + [b.take(2 * width * size)]  # the second corelet computes the same, elsewhere
     for i in range(3):
-        b.add(MNIL, "xld", ddr=b.ddr(i, (size,), (2,), element_bytes=4), lx=b.lx((size,), (2,), base=held[i], element_bytes=4))
+        b.add(MNIL, "move", src=b.ddr(i, (size,), (2,), element_bytes=4), dst=b.lx((size,), (2,), base=held[i], element_bytes=4))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     for k, (name, rounds) in enumerate(runs):
@@ -112,7 +112,7 @@ def kinds_program(names: list[str], entries: int, width: int = 2) -> tuple[Progr
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     lx = b.lx((size,), (width,), base=held[3], element_bytes=2 * width)
-    b.add(MNIS, "xst", ddr=b.ddr(3, (size,), (width,), element_bytes=2 * width), lx=lx)
+    b.add(MNIS, "move", dst=b.ddr(3, (size,), (width,), element_bytes=2 * width), src=lx)
     data = [c.reshape(-1, 64) for c in columns] + [np.zeros(carrier_shape(arguments[3]), np.float32)]
     return program("kinds", arguments, b.kernel()), data
 
@@ -146,7 +146,7 @@ def test_every_reduction_on_any_bits(kind: str) -> None:
         x[:sticks] = np.float32(-0.0)
         arguments = [Argument("x", "input", 2 * n, 4), Argument("y", "output", 4 * groups, 4)]
         top, out = b.take(2 * n), b.take(8 * groups)
-        b.add(MNIL, "xld", ddr=b.ddr(0, (n,), (2,), element_bytes=4), lx=b.lx((n,), (2,), base=top, element_bytes=4))
+        b.add(MNIL, "move", src=b.ddr(0, (n,), (2,), element_bytes=4), dst=b.lx((n,), (2,), base=top, element_bytes=4))
         b.sig(MNIL, LXLU)
         b.wait(LXLU, MNIL)
         b.add(LXLU, "push", lx=b.lx((n,), (2,), base=top, element_bytes=4), fifo="I0")
@@ -158,7 +158,7 @@ def test_every_reduction_on_any_bits(kind: str) -> None:
             b.add(LXSU, "pull", lx=lx, fifo=fifo)
         b.sig(LXSU, MNIS)
         b.wait(MNIS, LXSU)
-        b.add(MNIS, "xst", ddr=b.ddr(1, (2 * groups,), (2,), element_bytes=4), lx=b.lx((2 * groups,), (2,), base=out, element_bytes=4))
+        b.add(MNIS, "move", dst=b.ddr(1, (2 * groups,), (2,), element_bytes=4), src=b.lx((2 * groups,), (2,), base=out, element_bytes=4))
         agrees(program("sum", arguments, b.kernel()), [x, np.zeros((2 * groups, 64), np.float32)])
 
 

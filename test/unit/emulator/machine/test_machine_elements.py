@@ -17,6 +17,7 @@ from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
+from ktir.isa.units import Unit
 from ktir.target import DATASHEET
 
 
@@ -88,7 +89,7 @@ def test_fills_with_integers(value):
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
     ddr = b.ddr(0, (2,), (64,), element=True, element_bytes=4, core_table=b.table([0, 100, 200]), bounds=lanes(100, 64))
-    b.add(MNIS, "xst", ddr=ddr, lx=b.lx((2,), (2,), element_bytes=4))
+    b.add(MNIS, "move", dst=ddr, src=b.lx((2,), (2,), element_bytes=4))
     y = linear("y", "output", 300, 4)
     expected = carrier(y, np.full(300, value, np.int32))
     expected.reshape(-1)[300:] = -77
@@ -112,7 +113,7 @@ X, Y, P, IDS, F, N, IO = range(7)
 def build(cores: int = 1) -> Build:
     """A kernel whose LX holds 8 sticks of x, twice as f32."""
     b = Build("k", cores)
-    b.add(MNIL, "xld", ddr=b.ddr(X, (8,), (1,)), lx=b.lx((8,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(X, (8,), (1,)), dst=b.lx((8,), (1,)))
     b.add(MNIL, "fill", lx=b.lx((4,), (2,), base=8, element_bytes=4), value=2.0)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
@@ -129,7 +130,7 @@ def store(b: Build, arg: int, base: int, n: int, cores: list[int] | None = None,
     table = None if cores is None else b.table(cores)
     d = b.ddr(arg, (1,), (64,), base=base, element=True, core_table=table, bounds=lanes(n), **more)
     size = more.get("element_bytes", 2)
-    b.add(MNIS, "xst", ddr=d, lx=b.lx((1,), (size // 2,), base=8 if size == 4 else 0, element_bytes=size))
+    b.add(MNIS, "move", dst=d, src=b.lx((1,), (size // 2,), base=8 if size == 4 else 0, element_bytes=size))
     return b
 
 
@@ -138,17 +139,18 @@ def load(b: Build, arg: int, base: int, n: int, cores: list[int] | None = None, 
     table = None if cores is None else b.table(cores)
     size = more.get("element_bytes", 2)
     d = b.ddr(arg, (1,), (64,), base=base, element=True, core_table=table, bounds=lanes(n), **more)
-    b.add(MNIL, "xld", ddr=d, lx=b.lx((1,), (size // 2,), base=32, element_bytes=size))
+    b.add(MNIL, "move", src=d, dst=b.lx((1,), (size // 2,), base=32, element_bytes=size))
     return b
 
 
-def index(b: Build, op: str, arg: int, idx: int = IDS, cores: int = 1, size: int = 8) -> Build:
+def index(b: Build, unit: Unit, arg: int, idx: int = IDS, cores: int = 1, size: int = 8) -> Build:
     """Gather or scatter 4 sticks of an argument."""
     table = b.table([4 * c for c in range(cores)])
     d = b.ddr(arg, (4,), (64,), element=True)
     i = b.ddr(idx, (4,), (1,), element=True, element_bytes=4, core_table=table)
-    lx = b.lx((4,), (1,), base=32 if op == "xldg" else 0)
-    b.add(MNIL if op == "xldg" else MNIS, op, ddr=d, lx=lx, idx=i, dim=0, size=size)
+    lx = b.lx((4,), (1,), base=32 if unit is MNIL else 0)
+    src, dst = (d, lx) if unit is MNIL else (lx, d)
+    b.add(unit, "move", src=src, dst=dst, index=i, dim=0, size=size)
     return b
 
 
@@ -182,10 +184,10 @@ def test_elements_of_one_stick_belong_to_several_cores():
 
 def test_a_stick_descriptor_writes_whole_sticks():
     b = store(build(2), Y, 0, 10, [20, 64])
-    b.add(MNIS, "xst", ddr=b.ddr(Y, (1,), (1,), core_table=b.table([0, 2]), bounds=lanes(10)), lx=b.lx((1,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(Y, (1,), (1,), core_table=b.table([0, 2]), bounds=lanes(10)), src=b.lx((1,), (1,)))
     clean(b)
     b = store(build(2), Y, 0, 10, [64, 20])
-    b.add(MNIS, "xst", ddr=b.ddr(Y, (1,), (1,), core_table=b.table([0, 2]), bounds=lanes(10)), lx=b.lx((1,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(Y, (1,), (1,), core_table=b.table([0, 2]), bounds=lanes(10)), src=b.lx((1,), (1,)))
     found(faults.MemoryHazard, "writes argument 'y' element 20, which another core writes", b)
 
 
@@ -195,14 +197,14 @@ def test_initialised_elements():
     found(faults.UninitialisedRead, "reads argument 'p' element 2, which nothing", store(build(), P, 3, 10), load(Build("l", 1), P, 2, 10))
     whole = [Build("l", 1) for _ in range(2)]
     for b in whole:
-        b.add(MNIL, "xld", ddr=b.ddr(P, (1,), (1,), bounds=lanes(13)), lx=b.lx((1,), (1,), base=32))
+        b.add(MNIL, "move", src=b.ddr(P, (1,), (1,), bounds=lanes(13)), dst=b.lx((1,), (1,), base=32))
     found(faults.UninitialisedRead, "reads argument 'p' element 0, which nothing", store(build(), P, 3, 10), whole[0])
     clean(store(store(build(), P, 3, 10), P, 0, 3), whole[1])
 
 
 def test_order_within_a_core():
     b = load(Build("k", 2), IO, 5, 3, [0, 10])
-    b.add(MNIS, "xst", ddr=b.ddr(IO, (1,), (64,), element=True, core_table=b.table([5, 15])), lx=b.lx((1,), (1,), base=32))
+    b.add(MNIS, "move", dst=b.ddr(IO, (1,), (64,), element=True, core_table=b.table([5, 15])), src=b.lx((1,), (1,), base=32))
     found(faults.MemoryHazard, "writes argument 'io' element 5, not ordered after", b)
     b = store(build(2), Y, 0, 10, [0, 10])
     b.sig(MNIS, MNIL)
@@ -216,37 +218,35 @@ def test_order_within_a_core():
 
 def test_a_store_visits_an_element_once():
     b = build()
-    b.add(MNIS, "xst", ddr=b.ddr(Y, (2,), (63,), element=True), lx=b.lx((2,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(Y, (2,), (63,), element=True), src=b.lx((2,), (1,)))
     found(faults.IllegalProgram, "visits an element twice", b)
     b = build()
-    b.add(MNIS, "xst", ddr=b.ddr(Y, (2,), (63,), element=True, bounds=lanes(63)), lx=b.lx((2,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(Y, (2,), (63,), element=True, bounds=lanes(63)), src=b.lx((2,), (1,)))
     clean(b)
 
 
 def test_phase_of_f32():
     b = store(build(), F, 0, 64, element_bytes=4)
-    b.add(MNIS, "xst", ddr=b.ddr(F, (1,), (2,), base=3, element_bytes=4), lx=b.lx((1,), (2,), base=8, element_bytes=4))
+    b.add(MNIS, "move", dst=b.ddr(F, (1,), (2,), base=3, element_bytes=4), src=b.lx((1,), (2,), base=8, element_bytes=4))
     found(faults.TypeFault, "begins at the second stick of an f32 entry of argument 'f'", b)
 
 
 def test_gathers_need_what_other_kernels_wrote():
-    clean(index(build(), "xldg", X))
-    found(
-        faults.UninitialisedRead, "reads argument 'p' element 64, which nothing", store(build(), P, 0, 64), index(Build("l", 1), "xldg", P)
-    )
-    found(faults.MemoryHazard, "gathers from argument 'y', which this kernel writes", index(store(build(), Y, 0, 64), "xldg", Y))
-    found(faults.UninitialisedRead, "reads argument 'n' element 0, which nothing", index(build(), "xldg", X, N))
+    clean(index(build(), MNIL, X))
+    found(faults.UninitialisedRead, "reads argument 'p' element 64, which nothing", store(build(), P, 0, 64), index(Build("l", 1), MNIL, P))
+    found(faults.MemoryHazard, "gathers from argument 'y', which this kernel writes", index(store(build(), Y, 0, 64), MNIL, Y))
+    found(faults.UninitialisedRead, "reads argument 'n' element 0, which nothing", index(build(), MNIL, X, N))
     filled = store(build(), N, 0, 16, element_bytes=4)
-    clean(filled, index(Build("l", 1), "xldg", X, N))
+    clean(filled, index(Build("l", 1), MNIL, X, N))
 
 
 def test_scatters_have_their_argument_for_themselves():
-    clean(index(build(), "xsts", Y))
-    clean(index(index(build(), "xsts", Y), "xsts", Y))
-    found(faults.MemoryHazard, "scatters to argument 'y', which 'xst' of this kernel uses too", index(store(build(), Y, 0, 64), "xsts", Y))
+    clean(index(build(), MNIS, Y))
+    clean(index(index(build(), MNIS, Y), MNIS, Y))
+    found(faults.MemoryHazard, "scatters to argument 'y', which 'move' of this kernel uses too", index(store(build(), Y, 0, 64), MNIS, Y))
     written = store(build(), N, 0, 16, element_bytes=4)
-    found(faults.MemoryHazard, "reads indices from argument 'n', which this kernel writes", index(written, "xsts", Y, N))
-    found(faults.UninitialisedRead, "reads argument 'n' element 0, which nothing", index(build(), "xsts", Y, N))
+    found(faults.MemoryHazard, "reads indices from argument 'n', which this kernel writes", index(written, MNIS, Y, N))
+    found(faults.UninitialisedRead, "reads argument 'n' element 0, which nothing", index(build(), MNIS, Y, N))
 
 
 def launched(b: Build, ids: list[int], mode: Mode) -> np.ndarray:
@@ -260,11 +260,11 @@ def launched(b: Build, ids: list[int], mode: Mode) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", ["tape", "step"])
 def test_two_cores_may_not_scatter_to_one_element(mode):
-    y = launched(index(build(2), "xsts", Y, cores=2), [0, 1, 1, 0, 7, 6, 5, 5], mode)
+    y = launched(index(build(2), MNIS, Y, cores=2), [0, 1, 1, 0, 7, 6, 5, 5], mode)
     assert y[:, 0].tolist() == [4, 3, 0, 0, 0, 4, 2, 1]
     with pytest.raises(faults.MemoryHazard, match="scatters to element 64 of argument 'y', to which another core scatters"):
-        launched(index(build(2), "xsts", Y, cores=2), [0, 1, 2, 3, 7, 6, 5, 1], mode)
-    machine = Machine(program("p", ARGUMENTS[:4], index(build(2), "xsts", Y, cores=2).kernel()), DATASHEET)
+        launched(index(build(2), MNIS, Y, cores=2), [0, 1, 2, 3, 7, 6, 5, 1], mode)
+    machine = Machine(program("p", ARGUMENTS[:4], index(build(2), MNIS, Y, cores=2).kernel()), DATASHEET)
     for _ in range(2):  # nothing stays from launch to launch
         ids = carrier(ARGUMENTS[IDS], np.arange(8, dtype=np.int32))
         machine.launch([np.ones((8, 64), np.float32), np.zeros((8, 64), np.float32), None, ids], mode=mode)
@@ -273,7 +273,7 @@ def test_two_cores_may_not_scatter_to_one_element(mode):
 @pytest.mark.parametrize("mode", ["tape", "step"])
 @pytest.mark.parametrize("bad", [8, -1, 2**31 - 1, -(2**31)])
 def test_indices_in_range(mode, bad):
-    for op in ("xldg", "xsts"):
-        b = index(build(), op, X if op == "xldg" else Y)
+    for unit in (MNIL, MNIS):
+        b = index(build(), unit, X if unit is MNIL else Y)
         with pytest.raises(faults.IndexFault, match=f"reads index {bad} at element 2 of argument 'ids', but expects 0 to 7"):
             launched(b, [0, 1, bad, 3], mode)

@@ -26,8 +26,8 @@ def test_read_after_write():
     assert e.kind == "RAW"
     assert str(e).splitlines() == [
         "model.py:12:5: error: RAW hazard: LXLU 'push' (word 0, corelet 0) reads LX stick 0, "
-        "not ordered after MNIL 'xld' (word 0) writes it [ktdp.read]",
-        "model.py:10:5: note: the other access is MNIL 'xld' (word 0) [ktdp.load]",
+        "not ordered after MNIL 'move' (word 0) writes it [ktdp.read]",
+        "model.py:10:5: note: the other access is MNIL 'move' (word 0) [ktdp.load]",
     ]
     assert e.site is not None
     assert (e.kernel, e.site.unit, e.site.word, e.site.corelet, e.op) == ("k", LXLU, 0, 0, "ktdp.read")
@@ -63,7 +63,7 @@ def test_write_after_write():
     negate(b, 4, 0, 8)
     b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=15), value=0.0)
     e = found(faults.WawHazard, b)
-    assert "overwrites LX stick 15, to which MNIL 'xld' (word 0) may still be loading" in e.message
+    assert "overwrites LX stick 15, to which MNIL 'move' (word 0) may still be loading" in e.message
     b = loaded(16)
     negate(b, 4, 0, 8)
     b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=11), value=0.0)  # what LXSU writes too
@@ -79,13 +79,13 @@ def test_fill_while_a_load_is_in_flight(answered):
         b.sig(LXLU, MNIL)
         b.wait(MNIL, LXLU)
     b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=7), value=0.0)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (1,), (1,)), lx=b.lx((1,), (1,), base=7))  # loads land in their order, and after a fill
-    b.add(MNIL, "xld", ddr=b.ddr(0, (1,), (1,)), lx=b.lx((1,), (1,), base=7))
+    b.add(MNIL, "move", src=b.ddr(0, (1,), (1,)), dst=b.lx((1,), (1,), base=7))  # loads land in their order, and after a fill
+    b.add(MNIL, "move", src=b.ddr(0, (1,), (1,)), dst=b.lx((1,), (1,), base=7))
     if answered:
         clean(b)
     else:
         e = found(faults.WawHazard, b)
-        assert "MNIL 'fill' (word 1) overwrites LX stick 7, to which MNIL 'xld' (word 0) may still be loading" in e.message
+        assert "MNIL 'fill' (word 1) overwrites LX stick 7, to which MNIL 'move' (word 0) may still be loading" in e.message
 
 
 def test_corelets_write_one_stick():
@@ -175,7 +175,7 @@ def test_lx_of_earlier_kernels():
 def a_again() -> Build:
     """A kernel of two cores that only loads."""
     b = Build("first", 2)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (8,), (1,)), lx=b.lx((8,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (8,), (1,)), dst=b.lx((8,), (1,)))
     return b
 
 
@@ -195,17 +195,17 @@ def test_element_sizes():
     assert e.kind == "type"
     b = Build("k", 1)
     f32 = {"element_bytes": 4}
-    b.add(MNIL, "xld", ddr=b.ddr(3, (4,), (2,), **f32), lx=b.lx((4,), (2,), **f32))
+    b.add(MNIL, "move", src=b.ddr(3, (4,), (2,), **f32), dst=b.lx((4,), (2,), **f32))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     b.add(LXLU, "push", lx=b.lx((2,), (2,), base=1, **f32), fifo="I0")  # one stick off
     b.rep(2, 1, vin(0, "I0"))
     found(faults.TypeFault, b)
     b = Build("k", 1)
-    b.add(MNIL, "xld", ddr=b.ddr(3, (1,), (2,), base=1, **f32), lx=b.lx((1,), (2,), **f32))
+    b.add(MNIL, "move", src=b.ddr(3, (1,), (2,), base=1, **f32), dst=b.lx((1,), (2,), **f32))
     found(faults.TypeFault, b)
     b = Build("k", 1)
-    b.add(MNIL, "xld", ddr=b.ddr(3, (1,), (1,)), lx=b.lx((1,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(3, (1,), (1,)), dst=b.lx((1,), (1,)))
     assert "moves elements of 2 bytes, but argument 'f' has 4" in found(faults.IllegalProgram, b).message
 
 
@@ -214,11 +214,11 @@ def test_addresses():
     b.add(MNIL, "fill", lx=b.lx((2,), (1,), base=DATASHEET.lx_bytes // 128 - 1), value=0.0)
     assert "sticks 16383 to 16384 of LX, which has 16384" in found(faults.OutOfRange, b).message
     b = Build("k", 2)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (40,), (1,), core_table=b.table([0, 30])), lx=b.lx((40,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (40,), (1,), core_table=b.table([0, 30])), dst=b.lx((40,), (1,)))
     assert "sticks 0 to 69 of argument 'x' of 64 sticks" in found(faults.OutOfRange, b).message
     b = Build("k", 2)  # the part beyond is clipped
     limit = (Bound(table=b.table([40, 34]), dim=0),)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (40,), (1,), core_table=b.table([0, 30]), bounds=limit), lx=b.lx((40,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (40,), (1,), core_table=b.table([0, 30]), bounds=limit), dst=b.lx((40,), (1,)))
     clean(b)
 
 
@@ -226,11 +226,11 @@ def test_what_begins_at_a_core_table_may_go_backwards():
     b = Build("k", 2)
     b.loop(3, 0)
     backwards = b.ddr(0, (4,), (1,), steps={0: -2}, core_table=b.table([4, 30]))
-    b.add(MNIL, "xld", ddr=backwards, lx=b.lx((4,), (1,)))
+    b.add(MNIL, "move", src=backwards, dst=b.lx((4,), (1,)))
     b.end(0)
     clean(b)
     b = Build("k", 1)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (4,), (-1,), base=70), lx=b.lx((4,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (4,), (-1,), base=70), dst=b.lx((4,), (1,)))
     assert "sticks 67 to 70 of argument 'x' of 64 sticks" in found(faults.OutOfRange, b).message
 
 
@@ -253,7 +253,7 @@ def _write_then_read(cores: int, ordered: bool, shift: int) -> Build:
         b.sig(MNIS, MNIL)
         b.wait(MNIL, MNIS)
     back = b.table([(r + shift) % (8 * cores) for r in rows])
-    b.add(MNIL, "xld", ddr=b.ddr(2, (8,), (1,), core_table=back), lx=b.lx((8,), (1,), base=8))
+    b.add(MNIL, "move", src=b.ddr(2, (8,), (1,), core_table=back), dst=b.lx((8,), (1,), base=8))
     return b
 
 
@@ -268,7 +268,7 @@ def test_reading_back():
 
 def test_reading_what_another_core_reads_and_writing_it():
     b = loaded(cores=2, signal=False)
-    b.add(MNIL, "xld", ddr=b.ddr(2, (8,), (1,)), lx=b.lx((8,), (1,), base=8))
+    b.add(MNIL, "move", src=b.ddr(2, (8,), (1,)), dst=b.lx((8,), (1,), base=8))
     first = loaded(signal=False)
     first.sig(MNIL, MNIS)
     first.wait(MNIS, MNIL)
@@ -286,10 +286,10 @@ def test_the_barrier_orders_kernels():
     a.wait(MNIS, MNIL)
     store(a, 0, arg=2)
     b = Build("other", 4)
-    b.add(MNIL, "xld", ddr=b.ddr(2, (8,), (1,)), lx=b.lx((8,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(2, (8,), (1,)), dst=b.lx((8,), (1,)))
     clean(a, b)
     c = Build("beyond", 4)
-    c.add(MNIL, "xld", ddr=c.ddr(2, (9,), (1,)), lx=c.lx((9,), (1,)))
+    c.add(MNIL, "move", src=c.ddr(2, (9,), (1,)), dst=c.lx((9,), (1,)))
     e = found(faults.UninitialisedRead, loaded_to_pool(), c)
     assert "reads argument 'p' stick 8, which nothing has written" in e.message
 
@@ -307,11 +307,11 @@ def test_pool_lanes():
     a = loaded(signal=False)
     a.sig(MNIL, MNIS)
     a.wait(MNIS, MNIL)
-    a.add(MNIS, "xst", ddr=a.ddr(2, (1,), (1,), bounds=(Bound(limit=9, lanes=True),)), lx=a.lx((1,), (1,)))
+    a.add(MNIS, "move", dst=a.ddr(2, (1,), (1,), bounds=(Bound(limit=9, lanes=True),)), src=a.lx((1,), (1,)))
     for limit, fine in ((9, True), (10, False)):
         b = Build("read", 1)
         bounds = (Bound(limit=limit, lanes=True),)
-        b.add(MNIL, "xld", ddr=b.ddr(2, (1,), (1,), bounds=bounds), lx=b.lx((1,), (1,)))
+        b.add(MNIL, "move", src=b.ddr(2, (1,), (1,), bounds=bounds), dst=b.lx((1,), (1,)))
         first = replace(a, units={u: list(w) for u, w in a.units.items()})
         if fine:
             clean(first, b)
@@ -331,23 +331,23 @@ def test_one_row_tensor():
     """Dead positions of a tile may fall on live ones of other sticks."""
     b = Build("row", 1)
     one = (Bound(limit=1, dim=1),)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (3, 2), (1, 1), bounds=one), lx=b.lx((6,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (3, 2), (1, 1), bounds=one), dst=b.lx((6,), (1,)))
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
-    b.add(MNIS, "xst", ddr=b.ddr(1, (3, 2), (1, 1), bounds=one), lx=b.lx((6,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(1, (3, 2), (1, 1), bounds=one), src=b.lx((6,), (1,)))
     clean(b)
     b = Build("row", 1)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (3, 2), (1, 1)), lx=b.lx((6,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (3, 2), (1, 1)), dst=b.lx((6,), (1,)))
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
-    b.add(MNIS, "xst", ddr=b.ddr(1, (3, 2), (1, 1)), lx=b.lx((6,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(1, (3, 2), (1, 1)), src=b.lx((6,), (1,)))
     assert "visits a stick twice" in found(faults.IllegalProgram, b).message
 
 
 def test_multicast_members():
     b = Build("k", 3)
     b.groups.append([0, 0, 0])
-    b.add(MNIL, "xldm", ddr=b.ddr(0, (1,), (1,), core_table=b.table([0, 0, 1])), lx=b.lx((1,), (1,)), group=0)
+    b.add(MNIL, "move", src=b.ddr(0, (1,), (1,), core_table=b.table([0, 0, 1])), dst=b.lx((1,), (1,)), group=0)
     e = found(faults.MulticastFault, b)
     assert "core 2 and its leader 0 describe different reads" in e.message
 

@@ -1,4 +1,4 @@
-"""RTX and RRX: entries of other cores over the ring, in every mode, with any number of cores and any choice of senders."""
+"""Moves over the ring: entries of other cores over the ring, in every mode, with any number of cores and any choice of senders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4
     def only_first(base: int) -> int:
         return b.lx(**halves, base=base, bounds=(Bound(limit=1, corelet_step=1),), corelet_step=entries * width)
 
-    b.add(MNIL, "xld", ddr=b.ddr(0, **rows, core_table=table), lx=whole(x))
+    b.add(MNIL, "move", src=b.ddr(0, **rows, core_table=table), dst=whole(x))
     b.sig(MNIL, LXLU)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
@@ -54,9 +54,9 @@ def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4
     total = x
     for number, group in enumerate(sources):
         b.groups.append(group)
-        b.add(MNIS, "rtx", lx=whole(x), group=number)
+        b.add(MNIS, "move", src=whole(x), group=number)
         b.wait(MNIL, LXLU)
-        b.add(MNIL, "rrx", lx=whole(received), group=number)
+        b.add(MNIL, "move", dst=whole(received), group=number)
         if not unordered:
             b.sig(MNIL, LXLU, 1)
             b.wait(LXLU, MNIL, 1)
@@ -74,7 +74,7 @@ def exchange(sources: list[list[int]], entries: int, element_bytes: Literal[2, 4
         total = y
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
-    b.add(MNIS, "xst", ddr=b.ddr(1, **rows, core_table=table), lx=whole(y))
+    b.add(MNIS, "move", dst=b.ddr(1, **rows, core_table=table), src=whole(y))
     rng = np.random.default_rng(len(sources) * 100 + entries)
     values = half(rng, cores, entries, 64)
     want = values.copy()
@@ -149,32 +149,32 @@ def alone(unit: Unit, *words: tuple[str, dict]) -> Build:
 
 
 def test_balance() -> None:
-    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
+    b = alone(MNIS, ("move", {"src": 0, "group": 0}))
     found = verify(program("p", [], b.kernel()), DATASHEET)
     assert any("MNIS pushes 2 entries into FIFO R, but MNIL pops 0" in str(p) for p in found)
 
 
 def test_the_receiver_waits() -> None:
-    b = alone(MNIL, ("rrx", {"lx": 0, "group": 0}))
-    with pytest.raises(Deadlock, match=r"MNIL at word 2 'rrx' waits for entries in FIFO R \(MNIS, which has halted\)"):
+    b = alone(MNIL, ("move", {"dst": 0, "group": 0}))
+    with pytest.raises(Deadlock, match=r"MNIL at word 2 'move' waits for entries in FIFO R \(MNIS, which has halted\)"):
         control(program("p", [], b.kernel()), DATASHEET)
 
 
 def test_arrival_says_nothing_of_the_own_sender() -> None:
     """That another core's entries are here does not mean that this core's have left."""
-    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
-    b.add(MNIL, "rrx", lx=0, group=0)
-    with pytest.raises(WarHazard, match=r"MNIL 'rrx' .* overwrites LX stick 0 before MNIS 'rtx' .* has surely read it"):
+    b = alone(MNIS, ("move", {"src": 0, "group": 0}))
+    b.add(MNIL, "move", dst=0, group=0)
+    with pytest.raises(WarHazard, match=r"MNIL 'move' .* overwrites LX stick 0 before MNIS 'move' .* has surely read it"):
         control(program("p", [], b.kernel()), DATASHEET)
 
 
 @pytest.mark.parametrize(("group", "count"), [(1, 2), (0, 1)])
 def test_both_ends_agree(group: int, count: int) -> None:
-    b = alone(MNIS, ("rtx", {"lx": 0, "group": 0}))
+    b = alone(MNIS, ("move", {"src": 0, "group": 0}))
     b.groups.append([2, 0, 1])
     for n in range(2 // count):
-        b.add(MNIL, "rrx", lx=b.lx((count,), (1,), base=8 + n), group=group)
-    with pytest.raises(FifoFault, match=r"MNIL 'rrx' \(word 2\) takes other entries than MNIS 'rtx' \(word 1\) sends"):
+        b.add(MNIL, "move", dst=b.lx((count,), (1,), base=8 + n), group=group)
+    with pytest.raises(FifoFault, match=r"MNIL 'move' \(word 2\) takes other entries than MNIS 'move' \(word 1\) sends"):
         control(program("p", [], b.kernel()), DATASHEET)
 
 
@@ -185,8 +185,8 @@ def test_types() -> None:
     b.add(MNIL, "fill", lx=b.lx((1,), (2,), element_bytes=4), value=0.1)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
-    b.add(MNIS, "rtx", lx=0, group=0)
-    b.add(MNIL, "rrx", lx=b.lx((1,), (1,), base=8), group=0)
+    b.add(MNIS, "move", src=0, group=0)
+    b.add(MNIL, "move", dst=b.lx((1,), (1,), base=8), group=0)
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     with pytest.raises(TypeFault, match="stores f32 values of FIFO R in f16 sticks"):

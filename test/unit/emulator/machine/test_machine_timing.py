@@ -36,9 +36,9 @@ def chain(n: int, *body, cores: int = 1, width: int = 1) -> Build:
     rows = b.table([2 * n * width * c for c in range(cores)])
     b.add(
         MNIL,
-        "xld",
-        ddr=b.ddr(0 if width == 1 else 2, (2 * n,), (width,), core_table=rows, **size),
-        lx=b.lx((2 * n,), (width,), **size),
+        "move",
+        src=b.ddr(0 if width == 1 else 2, (2 * n,), (width,), core_table=rows, **size),
+        dst=b.lx((2 * n,), (width,), **size),
     )
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
@@ -48,7 +48,7 @@ def chain(n: int, *body, cores: int = 1, width: int = 1) -> Build:
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
     out = b.table([2 * n * c for c in range(cores)])
-    b.add(MNIS, "xst", ddr=b.ddr(1, (2 * n,), (1,), core_table=out), lx=b.lx((2 * n,), (1,), base=2 * n * width))
+    b.add(MNIS, "move", dst=b.ddr(1, (2 * n,), (1,), core_table=out), src=b.lx((2 * n,), (1,), base=2 * n * width))
     return b
 
 
@@ -108,7 +108,7 @@ def test_costs_of_vector_operations():
 
 def test_array():
     b = Build("k", 1)
-    b.add(MNIL, "xld", ddr=b.ddr(0, (64,), (1,)), lx=b.lx((64,), (1,)))
+    b.add(MNIL, "move", src=b.ddr(0, (64,), (1,)), dst=b.lx((64,), (1,)))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     b.add(LXLU, "push", lx=b.lx((64,), (1,)), fifo="W")
@@ -139,14 +139,13 @@ def test_par_shares_one_port():
 
 
 def test_multicast_time():
-    def load(members: int, op: str = "xldm") -> KernelStatistics:
+    def load(members: int, group: int | None = 0) -> KernelStatistics:
         b = Build("k", 32)
         b.groups.append([c // members * members for c in range(32)])
-        operands = {"group": 0} if op == "xldm" else {}
-        b.add(MNIL, op, ddr=b.ddr(0, (64,), (1,)), lx=b.lx((64,), (1,)), **operands)
+        b.add(MNIL, "move", src=b.ddr(0, (64,), (1,)), dst=b.lx((64,), (1,)), group=group)
         return statistics(b)
 
-    assert load(1, "xld").dram_read == 32 * 64 * 128
+    assert load(1, None).dram_read == 32 * 64 * 128
     assert load(32).dram_read == 64 * 128
     assert load(4).units[MNIL].busy == 480  # eight reads of 8 KiB at 136.5 bytes per cycle
     assert load(8).units[MNIL].busy == 240
@@ -159,8 +158,8 @@ def test_the_channel_is_granted_by_time():
     for seed in range(6):
         b = Build("k", 1)
         for i in range(3):
-            b.add(MNIL, "xld", ddr=b.ddr(0, (1024,), (1,)), lx=b.lx((1024,), (1,), base=1024 * i))
-        b.add(MNIS, "xst", ddr=b.ddr(1, (1,), (1,)), lx=b.lx((1,), (1,), base=5000))
+            b.add(MNIL, "move", src=b.ddr(0, (1024,), (1,)), dst=b.lx((1024,), (1,), base=1024 * i))
+        b.add(MNIS, "move", dst=b.ddr(1, (1,), (1,)), src=b.lx((1,), (1,), base=5000))
         b.units[MNIS].insert(0, b.units[MNIS].pop())
         s = control(program("p", ARGUMENTS, b.kernel()), DATASHEET, seed=seed, checks=False).statistics[0]
         ends.add((s.units[MNIL].end, s.units[MNIS].end, s.cycles))
@@ -248,7 +247,7 @@ def moved(n: int, cores: int = 1, **descriptor) -> tuple[int, int]:
     """Bytes read and cycles of MNIL for an element load of `n` entries."""
     b = Build("k", cores)
     ddr = b.ddr(0, (n,), descriptor.pop("stride", (64,)), element=True, **descriptor)
-    b.add(MNIL, "xld", ddr=ddr, lx=b.lx((n,), (1,)))
+    b.add(MNIL, "move", src=ddr, dst=b.lx((n,), (1,)))
     s = statistics(b)
     return s.dram_read, s.units[MNIL].busy
 
@@ -284,7 +283,7 @@ def test_indices_are_priced_each_on_its_own():
     def read(stride: int) -> int:
         b = Build("k", 1)
         ids = b.ddr(1, (4,), (1,), element=True, element_bytes=4)
-        b.add(MNIL, "xldg", ddr=b.ddr(0, (4,), (stride,), element=True), lx=b.lx((4,), (1,)), idx=ids, dim=0, size=4)
+        b.add(MNIL, "move", src=b.ddr(0, (4,), (stride,), element=True), dst=b.lx((4,), (1,)), index=ids, dim=0, size=4)
         p = program("p", [Argument("x", "input", 100, 2), Argument("i", "input", 2, 4)], b.kernel())
         return control(p, DATASHEET).statistics[0].dram_read
 

@@ -62,7 +62,7 @@ def test_corelet_without_work():
     b = Build("odd", w.cores)
     x, y = b.take(6), b.take(6)
     b.loop(1, 0)
-    b.add(MNIL, "xld", ddr=row_tile(b, w, 0, 2), lx=b.lx((6,), (1,), base=x))
+    b.add(MNIL, "move", src=row_tile(b, w, 0, 2), dst=b.lx((6,), (1,), base=x))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     alone = (Bound(limit=1, corelet_step=1, dim=0, dim_step=0),)
@@ -71,7 +71,7 @@ def test_corelet_without_work():
     b.add(LXSU, "pull", lx=b.lx((3, 2), (1, 3), base=y, corelet_step=100, bounds=alone), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
-    b.add(MNIS, "xst", ddr=row_tile(b, w, 1, 2), lx=b.lx((6,), (1,), base=y))
+    b.add(MNIS, "move", dst=row_tile(b, w, 1, 2), src=b.lx((6,), (1,), base=y))
     b.end(0)
     values = half(np.random.default_rng(0), 6, 128)
     arguments = [Argument("x", "input", 12, 2), Argument("y", "output", 12, 2)]
@@ -97,9 +97,9 @@ def test_f32_arguments_and_lane_bounds():
     f32 = {"element_bytes": 4}
     b.add(
         MNIL,
-        "xld",
-        ddr=b.ddr(0, (2,), (2,), core_table=table, bounds=tail, pad="-inf", **f32),
-        lx=b.lx((2,), (2,), base=x, **f32),
+        "move",
+        src=b.ddr(0, (2,), (2,), core_table=table, bounds=tail, pad="-inf", **f32),
+        dst=b.lx((2,), (2,), base=x, **f32),
     )
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
@@ -109,7 +109,7 @@ def test_f32_arguments_and_lane_bounds():
     b.add(LXSU, "pull", lx=b.lx((2,), (2,), base=y, corelet_step=50, bounds=one, **f32), fifo="O")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
-    b.add(MNIS, "xst", ddr=b.ddr(1, (2,), (2,), core_table=table, bounds=tail, **f32), lx=b.lx((2,), (2,), base=y, **f32))
+    b.add(MNIS, "move", dst=b.ddr(1, (2,), (2,), core_table=table, bounds=tail, **f32), src=b.lx((2,), (2,), base=y, **f32))
     b.end(0)
     values = np.random.default_rng(1).standard_normal((4, 64)).astype(np.float32)
     want = values.copy()
@@ -124,10 +124,10 @@ def test_multicast_groups():
     b = Build("groups", 5)
     b.groups.append([0, 0, 2, 2, 2])
     x = b.take(2)
-    b.add(MNIL, "xldm", ddr=b.ddr(0, (2,), (1,), core_table=b.table([0, 0, 2, 2, 2])), lx=b.lx((2,), (1,), base=x), group=0)
+    b.add(MNIL, "move", src=b.ddr(0, (2,), (1,), core_table=b.table([0, 0, 2, 2, 2])), dst=b.lx((2,), (1,), base=x), group=0)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
-    b.add(MNIS, "xst", ddr=b.ddr(1, (2,), (1,), core_table=b.table([0, 2, 4, 6, 8])), lx=b.lx((2,), (1,), base=x))
+    b.add(MNIS, "move", dst=b.ddr(1, (2,), (1,), core_table=b.table([0, 2, 4, 6, 8])), src=b.lx((2,), (1,), base=x))
     values = half(np.random.default_rng(0), 4, 64)
     want = values[[0, 1, 0, 1, 2, 3, 2, 3, 2, 3]]
     arguments = [Argument("x", "input", 4, 2), Argument("y", "output", 10, 2)]
@@ -139,7 +139,7 @@ def test_core_tables_in_lx():
     """LX addresses by core: cores write and read different places; each is its own class."""
     b = Build("places", 4)
     places = b.table([0, 2, 4, 9])
-    b.add(MNIL, "xld", ddr=b.ddr(0, (2,), (1,), core_table=b.table([0, 2, 4, 6])), lx=b.lx((2,), (1,), core_table=places))
+    b.add(MNIL, "move", src=b.ddr(0, (2,), (1,), core_table=b.table([0, 2, 4, 6])), dst=b.lx((2,), (1,), core_table=places))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     b.add(LXLU, "push", lx=b.lx((1,), (1,), core_table=places, corelet_step=1), fifo="I0")
@@ -149,9 +149,9 @@ def test_core_tables_in_lx():
     b.wait(MNIS, LXSU)
     b.add(
         MNIS,
-        "xst",
-        ddr=b.ddr(1, (2,), (1,), core_table=b.table([6, 4, 2, 0])),
-        lx=b.lx((2,), (1,), base=20, core_table=b.table([6, 0, 0, 1])),
+        "move",
+        dst=b.ddr(1, (2,), (1,), core_table=b.table([6, 4, 2, 0])),
+        src=b.lx((2,), (1,), base=20, core_table=b.table([6, 0, 0, 1])),
     )
     values = half(np.random.default_rng(0), 8, 64)
     want = -values[[6, 7, 4, 5, 2, 3, 0, 1]]
@@ -166,7 +166,7 @@ def _circle() -> Case:
     b = Build("circle", 2)
     x, y, z, s = b.take(2 * n), b.take(2 * n), b.take(2 * n), b.take(4)
     rows = b.table([0, 2 * n])
-    b.add(MNIL, "xld", ddr=b.ddr(0, (2 * n,), (1,), core_table=rows), lx=b.lx((2 * n,), (1,), base=x))
+    b.add(MNIL, "move", src=b.ddr(0, (2 * n,), (1,), core_table=rows), dst=b.lx((2 * n,), (1,), base=x))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     b.add(LXLU, "push", lx=b.lx((n,), (1,), base=x, corelet_step=n), fifo="I0")
@@ -182,9 +182,9 @@ def _circle() -> Case:
     b.add(LXSU, "pull", lx=b.lx((1,), (2,), base=s, corelet_step=2, element_bytes=4), fifo="Q")
     b.sig(LXSU, MNIS)
     b.wait(MNIS, LXSU)
-    b.add(MNIS, "xst", ddr=b.ddr(1, (2 * n,), (1,), core_table=rows), lx=b.lx((2 * n,), (1,), base=z))
+    b.add(MNIS, "move", dst=b.ddr(1, (2 * n,), (1,), core_table=rows), src=b.lx((2 * n,), (1,), base=z))
     last = b.ddr(2, (2,), (2,), core_table=b.table([0, 4]), element_bytes=4)
-    b.add(MNIS, "xst", ddr=last, lx=b.lx((2,), (2,), base=s, element_bytes=4))
+    b.add(MNIS, "move", dst=last, src=b.lx((2,), (2,), base=s, element_bytes=4))
     values = half(np.random.default_rng(0), 4, n, 64)
     first = numerics.round_f16(values * values)
     second = numerics.round_f16(first * first)

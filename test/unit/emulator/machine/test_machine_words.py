@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from fault_programs import clean, found, loaded
-from machine_builds import LXLU, LXSU, MNIL, PT, SFP, Build, program, v1, v2, vacc, vconst, vin, vout
+from machine_builds import LXLU, LXSU, MNIL, MNIS, PT, SFP, Build, program, v1, v2, vacc, vconst, vin, vout
 
 from ktir.emulator.machine.machine import Machine
 from ktir.emulator.machine.program import faults
@@ -48,7 +48,7 @@ def test_accumulator_protocol(words, pushes, message):
 def test_array_takes_f16():
     b = Build("k", 1)
     f32 = {"element_bytes": 4}
-    b.add(MNIL, "xld", ddr=b.ddr(3, (32,), (2,), **f32), lx=b.lx((32,), (2,), **f32))
+    b.add(MNIL, "move", src=b.ddr(3, (32,), (2,), **f32), dst=b.lx((32,), (2,), **f32))
     b.sig(MNIL, LXLU)
     b.wait(LXLU, MNIL)
     b.add(LXLU, "push", lx=b.lx((2, 32), (0, 2), **f32), fifo="W")
@@ -109,7 +109,10 @@ def _one(unit: Unit, op: str, more: Callable[[Build], dict] = lambda b: {}) -> B
         (lambda: _one(SFP, "vconst", lambda b: {"dst": 0}), "stands outside of a REP body"),
         (lambda: _one(MNIL, "endl"), "ends level 0, which is not the innermost open loop"),
         (lambda: _one(MNIL, "loop", lambda b: {"trips": 1}), "inside a loop"),
-        (lambda: _one(MNIL, "xldm", lambda b: {"ddr": b.ddr(0, (1,), (1,)), "lx": b.lx((1,), (1,)), "group": 0}), "names group 0"),
+        (lambda: _one(MNIL, "move", lambda b: {"src": b.ddr(0, (1,), (1,)), "dst": b.lx((1,), (1,)), "group": 0}), "names group 0"),
+        (lambda: _one(MNIL, "move"), "expects a dst"),
+        (lambda: _one(MNIS, "move", lambda b: {"dst": b.lx((1,), (1,))}), "over the ring from MNIS to MNIL"),
+        (lambda: _one(MNIS, "move", lambda b: {"dst": b.ddr(1, (1,), (1,)), "src": b.lx((1,), (1,)), "group": 0}), "only reads of memory"),
     ],
 )
 def test_words_without_meaning(build, message):
