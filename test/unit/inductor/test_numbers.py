@@ -9,6 +9,7 @@ import torch
 from torch._inductor.utils import fresh_cache
 
 from ktir.lowering.inductor import wrapper
+from ktir.runtime import metrics
 
 pytestmark = pytest.mark.usefixtures("on_chip")
 
@@ -38,6 +39,25 @@ FLOATS: dict[str, Callable[..., Any]] = {
     "compared": lambda x, t: x > t,
     "of integers": lambda x, t: x.long() * t,
     "matmul": lambda x, t: (x @ x.t()) * t,
+    "computed": lambda x, t: x * (abs(t) ** 0.5 + max(t, 0.5)) / (1 / t) * float(int(t * 10)),
+    "clamp": lambda x, t: x.clamp(-t, t),
+    "clamp of integers": lambda x, t: (x * 9).int().clamp(min=t),
+    "where": lambda x, t: torch.where(x > 0, x, t),
+    "where of numbers": lambda x, t: torch.where(x > 0, t, -t),
+    "masked_fill": lambda x, t: x.masked_fill(x > 0, t),
+    "full_like": lambda x, t: torch.full_like(x, t) * x,
+    "power": lambda x, t: (x.abs() + 0.5) ** t,
+    "power of the number": lambda x, t: abs(t) ** x,
+    "lerp": lambda x, t: torch.lerp(x, x.abs(), t),
+    "fmod": lambda x, t: torch.fmod(x, t),
+    "remainder": lambda x, t: x % t,
+    "remainder of the number": lambda x, t: t % x,
+    "floor division": lambda x, t: x // t,
+    "floor division of the number": lambda x, t: t // x,
+    "rounded quotient": lambda x, t: torch.div(x, t, rounding_mode="trunc"),
+    "times a number": lambda x, t: torch.add(x, x.abs(), alpha=t) - torch.sub(x.abs(), x, alpha=t),
+    "copysign": lambda x, t: torch.copysign(x, t),
+    "hardtanh": lambda x, t: torch.nn.functional.hardtanh(x, -abs(t), abs(t)),
 }
 
 
@@ -64,6 +84,47 @@ def test_integers(programs: list[Any], name: str) -> None:
 def test_floats(programs: list[Any], name: str, dtype: torch.dtype) -> None:
     check(programs, FLOATS[name], [0.1, 0.7, 3.3, -1.7, 1e-2], dtype)
     assert all(b.dtype != "float64" for region in programs for b in region.buffers.values())
+
+
+JUMPS: dict[str, Callable[..., Any]] = {
+    ">": lambda x, t: x > t,
+    ">=": lambda x, t: x >= t,
+    "==": lambda x, t: x == t,
+    "fmod": lambda x, t: torch.fmod(x, t),
+    "remainder": lambda x, t: x % t,
+    "floor division": lambda x, t: x // t,
+    "clamp": lambda x, t: x.clamp(min=t),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_twenty_floats_in_a_row(programs: list[Any], name: str, dtype: torch.dtype) -> None:
+    """Two programs, and eager's bits also where an element is the number as its type holds it."""
+    numbers = [0.1 * k + 0.3 for k in range(20)]
+    x = torch.tensor([s * n for n in numbers for s in (1, -1, 3)], dtype=dtype)
+    compiled = torch.compile(JUMPS[name], backend="spyre", fullgraph=True, options={"cores": 2, "fallback": "error"})
+    for number in numbers:
+        with metrics.counted() as launches:
+            found = compiled(x, number)
+        assert launches() == metrics.Launches(chip=1, executor=0, torch=0)
+        assert torch.equal(found, JUMPS[name](x, number))
+    assert len(programs) == 2
+
+
+def test_a_number_that_every_value_compiles() -> None:
+    """It stays on the chip beyond the recompilations that PyTorch allows its own code, before it leaves a function to eager."""
+    torch._dynamo.reset()
+
+    def norm(x: torch.Tensor, eps: float) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x, (70,), eps=eps)
+
+    compiled = torch.compile(norm, backend="spyre", options={"cores": 2})
+    for number in [0.1 * k + 0.1 for k in range(10)]:
+        with metrics.counted() as launches, torch.no_grad():
+            found = compiled(X, number)
+        assert launches().chip
+        torch.testing.assert_close(found, norm(X, number), rtol=1e-5, atol=1e-5)
 
 
 FROZEN: dict[str, Callable[..., Any]] = {

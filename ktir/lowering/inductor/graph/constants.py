@@ -60,6 +60,8 @@ def _foldable(node: fx.Node) -> bool:
 def _is_hard(node: fx.Node) -> bool:
     value: torch.Tensor = node.meta["val"]
     inputs = [n.meta["val"] for n in node.all_input_nodes]
+    if not inputs and value.dim() == 0:
+        return False  # a number as it stands
     if any(t.dtype == torch.float64 for t in (value, *inputs)):
         return True
     to_integers = not value.dtype.is_floating_point and value.dtype != torch.bool and any(t.dtype.is_floating_point for t in inputs)

@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 
 from ktir.lowering.region_to_ktir.region import Record
 
-_OPERATORS = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "neg": "-{}"}
+_OPERATORS = {
+    **{"add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "truediv": "({} / {})", "neg": "(-{})", "abs": "abs({})"},
+    **{"pow": "math.pow({}, {})", "sqrt": "math.sqrt({})", "maximum": "max({}, {})", "minimum": "min({}, {})"},
+    **{"trunc": "float(math.trunc({}))", "floor": "float(math.floor({}))", "ceil": "float(math.ceil({}))"},
+}
+_CONVERSIONS = {"float64": "float({})", "int64": "int({})"}
 _SINGLE = ("float32", "float16", "bfloat16")
 
 
@@ -46,9 +51,9 @@ class Numbers:
             return f"{record.buffer}.item()"
         if record.op == "constant" and record.dtype == "float64":
             return f"float({str(float(record.value))!r})"
-        if record.dtype == "float64" and record.op in _OPERATORS and all(a in texts for a in record.args):
-            return f"({_OPERATORS[record.op].format(*(texts[a] for a in record.args))})"
-        return None
+        forms = _CONVERSIONS if record.op == "to_dtype" else _OPERATORS if record.dtype == "float64" else {}
+        form = forms.get(record.dtype if record.op == "to_dtype" else record.op)
+        return form.format(*(texts[a] for a in record.args)) if form and all(a in texts for a in record.args) else None
 
     def _argument(self, text: str) -> str:
         name = next((n for n, t in self.expressions.items() if t == text), f"number{len(self.expressions)}")

@@ -30,6 +30,7 @@ from ktir.runtime import metrics, notices
 
 log = logging.getLogger("ktir")
 
+_DYNAMOS_LIMIT = 8
 _OUT = "what follows is another graph; torch.compile(..., fullgraph=True) shows Dynamo's own account"
 
 
@@ -63,13 +64,21 @@ def around_call(name: str, options: dict[str, Any]) -> Iterator[None]:
     call = Call(name, (options.get("fallback") or config.current().fallback) == "error")
     token = _call.set(call)
     try:
-        with torch._dynamo.config.patch(allow_rnn=True), metrics.counted() as launches:
+        with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=_limit()), metrics.counted() as launches:
             yield
     finally:
         _call.reset(token)
         progress.clear()
     if call.graphs or call.breaks:
         progress.summarize(call.name, call.graphs, launches(), len(call.breaks))
+
+
+def _limit() -> int:
+    """How often a function may be compiled before Dynamo leaves it to eager PyTorch, which is off the chip: by default seldom, for eager
+    is fast on what its own code runs on. What somebody has set stays.
+    """
+    found: int = torch._dynamo.config.recompile_limit
+    return torch._dynamo.config.accumulated_recompile_limit if found == _DYNAMOS_LIMIT else found
 
 
 def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
