@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--facts", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.facts is not None:
-        options.facts.write_text(json.dumps(dict(facts(options.programs, options.new_attribute))))
+        options.facts.write_text(json.dumps(dict(facts(options.programs, options.new_attribute, options.only))))
         return 0
     if options.old is None:
         parser.error("a commit is needed")
@@ -45,15 +45,15 @@ def main() -> int:
         captured = options.programs or Path(folder) / "programs"
         if not captured.is_dir():
             capture(captured)
-        for path in (p for p in captured.glob("*.mlir") if options.only and not any(word in p.stem for word in options.only)):
-            path.unlink() if options.programs is None else None
-        old, new = (of_commit(commit, Path(folder), captured, options.new_attribute) for commit in (options.old, options.new))
-    return show(old, new, options.only)
+        more = [part for name in options.new_attribute for part in ("--new-attribute", name)]
+        more += ["--only", *options.only] if options.only else []
+        old, new = (of_commit(commit, Path(folder), captured, more) for commit in (options.old, options.new))
+    return show(old, new)
 
 
-def show(old: dict[str, Any], new: dict[str, Any], only: list[str]) -> int:
+def show(old: dict[str, Any], new: dict[str, Any]) -> int:
     """Print what differs, and the times of both."""
-    names = [n for n in old.keys() | new.keys() if not only or any(word in n for word in only)]
+    names = old.keys() | new.keys()
     differing = 0
     for name in sorted(names):
         a, b = old.get(name, {}), new.get(name, {})
@@ -66,7 +66,7 @@ def show(old: dict[str, Any], new: dict[str, Any], only: list[str]) -> int:
     return int(differing > 0 or not names)
 
 
-def of_commit(commit: str | None, folder: Path, programs: Path, new_attributes: list[str]) -> dict[str, Any]:
+def of_commit(commit: str | None, folder: Path, programs: Path, more: list[str]) -> dict[str, Any]:
     """The facts of a commit, found by a process that runs its code and this file."""
     tree = ROOT
     if commit is not None:
@@ -74,7 +74,6 @@ def of_commit(commit: str | None, folder: Path, programs: Path, new_attributes: 
         subprocess.run(["git", "clone", "-q", "--no-checkout", str(ROOT), str(tree)], check=True)
         subprocess.run(["git", "-C", str(tree), "checkout", "-q", commit], check=True)
     found = folder / "facts.json"
-    more = [part for name in new_attributes for part in ("--new-attribute", name)]
     command = [sys.executable, str(ROOT / "test/compare_commits.py"), "--facts", str(found), "--programs", str(programs), *more]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}, cwd=tree)
     return json.loads(found.read_text())
@@ -104,7 +103,7 @@ def capture(folder: Path) -> None:
         (folder / "minilm.mlir").write_text(ktir.capture(model, ids, ids))
 
 
-def facts(folder: Path, new_attributes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def facts(folder: Path, new_attributes: list[str], only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of each program: hashes of its text at every level and of its results, cycles, and seconds that compiling took."""
     import numpy as np
 
@@ -124,7 +123,7 @@ def facts(folder: Path, new_attributes: list[str]) -> Iterator[tuple[str, dict[s
             data = (attributes.sub("", data) if attributes is not None else data).encode()
         return hashlib.sha256(data).hexdigest()[:16]
 
-    for path in sorted(folder.glob("*.mlir")):
+    for path in sorted(p for p in folder.glob("*.mlir") if not only or any(word in p.stem for word in only)):
         made: dict[str, Any] = {}
         with context(), ir.Location.unknown():
             module = parse_module(path.read_text(), path.stem)
