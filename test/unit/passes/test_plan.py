@@ -104,7 +104,7 @@ def test_the_plan_is_always_the_same() -> None:
 
 def test_without_steps_nothing_is_searched() -> None:
     with context(), ir.Location.unknown(), remarks() as found:
-        run_pipeline(parse_module(narrow().text()), "ktir-plan{steps=0}")
+        run_pipeline(parse_module(narrow().text()), "ktir-break-views,ktir-plan{steps=0}")
     assert any("0 changes priced" in r.message for r in found)
 
 
