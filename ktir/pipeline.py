@@ -107,6 +107,8 @@ class Pipeline:
     """Passes in the order in which they run. `str()` gives text that parses to an equal pipeline."""
 
     steps: tuple[Step, ...] = ()
+    named: tuple[NamedPipeline, ...] = dataclasses.field(default=(), compare=False)
+    """Pipelines whose names stood for some of the steps."""
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
@@ -308,7 +310,7 @@ def parse_pipeline(text: str) -> Pipeline:
     for step in steps:
         if isinstance(step.item, Pass) and step.anchors:
             raise KtirError(f"pass '{step.name}' runs on '{MODULE}', but is nested under '{step.anchors[-1]}'")
-    return Pipeline(tuple(steps))
+    return Pipeline(tuple(steps), tuple(reader.named))
 
 
 class _Reader:
@@ -320,6 +322,7 @@ class _Reader:
         self.text, self.at = text, 0
         self.outer: list[str] = []
         """Names at the outermost level; an anchor or a pass."""
+        self.named: list[NamedPipeline] = []
 
     def fail(self, message: str, at: int | None = None) -> KtirError:
         return KtirError(message, f"pipeline:1:{(self.at if at is None else at) + 1}")
@@ -343,6 +346,7 @@ class _Reader:
                 ours = registry.pass_class(name) or (None if is_of_mlir(name) else registry.offered("ktir.passes", name))
                 if ours is not None:
                     item = self._with_options(ours, options, start)
+                    self.named += [item] if isinstance(item, NamedPipeline) else []
                     inside = parse_pipeline(item.text()).steps if isinstance(item, NamedPipeline) else (Step(item),)
                     steps += [Step(s.item, (*anchors, *s.anchors)) for s in inside]
                 else:
@@ -415,12 +419,14 @@ def _option_value(hint: Any, text: str | None) -> Any:
     return text
 
 
+def options_of(item: Pass | NamedPipeline) -> dict[str, str]:
+    """The options that differ from their defaults, as text, by the name of the field."""
+    changed = [f for f in dataclasses.fields(item) if getattr(item, f.name) != _default(f)]
+    return {f.name: f"{f.name.replace('_', '-')}={_option_text(getattr(item, f.name))}" for f in changed}
+
+
 def _text_of(item: Pass | NamedPipeline) -> str:
-    changed = [
-        f"{f.name.replace('_', '-')}={_option_text(getattr(item, f.name))}"
-        for f in dataclasses.fields(item)
-        if getattr(item, f.name) != _default(f)
-    ]
+    changed = options_of(item).values()
     return item.name + (f"{{{' '.join(changed)}}}" if changed else "")
 
 

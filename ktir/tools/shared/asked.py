@@ -8,11 +8,14 @@ from ktir.diagnostics import KtirError, close_to
 from ktir.mlir import ir
 from ktir.pipeline import (
     MlirPass,
+    NamedPipeline,
+    Pass,
     Pipeline,
     Step,
     is_of_mlir,
     known_passes,
     nested_as_needed,
+    options_of,
     parse_pipeline,
 )
 from ktir.tools.shared.flags import CommandLine, UsageError
@@ -28,9 +31,12 @@ def pipeline_of(line: CommandLine) -> Pipeline:
     if text is not None:
         return parse_pipeline(text)
     steps: list[Step] = []
+    named: list[NamedPipeline] = []
     for name, options in flags:
         if registry.pass_class(name) or (not is_of_mlir(name) and registry.offered("ktir.passes", name)):
-            steps += parse_pipeline(f"{name}{{{options}}}").steps
+            found = parse_pipeline(f"{name}{{{options}}}")
+            steps += found.steps
+            named += found.named
             continue
         step = Step(MlirPass(f"{name}{{{options}}}" if options else name))
         try:
@@ -40,18 +46,28 @@ def pipeline_of(line: CommandLine) -> Pipeline:
                 near = close_to(name, (*known_passes(), *(flag.name for flag in FLAGS)))
                 raise UsageError(f"unknown command line argument '--{name}'{near}; try 'ktir-opt --help'") from None
             raise
-    return Pipeline(tuple(steps))
+    return Pipeline(tuple(steps), tuple(named))
 
 
 def stopped(pipeline: Pipeline, line: CommandLine) -> Pipeline:
-    """`pipeline` up to the pass that `--ktir-stop-after` names."""
+    """`pipeline` up to the pass that `--ktir-stop-after` names; options of it that nothing up to there takes are refused."""
     last = line.values.get("ktir-stop-after")
     if last is None:
         return pipeline
     names = [step.name for step in pipeline]
     if last not in names:
         raise UsageError(f"'--ktir-stop-after={last}': the pipeline has no such pass (passes: {', '.join(names) or 'none'})")
-    return Pipeline(pipeline.steps[: names.index(last) + 1])
+    end = names.index(last) + 1
+    for whole in pipeline.named:
+        for name, text in options_of(whole).items():
+            takers = [step for step in pipeline if isinstance(step.item, Pass) and not step.item.analysis and name in options_of(step.item)]
+            if takers and takers[0] not in pipeline.steps[:end]:
+                first = takers[0].name
+                raise UsageError(
+                    f"'--ktir-stop-after={last}' leaves out '{first}', the first pass that takes '{text}' of '{whole.name}'; "
+                    f"did you mean '--ktir-stop-after={first}'?"
+                )
+    return Pipeline(pipeline.steps[:end])
 
 
 def dumps_of(line: CommandLine, text: Callable[..., str]) -> Dumps:

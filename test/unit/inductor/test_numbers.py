@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._inductor.utils import fresh_cache
 
 from ktir.lowering.inductor import wrapper
@@ -125,6 +126,17 @@ def test_a_number_that_every_value_compiles() -> None:
             found = compiled(X, number)
         assert launches().chip
         torch.testing.assert_close(found, norm(X, number), rtol=1e-5, atol=1e-5)
+
+
+def test_a_limit_of_the_user() -> None:
+    """With `fallback="error"` a function that is compiled too often is refused, not left to eager."""
+    torch._dynamo.reset()
+    norm = torch.compile(lambda x, eps: torch.nn.functional.layer_norm(x, (70,), eps=eps), backend="spyre", options={"fallback": "error"})
+    with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=2):
+        norm(X, 0.1)
+        norm(X, 0.2)
+        with pytest.raises(FailOnRecompileLimitHit):
+            norm(X, 0.3)
 
 
 FROZEN: dict[str, Callable[..., Any]] = {

@@ -46,7 +46,7 @@ torch._inductor.config split_reductions unroll_reductions_threshold comprehensiv
 torch._inductor.config mtia.disable_welford_reduction pattern_matcher online_softmax cpp_wrapper fx_wrapper _pre_fusion_custom_pass
 torch._inductor.config triton.decompose_sort_ops fallback_random graph_partition trace joint_custom_pre_pass
 torch._dynamo.backends.registry register_backend _BACKENDS _COMPILER_FNS
-torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit
+torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit fail_on_recompile_limit_hit
 torch._dynamo.eval_frame get_compiler_fn
 torch._dynamo.exc BackendCompilerFailed TorchDynamoException
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break

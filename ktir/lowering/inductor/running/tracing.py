@@ -64,7 +64,7 @@ def around_call(name: str, options: dict[str, Any]) -> Iterator[None]:
     call = Call(name, (options.get("fallback") or config.current().fallback) == "error")
     token = _call.set(call)
     try:
-        with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=_limit()), metrics.counted() as launches:
+        with torch._dynamo.config.patch(allow_rnn=True, **_limits(call.strict)), metrics.counted() as launches:
             yield
     finally:
         _call.reset(token)
@@ -73,12 +73,13 @@ def around_call(name: str, options: dict[str, Any]) -> Iterator[None]:
         progress.summarize(call.name, call.graphs, launches(), len(call.breaks))
 
 
-def _limit() -> int:
+def _limits(strict: bool) -> dict[str, Any]:
     """How often a function may be compiled before Dynamo leaves it to eager PyTorch, which is off the chip: by default seldom, for eager
-    is fast on what its own code runs on. What somebody has set stays.
+    is fast on what its own code runs on. What somebody has set stays. `strict`: it does not leave it, but raises.
     """
-    found: int = torch._dynamo.config.recompile_limit
-    return torch._dynamo.config.accumulated_recompile_limit if found == _DYNAMOS_LIMIT else found
+    of_torch = torch._dynamo.config
+    most = of_torch.accumulated_recompile_limit if of_torch.recompile_limit == _DYNAMOS_LIMIT else of_torch.recompile_limit
+    return {"recompile_limit": most, "fail_on_recompile_limit_hit": strict or of_torch.fail_on_recompile_limit_hit}
 
 
 def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
