@@ -9,6 +9,7 @@ Plugins add to them: modules that `add_plugin` is given, and entry points of ins
 
 import importlib
 import sys
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,10 +63,17 @@ def add_plugin(module: str) -> None:
     """Make known the passes, pipelines and dialects of a Python module. Raises KtirError for none, and for a name that is taken."""
     loaded = _module(module)
     own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
-    found = {name: cls for cls in own if (name := _name_of(cls))} | _dialects_of(loaded)
+    dialects = _dialects_of(loaded)
+    found = [(name, cls) for cls in own if (name := _name_of(cls)) and name not in dialects] + list(dialects.items())
     if not found:
         raise KtirError(f"plugin '{module}' defines no pass, pipeline or dialect")
-    for name, cls in found.items():
+    for k, (name, cls) in enumerate(found):
+        if name not in dialects and not is_dataclass(cls):
+            raise KtirError(
+                f"plugin '{module}' gives '{cls.__name__}' the name '{name}' and a description, but it is no Pass or NamedPipeline"
+            )
+        if any(name == other for other, _ in found[:k]):
+            raise KtirError(f"plugin '{module}' defines '{name}' twice")
         if name in pass_modules() or name in dialect_names() or _plugins.get(name, cls) is not cls:
             raise KtirError(f"plugin '{module}' defines '{name}', but there is one of that name")
     _plugins.update(found)
@@ -141,7 +149,7 @@ def load_entry(group: str, name: str) -> Any:
     entry = entries(group)[name]
     try:
         return entry.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         owner = f" of package '{entry.dist.name}'" if entry.dist is not None else ""
         raise KtirError(f"entry point '{name}'{owner} in '{group}' cannot be loaded: {type(error).__name__}: {error}") from error
 
@@ -150,5 +158,5 @@ def _module(name: str) -> Any:
     """A module by its dotted name. Raises KtirError if it cannot be imported."""
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise KtirError(f"plugin '{name}' cannot be loaded: {type(error).__name__}: {error}") from error

@@ -26,6 +26,7 @@ from ktir.pipeline import (
     Reproducer,
     Step,
     check_pipeline,
+    is_of_mlir,
     read_reproducer,
     run_pipeline,
 )
@@ -66,6 +67,8 @@ class Driver:
     def run(self) -> int:
         for module in self.line.every.get("load-pass-plugin", ()):
             registry.add_plugin(module)
+            if taken := next((name for name in registry.plugin_names() if is_of_mlir(name)), None):
+                raise KtirError(f"plugin '{module}' defines '{taken}', but MLIR has a pass of that name")
         outputs: list[bytes] = []
         status = 0
         for part in self.parts():

@@ -115,6 +115,27 @@ def test_refused(folder: Path, arguments: list[str], message: str) -> None:
     assert "internal error" not in found
 
 
+BROKEN = {
+    "exits": ("raise SystemExit(7)", "plugin 'broken' cannot be loaded: SystemExit: 7"),
+    "no pass": (
+        "class A:\n    name = description = 'toy-a'",
+        "plugin 'broken' gives 'A' the name 'toy-a' and a description, but it is no Pass",
+    ),
+    "twice": (PASS + PASS.replace("class Rename", "class Other"), "plugin 'broken' defines 'toy-rename' twice"),
+    "ours": (PASS.replace("toy-rename", "ktir-tile"), "plugin 'broken' defines 'ktir-tile', but there is one of that name"),
+    "of MLIR": (PASS.replace("toy-rename", "cse"), "plugin 'broken' defines 'cse', but MLIR has a pass of that name"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_plugins(folder: Path, name: str) -> None:
+    code, message = BROKEN[name]
+    (folder / "broken.py").write_text(code)
+    found = opt(folder, "--load-pass-plugin=broken", "--cse", code=1)
+    assert message in found
+    assert "internal error" not in found
+
+
 def test_nobody_looks_for_entry_points_unasked(folder: Path) -> None:
     source = folder / "x.mlir"
     source.write_text(TEXT)
