@@ -132,6 +132,10 @@ def remarks() -> Iterator[list[Remark]]:
         _listening.reset(token)
 
 
+REMARK_KINDS = ("passed", "missed", "failed", "analysis")
+"""What remarks are about: what a pass did, did not do, could not do, or saw."""
+
+
 def remark(kind: str, pass_name: str, message: str, location: ir.Location | str | None = None) -> None:
     """Reports a remark to whoever listens."""
     found = _listening.get()

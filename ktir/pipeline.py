@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from ktir import registry
-from ktir.diagnostics import Diagnostic, KtirError, PassError, close_to, collect, count, remark, verify
+from ktir.diagnostics import REMARK_KINDS, Diagnostic, KtirError, PassError, close_to, collect, count, remark, verify
 from ktir.mlir import ir, passmanager
 
 MODULE = "builtin.module"
@@ -45,7 +45,9 @@ class Pass:
         return self.tolerance
 
     def remark(self, kind: str, message: str, location: ir.Location | None = None) -> None:
-        """Reports a decision; `kind` is `passed`, `missed` or `analysis`. Read them with `diagnostics.Remarks`."""
+        """Reports a decision; `kind` is one of `diagnostics.REMARK_KINDS`, else ValueError. Read them with `diagnostics.remarks`."""
+        if kind not in REMARK_KINDS:
+            raise ValueError(f"a remark is of kind {', '.join(REMARK_KINDS)}, but got '{kind}'")
         remark(kind, self.name, message, location)
 
     def count(self, what: str, number: int = 1) -> None:
@@ -209,7 +211,11 @@ def _run_ours(step: Step, module: ir.Module, verify_each: bool) -> None:
     except KtirError:
         raise
     except Exception as error:  # whatever a pass raises, the caller learns which pass it was
-        raise PassError(f"pass '{step}' failed: {type(error).__name__}: {error}") from error
+        import traceback  # for faults alone: it takes its time to load
+
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        raise PassError(f"pass '{step}' failed in {where}: {type(error).__name__}: {error}") from error
     if verify_each and not step.item.analysis:  # type: ignore[union-attr]  # as above
         verify(module)
 

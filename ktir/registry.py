@@ -9,6 +9,7 @@ Plugins add to them: modules that `add_plugin` is given, and entry points of ins
 
 import importlib
 import sys
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -132,6 +133,14 @@ def pass_classes() -> dict[str, Any]:
     return {name: cls for name, cls in found.items() if cls is not None}
 
 
+def outside_passes() -> dict[str, Any]:
+    """Name -> class of the passes and pipelines that plugins have added, or that installed packages offer and can be loaded."""
+    for name in entries("ktir.passes"):
+        with suppress(KtirError):
+            offered("ktir.passes", name)
+    return {name: cls for name, cls in _plugins.items() if not hasattr(cls, "DIALECT_NAMESPACE")}
+
+
 @cache
 def entries(group: str) -> "dict[str, EntryPoint]":
     """Name -> entry point of a group, by name. Of several packages that offer a name the first one found counts."""
@@ -156,6 +165,8 @@ def load_entry(group: str, name: str) -> Any:
 
 def _module(name: str) -> Any:
     """A module by its dotted name. Raises KtirError if it cannot be imported."""
+    if name.endswith(".py") or "/" in name:
+        raise KtirError(f"plugin '{name}': expected the dotted name of a module on PYTHONPATH, as in 'acme.passes', but got a path")
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:

@@ -31,6 +31,12 @@ def no_unit_dims(op: ir.Operation) -> None:
         raise Broken("has dims of extent 1, which 'ktir-break-views' drops")
 
 
+def in_a_body(op: ir.Operation) -> None:
+    """What computes stands in the body of a generic; beside these there are numbers and sums of addresses."""
+    if op.name not in OPS and op.parent.name == "func.func" and op.name not in ("arith.constant", "arith.addi"):
+        raise Broken("is not supported on the flat level outside of a 'linalg.generic'")
+
+
 # Generics
 
 
@@ -142,7 +148,5 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def check(op: ir.Operation) -> None:
     """Raise Broken for the first thing that an op of the function's own block has against the level."""
-    if op.name not in OPS and op.name not in ("arith.constant", "arith.addi"):
-        raise Broken("is not supported on the flat level")
-    for rule in (no_unit_dims, *RULES.get(op.name, ())):
+    for rule in (in_a_body, no_unit_dims, *RULES.get(op.name, ())):
         rule(op)

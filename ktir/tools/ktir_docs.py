@@ -73,9 +73,13 @@ def prose(text: str) -> str:
     return "".join(p if i % 2 else _MARKUP.sub(r"\\\g<0>", p) for i, p in enumerate(parts))
 
 
+_BAR = re.compile(r"(?<!\\)\|")
+"""What would end a cell."""
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table, or nothing if it has no rows."""
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines = ["| " + " | ".join(_BAR.sub(r"\|", cell) for cell in row) + " |" for row in rows]
     return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *lines, ""] if lines else []
 
 

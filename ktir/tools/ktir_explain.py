@@ -13,20 +13,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktir.diagnostics import KtirError
-from ktir.target import Target
+from ktir.target import DATASHEET, Target
 from ktir.targets import find
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser("ktir-explain", description="Explain an allocated module, or a package, kernel by kernel.")
-    parser.add_argument("input", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
+    parser.add_argument("input", nargs="?", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
     parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     parser.add_argument("--predict-only", action="store_true", help="do not run the emulator for the cycles that it counts")
-    parser.add_argument("--figures", action="store_true", help="append the machine description with the source of each number")
+    parser.add_argument(
+        "--figures",
+        action="store_true",
+        help="append the machine description with its sources; it needs no input",
+    )
     options = parser.parse_args(argv)
+    if options.input is None and not options.figures:
+        parser.error("the following arguments are required: input")
     try:
-        text, target = _explained(options.input, options.target, machine=not options.predict_only)
+        if options.input is None:
+            text, target = "", find(options.target or DATASHEET.name)
+        else:
+            text, target = _explained(options.input, options.target, machine=not options.predict_only)
     except KtirError as error:
         print(error, file=sys.stderr)
         return 1

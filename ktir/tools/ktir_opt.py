@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,10 +65,6 @@ class Driver:
         self.asked: Pipeline | None = None
 
     def run(self) -> int:
-        for module in self.line.every.get("load-pass-plugin", ()):
-            registry.add_plugin(module)
-            if taken := next((name for name in registry.plugin_names() if is_of_mlir(name)), None):
-                raise KtirError(f"plugin '{module}' defines '{taken}', but MLIR has a pass of that name")
         outputs: list[bytes] = []
         status = 0
         for part in self.parts():
@@ -309,12 +305,18 @@ def check_round_trip(module: ir.Module) -> None:
 
 
 def list_passes() -> str:
+    ours, outside = registry.pass_classes(), registry.outside_passes()
+    text = "\n".join(["Passes (MLIR's own are accepted by name too):", *_listed(ours)])
+    return "\n".join([text, "Passes of plugins:", *_listed(outside)]) if outside else text
+
+
+def _listed(classes: Mapping[str, type]) -> list[str]:
     rows = []
-    for name, cls in registry.pass_classes().items():
+    for name, cls in classes.items():
         rows.append(f"  --{name:<28} {cls.description}")
         rows += [f"      {line}" for line in textwrap.wrap(contract_of(cls), 112)]
         rows += [f"      {key}={value}" for key, value in options_of(cls).items()]
-    return "\n".join(["Passes (MLIR's own are accepted by name too):", *rows])
+    return rows
 
 
 def contract_of(cls: type) -> str:
@@ -346,6 +348,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the driver with `arguments` (default: those of the process); the exit status."""
     try:
         line = parse(sys.argv[1:] if arguments is None else arguments, FLAGS)
+        for module in line.every.get("load-pass-plugin", ()):
+            registry.add_plugin(module)
+            if taken := next((name for name in registry.plugin_names() if is_of_mlir(name)), None):
+                raise KtirError(f"plugin '{module}' defines '{taken}', but MLIR has a pass of that name")
         if line.on("help"):
             print(f"usage: ktir-opt [options] [file or -]\n\n{help_text(FLAGS)}\n\n{list_passes()}")
         elif line.on("version"):

@@ -56,7 +56,7 @@ _STICKS: tuple[Rule, ...] = (*_PLAIN, rules.in_sticks)
 
 EVERY_OP: dict[Level, tuple[Rule, ...]] = {
     Level.LOGICAL: _PLAIN,
-    Level.FLAT: (*_PLAIN, flat_rules.no_unit_dims),
+    Level.FLAT: (*_PLAIN, flat_rules.in_a_body, flat_rules.no_unit_dims),
     Level.LAID_OUT: (*_ALL, rules.laid_out),
     Level.DIVIDED: _STICKS,
     Level.TILED: (*_STICKS, rules.blocks, rules.even_rows),

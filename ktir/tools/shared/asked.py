@@ -56,7 +56,7 @@ def stopped(pipeline: Pipeline, line: CommandLine) -> Pipeline:
         return pipeline
     names = [step.name for step in pipeline]
     if last not in names:
-        raise UsageError(f"'--ktir-stop-after={last}': the pipeline has no such pass (passes: {', '.join(names) or 'none'})")
+        raise UsageError(f"'--ktir-stop-after={last}': the pipeline has no such pass (passes: {', '.join(dict.fromkeys(names)) or 'none'})")
     end = names.index(last) + 1
     for whole in pipeline.named:
         for name, text in options_of(whole).items():

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ktir.diagnostics import REMARK_KINDS as KINDS
 from ktir.diagnostics import Remark
 from ktir.tools.shared.flags import CommandLine, UsageError
-
-KINDS = ("passed", "missed", "failed", "analysis")
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_a_fault_of_the_compiler(monkeypatch: pytest.MonkeyPatch, caplog: pytest
         said.append(re.sub(r"/ktir-\w+", "", "".join(r.getMessage() for r in caplog.records if r.name == "ktir")))
     assert said[0] == said[1]
     assert caplog.text.count(SAID) == 1
-    assert re.search(f":[0-9]+:1: warning: (pass .* failed: IndexError: )?{fault.args[0]}\n", caplog.text)
+    assert re.search(f":[0-9]+:1: warning: (pass .* failed in \\S+: IndexError: )?{fault.args[0]}\n", caplog.text)
     assert "in pass 'ktir-tile'" in caplog.text
     assert 'fallback="error"' in caplog.text
     found = re.search(SAID + r"ktir-opt --run-reproducer (\S+)", caplog.text)

@@ -157,3 +157,40 @@ def test_a_suite_of_somebody_else(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
     assert "PASS: suite :: good.mlir" in done.stdout
     assert "FAIL: suite :: bad.mlir" in done.stdout
+
+
+REMARKING = '''
+from dataclasses import dataclass
+from typing import ClassVar
+from ktir.pipeline import Pass
+
+@dataclass(frozen=True)
+class Say(Pass):
+    """Say something. Expects and guarantees any level."""
+
+    name: ClassVar[str] = "toy-say"
+    description: ClassVar[str] = "say something"
+    kind: str = "analysis"
+
+    def run(self, module):
+        self.remark(self.kind, "hello")
+        unknown
+'''
+
+
+def test_a_plugin_is_listed_and_its_faults_have_a_place(tmp_path: Path) -> None:
+    """A pass of a plugin is in the list; a remark of no kind is an error; what a pass raises names the line."""
+    (tmp_path / "toy_say.py").write_text(REMARKING)
+    (tmp_path / "in.mlir").write_text(TEXT)
+
+    def said(*words: str) -> str:
+        command = [sys.executable, "-m", "ktir.tools.ktir_opt", *words]
+        path = os.pathsep.join([str(tmp_path), str(ROOT)])
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=False)
+        return done.stdout + done.stderr
+
+    assert "--toy-say " in said("--load-pass-plugin=toy_say", "--list-passes").partition("Passes of plugins:")[2]
+    wrong = said("in.mlir", "--load-pass-plugin=toy_say", "--toy-say=kind=guess")
+    assert "ValueError: a remark is of kind passed, missed, failed, analysis, but got 'guess'" in wrong
+    assert "pass 'toy-say' failed in toy_say.py:16: NameError: " in said("in.mlir", "--load-pass-plugin=toy_say", "--toy-say")
+    assert "expected the dotted name of a module" in said("in.mlir", "--load-pass-plugin=./toy_say.py", "--toy-say")
