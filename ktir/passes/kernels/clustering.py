@@ -108,8 +108,11 @@ class Clustering:
         assert item.wish is not None
         number = self._stated.get(item.wish)
         if number is None:
+            columns = self.columns.get(item.wish, 0)
+            if _empty(item, columns, self.target).fit(item) is None:
+                return None  # a plan that somebody has written may say any number
             self._stated[item.wish] = len(self.clusters)
-            return self._new(item, self.columns.get(item.wish, 0))
+            return self._new(item, columns)
         fit = self._fit(item, number) if number >= first else None
         return None if fit is None else (number, fit)
 

@@ -108,6 +108,17 @@ def test_without_steps_nothing_is_searched() -> None:
     assert any("0 changes priced" in r.message for r in found)
 
 
+def test_a_plan_of_somebody_else_that_cannot_be_kept() -> None:
+    """Of a product with two sticks of columns, columns of one: it becomes a kernel in the usual way, and a remark says so."""
+    with context(), ir.Location.unknown(), remarks() as found:
+        module = parse_module(linear(57, 64, 100).text())
+        run_pipeline(module, ToAllocated(steps=0, verify=False).text("ktir-assign-layouts"))
+        text = str(module)
+        assert "columns = 0" in text
+        run_pipeline(parse_module(text.replace("columns = 0", "columns = 1")), "ktir-form-kernels")
+    assert any("is not in the kernel that the plan has for it" in r.message for r in found)
+
+
 def test_a_softmax_of_very_many_keys_stays_one_kernel() -> None:
     with context(), ir.Location.unknown(), remarks() as found:
         module = parse_module(softmax(33, 40000).text())
