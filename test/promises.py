@@ -252,7 +252,11 @@ CONDUCT = (
     ),
     Promise(
         "Python numbers that change between calls are arguments of one program.",
-        ("unit/inductor/test_numbers.py::test_integers", "unit/inductor/test_numbers.py::test_floats"),
+        (
+            "unit/inductor/test_numbers.py::test_integers",
+            "unit/inductor/test_numbers.py::test_floats",
+            "unit/inductor/test_numbers.py::test_twenty_floats_in_a_row",
+        ),
     ),
     Promise(
         "Caches heal, serve what they were asked for only, and write nothing outside of their folder.",

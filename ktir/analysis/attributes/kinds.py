@@ -110,6 +110,10 @@ _ELEMENTS = ("f16", "f32", "i32")
 _PADS = ("uninit", "zero")
 
 
+_MOST_ELEMENTS = 1 << 48
+"""More than any memory has."""
+
+
 def layout_fault(a: ir.Attribute) -> str | None:
     """What is wrong with a layout of memory; its attribute only has to be well-formed, as an encoding that a text quotes may be."""
     layout = kt.LayoutAttr(a)
@@ -122,6 +126,8 @@ def layout_fault(a: ir.Attribute) -> str | None:
         return f"a pad that is one of {', '.join(_PADS)}, but got '{layout.pad}'"
     if not device or device[-1] != LANES:
         return f"sticks of {LANES} lanes as the last device dimension, but got {device}"
+    if prod(device) > _MOST_ELEMENTS:
+        return f"at most 2**{_MOST_ELEMENTS.bit_length() - 1} elements, but got device {device}"
     reached = sum((n - 1) * max(s, 0) for n, s in zip(device, strides, strict=True)) + 1
     if prod(device) < prod(size) or (0 not in device and reached < prod(size)):
         return f"a place for each of the {prod(size)} elements of size {size}, but got device {device} with strides {strides}"

@@ -117,7 +117,7 @@ def programs(draw: st.DrawFn) -> tuple[str, str]:
 
 def check(program: tuple[str, str]) -> None:
     for said in run(*program):
-        assert not re.search("internal error|failed: |Traceback", said), f"{said}\n{program[1]}\n{program[0]}"
+        assert not re.search("internal error|failed in |Traceback", said), f"{said}\n{program[1]}\n{program[0]}"
 
 
 QUIET = settings(

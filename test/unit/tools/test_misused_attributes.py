@@ -135,6 +135,10 @@ CASES = {
         argument(f"ktir.layout = {LAYOUT.replace('size = [2', 'size = [5')}"),
         "a place for each of the 320 elements of size [5, 64]",
     ),
+    "a layout of more than any memory": (
+        argument(f"ktir.layout = {LAYOUT.replace('device = [1', 'device = [9223372036854775807')}"),
+        "at most 2**48 elements",
+    ),
     "a layout of other sticks": (argument(f"ktir.layout = {LAYOUT.replace('2, 64], s', '2, 32], s')}"), "sticks of 64 lanes"),
     "a layout of other elements": (
         argument(f"ktir.layout = {LAYOUT.replace('f16', 'f64')}"),
