@@ -40,9 +40,10 @@ module attributes {ktir.level = "logical"} {
       %16 = arith.extf %in : f16 to f32
       %17 = arith.addf %16, %in_0 : f32
       %cst_1 = arith.constant 0.000000e+00 : f32
-      %18 = arith.maximumf %17, %cst_1 : f32
-      %19 = arith.truncf %18 : f32 to f16
-      linalg.yield %19 : f16
+      %18 = arith.cmpf olt, %17, %cst_1 : f32
+      %19 = arith.select %18, %cst_1, %17 : f32
+      %20 = arith.truncf %19 : f32 to f16
+      linalg.yield %20 : f16
     } -> tensor<57x100xf16>
     %14 = ktdp.construct_memory_view %arg3, sizes: [57, 100], strides: [100, 1] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<57x100xf16>
     %15 = ktdp.construct_access_tile %14[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<57x100xf16> -> !ktdp.access_tile<57x100xindex>

@@ -49,9 +49,10 @@ module attributes {ktir.level = "logical"} {
       %41 = arith.extf %in : f16 to f32
       %42 = arith.addf %41, %in_2 : f32
       %cst_3 = arith.constant 0.000000e+00 : f32
-      %43 = arith.maximumf %42, %cst_3 : f32
-      %44 = arith.truncf %43 : f32 to f16
-      linalg.yield %44 : f16
+      %43 = arith.cmpf olt, %42, %cst_3 : f32
+      %44 = arith.select %43, %cst_3, %42 : f32
+      %45 = arith.truncf %44 : f32 to f16
+      linalg.yield %45 : f16
     } -> tensor<57x100xf16>
     %14 = ktdp.construct_memory_view %arg3, sizes: [100, 100], strides: [1, 100] {coordinate_set = #set3, memory_space = #ktdp.memory_space<global>} : memref<100x100xf16>
     %15 = ktdp.construct_access_tile %14[0, 0] {access_tile_order = #map, access_tile_set = #set3} : memref<100x100xf16> -> !ktdp.access_tile<100x100xindex>
@@ -69,9 +70,10 @@ module attributes {ktir.level = "logical"} {
       %41 = arith.extf %in : f16 to f32
       %42 = arith.addf %41, %in_2 : f32
       %cst_3 = arith.constant 0.000000e+00 : f32
-      %43 = arith.maximumf %42, %cst_3 : f32
-      %44 = arith.truncf %43 : f32 to f16
-      linalg.yield %44 : f16
+      %43 = arith.cmpf olt, %42, %cst_3 : f32
+      %44 = arith.select %43, %cst_3, %42 : f32
+      %45 = arith.truncf %44 : f32 to f16
+      linalg.yield %45 : f16
     } -> tensor<57x100xf16>
     %25 = ktdp.construct_memory_view %arg5, sizes: [100, 64], strides: [1, 100] {coordinate_set = #set4, memory_space = #ktdp.memory_space<global>} : memref<100x64xf16>
     %26 = ktdp.construct_access_tile %25[0, 0] {access_tile_order = #map, access_tile_set = #set4} : memref<100x64xf16> -> !ktdp.access_tile<100x64xindex>

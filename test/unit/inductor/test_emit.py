@@ -57,7 +57,7 @@ def test_forms() -> None:
         assert {op.name for op in operations(module)} <= {
             *("builtin.module", "func.func", "func.return", "linalg.generic", "linalg.fill", "linalg.yield", "tensor.empty"),
             *("ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "ktdp.store", "arith.constant", "arith.extf"),
-            *("arith.truncf", "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf", "math.rsqrt"),
+            *("arith.truncf", "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.cmpf", "arith.select", "math.rsqrt"),
         }
 
 
