@@ -32,6 +32,19 @@ def place(f: ir.Operation, argument: int) -> ir.Location:
     return f.location if location == ir.Location.unknown(f.context) else location
 
 
+def unsaid(f: ir.Operation) -> Iterator[Diagnostic]:
+    """Arguments of a function of the device, but for kernels, that do not say what they are."""
+    if "ktir.rows" in f.attributes or "grid" in f.attributes or not f.regions[0].blocks:
+        return
+    given = dictionaries(f, "arg_attrs")
+    for i in range(len(f.regions[0].blocks[0].arguments)):
+        for name in ("ktir.name", "ktir.role", "ktir.layout"):
+            if not given or name not in given[i]:
+                text = f"'func.func' op expects argument #{i} to have an attribute '{name}'"
+                yield Diagnostic("error", text, location_text(place(f, i)))
+                break
+
+
 def kernel(f: ir.Operation, level: Level | None) -> None:
     """A kernel has no results, and is divided as its rows and its grid say."""
     attributes = f.attributes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ktir.analysis.attributes.broken import refuse
+from ktir.analysis.attributes.function_attributes import unsaid
 from ktir.analysis.attributes.verify import check_attributes
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import MADE_BY, NAME, Level
@@ -24,6 +26,8 @@ def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool |
         before = found is not None and list(Level).index(found) + 1 == list(Level).index(level)
         way = f"; '{MADE_BY[level]}' goes there from it" if before else ""
         raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}{way}", where)
+    if not level.of_host:
+        refuse(fault for op in module.body.operations if isinstance(op, func.FuncOp) for fault in unsaid(op.operation))
     if kernels is not None and formed != kernels:
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
 

@@ -23,6 +23,7 @@ FAULTS = [
     ("flat", r'ktir\.level = "flat"', "ktir.level = 5", "'ktir.level' to be one of logical"),
     ("flat", r'ktir\.name = "[^"]*"', "ktir.name = 3", "'ktir.name' of argument #0 to be a string"),
     ("flat", r"ktir\.type = tensor<[^>]*>", "ktir.type = i32", "'ktir.type' of argument #0 to be a tensor type"),
+    ("laid-out", r'ktir\.name = "[^"]*", ', "", "argument #0 to have an attribute 'ktir.name'"),
     ("laid-out", HOST, "#ktir.host_view<arg = 0, offset = 0, size = [1, 2]", "the host view of argument #0 to have as many elements"),
     ("laid-out", r"ktir\.layout = #ktir.layout<[^>]*>", "ktir.layout = 3", "'ktir.layout' of argument #0 to be a #ktir.layout"),
     ("laid-out", r"ktir\.rows = array<i64: [^>]*>", "ktir.rows = 4 : i64", "'ktir.rows' to be an array<i64>"),
