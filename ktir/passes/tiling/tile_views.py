@@ -235,7 +235,7 @@ class IndirectWindow:
             return "only", None
         first: ir.Value | None = None
         if isinstance(expression, ir.AffineAddExpr):
-            terms = [ir.AffineExpr(e) for e in (ir.AffineAddExpr(expression).lhs, ir.AffineAddExpr(expression).rhs)]
+            terms = [ir.AffineAddExpr(expression).lhs, ir.AffineAddExpr(expression).rhs]
             for term, other in (terms, terms[::-1]):
                 if isinstance(term, ir.AffineDimExpr) and ir.AffineDimExpr(term).position < len(captured):
                     first, expression = captured[ir.AffineDimExpr(term).position], other

@@ -126,3 +126,15 @@ def test_a_remark_says_where_f32_matmuls_run() -> None:
     with remarks() as found:
         on_chip(lambda x, y: torch.relu(x @ y), drawn((6, 71), torch.float16), drawn((71, 10), torch.float16))
     assert not [r for r in found if "vector unit" in r.message]
+
+
+def test_a_roll_beside_a_product() -> None:
+    """What is looked up begins at a stick that the core's place and a variable give together."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        squares, numbers = x * x, torch.arange(16, dtype=torch.float16)
+        return squares, torch.roll(torch.hypot(squares, squares), 7, 1), torch.dot(numbers, numbers)
+
+    x = drawn((193, 16), torch.float16)
+    for expected, found in zip(f(x), on_chip(f, x), strict=True):
+        torch.testing.assert_close(found, expected)
