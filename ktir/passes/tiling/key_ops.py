@@ -139,8 +139,9 @@ def of_tree(blocks: Blocks, tree: Tree, element: ir.Type | None = None) -> ir.Va
     """An op on blocks that computes a tree of built tensors."""
     part = blocks.part
     assert part is not None
-    body = lambda x: Emission(x, end=part.end)(tree)  # noqa: E731
-    return pointwise(inputs_of(blocks, tree), part.count, blocks.plan.block_rows, body, element or type_of(tree))
+    end = part.end
+    operands, result = inputs_of(blocks, tree), element or type_of(tree)
+    return pointwise(operands, part.count, blocks.plan.block_rows, lambda x: Emission(x, end=end)(tree), result)
 
 
 def inputs_of(blocks: Blocks, tree: Tree) -> list[Input]:

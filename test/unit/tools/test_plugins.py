@@ -159,38 +159,16 @@ def test_a_suite_of_somebody_else(folder: Path) -> None:
     assert "FAIL: suite :: bad.mlir" in done.stdout
 
 
-REMARKING = '''
-from dataclasses import dataclass
-from typing import ClassVar
-from ktir.pipeline import Pass
-
-@dataclass(frozen=True)
-class Say(Pass):
-    """Say something. Expects and guarantees any level."""
-
-    name: ClassVar[str] = "toy-say"
-    description: ClassVar[str] = "say something"
-    kind: str = "analysis"
-
-    def run(self, module):
-        self.remark(self.kind, "hello")
-        unknown
-'''
+SAY = PASS.partition("@dataclass(frozen=True)\nclass Twice")[0].replace("toy-rename", "toy-say").partition("    def run")[0]
+SAY += '    def run(self, module):\n        self.remark(self.prefix, "hello")\n        unknown\n'
 
 
-def test_a_plugin_is_listed_and_its_faults_have_a_place(tmp_path: Path) -> None:
+def test_a_plugin_is_listed_and_its_faults_have_a_place(folder: Path) -> None:
     """A pass of a plugin is in the list; a remark of no kind is an error; what a pass raises names the line."""
-    (tmp_path / "toy_say.py").write_text(REMARKING)
-    (tmp_path / "in.mlir").write_text(TEXT)
-
-    def said(*words: str) -> str:
-        command = [sys.executable, "-m", "ktir.tools.ktir_opt", *words]
-        path = os.pathsep.join([str(tmp_path), str(ROOT)])
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=False)
-        return done.stdout + done.stderr
-
-    assert "--toy-say " in said("--load-pass-plugin=toy_say", "--list-passes").partition("Passes of plugins:")[2]
-    wrong = said("in.mlir", "--load-pass-plugin=toy_say", "--toy-say=kind=guess")
+    (folder / "toy_say.py").write_text(SAY)
+    assert "--toy-say " in opt(folder, "--load-pass-plugin=toy_say", "--list-passes").partition("Passes of plugins:")[2]
+    wrong = opt(folder, "--load-pass-plugin=toy_say", "--toy-say=prefix=guess", code=1)
     assert "ValueError: a remark is of kind passed, missed, failed, analysis, but got 'guess'" in wrong
-    assert "pass 'toy-say' failed in toy_say.py:16: NameError: " in said("in.mlir", "--load-pass-plugin=toy_say", "--toy-say")
-    assert "expected the dotted name of a module" in said("in.mlir", "--load-pass-plugin=./toy_say.py", "--toy-say")
+    place = f"toy_say.py:{SAY.count(chr(10))}"
+    assert f"failed in {place}: NameError: " in opt(folder, "--load-pass-plugin=toy_say", "--toy-say=prefix=passed", code=1)
+    assert "expected the dotted name of a module" in opt(folder, "--load-pass-plugin=./toy_say.py", "--cse", code=1)
