@@ -135,7 +135,8 @@ def _value(tensor_: Tensor) -> ir.Value:
 
 
 def _copy_what_cannot_wait(function: func.FuncOp) -> None:
-    """Make a value of what is read from memory that is overwritten before the value is used for the last time."""
+    """Make a value of what is read from memory that is overwritten before the value is used for the last time, or by that use at places
+    other than those that it was read from."""
     ops = [o.operation for o in function.regions[0].blocks[0].operations]
     position = {op: i for i, op in enumerate(ops)}
     stores = [(i, regions(op)[0]) for i, op in enumerate(ops) if op.name == "ktdp.store"]
@@ -145,7 +146,7 @@ def _copy_what_cannot_wait(function: func.FuncOp) -> None:
         if op.name == "ktdp.load":
             last = max((position[u] for u in _users(op.results[0])), default=i)
             own = [r for r in regions(op) if r.argument in written]
-            if any(i < at < last and r.overlaps(s) for at, s in stores for r in own):
+            if any(i < at <= last and r.overlaps(s) and (at < last or not r.same_elements(s)) for at, s in stores for r in own):
                 waiting.append(op.results[0])
     for value in waiting:
         _copy(value)

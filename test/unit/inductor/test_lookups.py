@@ -95,3 +95,16 @@ def test_what_is_looked_up_and_then_changed_in_place_is_changed(on_chip: None) -
     torch._dynamo.reset()
     torch.compile(step, backend="spyre", dynamic=False)(x, y, i)
     assert torch.equal(x, torch.full((128,), 2.0).half())
+
+
+@pytest.mark.parametrize("shape", [(7, 2), (9, 130)], ids=str)
+@pytest.mark.parametrize(
+    "function", [lambda x, i: torch.index_copy(y := x * 2, 0, i, y), lambda x, i: x.index_put_((i,), x.clone())], ids=["copy", "in place"]
+)
+def test_what_is_stored_through_indices_may_come_from_where_it_goes(
+    function: Callable[..., torch.Tensor], shape: tuple[int, int], on_chip: None
+) -> None:
+    torch._dynamo.reset()
+    x, indices = torch.randn(shape).half(), _apart(shape[0], shape[0])
+    expected = function(x.clone(), indices)
+    assert torch.equal(torch.compile(function, backend="spyre", dynamic=False)(x.clone(), indices), expected)
