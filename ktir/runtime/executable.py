@@ -22,6 +22,7 @@ from ktir.package import LaunchArgument, Package, ValueRange
 from ktir.runtime import metrics
 from ktir.runtime.forms import Form, shared
 from ktir.runtime.host import Host
+from ktir.runtime.memory.allocation import DeviceTensor, View
 from ktir.runtime.transfer import as_array, from_device, host_view, to_device
 from ktir.target import LANES, Target
 
@@ -118,6 +119,36 @@ class Executable:
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
+
+    def launch(self, *tensors: DeviceTensor) -> None:
+        """Launch on tensors of a card in the order of the source function's arguments: in the forms that these have, where they are those
+        that the program takes. What it writes becomes the only valid form.
+        """
+        if len(tensors) != self.hosts:
+            raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
+        carriers: list[np.ndarray | None] = []
+        written: list[tuple[DeviceTensor, View, Layout, np.ndarray]] = []
+        with self.lock:
+            for argument, layout in zip(self.spec.args, self.layouts, strict=True):
+                if argument.host is None:
+                    carriers.append(_iota(layout) if argument.role == "iota" else None)
+                    continue
+                tensor = tensors[argument.host.arg]
+                offset = tensor.view.offset + argument.host.offset
+                view = View(tensor.view.dtype, offset, argument.host.size, argument.host.strides)
+                if argument.role == "output":
+                    carrier = np.full((layout.entries, LANES), np.nan, np.float32)
+                else:
+                    carrier = tensor.allocation.form(view, layout, argument.name).carrier
+                if argument.role == "input_output":
+                    carrier = carrier.copy()
+                if argument.role != "input":
+                    written.append((tensor, view, layout, carrier))
+                carriers.append(carrier)
+            self.machine.launch(carriers)
+        for tensor, view, layout, carrier in written:
+            tensor.allocation.adopt(view, layout, carrier)
+        metrics.count(chip=1)
 
     def _launch(self, tensors: Sequence[Any], stamps: Sequence[object | None], mode: Mode, taken: list[Form]) -> None:
         """The launch itself; adds the forms that it reads to `taken`."""

@@ -1,0 +1,177 @@
+"""An emulated card: its memory as a space of addresses, what lies where, and what that takes.
+
+A card has eight segments of 16 GiB. Seven are for tensors, the last one is for programs. Bytes of the host are taken where a segment is
+first touched, page by page, so that eight cards of 128 GiB cost nothing until they hold something.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.diagnostics import KtirError
+from ktir.runtime.memory.pool import Pool
+from ktir.runtime.memory.statistics import Statistics
+
+SEGMENTS = 8
+SEGMENT_BYTES = 1 << 34
+MOST_CARDS = 8
+
+_KEPT = 1 << 26
+"""Bytes of ranges given back whose pages a card keeps for the next ones."""
+_PAGE = mmap.PAGESIZE
+
+
+class DeviceOutOfMemory(KtirError):
+    """No segment of a card has room for a range of `requested` bytes; the numbers are those of the moment, in bytes."""
+
+    def __init__(self, card: Card, requested: int) -> None:
+        self.card = card.index
+        self.requested = requested
+        self.capacity = card.capacity
+        self.used = card.used
+        self.free = self.capacity - self.used
+        self.largest = card.largest
+        super().__init__(
+            f"card {self.card} has no room for {requested} bytes: of {self.capacity} bytes {self.used} are taken, and the largest free "
+            f"range has {self.largest}"
+        )
+
+
+class Segment:
+    """A part of a card's addresses, and the bytes behind it."""
+
+    def __init__(self, base: int, size: int) -> None:
+        self.base = base
+        self.size = size
+        self._memory: mmap.mmap | None = None
+
+    def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
+        """The bytes of a range, to read and to write. Those never written are zero."""
+        if self._memory is None:
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+            self._memory = mmap.mmap(-1, self.size, flags=flags)
+        return np.ndarray((size,), np.uint8, self._memory, address - self.base)
+
+    def drop(self, address: int, size: int) -> None:
+        """Give whole pages of a range back to the host."""
+        first, last = -(-(address - self.base) // _PAGE) * _PAGE, (address - self.base + size) // _PAGE * _PAGE
+        if self._memory is not None and last > first:
+            self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+class Card:
+    """A card of a process. May be used by several threads; allocations may be freed at any time, also by finalizers."""
+
+    def __init__(self, index: int = 0, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.index = index
+        self.compute = Lock()
+        """Held by a launch: a card runs one program at a time."""
+        self.statistics = Statistics()
+        self.segments = [Segment(k * segment_bytes, segment_bytes) for k in range(SEGMENTS)]
+        self._tensors = Pool([(s.base, s.size) for s in self.segments[:-1]])
+        self._programs = Pool([(s.base, s.size) for s in self.segments[-1:]])
+        self._given_back: deque[tuple[int, int]] = deque()  # filled by finalizers, which come at any time
+        self._stale = 0
+        self._lock = Lock()
+
+    @property
+    def capacity(self) -> int:
+        """Bytes for tensors."""
+        return self._tensors.capacity
+
+    @property
+    def used(self) -> int:
+        """Bytes that tensors take, in all of their forms."""
+        with self._locked():
+            return self._tensors.used
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest allocation that has room."""
+        with self._locked():
+            return self._tensors.largest
+
+    def take(self, size: int, *, program: bool = False) -> int:
+        """The address of a range of `size` bytes, a multiple of the granule. Where there is none, garbage is collected, and a second try
+        made; then DeviceOutOfMemory is raised.
+        """
+        pool = self._programs if program else self._tensors
+        for attempt in range(2):
+            with self._locked():
+                address = pool.take(size)
+            if address is not None:
+                if not program:
+                    self.statistics.took(size)
+                return address
+            if not attempt:
+                self.statistics.retries += 1
+                gc.collect()
+        self.statistics.failures += 1
+        raise DeviceOutOfMemory(self, size)
+
+    def give(self, address: int, size: int) -> None:
+        """Give a range back; may be called at any time, also by finalizers."""
+        self._given_back.append((address, size))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
+
+    def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
+        """The bytes of a range."""
+        return self._segment(address).bytes(address, size)
+
+    def trim(self) -> None:
+        """Give the pages of all free ranges back to the host."""
+        with self._locked():
+            self._drop_pages()
+
+    def _segment(self, address: int) -> Segment:
+        return self.segments[address // self.segments[0].size]
+
+    def _collect(self) -> None:
+        while self._given_back:
+            address, size = self._given_back.popleft()
+            if self._segment(address) is self.segments[-1]:
+                self._programs.give(address, size)
+                continue
+            self._tensors.give(address, size)
+            self.statistics.gave(size)
+            self._stale += size
+        if self._stale > _KEPT:
+            self._drop_pages()
+
+    def _drop_pages(self) -> None:
+        for address, size in self._tensors.holes:
+            self._segment(address).drop(address, size)
+        self._stale = 0
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            self._collect()
+            yield
+
+
+_cards: dict[int, Card] = {}
+_lock = Lock()
+
+
+def card(index: int = 0) -> Card:
+    """A card of this process, made when it is first asked for. Raises KtirError for one that no process has."""
+    found = _cards.get(index)
+    if found is None:
+        if not 0 <= index < MOST_CARDS:
+            raise KtirError(f"expects a card of 0 to {MOST_CARDS - 1}, but got {index}")
+        with _lock:
+            found = _cards.setdefault(index, Card(index))
+    return found

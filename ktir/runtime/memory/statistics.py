@@ -1,0 +1,99 @@
+"""What a card's memory is used for, as PyTorch counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_SMALL = 1 << 20
+"""Bytes of the largest range that counts as a small one."""
+_POOLS = ("all", "small_pool", "large_pool")
+_SAME = {
+    "allocation": ("allocation", "segment", "active"),
+    "allocated_bytes": ("allocated_bytes", "reserved_bytes", "active_bytes"),
+    "requested_bytes": ("requested_bytes",),
+}
+"""What is counted -> the names under which PyTorch wants it; nothing is reserved that is not in use."""
+_NEVER = ("inactive_split", "inactive_split_bytes")
+
+
+class Count:
+    """A number that goes up and down."""
+
+    __slots__ = ("added", "now", "peak", "removed")
+
+    def __init__(self) -> None:
+        self.now = self.peak = self.added = self.removed = 0
+
+    def add(self, amount: int) -> None:
+        """Up."""
+        self.now += amount
+        self.added += amount
+        if self.now > self.peak:
+            self.peak = self.now
+
+    def remove(self, amount: int) -> None:
+        """Down."""
+        self.now -= amount
+        self.removed += amount
+
+    def shown(self) -> dict[str, int]:
+        """By PyTorch's names."""
+        return {"current": self.now, "peak": self.peak, "allocated": self.added, "freed": self.removed}
+
+
+class Statistics:
+    """Counts of one card. Ranges are counted where they are taken and given back, which is under the card's lock."""
+
+    def __init__(self) -> None:
+        self.retries = 0
+        """Times that garbage was collected for want of room."""
+        self.failures = 0
+        """Times that there was no room."""
+        self._counts = {name: {pool: Count() for pool in _POOLS} for name in _SAME}
+
+    def took(self, size: int) -> None:
+        """A range is taken."""
+        for pool in ("all", _pool(size)):
+            self._counts["allocation"][pool].add(1)
+            self._counts["allocated_bytes"][pool].add(size)
+
+    def gave(self, size: int) -> None:
+        """A range is given back."""
+        for pool in ("all", _pool(size)):
+            self._counts["allocation"][pool].remove(1)
+            self._counts["allocated_bytes"][pool].remove(size)
+
+    def asked(self, nbytes: int) -> None:
+        """A tensor asks for bytes; negative: it is gone."""
+        for pool in ("all", _pool(abs(nbytes))):
+            count = self._counts["requested_bytes"][pool]
+            (count.add if nbytes >= 0 else count.remove)(abs(nbytes))
+
+    def nested(self) -> dict[str, Any]:
+        """All counts in the form of `torch.cuda.memory_stats_as_nested_dict`."""
+        shown: dict[str, Any] = {
+            name: {pool: count.shown() for pool, count in self._counts[counted].items()}
+            for counted, names in _SAME.items()
+            for name in names
+        }
+        shown |= {name: {pool: Count().shown() for pool in _POOLS} for name in _NEVER}
+        return shown | {"num_alloc_retries": self.retries, "num_ooms": self.failures, "max_split_size": -1}
+
+    def reset_peaks(self) -> None:
+        """Peaks are what is there now."""
+        for count in self._all():
+            count.peak = count.now
+
+    def reset_accumulated(self) -> None:
+        """What was allocated and freed so far counts no more."""
+        for count in self._all():
+            count.added = count.removed = 0
+        self.retries = self.failures = 0
+
+    def _all(self) -> Sequence[Count]:
+        return [count for pools in self._counts.values() for count in pools.values()]
+
+
+def _pool(size: int) -> str:
+    return "small_pool" if size <= _SMALL else "large_pool"
