@@ -24,7 +24,7 @@ from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
 from ktir.pipeline import parse_pipeline
 from ktir.runtime.executable import Executable, layout_of
-from ktir.runtime.transfer import from_device, host_view, to_device
+from ktir.runtime.memory.transfer import from_device, host_view, to_device
 from ktir.target import LANES
 
 BIT_EXACT_FROM = "ktir-tile"

@@ -20,10 +20,10 @@ from ktir.emulator.machine.machine import Mode
 from ktir.layout import Digit, Layout
 from ktir.package import LaunchArgument, Package, ValueRange
 from ktir.runtime import metrics
-from ktir.runtime.forms import Form, shared
 from ktir.runtime.host import Host
 from ktir.runtime.memory.allocation import DeviceTensor, View
-from ktir.runtime.transfer import as_array, from_device, host_view, to_device
+from ktir.runtime.memory.forms import Form, shared
+from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
 from ktir.target import LANES, Target
 
 
@@ -81,7 +81,7 @@ class Executable:
     """A program with the transfers of its launch spec, on the machine that it was compiled for unless a `target` is given.
 
     Loading verifies the program and runs its control plane once; a launch moves values only. What a launch only reads is arranged once for
-    all programs of the process and kept while it has the same content (`ktir.runtime.forms`).
+    all programs of the process and kept while it has the same content (`ktir.runtime.memory.forms`).
     """
 
     def __init__(self, package: Package, target: Target | None = None) -> None:

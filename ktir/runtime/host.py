@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
 from ktir.package import HostTensor
-from ktir.runtime.content import Content
+from ktir.runtime.memory.content import Content
 
 TYPES = {
     "f16": ("float16",),

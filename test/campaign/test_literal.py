@@ -19,7 +19,7 @@ from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, Package, read
 from ktir.runtime.executable import layout_of
-from ktir.runtime.transfer import host_view, to_device
+from ktir.runtime.memory.transfer import host_view, to_device
 from ktir.target import DATASHEET
 
 SEEDS = (5, 22, 60, 77)

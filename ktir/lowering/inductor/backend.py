@@ -29,7 +29,8 @@ from ktir.lowering.inductor.running.faults import Fault
 from ktir.lowering.inductor.running.guarded import Guarded, written
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.lowering.inductor.running.writes import OnlyEager, check_writes
-from ktir.runtime import cache, forms
+from ktir.runtime import cache
+from ktir.runtime.memory import forms
 
 log = logging.getLogger(__name__)
 

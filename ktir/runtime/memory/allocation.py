@@ -1,8 +1,8 @@
 """Memory of a tensor on a card: the forms that it has there, and which of them hold what was written last.
 
 An allocation holds its data in one form or in several: as linear bytes, as the host has them, and as views of these in layouts, as programs
-want them. Each write counts up the allocation's version, and leaves valid only the form that was written. Another form that is wanted then is
-made from a valid one, which is a relayout.
+want them. Each write counts up the allocation's version, and leaves valid only the form that was written. Another form that is wanted then
+is made from a valid one, which is a relayout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ktir.diagnostics import KtirError
 from ktir.layout import Layout
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.pool import rounded
-from ktir.runtime.transfer import from_device, to_device
+from ktir.runtime.memory.transfer import from_device, to_device
 from ktir.target import STICK_BYTES
 
 _FIRST_HANDLE = 1 << 54

@@ -16,7 +16,7 @@ from torch._inductor.utils import fresh_cache
 from ktir import config
 from ktir.lowering.inductor.nested import nested
 from ktir.runtime import cache
-from ktir.runtime.forms import shared
+from ktir.runtime.memory.forms import shared
 
 pytestmark = pytest.mark.usefixtures("on_chip")
 

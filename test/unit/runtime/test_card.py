@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from ktir.diagnostics import KtirError
 from ktir.layout import Layout
 from ktir.runtime.memory.allocation import Allocation, View, find
 from ktir.runtime.memory.card import Card, DeviceOutOfMemory
-from ktir.runtime.transfer import to_device
+from ktir.runtime.memory.transfer import to_device
 
 SMALL = 1 << 20  # bytes of a segment
 
@@ -19,7 +21,7 @@ def test_linear_bytes() -> None:
     data = np.arange(300, dtype=np.int16).view(np.uint8)[:300]
     allocation.write(data)
     np.testing.assert_array_equal(allocation.read(), data)
-    allocation.write(np.uint8([7, 8]), 17)
+    allocation.write(np.array([7, 8], np.uint8), 17)
     assert allocation.read(16, 4).tolist() == [data[16], 7, 8, data[19]]
 
 
@@ -39,7 +41,7 @@ def test_handles_are_apart_and_found() -> None:
     card = Card(segment_bytes=SMALL)
     some = [Allocation(card, n) for n in (0, 1, 128, 5000)]
     reach = [(a.handle, a.handle + a.nbytes) for a in some]
-    assert all(end < start for (_, end), (start, _) in zip(reach, reach[1:], strict=False))
+    assert all(end < start for (_, end), (start, _) in pairwise(reach))
     assert [find(a.handle) for a in some] == some
     handle = some.pop().handle
     with pytest.raises(KtirError, match="expects the handle of an allocation"):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ktir.layout import Layout
-from ktir.runtime.content import Content, digest
-from ktir.runtime.forms import Form, Forms
+from ktir.runtime.memory.content import Content, digest
+from ktir.runtime.memory.forms import Form, Forms
 
 LAYOUT = Layout.rows(4, 64)
 

@@ -7,7 +7,7 @@ import pytest
 
 from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
-from ktir.runtime.transfer import as_array, from_device, host_view, to_device
+from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
 
 
 def test_strided_views() -> None:

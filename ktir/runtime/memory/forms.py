@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.layout import Layout
-from ktir.runtime.content import Content
+from ktir.runtime.memory.content import Content
 from ktir.target import LANES
 
 _SPARE = 1 << 25
