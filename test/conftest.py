@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Generator
@@ -36,6 +37,9 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    # pytest listens to every logger that does not propagate; where somebody listens to this one, torch prints each stage of each graph,
+    # and we each stage of each kernel.
+    logging.getLogger("torch.__trace").propagate = True
 
 
 @pytest.fixture
