@@ -222,6 +222,22 @@ def test_a_division_by_zero_is_an_error_of_the_kind_of_pytorch() -> None:
             compiled(lambda a, b: a // b, engine)(a, b)
 
 
+@pytest.mark.parametrize("divisor", [lambda b, m: b, lambda b, m: torch.where(m, 5, b), lambda b, m: torch.where(m, b, 5)])
+def test_rows_that_a_core_does_not_have_divide_nothing(divisor: Callable[..., torch.Tensor], on_chip: None) -> None:
+    """4 rows for 32 cores of two corelets each; what the other corelet chooses for a divisor may be a pad."""
+    a, b, m = torch.arange(132, dtype=torch.uint8).reshape(4, 33), torch.full((4, 33), 3, dtype=torch.uint8), torch.arange(33) % 2 == 0
+    same(lambda a, b, m: torch.div(a.masked_fill(m, 0), divisor(b, m), rounding_mode="trunc"), "spyre", a, b, m)
+
+
+def test_a_zero_that_a_select_chooses_divides() -> None:
+    f = compiled(lambda a, b, m: a // torch.where(m, b, 5), "spyre")
+    a, b, m = torch.ones(4, 33, dtype=torch.int32), torch.zeros(4, 33, dtype=torch.int32), torch.zeros(33, dtype=torch.bool)
+    assert torch.equal(f(a, b, m), a // 5)
+    m[7] = True
+    with pytest.raises(RuntimeError, match="divides by zero"):
+        f(a, b, m)
+
+
 @pytest.mark.parametrize(("engine", "dtype"), [("spyre", torch.int32), ("ktir", torch.int32), ("ktir", torch.int64)])
 def test_the_least_number_divided_by_minus_one_wraps_around(engine: str, dtype: torch.dtype) -> None:
     """PyTorch's own kernel for quotients that are cut off ends the process there."""

@@ -1,14 +1,15 @@
 """Integer divisions that have no quotient: a finding where live data divides, as in the KTIR executor.
 
-The tape only notices that some lane had none. Lanes that a bound clips divide pads, which is no fault; which lanes are `Dead` follows from
-the program alone, so it is worked out once, and only for a program that was noticed. Programs whose divisors are constants are not looked
+The tape only notices that some lane had none. Lanes that a bound clips divide pads, which is no fault; which lanes are `_Dead` is worked
+out only for a program that was noticed, and once, unless selects by data decide it. Programs whose divisors are constants are not looked
 at.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,18 @@ from ktir.target import LANES
 
 _DEAD = integer_lane(1)
 _Place = tuple[int, int, int]
-"""A division: number of its event, corelet, and which one it is of those of the event."""
+"""A division or select: number of its event, corelet, and which one it is of those of the event."""
+
+
+@dataclass
+class _Division:
+    """One in which a lane has no quotient: where it stands, and which lanes (`zero`: those divided by zero)."""
+
+    place: _Place
+    event: Event
+    kind: str
+    zero: NDArray[np.bool_]
+    bad: NDArray[np.bool_]
 
 
 class Quotients:
@@ -36,42 +48,69 @@ class Quotients:
 
     def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
         self.program, self.trace, self.corelets = program, trace, corelets
-        self._dead: dict[_Place, NDArray[np.bool_]] | None = None
+        self._numbers = {id(e): i for i, e in enumerate(trace.events)}
+        self._dead: _Dead | None = None
 
     def check(self, arguments: Sequence[F32]) -> None:
         """Raise a DivisionFault for a division of live integers without a quotient. `arguments` are left as they are."""
-        if self._dead is None:
-            dead = _Dead(self.program, self.trace, self.corelets)
-            dead.run([np.zeros_like(a) for a in arguments])
-            self._dead = dead.found
-        step = Step(self.program, self.trace, self.corelets)
-        numbers, seen = {id(e): i for i, e in enumerate(self.trace.events)}, Counter[tuple[int, int]]()
+        divisions, chosen = self._run(arguments)
+        if not divisions:
+            return
+        if self._dead is None or self._dead.undecided:
+            self._dead = _Dead(self.program, self.trace, self.corelets, self._numbers, chosen)
+            self._dead.run([np.zeros_like(a) for a in arguments])
+        for found in divisions:
+            dead = self._dead.found.get(found.place)
+            bad = found.bad if dead is None else found.bad & ~dead
+            if bad.any():
+                _report(self.trace, found, bad)
+
+    def _run(self, arguments: Sequence[F32]) -> tuple[list[_Division], dict[_Place, NDArray[np.bool_]]]:
+        """Divisions without a quotient, and what selects of regular bodies choose: True for their second operand."""
+        divisions: list[_Division] = []
+        chosen: dict[_Place, NDArray[np.bool_]] = {}
+        seen = Counter[tuple[int, int, bool]]()
 
         def look(event: Event, corelet: int, kind: str, operands: Sequence[F32]) -> None:
-            if kind in DIVISIONS:
+            if kind not in (*DIVISIONS, "select"):
+                return
+            at = self._numbers[id(event)], corelet
+            place = (*at, seen[*at, kind == "select"])
+            seen[*at, kind == "select"] += 1
+            if kind != "select":
                 zero, over = missing(kind, operands[0], operands[1])
-                at = numbers[id(event)], corelet
-                dead = self._dead.get((*at, seen[at])) if self._dead else None
-                seen[at] += 1
                 bad = zero if over is None else zero | over
-                if dead is not None:
-                    bad = bad & ~dead
                 if bad.any():
-                    _report(self.trace, event, corelet, kind, zero, bad)
+                    divisions.append(_Division(place, event, kind, zero, bad))
+            elif _in_one_go(event):
+                chosen[place] = operands[0].view(np.int32) != 0
 
+        step = Step(self.program, self.trace, self.corelets)
         step.observe = look
         step.run([a.copy() for a in arguments])
+        return divisions, chosen
+
+
+def _in_one_go(event: Event) -> bool:
+    """Whether the body of a REP is computed for all groups and sticks at once."""
+    body = event.instruction.body
+    return event.steps is None and body is not None and body.regular
 
 
 class _Dead(Step):
-    """The program on flags: which lanes come from positions that a bound clips. A result is dead where an operand is; of what is reduced,
-    where all of it is, since what is reduced is masked or padded with what changes nothing. What no rule says is alive.
+    """The program on flags: which lanes come from positions that a bound clips. A result is dead where an operand is; that of a select,
+    where what it has `chosen` is; of what is reduced, where all of it is, since what is reduced is masked or padded with what changes
+    nothing. What no rule says is alive.
     """
 
-    def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
+    def __init__(
+        self, program: Program, trace: Trace, corelets: int, numbers: Mapping[int, int], chosen: Mapping[_Place, NDArray[np.bool_]]
+    ) -> None:
         super().__init__(program, trace, corelets, _DEAD)
         self.found: dict[_Place, NDArray[np.bool_]] = {}
-        self._numbers = {id(e): i for i, e in enumerate(trace.events)}
+        self.undecided = False
+        """Whether a select between a dead and a live lane decided something: data may decide otherwise at another launch."""
+        self._numbers, self._chosen = numbers, chosen
 
     def _pad(self, access: Access) -> np.float32:
         return _DEAD
@@ -97,7 +136,7 @@ class _Dead(Step):
             super()._write_memory(e, values)
 
     def _rep(self, e: Event, body: Body, k: int) -> None:
-        if e.steps is None and body.regular:
+        if _in_one_go(e):
             super()._rep(e, body, k)
             return
         first, last = e.steps or (0, body.groups * body.sticks)
@@ -110,13 +149,25 @@ class _Dead(Step):
 
     def _results(self, e: Event, body: Body, k: int, inputs: Sequence[F32]) -> list[F32]:
         dead: list[NDArray[np.bool_]] = []
-        divisions = 0
+        at, divisions, selects = (self._numbers[id(e)], k), 0, 0
         for node in body.nodes:
-            dead.append(_dead(body, node, [dead[n] for n in node.operands], inputs))
-            if node.kind == "function" and node.data[0] in DIVISIONS:
-                self.found[self._numbers[id(e)], k, divisions] = dead[-1]
+            x = [dead[n] for n in node.operands]
+            name = node.data[0] if node.kind == "function" else ""
+            if name == "select":
+                by_data = body.nodes[node.operands[0]].kind not in ("live", "const")
+                dead.append(self._select(x, self._chosen[*at, selects], by_data))
+                selects += 1
+            else:
+                dead.append(_dead(body, node, x, inputs))
+            if name in DIVISIONS:
+                self.found[*at, divisions] = dead[-1]
                 divisions += 1
         return [np.where(dead[n], _DEAD, np.float32(0)) for n in body.results]
+
+    def _select(self, x: Sequence[NDArray[np.bool_]], chosen: NDArray[np.bool_], by_data: bool) -> NDArray[np.bool_]:
+        condition, first, second = x
+        self.undecided |= by_data and bool((~condition & (first ^ second)).any())
+        return condition | np.where(chosen, first, second)
 
 
 def _dead(body: Body, node: Node, x: Sequence[NDArray[np.bool_]], inputs: Sequence[F32]) -> NDArray[np.bool_]:
@@ -124,8 +175,6 @@ def _dead(body: Body, node: Node, x: Sequence[NDArray[np.bool_]], inputs: Sequen
         case "in":
             return inputs[node.data] != 0
         case "function":
-            if node.data[0] == "select":
-                return x[0] | (x[1] & x[2])
             return np.logical_or.reduce(np.broadcast_arrays(*x))
         case "mask":
             return x[0] & body.live(node.data[0])
@@ -140,10 +189,11 @@ def _dead(body: Body, node: Node, x: Sequence[NDArray[np.bool_]], inputs: Sequen
     raise AssertionError(node.kind)
 
 
-def _report(trace: Trace, event: Event, corelet: int, kind: str, zero: NDArray[np.bool_], bad: NDArray[np.bool_]) -> None:
-    site = trace.kernels[event.kernel].site(event.unit, event.instruction.index, corelet, event.loops)
+def _report(trace: Trace, found: _Division, bad: NDArray[np.bool_]) -> None:
+    event = found.event
+    site = trace.kernels[event.kernel].site(event.unit, event.instruction.index, found.place[1], event.loops)
     at = np.argwhere(bad)[0]
     core = f" on core {int(at[0])}" if bad.ndim > 1 and bad.shape[0] > 1 else ""
-    by_zero = bool(np.broadcast_to(zero, bad.shape)[tuple(at)])
+    by_zero = bool(np.broadcast_to(found.zero, bad.shape)[tuple(at)])
     what = "divides by zero" if by_zero else f"divides {-(2**31)} by -1, which i32 cannot hold,"
-    raise DivisionFault(f"{site} {what} in '{kind}'{core}", site)
+    raise DivisionFault(f"{site} {what} in '{found.kind}'{core}", site)
