@@ -64,15 +64,16 @@ _LOCK = threading.RLock()  # the registry and the table of user lowerings are pr
 
 
 def compile_graph(
-    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler, *, device: str = "cpu", nonce: str = ""
+    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler, *, device: str = "cpu", nonce: str = "", cached: bool = True
 ) -> Callable[..., Any]:
     """Compile with Inductor; each region of loop nests goes to `compile_region`. Returns the callable that Dynamo wants.
 
     Nodes behind a nest that `compile_region` refuses become calls of ATen, and the graph is lowered again; where there are none, PyTorch
-    runs the graph. A `nonce` enters the cache keys: with a fresh one, no cached result is found and `compile_region` is always called.
+    runs the graph. A `nonce` enters the keys of torch's caches; those are neither read nor written where not `cached`.
     """
 
     def run(patches: dict[str, Any]) -> Any:
+        patches["fx_graph_cache"] = cached and inductor_config.fx_graph_cache
         return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
 
     return _accepted(run, compile_region, device, nonce, otherwise=gm)

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib.metadata
 import logging
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -62,12 +61,11 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
         for_each = functools.partial(PerShape, gm, with_numbers)
         if not again and (sizes := dynamic_sizes(gm)):
             return for_each(f"dynamic shapes: {', '.join(sizes)}", rungs=config.current().buckets)
-        # who asks for the stages must get them: no cache may answer
-        nonce = uuid.uuid4().hex if config.current().dump_dir else ""
+        cached = not config.current().dump_dir  # who asks for the stages must get them
         strict = config.current().fallback == "error"
         try:
             tracing.compiled_one()
-            return Guarded(compile_graph(gm, inputs, nonce=nonce), gm, strict=strict)
+            return Guarded(compile_graph(gm, inputs, cached=cached), gm, strict=strict)
         except (DynamicShape, OnlyEager) as error:
             if isinstance(error, DynamicShape) and not again and (integers := dynamic_integers(gm)):
                 return for_each(f"dynamic shapes: {', '.join(integers)}", specialize=True)
@@ -90,11 +88,12 @@ def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None,
 
 
 def compile_graph(
-    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, nonce: str = "", runs: bool = True
+    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, cached: bool = True, runs: bool = True
 ) -> Any:
     """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them.
 
-    With `runs` false, the result is not called: it does not matter whether the packages exist that the generated code names.
+    Torch's caches are neither read nor written where not `cached`. With `runs` false, the result is not called: it does not matter whether
+    the packages exist that the generated code names.
     """
     from ktir.lowering.inductor import adapter, artifacts, wrapper
 
@@ -103,10 +102,10 @@ def compile_graph(
         check_call(gm)
         check_writes(gm)
         artifacts.take_missing()
-        compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=nonce or beside_operators(gm, inputs))
+        compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=beside_operators(gm, inputs), cached=cached)
         if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
-            compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=uuid.uuid4().hex)
+            compiled = adapter.compile_graph(gm, inputs, compile_region, cached=False)
         return compiled
 
 

@@ -112,6 +112,7 @@ def with_numbers(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[...
     return table | forms | {op: _chosen(form, table.get(op), "alpha") for op, form in _SCALED.items()}
 
 
+@functools.cache
 def _chosen(form: Callable[..., Any], usual: Callable[..., Any] | None, wanted: str = "") -> Callable[..., Any]:
     """`form` where a number changes, and the option `wanted` is given; the usual decomposition, or none, elsewhere."""
 
