@@ -1,5 +1,5 @@
-"""Compiles an FX graph through stock Inductor with our Scheduling in place of its own. Only this file, `lowerings` and `scheduling` import
-torch._inductor.
+"""Compiles an FX graph through stock Inductor with our Scheduling in place of its own. Only this file, `devices`, `lowerings`, `nodes` and
+`scheduling` import torch._inductor.
 
 Inductor decomposes, lowers and schedules as always; we keep its loop nests unfused and un-merged, take all nests between two barriers
 (calls of ATen on the host, collectives) as one region (RegionIR), and write one kernel call per region into the generated wrapper.
@@ -14,7 +14,7 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,10 @@ def inductor(
     before = (*get_custom_graph_passes(inductor_config.joint_custom_pre_pass), RoundValues())
     patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused), "joint_custom_pre_pass": before}
     scheduling = functools.partial(Scheduling, compile_region, apart=apart)
-    with _LOCK, backend_for(device, scheduling, MarkRefused(nonce, refused)), user_lowerings(refused):
+    with _LOCK, ExitStack() as stack:
+        for each in dict.fromkeys(("cpu", device)):  # a graph on the device may have parts on the host
+            stack.enter_context(backend_for(each, scheduling, MarkRefused(nonce, refused)))
+        stack.enter_context(user_lowerings(refused))
         yield patches
 
 
@@ -159,12 +162,13 @@ def backend_for(device: str, scheduling: Callable[..., BaseScheduling], custom_p
     theirs = common.device_codegens.get(device)
     here = threading.get_ident()
 
-    def of_thread(scheduler: Any) -> BaseScheduling:
-        return theirs.scheduling(scheduler) if theirs and threading.get_ident() != here else scheduling(scheduler)
+    class OfThread(BaseScheduling):  # for devices other than the CPU, Inductor takes nothing but classes
+        def __new__(cls, scheduler: Any) -> Any:
+            return theirs.scheduling(scheduler) if theirs and threading.get_ident() != here else scheduling(scheduler)
 
     others = (theirs.wrapper_codegen, theirs.cpp_wrapper_codegen, theirs.fx_wrapper_codegen) if theirs else (PythonWrapperCodegen,)
     custom: Any = PassOfThread(here, custom_pass, common.custom_backend_passes.get(device))
-    common.register_backend_for_device(device, of_thread, *others, device_custom_pass=custom)  # type: ignore[arg-type]
+    common.register_backend_for_device(device, OfThread, *others, device_custom_pass=custom)  # type: ignore[arg-type]
     try:
         yield
     finally:
@@ -242,7 +246,7 @@ class RoundValues(CustomGraphPass):
 class CheckExterns(CustomSchedulerPass):
     """Whatever is no loop nest runs as a call on the host: say so, or refuse it; the generated wrapper counts it."""
 
-    _BARRIERS = (ir._CollectiveKernel, ir.InvokeSubgraph, ir.Conditional, ir.WhileLoop, ir.MultiOutput)
+    _BARRIERS = (ir._CollectiveKernel, ir.DeviceCopy, ir.InvokeSubgraph, ir.Conditional, ir.WhileLoop, ir.MultiOutput)
     _SCALARS = (ir.DynamicScalar, ir.AssertScalar, ir.DynamicSliceSize, ir.DynamicSelectStorageOffset)
 
     def __init__(self, refused: Refusals | None = None) -> None:

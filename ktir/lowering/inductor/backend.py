@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,12 +29,14 @@ from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.lowering.inductor.running.writes import OnlyEager, check_writes
 from ktir.runtime import cache
 from ktir.runtime.memory import forms
+from ktir.version import torch_spyre_is_installed
 
 log = logging.getLogger(__name__)
 
 RegionCompiler = Callable[[Any], str]
 
 NO_GRADIENTS = "the call under torch.no_grad() or torch.inference_mode()"
+DEVICES = ("cpu", "spyre")
 STATIC = "torch.compile(..., dynamic=False), which compiles once per shape"
 
 
@@ -95,17 +96,18 @@ def compile_graph(
     Torch's caches are neither read nor written where not `cached`. With `runs` false, the result is not called: it does not matter whether
     the packages exist that the generated code names.
     """
-    from ktir.lowering.inductor import adapter, artifacts, wrapper
+    from ktir.lowering.inductor import adapter, artifacts, devices, wrapper
 
     compile_region = compile_region or wrapper.compile_region
     with _own_errors():
         check_call(gm)
         check_writes(gm)
         artifacts.take_missing()
-        compiled = adapter.compile_graph(gm, inputs, compile_region, nonce=beside_operators(gm, inputs), cached=cached)
+        devices.know(device := devices.device_of(gm, inputs))
+        compiled = adapter.compile_graph(gm, inputs, compile_region, device=device, nonce=beside_operators(gm, inputs), cached=cached)
         if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
-            compiled = adapter.compile_graph(gm, inputs, compile_region, cached=False)
+            compiled = adapter.compile_graph(gm, inputs, compile_region, device=device, cached=False)
         return compiled
 
 
@@ -195,8 +197,9 @@ def _check_input(node: fx.Node, value: torch.Tensor) -> None:
     described = f"input '{node.name}' of {type_text(value.shape, value.dtype)}"
     if any(not isinstance(n, int) for n in value.shape):
         raise refusal(described, "the shape is dynamic", STATIC, source(node))
-    if value.device.type != "cpu":
-        raise refusal(described, f"it is on device '{value.device}'", "tensors on the host: .cpu()", source(node))
+    if value.device.type not in DEVICES:
+        nearest = "tensors on the host or on the device 'spyre': .cpu(), .to('spyre')"
+        raise refusal(described, f"it is on device '{value.device}'", nearest, source(node))
 
 
 def _check_result(node: fx.Node) -> None:
@@ -206,16 +209,6 @@ def _check_result(node: fx.Node) -> None:
             what = f"a call that needs gradients (result '{node.name}' of {type_text(tensor.shape, tensor.dtype)} requires grad)"
             nearest = NO_GRADIENTS if torch.is_grad_enabled() else "the call without torch.enable_grad() in it"
             raise refusal(what, "there is no backward pass", nearest, source(node))
-
-
-@functools.cache
-def torch_spyre_is_installed() -> bool:
-    """Whether IBM's own PyTorch package is there, whose name `spyre` we do not take."""
-    try:
-        importlib.metadata.distribution("torch_spyre")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 @functools.cache

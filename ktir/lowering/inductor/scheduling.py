@@ -117,12 +117,13 @@ class Scheduling(BaseScheduling):
             kernel = wrapper.src_to_kernel.get(key, "")
             if not kernel:
                 kernel = wrapper.src_to_kernel[key] = f"ktir_kernel_{wrapper.next_kernel_suffix()}"
-                wrapper.add_import_once("import ktir.runtime.cache, ktir.lowering.inductor.artifacts")
+                launches = "ktir.runtime.cache" if set(V.graph.device_types) <= {"cpu"} else "ktir.device.launches"
+                wrapper.add_import_once(f"import {launches}, ktir.lowering.inductor.artifacts")
                 wrapper.add_import_once(f"ktir.lowering.inductor.artifacts.note({key!r})")
                 comment = "\n".join(get_kernel_metadata(nodes, wrapper))
                 options = {"frozen_weights": config.current().frozen_weights, "strict": config.current().fallback == "error"}
                 asked = "".join(f", {name}=True" for name, value in options.items() if value)
-                wrapper.define_kernel(kernel, f"ktir.runtime.cache.kernel({key!r}{asked})", comment, gpu=False)
+                wrapper.define_kernel(kernel, f"{launches}.kernel({key!r}{asked})", comment, gpu=False)
         for node in nodes:
             node.mark_run()
         if kernel:
@@ -174,8 +175,9 @@ class Scheduling(BaseScheduling):
         written: dict[str, str] = {}  # by name as stored: the real name
         through_indices: set[str] = set()
         refused: list[NestRefused] = []
-        number, part = 0, False
+        number, part, device = 0, False, None
         for node in self.scheduler.nodes:
+            number += device != (device := node.get_device() or device)  # Inductor flushes there as well
             if node.is_extern() or node.is_template():
                 number += 1
                 for dep in node.read_writes.reads | node.read_writes.writes:

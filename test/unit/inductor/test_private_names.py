@@ -28,6 +28,7 @@ torch._inductor.codegen.common register_backend_for_device init_backend_registra
 torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT
 torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER BackendFeature.SCAN BackendFeature.SORT
 torch._inductor.codegen.common BackendFeature.TUPLE_REDUCTION BackendFeature.MASKED_SCATTER_WITH_INDEX BackendFeature.BUCKETIZE
+torch._inductor.codegen.common DeviceOpOverrides register_device_op_overrides
 torch._inductor.codegen.wrapper PythonWrapperCodegen.define_kernel PythonWrapperCodegen.writeline
 torch._inductor.codegen.wrapper PythonWrapperCodegen.next_kernel_suffix
 torch._inductor.compile_fx compile_fx
@@ -47,6 +48,7 @@ torch._inductor.config mtia.disable_welford_reduction pattern_matcher online_sof
 torch._inductor.config triton.decompose_sort_ops fallback_random graph_partition trace joint_custom_pre_pass
 torch._dynamo.backends.registry register_backend _BACKENDS _COMPILER_FNS
 torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit fail_on_recompile_limit_hit
+torch._dynamo.device_interface CpuInterface register_interface_for_device
 torch._dynamo.eval_frame get_compiler_fn
 torch._dynamo.exc BackendCompilerFailed TorchDynamoException
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break
@@ -105,7 +107,7 @@ def test_every_import_is_listed() -> None:
 
 def test_who_imports_inductor() -> None:
     users = sorted(p.name for p in FOLDER.rglob("*.py") if "torch._inductor" in _imports(p))
-    assert set(users) == {"adapter.py", "lowerings.py", "nodes.py", "scheduling.py"}
+    assert set(users) == {"adapter.py", "devices.py", "lowerings.py", "nodes.py", "scheduling.py"}
 
 
 def test_the_emitter_needs_no_torch() -> None:

@@ -1,0 +1,5 @@
+"""The PyTorch device "spyre": tensors on an emulated card, their operators, and `torch.compile` on them.
+
+The entry point `torch.backends` of the distribution calls `autoload` at `import torch`; a program may call `register` instead. Nothing is
+imported here, since this stands in the way of every `import torch`.
+"""

@@ -1,0 +1,70 @@
+"""How many cards there are for this process, and which one each thread uses."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from typing import Any
+
+import torch
+
+MOST = 8
+
+
+class _Current(threading.local):
+    index = 0
+
+
+_current = _Current()
+
+
+@cache
+def count() -> int:
+    """Cards of the process: those that `SPYRE_DEVICES` lists, at most `AIU_WORLD_SIZE`, else `AIU_WORLD_SIZE`, else 1."""
+    world = _number("AIU_WORLD_SIZE", os.environ.get("AIU_WORLD_SIZE", ""))
+    listed = os.environ.get("SPYRE_DEVICES", "")
+    if listed:
+        cards = [_number("SPYRE_DEVICES", text) for text in listed.split(",")]
+        if None in cards or len(set(cards)) < len(cards):
+            raise RuntimeError(f"SPYRE_DEVICES must list different cards, but got {listed!r}")
+        return min(len(cards), world or MOST)
+    return world or 1
+
+
+def _number(variable: str, text: str) -> int | None:
+    if not text:
+        return None
+    if not text.strip().isdigit() or int(text) > MOST or (variable == "AIU_WORLD_SIZE" and not int(text)):
+        raise RuntimeError(f"{variable} must be {'1 to 8' if variable == 'AIU_WORLD_SIZE' else 'cards from 0 on'}, but got {text!r}")
+    return int(text)
+
+
+def get() -> int:
+    """The card that this thread uses where none is named."""
+    return _current.index
+
+
+def put(index: int) -> int:
+    """Use another card in this thread; the one before."""
+    before, _current.index = _current.index, checked(index)
+    return before
+
+
+def checked(index: int) -> int:
+    """A number that is one of a card."""
+    if not 0 <= index < count():
+        raise RuntimeError(f"there is no device 'spyre:{index}': this process has {count()}, see AIU_WORLD_SIZE")
+    return index
+
+
+def index_of(device: Any = None) -> int:
+    """The card that a device, a text, a number or None names."""
+    if device is None:
+        return get()
+    if isinstance(device, int):
+        return get() if device < 0 else checked(device)
+    device = torch.device(device)
+    if device.type != "spyre":
+        raise ValueError(f"expected a device 'spyre', but got '{device}'")
+    return get() if device.index is None else checked(device.index)

@@ -1,0 +1,177 @@
+"""What the device does by itself: new tensors, views, copies and numbers. Everything else is compiled (`eager`) or left to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from ktir.device import current
+from ktir.device.storage import allocate, contiguous_strides, empty_strided, on_host
+
+aten = torch.ops.aten
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+"""The keys of kernels that read and write metadata alone, and serve all devices."""
+
+
+def is_ours(value: Any) -> bool:
+    """Whether it is a tensor on the device."""
+    return isinstance(value, torch.Tensor) and value.device.type == "spyre"
+
+
+# ------------------------------------------------------------------------------------------------------------------------ factories
+
+
+def _empty(
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    if layout not in (None, torch.strided):
+        raise NotImplementedError(f"the device 'spyre' holds strided tensors only, but got layout {layout}")
+    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+        stride: Sequence[int] = contiguous_strides(size)
+    else:
+        stride = torch.empty(size, device="meta", memory_format=memory_format).stride()
+    return _empty_strided(size, stride, dtype=dtype, device=device, pin_memory=pin_memory)
+
+
+def _empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    if pin_memory:
+        raise RuntimeError("only tensors on the host can be pinned, but got device 'spyre'")
+    if (negative := min(size, default=0)) < 0:
+        raise RuntimeError(f"trying to create a tensor with negative dimension {negative}: {list(size)}")
+    return empty_strided(size, stride, dtype, current.index_of(device))
+
+
+# ---------------------------------------------------------------------------------------------------------------------------- views
+
+
+def _as_strided(self: torch.Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> torch.Tensor:
+    return aten.as_strided.default.redispatch(_CPU, self, size, stride, storage_offset)
+
+
+def _view(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    return aten.view.default.redispatch(_CPU, self, size)
+
+
+def _reshape_alias(self: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+    return aten._reshape_alias.default.redispatch(_CPU, self, size, stride)
+
+
+def _unfold(self: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+    return aten.unfold.default.redispatch(_CPU, self, dimension, size, step)
+
+
+def _set_part(self: torch.Tensor, source: Any, offset: Any, size: Sequence[int], stride: Sequence[int] = ()) -> torch.Tensor:
+    if source.device != self.device:
+        raise RuntimeError(f"expected a storage on '{self.device}', but got one on '{source.device}'")
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride or contiguous_strides(size), strict=True))
+    if offset < 0 or (0 not in size and (last + 1) * self.dtype.itemsize > source.nbytes()):
+        raise RuntimeError(f"setStorage: sizes {list(size)} and offset {offset} are out of bounds for storage of size {source.nbytes()}")
+    return aten.set_.source_Storage_storage_offset.redispatch(_CPU, self, source, offset, size, stride)
+
+
+def _set_storage(self: torch.Tensor, source: Any) -> torch.Tensor:
+    return _set_part(self, source, 0, [source.nbytes() // self.dtype.itemsize], [1])
+
+
+def _set_tensor(self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    return _set_part(self, source.untyped_storage(), source.storage_offset(), source.size(), source.stride())
+
+
+def _set_nothing(self: torch.Tensor) -> torch.Tensor:
+    return _set_tensor(self, allocate(0, self.dtype, self.device.index))
+
+
+def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
+    """Change the size of a tensor, keeping the elements in their places; it gets a storage of its own where that is too small."""
+    if memory_format in (None, torch.contiguous_format):
+        stride: Sequence[int] = contiguous_strides(size)
+    elif memory_format is torch.preserve_format:
+        raise RuntimeError("Unsupported memory format Preserve")
+    else:
+        stride = torch.empty(size, device="meta", memory_format=memory_format).stride()
+    offset, held = int(self.storage_offset()), self.untyped_storage().nbytes() // self.dtype.itemsize
+    if offset + prod(size) <= held:
+        return aten.as_strided_.default(self, size, stride, offset)
+    new = allocate(offset + prod(size), self.dtype, self.device.index)
+    if held:
+        whole = _as_strided(self, [held], [1], 0)
+        on_host(new, write=True)[:held].copy_(on_host(whole))
+    return _set_part(self, new.untyped_storage(), offset, size, stride)
+
+
+# --------------------------------------------------------------------------------------------------------------- copies and numbers
+
+
+def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    source = on_host(self) if is_ours(self) else self
+    target = on_host(dst, write=True) if is_ours(dst) else dst
+    target.copy_(source)
+    return dst
+
+
+def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
+    if dst.size() != self.size():
+        dst.resize_(self.size())
+    return _copy_from(self, dst)
+
+
+def _local_scalar_dense(self: torch.Tensor) -> Any:
+    return on_host(self).item()
+
+
+def _fill(self: torch.Tensor, value: Any) -> torch.Tensor:
+    on_host(self, write=True).fill_(value)
+    return self
+
+
+def _zero(self: torch.Tensor) -> torch.Tensor:
+    return _fill(self, 0)
+
+
+def _equal(self: torch.Tensor, other: torch.Tensor) -> bool:
+    if self.device != other.device:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found {self.device} and {other.device}")
+    return torch.equal(on_host(self), on_host(other))
+
+
+def _record_stream(self: torch.Tensor, stream: Any) -> None:
+    """Values are computed in program order: memory is never reused early."""
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "empty.memory_format": _empty,
+    "empty_strided": _empty_strided,
+    "as_strided": _as_strided,
+    "view": _view,
+    "_reshape_alias": _reshape_alias,
+    "unfold": _unfold,
+    "set_": _set_nothing,
+    "set_.source_Tensor": _set_tensor,
+    "set_.source_Storage": _set_storage,
+    "set_.source_Storage_storage_offset": _set_part,
+    "resize_": resize,
+    "_copy_from": _copy_from,
+    "_copy_from_and_resize": _copy_from_and_resize,
+    "_local_scalar_dense": _local_scalar_dense,
+    "fill_.Scalar": _fill,
+    "zero_": _zero,
+    "equal": _equal,
+    "record_stream": _record_stream,
+}

@@ -1,0 +1,25 @@
+"""Launches from generated code whose arguments are tensors on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ktir.device.kernels import is_ours
+from ktir.device.storage import on_host
+from ktir.runtime import cache
+
+
+def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> Callable[..., Any]:
+    """What generated code calls; see `ktir.runtime.cache.kernel`."""
+    launch = cache.kernel(key, frozen_weights=False, strict=strict)
+
+    def on_device(*tensors: Any) -> None:
+        launch(*[on_host(t, write=True) if is_ours(t) else t for t in tensors])
+        for tensor in tensors:
+            if is_ours(tensor) and not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
+
+    return on_device

@@ -1,0 +1,35 @@
+"""Places in torch 2.13 that ask compiled code for what a device in Python cannot register; each is replaced by a function that asks us."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import _tensor_str
+
+from ktir.device import current
+from ktir.device.storage import allocate
+
+
+def install() -> None:
+    """Put the functions in their places."""
+    new: Any = torch.UntypedStorage.__new__
+    torch.UntypedStorage.__new__ = functools.partial(_new_storage, new)  # type: ignore[method-assign]
+    _tensor_str._tensor_str = functools.partial(_content_as_text, _tensor_str._tensor_str)
+
+
+def _content_as_text(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The numbers of a tensor are looked at on the host, not by a dozen of programs on the device."""
+    return original(self.detach().cpu() if self.device.type == "spyre" else self, *args, **kwargs)
+
+
+def _new_storage(original: Any, cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+    """`torch.UntypedStorage(n, device="spyre")`, which otherwise takes an allocator that is not there, and crashes."""
+    if device is None or torch.device(device).type != "spyre":
+        return original(cls, *args, **kwargs) if device is None else original(cls, *args, device=device, **kwargs)
+    index = current.index_of(device)
+    content = args[0] if args else 0
+    if isinstance(content, int):
+        return allocate(content, torch.uint8, index).untyped_storage()
+    return torch.tensor(list(content), dtype=torch.uint8, device=f"spyre:{index}").untyped_storage()

@@ -1,0 +1,108 @@
+"""`torch.spyre`: the module of the device, as torch and its users expect one."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from ktir.device import current, randomness
+
+
+def is_available() -> bool:
+    """Whether there is a card: always, since it is emulated."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether the device can be used without further ado."""
+    return True
+
+
+def init() -> None:
+    """Nothing has to be started."""
+
+
+_lazy_init = init
+
+
+def _is_in_bad_fork() -> bool:
+    return False  # a child gets a copy of the emulated memory
+
+
+def _is_compiled() -> bool:
+    return True
+
+
+def device_count() -> int:
+    """Cards of this process."""
+    return current.count()
+
+
+def current_device() -> int:
+    """The card of this thread."""
+    return current.get()
+
+
+def set_device(device: Any) -> None:
+    """Choose the card of this thread."""
+    current.put(current.index_of(device))
+
+
+def _exchange_device(index: int) -> int:
+    """Choose another card, unless the number is negative; the one before."""
+    return current.put(index) if index >= 0 else current.get()
+
+
+class device(contextlib.ContextDecorator):
+    """Inside the block, another card is the one of this thread."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = current.index_of(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = current.put(self.idx)
+
+    def __exit__(self, *_: Any) -> None:
+        current.put(self.prev_idx)
+
+
+class device_of(device):
+    """Inside the block, the card of a tensor is the one of this thread."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(tensor.device.index if tensor.device.type == "spyre" else current.get())
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until a card has done what it was given; values are computed at once, so there is nothing to wait for."""
+    current.index_of(device)
+
+
+def get_device_name(device: Any = None) -> str:
+    """What the card is called."""
+    current.index_of(device)
+    return "Spyre (emulated)"
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Types that autocast may compute in."""
+    return [torch.float16, torch.bfloat16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether bfloat16 can be used: on the host, the chip has no such numbers."""
+    return including_emulation
+
+
+manual_seed = randomness.manual_seed
+manual_seed_all = randomness.manual_seed_all
+seed = randomness.seed
+seed_all = randomness.seed_all
+initial_seed = randomness.initial_seed
+get_rng_state = randomness.get_rng_state
+set_rng_state = randomness.set_rng_state
+get_rng_state_all = randomness.get_rng_state_all
+set_rng_state_all = randomness.set_rng_state_all

@@ -1,0 +1,129 @@
+"""Tensors of PyTorch over allocations of the card, without compiled code.
+
+NumPy's DLPack capsule of an array is patched to say "device outside of torch, this type, that many elements", and torch imports it as a
+plain tensor with a storage of its own. The data pointer is a *handle*: a number in a space that no memory of the process lies in, so that
+nothing reaches the bytes but by asking for them. When the storage goes, NumPy's own deleter drops the array, and with it the allocation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from ktir.runtime.memory.allocation import Allocation
+
+_EXTERNAL = 12  # kDLExtDev: torch makes it PrivateUse1
+_SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
+_CODES: dict[torch.dtype, tuple[int, int]] = {  # DLPack's type code and bits
+    torch.int8: (_SIGNED, 8),
+    torch.int16: (_SIGNED, 16),
+    torch.int32: (_SIGNED, 32),
+    torch.int64: (_SIGNED, 64),
+    torch.uint8: (_UNSIGNED, 8),
+    torch.uint16: (_UNSIGNED, 16),
+    torch.uint32: (_UNSIGNED, 32),
+    torch.uint64: (_UNSIGNED, 64),
+    torch.float16: (_FLOAT, 16),
+    torch.float32: (_FLOAT, 32),
+    torch.float64: (_FLOAT, 64),
+    torch.bfloat16: (_BFLOAT, 16),
+    torch.bool: (_BOOL, 8),
+    torch.float8_e4m3fn: (10, 8),
+    torch.float8_e4m3fnuz: (11, 8),
+    torch.float8_e5m2: (12, 8),
+    torch.float8_e5m2fnuz: (13, 8),
+}
+_PACKED = {dtype: code | bits << 8 | 1 << 16 for dtype, (code, bits) in _CODES.items()}
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_int64, _int32 = ctypes.c_int64.from_address, ctypes.c_int32.from_address
+
+
+class _Held(np.ndarray):
+    """What a storage of torch holds: its end is that of the allocation."""
+
+    allocation: Allocation
+
+
+def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
+    """A new one-dimensional tensor. Raises TypeError for a type that the device does not hold."""
+    packed = _PACKED.get(dtype)
+    if packed is None:
+        raise TypeError(f"the device 'spyre' does not hold {dtype} tensors; it holds {', '.join(str(t)[6:] for t in _CODES)}")
+    held = np.ndarray.__new__(_Held, (1,), np.uint8)
+    held.allocation = allocation = _allocation(elements * dtype.itemsize, device)
+    capsule = held.__dlpack__()
+    at: Any = _pointer(capsule, b"dltensor")
+    _int64(at).value = allocation.handle
+    _int64(at + 8).value = _EXTERNAL | device << 32
+    _int32(at + 20).value = packed
+    _int64(_int64(at + 24).value).value = elements
+    return torch._C._from_dlpack(capsule)
+
+
+def _allocation(nbytes: int, device: int) -> Allocation:
+    from ktir.runtime.memory.allocation import Allocation  # what knows the card is imported with the first tensor on it
+    from ktir.runtime.memory.card import DeviceOutOfMemory, card
+
+    try:
+        return Allocation(card(device), nbytes)
+    except DeviceOutOfMemory as error:
+        raise torch.OutOfMemoryError(out_of_memory(error)) from None
+
+
+def out_of_memory(error: Any) -> str:
+    """The numbers of the moment, as CUDA words them."""
+    mebibyte, gibibyte = 1 << 20, 1 << 30
+    return (
+        f"Spyre out of memory. Tried to allocate {error.requested / mebibyte:.2f} MiB. Card {error.card} has a total capacity of "
+        f"{error.capacity / gibibyte:.2f} GiB of which {error.free / gibibyte:.2f} GiB is free; the largest free range has "
+        f"{error.largest / mebibyte:.2f} MiB, and {error.used / gibibyte:.2f} GiB is allocated by PyTorch."
+    )
+
+
+def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
+    """A new tensor of any strides."""
+    elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    flat = allocate(elements, dtype or torch.get_default_dtype(), device)
+    if len(size) == 1 and (stride[0] == 1 or elements == 0):
+        return flat
+    return torch.ops.aten.as_strided_.default(flat, size, stride, 0)
+
+
+def contiguous_strides(size: Sequence[int]) -> list[int]:
+    """Those of elements that lie one after the other."""
+    return [prod(max(n, 1) for n in size[d + 1 :]) for d in range(len(size))]
+
+
+def allocation_of(tensor: torch.Tensor) -> Allocation:
+    """The allocation that a tensor on the device is a view of."""
+    from ktir.runtime.memory.allocation import find
+
+    return find(tensor.untyped_storage().data_ptr())
+
+
+def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
+    """The tensor as one of the host, on the same memory: to be read now, or written now with `write`."""
+    raw = allocation_of(tensor).linear(write=write)
+    whole = len(raw) - len(raw) % tensor.dtype.itemsize
+    if not whole:
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+    flat = torch.from_numpy(raw[:whole]).view(tensor.dtype)
+    alias = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    return torch.ops.aten._neg_view.default(alias) if tensor.is_neg() else alias
+
+
+def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
+    """A copy of a tensor of the host, with its strides where no two elements share a place and none is left out."""
+    dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
+    copy = empty_strided(tensor.size(), tensor.stride() if dense else contiguous_strides(tensor.size()), tensor.dtype, device)
+    if tensor.numel():
+        on_host(copy, write=True).copy_(tensor)
+    return copy

@@ -1,0 +1,127 @@
+"""`torch.compile(model)` on tensors of the device runs on the chip without a backend name, and gives the bits that it gives on the host."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+
+from ktir import config
+from ktir.runtime import metrics
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(64, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x, x, x, need_weights=False)[0]
+
+
+class Masked(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+        heads = x.view(*x.shape[:2], 4, -1).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(heads, heads[:, :2], heads[:, :2], mask, enable_gqa=True)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": lambda: nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 64)),
+    "attention": Attention,
+    "masked attention with grouped queries": Masked,
+}
+
+
+@pytest.fixture(autouse=True)
+def strict() -> Any:
+    """Nothing of a graph is left to PyTorch or to the executor."""
+    with config.patch(fallback="error"), torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", MODELS)
+def test_same_bits_as_on_the_host(name: str, mode: Any, on_chip: None) -> None:
+    torch.manual_seed(1)
+    model = MODELS[name]().half().eval()
+    x = torch.randn(2, 16, 64).half()
+    with mode():
+        expected = torch.compile(model, backend="spyre")(x)
+        with metrics.counted() as launches:
+            got = torch.compile(copy.deepcopy(model).to("spyre"))(x.to("spyre"))
+    assert got.device.type == "spyre"
+    assert torch.equal(got.cpu(), expected)
+    assert launches().chip == 1
+
+
+def test_the_name_of_the_backend_may_be_given(on_chip: None) -> None:
+    x = torch.randn(3, 64).half()
+    f = torch.compile(lambda x: x * 2 + 1, backend="spyre")
+    assert torch.equal(f(x.to("spyre")).cpu(), f(x))
+
+
+def test_written_inputs(on_chip: None) -> None:
+    """A cache is written in place, and read by the next call."""
+
+    @torch.compile
+    def step(cache: torch.Tensor, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        cache.index_copy_(0, position, x)
+        return cache.sum(0)
+
+    cache = torch.zeros(4, 64, dtype=torch.float16, device="spyre")
+    version = cache._version
+    totals = []
+    for k in range(3):
+        row = torch.full((1, 64), float(k + 1), dtype=torch.float16, device="spyre")
+        totals.append(step(cache, row, torch.tensor([k], device="spyre")))
+    assert cache[:, 0].tolist() == [1, 2, 3, 0]
+    assert [t.tolist() for t in totals] == [[1.0] * 64, [3.0] * 64, [6.0] * 64]
+    assert cache._version > version
+
+
+def test_numbers_of_the_host_in_a_graph(on_chip: None) -> None:
+    f = torch.compile(lambda x, n: (x * n, x + torch.arange(4, device=x.device, dtype=x.dtype)))
+    x = torch.ones(3, 4, dtype=torch.float16)
+    for got, expected in zip(f(x.to("spyre"), torch.tensor(2.0)), (x * 2, x + torch.arange(4)), strict=True):
+        assert torch.equal(got.cpu(), expected.half())
+
+
+def test_shapes_that_change(on_chip: None) -> None:
+    f = torch.compile(lambda x: torch.softmax(x, -1), dynamic=True)
+    for n in (3, 5):
+        x = torch.randn(n, 64).half()
+        torch.testing.assert_close(f(x.to("spyre")).cpu(), torch.softmax(x, -1))
+
+
+def test_a_result_that_is_copied_to_the_host(on_chip: None) -> None:
+    f = torch.compile(lambda x: (x + 1).cpu())
+    x = torch.ones(3, 64, dtype=torch.float16)
+    got = f(x.to("spyre"))
+    assert got.device.type == "cpu"
+    assert torch.equal(got, x + 1)
+
+
+def test_gradients_are_refused(on_chip: None) -> None:
+    x = torch.ones(64, device="spyre", dtype=torch.float16, requires_grad=True)
+    torch.compile(lambda x: x * 2)(x.detach())
+    with torch.enable_grad(), pytest.raises(BackendCompilerFailed, match="needs gradients"):
+        torch.compile(lambda x: x * 3)(x)
+
+
+def test_graphs_on_the_host_go_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def compile_fx(gm: torch.fx.GraphModule, inputs: Any, **_: Any) -> Any:
+        seen.append(inputs)
+        return gm.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_fx)
+    with metrics.counted() as launches:
+        assert torch.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2, 2]
+    assert seen
+    assert not launches().chip

@@ -1,0 +1,138 @@
+"""The device comes with `import torch`, costs it nothing, and can be left out."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import ktir
+from ktir.device import autoload, current, registration, spyre
+
+ROOT = Path(ktir.__file__).parents[1]
+PROGRAM = """
+import sys, torch
+heavy = {"torch._dynamo", "torch._inductor", "ktir.mlir", "ktir.lowering"} & sys.modules.keys()
+x = torch.ones(2, device="spyre")
+print(sorted(heavy), x.device, torch.spyre.is_available(), x.cpu().tolist())
+"""
+
+
+def run_with_entry_point(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`PROGRAM` in a new process, in an environment in which the distribution is installed as pyproject.toml says."""
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["torch.backends"]
+    folder = tmp_path / "ktir_device-0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: ktir-device\nVersion: 0\n")
+    (folder / "entry_points.txt").write_text("[torch.backends]\n" + "\n".join(f"{n} = {v}" for n, v in entries.items()))
+    variables = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", **environment}
+    return subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=False)
+
+
+def test_import_torch_brings_the_device(tmp_path: Path) -> None:
+    ran = run_with_entry_point(tmp_path)
+    assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
+
+
+def test_it_can_be_left_out(tmp_path: Path) -> None:
+    ran = run_with_entry_point(tmp_path, KTIR_DEVICE="0")
+    assert ran.returncode
+    assert "spyre" in ran.stderr
+    assert "Failed to load the backend extension" not in ran.stderr
+
+
+@pytest.fixture
+def unregistered(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """As before registration; registrations are counted, and do nothing."""
+    calls: list[bool] = []
+    monkeypatch.setattr(autoload, "_registered", False)
+    monkeypatch.setattr(registration, "register", lambda: calls.append(True))
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone")
+    return calls
+
+
+def test_registered_once(unregistered: list[bool]) -> None:
+    autoload.autoload()
+    autoload.autoload()
+    autoload.register()
+    assert unregistered == [True]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "reason"),
+    [
+        (autoload.torch._C, "_get_privateuse1_backend_name", lambda: "npu", "'npu' has taken"),
+        (autoload.torch, "__version__", "2.14.1", "torch 2.13 is needed, but this is 2.14.1"),
+    ],
+)
+def test_it_stands_aside(
+    unregistered: list[bool], monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object, reason: str
+) -> None:
+    monkeypatch.setattr(owner, name, value)
+    autoload.autoload()
+    assert not unregistered
+    with pytest.raises(RuntimeError, match=reason):
+        autoload.register()
+
+
+def test_it_stands_aside_of_torch_spyre(unregistered: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktir.version.torch_spyre_is_installed", lambda: True)
+    autoload.autoload()
+    assert not unregistered
+    with pytest.raises(RuntimeError, match="torch_spyre is installed"):
+        autoload.register()
+
+
+def test_import_torch_never_fails(unregistered: list[bool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fails() -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(registration, "register", fails)
+    autoload.autoload()
+    assert "does not register the device 'spyre': ValueError: broken" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, 1),
+        ({"AIU_WORLD_SIZE": "4"}, 4),
+        ({"SPYRE_DEVICES": "0,3,5"}, 3),
+        ({"SPYRE_DEVICES": "0,3,5", "AIU_WORLD_SIZE": "2"}, 2),
+        ({"AIU_WORLD_SIZE": "0"}, "AIU_WORLD_SIZE must be 1 to 8, but got '0'"),
+        ({"AIU_WORLD_SIZE": "9"}, "AIU_WORLD_SIZE must be 1 to 8, but got '9'"),
+        ({"AIU_WORLD_SIZE": "two"}, "AIU_WORLD_SIZE must be 1 to 8, but got 'two'"),
+        ({"SPYRE_DEVICES": "1,1"}, "SPYRE_DEVICES must list different cards, but got '1,1'"),
+        ({"SPYRE_DEVICES": "-1"}, "SPYRE_DEVICES must be"),
+    ],
+)
+def test_number_of_cards(environment: dict[str, str], expected: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AIU_WORLD_SIZE", "SPYRE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    count = current.count.__wrapped__
+    if isinstance(expected, int):
+        assert count() == expected
+    else:
+        with pytest.raises(RuntimeError, match=expected):
+            count()
+
+
+def test_cards_of_a_thread() -> None:
+    assert torch.get_device_module("spyre") is spyre
+    assert spyre.device_count() == 1
+    assert spyre.current_device() == 0
+    with spyre.device("spyre:0"):
+        assert torch.empty(1, device="spyre").device == torch.device("spyre:0")
+    with pytest.raises(RuntimeError, match="there is no device 'spyre:1'"):
+        spyre.set_device(1)
+    with pytest.raises(RuntimeError, match="there is no device 'spyre:1'"):
+        torch.empty(1, device="spyre:1")
+    with pytest.raises(ValueError, match="expected a device 'spyre', but got 'cpu'"):
+        spyre.set_device("cpu")
+    with pytest.raises(AttributeError):
+        getattr(spyre, "no_such_function")  # noqa: B009

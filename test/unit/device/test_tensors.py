@@ -1,0 +1,267 @@
+"""Tensors on the device hold what tensors of the host hold: copies, views, factories, storages, files. The oracle is torch on the host."""
+
+import copy
+import io
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ktir.device import spyre, storage
+
+DTYPES = list(storage._CODES)
+NAMES = [str(d).removeprefix("torch.") for d in DTYPES]
+
+
+def some(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Numbers that every type holds."""
+    count = torch.Size(shape).numel()
+    return (torch.arange(count) % 2 if dtype == torch.bool else torch.arange(count) % 7).reshape(shape).to(dtype)
+
+
+def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Same type, shape and bits; the first one is on the device."""
+    assert got.device.type == "spyre"
+    assert (got.dtype, got.shape, got.stride()) == (expected.dtype, expected.shape, expected.stride())
+    return torch.equal(got.cpu().contiguous().view(torch.uint8), expected.contiguous().view(torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=NAMES)
+def test_there_and_back(dtype: torch.dtype) -> None:
+    x = some(dtype, 3, 5)
+    assert equal(x.to("spyre"), x)
+    assert equal(x.t().to("spyre"), x.t())
+    assert equal(x.to("spyre").t(), x.t())
+    assert equal(x.to("spyre")[1:, ::2], x[1:, ::2])
+
+
+@pytest.mark.parametrize("source", DTYPES, ids=NAMES)
+def test_every_type_becomes_every_type(source: torch.dtype) -> None:
+    x = some(source, 2, 3)
+    for target in DTYPES:
+        assert equal(x.to("spyre").to(target), x.to(target)), target
+        assert equal(x.to("spyre", target), x.to(target)), target
+        assert torch.equal(x.to("spyre").to("cpu", target).view(torch.uint8), x.to(target).view(torch.uint8)), target
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
+def test_types_that_the_device_does_not_hold(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=f"the device 'spyre' does not hold {dtype} tensors; it holds int8, "):
+        torch.empty(3, dtype=dtype, device="spyre")
+
+
+VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "reshape": lambda x: x.view(6, 10),
+    "transpose": lambda x: x.transpose(0, 2),
+    "permute": lambda x: x.permute(2, 0, 1),
+    "slice": lambda x: x[1:, :, 1::2],
+    "select": lambda x: x[:, 2],
+    "expand": lambda x: x[:, :1].expand(3, 4, 5),
+    "unfold": lambda x: x.unfold(1, 2, 1),
+    "diagonal": lambda x: x.diagonal(0, 0, 1),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "as_strided": lambda x: x.as_strided((4, 2), (3, 7), 5),
+    "unbind": lambda x: x.unbind(1)[2],
+    "split": lambda x: x.split(2, 1)[1],
+    "squeeze": lambda x: x[None].squeeze(),
+    "movedim": lambda x: x.movedim(0, 1),
+    "flatten": lambda x: x.flatten(1),
+    "view_dtype": lambda x: x.view(torch.int32),
+    "detach": lambda x: x.detach(),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_share_their_memory(name: str) -> None:
+    host = some(torch.float32, 3, 4, 5)
+    ours = host.to("spyre")
+    expected, got = VIEWS[name](host), VIEWS[name](ours)
+    assert got.untyped_storage().data_ptr() == ours.untyped_storage().data_ptr()
+    assert got.storage_offset() == expected.storage_offset()
+    assert equal(got, expected)
+    if name != "expand":
+        expected.fill_(9)
+        got.fill_(9)
+        assert equal(ours, host)
+
+
+def test_a_view_that_does_not_fit() -> None:
+    x = torch.zeros(6, device="spyre")
+    with pytest.raises(RuntimeError, match="invalid for input of size 6"):
+        x.view(4)
+    with pytest.raises(RuntimeError, match="setStorage"):
+        x.as_strided((4,), (2,))
+
+
+FACTORIES: dict[str, Callable[[str], torch.Tensor]] = {
+    "zeros": lambda d: torch.zeros(2, 3, device=d),
+    "ones": lambda d: torch.ones(2, 3, dtype=torch.int16, device=d),
+    "full": lambda d: torch.full((2, 3), 2.5, device=d),
+    "arange": lambda d: torch.arange(1, 9, 2, device=d),
+    "arange of floats": lambda d: torch.arange(0, 1, 0.125, dtype=torch.float16, device=d),
+    "linspace": lambda d: torch.linspace(0, 1, 5, device=d),
+    "eye": lambda d: torch.eye(3, 4, device=d),
+    "tensor": lambda d: torch.tensor([[1, 2], [3, 4]], device=d),
+    "scalar": lambda d: torch.tensor(True, device=d),
+    "nothing": lambda d: torch.zeros(0, 3, device=d),
+    "like": lambda d: torch.ones_like(torch.zeros(2, 3, device=d).t()),
+    "new": lambda d: torch.zeros(1, device=d).new_full((3,), 7),
+    "channels last": lambda d: torch.zeros(2, 3, 4, 5, device=d).contiguous(memory_format=torch.channels_last),
+    "rand": lambda d: torch.rand(5, device=d),
+    "randn": lambda d: torch.randn(3, 4, dtype=torch.float16, device=d),
+    "randint": lambda d: torch.randint(0, 100, (7,), device=d),
+    "randperm": lambda d: torch.randperm(9, device=d),
+    "bernoulli": lambda d: torch.full((9,), 0.5, device=d).bernoulli(),
+    "normal": lambda d: torch.zeros(4, device=d).normal_(2, 3),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.filterwarnings("ignore::ktir.device.fallback.FallbackWarning")
+def test_factories(name: str) -> None:
+    torch.manual_seed(3)
+    expected = FACTORIES[name]("cpu")
+    torch.manual_seed(3)
+    assert equal(FACTORIES[name]("spyre"), expected)
+
+
+def test_sizes_that_are_none() -> None:
+    with pytest.raises(RuntimeError, match="negative dimension -1"):
+        torch.empty(2, -1, device="spyre")
+    with pytest.raises(RuntimeError, match="pinned"):
+        torch.empty(2, device="spyre", pin_memory=True)
+
+
+def test_numbers() -> None:
+    x = some(torch.float16, 4).to("spyre")
+    assert x[3].item() == 3.0
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert float(x[2]) == 2.0
+    assert bool(x[1])
+    with pytest.raises(RuntimeError):
+        x.item()
+    with pytest.raises(TypeError, match="host memory first"):
+        x.numpy()
+
+
+def test_copies_into_parts() -> None:
+    host, ours = torch.zeros(4, 6), torch.zeros(4, 6, device="spyre")
+    for x, d in ((host, "cpu"), (ours, "spyre")):
+        x[1:3, ::2] = some(torch.int32, 2, 3).to(d)
+        x[:, 5].copy_(torch.full((4,), 3.0))
+        x[0] = 8
+        x[3:].zero_()
+    assert equal(ours, host)
+    back = torch.zeros(4, 6)
+    back[:, 1:].copy_(ours[:, 1:])
+    assert torch.equal(back[:, 1:], host[:, 1:])
+
+
+def test_resize_and_set() -> None:
+    host, ours = some(torch.int64, 6), some(torch.int64, 6).to("spyre")
+    for x in (host, ours):
+        x.resize_(2, 5)
+    assert ours.shape == (2, 5)
+    assert ours.flatten()[:6].tolist() == host.flatten()[:6].tolist()
+    other = torch.empty(0, dtype=torch.int64, device="spyre").set_(ours.untyped_storage(), 2, (3,), (1,))
+    other.fill_(9)
+    assert ours.flatten()[:6].tolist() == [0, 1, 9, 9, 9, 5]
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        other.set_(ours.untyped_storage(), 8, (30,), (1,))
+    with pytest.raises(RuntimeError, match="expected a storage on 'spyre:0'"):
+        other.set_(torch.zeros(3, dtype=torch.int64).untyped_storage())
+    assert torch.ops.aten.set_.default(other).numel() == 0
+
+
+def test_text() -> None:
+    x = torch.tensor([[1.0, 2.5], [float("nan"), 4.0]])
+    assert repr(x.to("spyre")) == repr(x)[:-1] + ", device='spyre:0')"
+    assert repr(torch.zeros(0, device="spyre")) == "tensor([], device='spyre:0')"
+
+
+def test_files_and_copies(tmp_path: Any) -> None:
+    model = torch.nn.Linear(3, 2).to("spyre")
+    tied = {"a": model.weight, "b": model.weight.t()}
+    file = tmp_path / "weights.pt"
+    torch.save(tied, file)
+    back = torch.load(file)
+    assert equal(back["a"], model.weight.detach().cpu())
+    assert back["b"].untyped_storage().data_ptr() == back["a"].untyped_storage().data_ptr()
+    assert torch.load(file, map_location="cpu")["a"].device.type == "cpu"
+    torch.save(torch.ones(2), file)
+    assert equal(torch.load(file, map_location="spyre"), torch.ones(2))
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin.weight, model.weight)
+    assert twin.weight.untyped_storage().data_ptr() != model.weight.untyped_storage().data_ptr()
+    assert equal(pickle.loads(pickle.dumps(model.weight)).detach(), model.weight.detach().cpu())
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    torch.nn.Linear(3, 2).to("spyre").load_state_dict(torch.load(buffer))
+
+
+def test_storages() -> None:
+    held = torch.UntypedStorage(8, device="spyre")
+    assert (held.device, held.nbytes()) == (torch.device("spyre:0"), 8)
+    assert list(torch.UntypedStorage([1, 2, 3], device="spyre").cpu()) == [1, 2, 3]
+    assert torch.zeros(3, device="spyre").untyped_storage().clone().nbytes() == 12
+
+
+def test_handles_are_no_addresses() -> None:
+    x, y = torch.zeros(5, device="spyre"), torch.zeros(5, device="spyre")
+    assert x.data_ptr() > 1 << 48
+    assert x[2:].data_ptr() == x.data_ptr() + 8
+    assert abs(x.data_ptr() - y.data_ptr()) >= 128
+
+
+def test_modules_move() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    state = {n: t.clone() for n, t in model.state_dict().items()}
+    moved = model.to("spyre").half()
+    assert all(t.device.type == "spyre" for t in moved.state_dict().values())
+    assert all(torch.equal(t.cpu(), state[n].to(t.dtype)) for n, t in moved.state_dict().items())
+    assert next(moved.cpu().parameters()).device.type == "cpu"
+    with torch.device("spyre"):
+        assert torch.nn.Linear(2, 2).weight.device.type == "spyre"
+    assert torch.nn.Linear(2, 2, device="meta").to_empty(device="spyre").weight.device.type == "spyre"
+
+
+def test_threads_and_children() -> None:
+    results: list[bool] = []
+
+    def work(k: int) -> None:
+        x = torch.full((50,), float(k))
+        results.append(all(equal(x.to("spyre")[i:], x[i:]) for i in range(50)))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 4
+    kept = torch.arange(4).to("spyre")
+    child = os.fork()
+    if not child:
+        os._exit(0 if kept.cpu().tolist() == [0, 1, 2, 3] and torch.ones(2).to("spyre").tolist() == [1, 1] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_generators() -> None:
+    spyre.manual_seed(5)
+    state = spyre.get_rng_state()
+    first = torch.rand(4, device="spyre").cpu()
+    assert torch.equal(first, torch.rand(4, generator=torch.Generator().manual_seed(5)))
+    spyre.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device="spyre").cpu(), first)
+    assert spyre.initial_seed() == 5
+    before = torch.get_rng_state()
+    torch.rand(4, device="spyre")
+    assert torch.equal(torch.get_rng_state(), before), "the generator of the host is another one"
+    with torch.random.fork_rng(devices=[0], device_type="spyre"):
+        spyre.manual_seed(1)
+    spyre.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device="spyre").cpu(), first)
