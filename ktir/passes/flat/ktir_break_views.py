@@ -33,6 +33,7 @@ from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.shapes_to_memory import ShapesToMemory
 from ktir.passes.flat.products import products_by_halves
 from ktir.passes.flat.refine import split_loops
+from ktir.passes.flat.repeated import reduce_once
 from ktir.passes.flat.unit_dims import drop_unit_dims
 from ktir.pipeline import Pass
 
@@ -63,6 +64,7 @@ class BreakViewsPass(Pass):
                 arguments = NewArguments(function)
                 drop_unit_dims(function)
                 insertions_apart(function)
+                reduce_once(function)
                 order_variables(function)
                 indices_apart(function, arguments)
                 long_scans_in_blocks(function)

@@ -31,6 +31,7 @@ READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "batch": lambda a, v: a[None] * torch.bmm(a[None], v[None, :, None]),
     "reduction": lambda a, v: (a - a @ v[:, None]).amax(-1),
     "function": lambda a, v: torch.relu(a @ v[:, None]) * a + v,
+    "equal rows": lambda a, v: torch.relu(v.expand(2, -1) @ a) * v + a[:2],
 }
 
 

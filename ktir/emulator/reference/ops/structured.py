@@ -225,7 +225,7 @@ class Structured:
         out = self.maps[len(self.inputs) + k].loops_used()
         loops = range(len(self.extents))
         batch = tuple(j for j in loops if j in left and j in right and j in out)
-        rows = tuple(j for j in loops if j in left and j not in right and j in out)
+        rows = tuple(j for j in loops if j not in right and j in out)
         columns = tuple(j for j in loops if j in right and j not in left and j in out)
         inner = tuple(j for j in loops if self.reduced[j])
         if any(j not in left or j not in right or j in out for j in inner) or len((*batch, *rows, *columns, *inner)) != len(loops):
@@ -266,7 +266,7 @@ def _shape(rec: Recording, slot: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Roles:
-    """Loops of a contraction: in both factors and the result, in the left one, in the right one, in both but not the result."""
+    """Loops of a contraction: in both factors and the result, in the left one or none, in the right one, in both but not the result."""
 
     factors: tuple[int, int]
     batch: tuple[int, ...]
