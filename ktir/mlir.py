@@ -6,15 +6,17 @@ NumPy is hidden while the bindings load (they work without it) because it would 
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
-    from torch_mlir.dialects import arith, func, linalg, math, memref, scf, tensor
+    from torch_mlir.dialects import arith, builtin, func, linalg, math, memref, scf, tensor
 
 _hidden = sys.modules.get("numpy")
 sys.modules["numpy"] = None  # type: ignore[assignment]  # import machinery: None makes `import numpy` fail
 try:
     from torch_mlir import ir, passmanager, rewrite
+    from torch_mlir._mlir_libs._mlirDialectsLinalg import fill_builtin_region
     from torch_mlir.dialects import ext
 finally:
     if _hidden is None:
@@ -22,17 +24,24 @@ finally:
     else:
         sys.modules["numpy"] = _hidden
 
-_DIALECTS = ("arith", "func", "linalg", "math", "memref", "scf", "tensor")
+Entry = TypeVar("Entry")
+_DIALECTS = {name: name for name in ("arith", "builtin", "func", "math", "memref", "scf", "tensor")} | {"linalg": "_linalg_ops_gen"}
+"""The modules of dialects. Of linalg the generated classes alone: what stands around them needs NumPy and 0.2 s to load."""
 
 __all__ = [
     "announce_dialect",
     "arith",
+    "builtin",
     "ext",
+    "fill_builtin_region",
     "func",
     "ir",
+    "is_a",
     "linalg",
     "math",
     "memref",
+    "named",
+    "names",
     "operations",
     "passmanager",
     "rewrite",
@@ -44,7 +53,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _DIALECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"torch_mlir.dialects.{name}")
+    module = importlib.import_module(f"torch_mlir.dialects.{_DIALECTS[name]}")
     globals()[name] = module
     return module
 
@@ -55,6 +64,25 @@ def announce_dialect(name: str, module: str) -> None:
     They look for a module of their own package whenever they wrap an op, type or attribute, and repeat a search that failed.
     """
     sys.modules.setdefault(f"{ext.__package__}.{name}", sys.modules[module])
+
+
+def is_a(op: ir.Operation | ir.OpView | ir.Block | None, *classes: type[ir.OpView]) -> TypeGuard[ir.Operation]:
+    """Whether `op` is an op of one of these classes; what owns a value may be a block instead, and that is none.
+
+    By name: to wrap an op in its class, as `isinstance(op.opview, X)` does, takes five times as long.
+    """
+    name = getattr(op, "name", None)
+    return any([name == each.OPERATION_NAME for each in classes])  # a list is faster than a generator
+
+
+def names(*classes: type[ir.OpView] | str) -> tuple[str, ...]:
+    """The names of ops of these classes, to look `op.name` up in. Names stay as they are: `names(*OTHERS, X)`."""
+    return tuple(each if isinstance(each, str) else each.OPERATION_NAME for each in classes)
+
+
+def named(table: Mapping[type[ir.OpView] | str, Entry]) -> dict[str, Entry]:
+    """A table by class of op as one to look `op.name` up in; names stay as they are."""
+    return dict(zip(names(*table), table.values(), strict=True))
 
 
 def operations(root: ir.Module | ir.Operation | ir.OpView) -> list[ir.Operation]:

@@ -13,7 +13,7 @@ from builders import Body, element_type, f16, f32, index, number
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
-from ktir.dialects.structured import affine_map, generic
+from ktir.dialects.structured import affine_map, fill, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
 
 LANES = 64
@@ -167,7 +167,7 @@ class Divided:
         """`body([element, accumulator])` over sticks and lanes, in f32; lanes beyond `columns` do not count."""
         k = len(self.extents)
         empty = tensor.EmptyOp([1, *self.shares, LANES], ir.F32Type.get()).result
-        init = linalg.fill(number(start), outs=[empty])
+        init = fill(number(start), empty)
         maps = [affine_map(k + 2, [k, *range(k), k + 1]), affine_map(k + 2, [None, *range(k), None])]
 
         def masked(arguments: list[ir.Value]) -> ir.Value:
@@ -204,7 +204,7 @@ class Divided:
             affine_map(loops, [n, *(axes or [None]), j]),
         ]
         empty = tensor.EmptyOp([blocks if transposed else shape[0], *(self.shares[:k] or [1]), LANES], f32_).result
-        init = linalg.fill(number(0.0), outs=[empty])
+        init = fill(number(0.0), empty)
         iterators = ["parallel"] * (k + 2) + ["reduction"] * 2
 
         def body(arguments: list[ir.Value]) -> ir.Value:

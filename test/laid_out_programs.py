@@ -14,7 +14,7 @@ from builders import Body, element_type, f16, f32, index, number
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
-from ktir.dialects.structured import affine_map, generic
+from ktir.dialects.structured import affine_map, fill, generic
 from ktir.mlir import arith, func, ir, linalg, math, tensor
 from ktir.roles import HOST_ROLES
 
@@ -133,7 +133,7 @@ class LaidOut:
 
     def filled(self, shape: Sequence[int], value: float, dtype: str = "f32") -> ir.Value:
         """A tensor of one value."""
-        return linalg.fill(number(value, element_type(dtype)), outs=[self.empty(shape, dtype)])
+        return fill(number(value, element_type(dtype)), self.empty(shape, dtype))
 
     def pointwise(
         self, inputs: Sequence[ir.Value], rows: Sequence[Sequence[int]], extents: Sequence[int], body: Body, dtype: str = "f16"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a, linalg, names, tensor
 
-SECOND_OPERAND = ("tensor.pad", "tensor.expand_shape")
+SECOND_OPERAND = names(tensor.PadOp, tensor.ExpandShapeOp)
 """From the laid-out level to the divided one only a contraction's second operand is padded and split into blocks."""
 
 
@@ -83,14 +83,14 @@ class Axes:
         each).
         """
         owner = value.owner
-        if not isinstance(owner, ir.Block) and owner.name == "linalg.generic":
+        if is_a(owner, linalg.GenericOp):
             g = Generic(owner)
             return self.of_operand(g, len(g.inputs))
         for use in value.uses:
             user = use.owner.operation
             if user.name in SECOND_OPERAND:
                 return self.of_second_operand(_reader_of_blocks(user))
-            if user.name == "linalg.generic":
+            if is_a(user, linalg.GenericOp):
                 return self.of_operand(Generic(user), use.operand_number)
         return self.of_copied(value)
 
@@ -106,6 +106,6 @@ class Axes:
 
 def _reader_of_blocks(op: ir.Operation) -> Generic:
     """The contraction that reads a padded or split tensor."""
-    while op.name != "linalg.generic":
+    while not is_a(op, linalg.GenericOp):
         op = next(iter(op.results[0].uses)).owner.operation
     return Generic(op)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
-from ktir.mlir import func, ir, operations
+from ktir.mlir import func, ir, is_a, operations
 from ktir.roles import OWN_ROLES
 
 Functions = Mapping[str, func.FuncOp]
@@ -34,7 +34,7 @@ def is_kernel(function: ir.Operation | func.FuncOp) -> bool:
 
 def calls_of(function: func.FuncOp) -> list[ir.Operation]:
     """The calls of a function, in order."""
-    return [op for op in operations(function) if op.name == "func.call"]
+    return [op for op in operations(function) if is_a(op, func.CallOp)]
 
 
 def root_of(functions: Functions, where: ir.Location) -> func.FuncOp:

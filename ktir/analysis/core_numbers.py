@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.dialects import ktdp
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a, named
 
 Numbers = NDArray[np.int64]
 
@@ -26,14 +26,16 @@ class Unknown(Exception):
     """Why a number is not known."""
 
 
-_RULES: Mapping[str, Callable[[Numbers, Numbers], Numbers]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.minsi": np.minimum,
-    "arith.divui": np.floor_divide,
-    "arith.remui": np.remainder,
-}
+_RULES: Mapping[str, Callable[[Numbers, Numbers], Numbers]] = named(
+    {
+        arith.AddIOp: np.add,
+        arith.SubIOp: np.subtract,
+        arith.MulIOp: np.multiply,
+        arith.MinSIOp: np.minimum,
+        arith.DivUIOp: np.floor_divide,
+        arith.RemUIOp: np.remainder,
+    }
+)
 
 
 class CoreNumbers:
@@ -56,9 +58,9 @@ class CoreNumbers:
         if isinstance(value.owner, ir.Block):
             return self(0)
         op = value.owner.operation
-        if op.name == "arith.constant":
+        if is_a(op, arith.ConstantOp):
             return self(ir.IntegerAttr(op.attributes["value"]).value)
-        if op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
+        if is_a(op, ktdp.GetComputeTileIdOp):
             return Address(np.arange(self.cores))
         if op.name not in _RULES:
             raise Unknown(f"its address is computed by '{op.name}'")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ktir.dialects.structured import Generic, index_constant
-from ktir.mlir import arith, ir, linalg
+from ktir.mlir import arith, ir, is_a, linalg, names
 from ktir.target import LANES
 
 
@@ -75,7 +75,7 @@ class Trees:
         """The tree of an element."""
         if value not in self._known:
             owner = value.owner
-            pointwise = not isinstance(owner, ir.Block) and owner.name == "linalg.generic" and Generic(owner.operation).is_pointwise
+            pointwise = is_a(owner, linalg.GenericOp) and Generic(owner.operation).is_pointwise
             self._known[value] = self.of_scalar(g := Generic(owner.operation), g.yielded) if pointwise else Leaf(value, True, True)
         return self._known[value]
 
@@ -103,7 +103,7 @@ class Trees:
 
 
 def _node(op: ir.Operation, tree: Callable[[ir.Value], Tree]) -> Tree:
-    if op.name == "arith.cmpi" and isinstance(op.operands[0].type, ir.IndexType):
+    if is_a(op, arith.CmpIOp) and isinstance(op.operands[0].type, ir.IndexType):
         end = _end(op)
         if end is None:
             raise NoTree
@@ -117,9 +117,9 @@ def _node(op: ir.Operation, tree: Callable[[ir.Value], Tree]) -> Tree:
 def _end(compare: ir.Operation) -> int | None:
     """The end of `64 * stick + lane < end`, None for any other comparison."""
     place, end = compare.operands
-    if ir.IntegerAttr(compare.attributes["predicate"]).value != int(arith.CmpIPredicate.ult) or end.owner.name != "arith.constant":
+    if ir.IntegerAttr(compare.attributes["predicate"]).value != int(arith.CmpIPredicate.ult) or not is_a(end.owner, arith.ConstantOp):
         return None
-    if place.owner.name != "arith.addi" or {v.owner.name for v in place.owner.operands} != {"arith.muli", "linalg.index"}:
+    if not is_a(place.owner, arith.AddIOp) or {v.owner.name for v in place.owner.operands} != set(names(arith.MulIOp, linalg.IndexOp)):
         return None
     return ir.IntegerAttr(end.owner.attributes["value"]).value
 
@@ -169,7 +169,7 @@ class Emission:
         if isinstance(tree, Live):
             return self._live()
         assert isinstance(tree, Node)
-        if tree.name == "arith.select" and isinstance(tree.operands[0], Live) and self.end is None:
+        if is_a(tree, arith.SelectOp) and isinstance(tree.operands[0], Live) and self.end is None:
             return self(tree.operands[1])
         operands = [self(t) for t in tree.operands]
         clone = tree.op.clone()

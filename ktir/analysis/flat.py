@@ -9,8 +9,9 @@ from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.flat_rules import check
 from ktir.diagnostics import Unsupported, location_names
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Contraction, Generic
-from ktir.mlir import func, ir
+from ktir.mlir import func, ir, is_a, linalg, named
 
 Kind = Literal["load", "store", "gather", "scatter", "fill", "pointwise", "reduction", "contraction"]
 
@@ -134,7 +135,7 @@ def _store(op: ir.Operation) -> list[Node]:
 def _fill(op: ir.Operation) -> list[Node]:
     """A fill is a node only where its tensor is data; as accumulator of a reduction it belongs to that."""
     users = [(u.owner.operation, u.operand_number) for u in op.results[0].uses]
-    if all(user.name == "linalg.generic" and at == len(user.operands) - 1 for user, at in users):
+    if all(is_a(user, linalg.GenericOp) and at == len(user.operands) - 1 for user, at in users):
         return []
     return [Node(op, "fill", [op.results[0]], [list(range(len(shape_of(op.results[0]))))])]
 
@@ -147,7 +148,7 @@ def _generic(op: ir.Operation) -> list[Node]:
     return [Node(op, kind, [*g.inputs, op.results[0]], loops, generic=g, contraction=contraction)]
 
 
-_READERS = {"ktdp.load": _load, "ktdp.store": _store, "linalg.fill": _fill, "linalg.generic": _generic}
+_READERS = named({ktdp.LoadOp: _load, ktdp.StoreOp: _store, linalg.FillOp: _fill, linalg.GenericOp: _generic})
 
 
 def memory_of(view: ir.Value) -> Memory:
@@ -164,7 +165,7 @@ def memory_of(view: ir.Value) -> Memory:
 
 def _tile(tile: ir.Operation) -> tuple[Memory, tuple[Subscript, ...]]:
     memory = memory_of(tile.opview.base)
-    return memory, () if tile.name == "ktdp.construct_access_tile" else tuple(map(_subscript, tile.opview.subscripts))
+    return memory, () if is_a(tile, ktdp.ConstructAccessTileOp) else tuple(map(_subscript, tile.opview.subscripts))
 
 
 def _subscript(given: tuple[ir.AffineMap, ir.Value | None]) -> Subscript:

@@ -11,14 +11,13 @@ from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 
 Rule = Callable[[ir.Operation], None]
 
-OPS = frozenset((
-    "func.func", "func.return", "func.call", "ktdp.construct_memory_view", "ktdp.construct_access_tile",
-    "ktdp.construct_indirect_access_tile", "ktdp.region_terminator", "ktdp.load", "ktdp.store", "tensor.empty", "linalg.fill",
-    "linalg.generic", "linalg.yield",
+OPS = frozenset(names(
+    func.FuncOp, func.ReturnOp, func.CallOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp,
+    ktdp.RegionTerminatorOp, ktdp.LoadOp, ktdp.StoreOp, tensor.EmptyOp, linalg.FillOp, linalg.GenericOp, linalg.YieldOp,
 ))  # fmt: skip
 """Ops of the level besides the scalar ones."""
 
@@ -33,7 +32,7 @@ def no_unit_dims(op: ir.Operation) -> None:
 
 def in_a_body(op: ir.Operation) -> None:
     """What computes stands in the body of a generic; beside these there are numbers and sums of addresses."""
-    if op.name not in OPS and op.parent.name == "func.func" and op.name not in ("arith.constant", "arith.addi"):
+    if op.name not in OPS and is_a(op.parent, func.FuncOp) and not is_a(op, arith.ConstantOp, arith.AddIOp):
         raise Broken("is not supported on the flat level outside of a 'linalg.generic'")
 
 
@@ -41,7 +40,7 @@ def in_a_body(op: ir.Operation) -> None:
 
 
 def _without_coordinates(g: Generic) -> None:
-    if any(inner.name == "linalg.index" for inner in g.body_ops):
+    if any(is_a(inner, linalg.IndexOp) for inner in g.body_ops):
         raise Broken("computes with coordinates; the nearest supported form reads them from an argument of role 'iota'")
 
 
@@ -102,7 +101,7 @@ def plain_view(op: ir.Operation) -> None:
         raise Broken(f"views elements of type {view.element_type}, which have no stick layout; f16, f32 and i32 have")
     offset = view.offset
     while not isinstance(offset.owner, ir.Block):
-        if offset.owner.name != "arith.addi" or constant_of(offset.owner.operands[1]) is None:
+        if not is_a(offset.owner, arith.AddIOp) or constant_of(offset.owner.operands[1]) is None:
             raise Broken("expects an argument plus a constant as offset on the flat level")
         offset = offset.owner.operands[0]
 
@@ -137,12 +136,14 @@ def looks_up_one_place(op: ir.Operation) -> None:
         raise Broken("expects each variable in one subscript at least, and in one direct subscript at most")
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "linalg.generic": (flat_generic,),
-    "ktdp.construct_memory_view": (plain_view,),
-    "ktdp.construct_access_tile": (whole_tile,),
-    "ktdp.construct_indirect_access_tile": (looks_up_one_place,),
-}
+RULES: dict[str, tuple[Rule, ...]] = named(
+    {
+        linalg.GenericOp: (flat_generic,),
+        ktdp.ConstructMemoryViewOp: (plain_view,),
+        ktdp.ConstructAccessTileOp: (whole_tile,),
+        ktdp.ConstructIndirectAccessTileOp: (looks_up_one_place,),
+    }
+)
 """Rules of single kinds of op."""
 
 

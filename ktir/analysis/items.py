@@ -18,8 +18,9 @@ from ktir.analysis.axes import row_loops, second_operand_source
 from ktir.analysis.memory_order import Region, regions
 from ktir.analysis.softmax import softmaxes
 from ktir.cost.bodies import stick_cycles
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a, linalg
 from ktir.target import Target
 
 MANY_KEYS = 128
@@ -150,7 +151,7 @@ class Item:
 
 def is_indirect(access: ir.Operation) -> bool:
     """Whether a load or store is a gather or scatter."""
-    return access.operands[-1].owner.name == "ktdp.construct_indirect_access_tile"
+    return is_a(access.operands[-1].owner, ktdp.ConstructIndirectAccessTileOp)
 
 
 def index_dims(access: ir.Operation) -> tuple[int, ...]:
@@ -175,22 +176,22 @@ def items_of(ops: Sequence[ir.Operation], target: Target) -> list[Item]:
 class _Reader:
     def __init__(self, ops: Sequence[ir.Operation], target: Target) -> None:
         self.target = target
-        self.ops = [op for op in ops if op.name in ("linalg.generic", "ktdp.store")]
-        self.written = {r.argument for op in self.ops if op.name == "ktdp.store" for r in regions(op)[:1]}
-        self.results = {op.results[0] for op in self.ops if op.name == "linalg.generic"}
+        self.ops = [op for op in ops if is_a(op, linalg.GenericOp, ktdp.StoreOp)]
+        self.written = {r.argument for op in self.ops if is_a(op, ktdp.StoreOp) for r in regions(op)[:1]}
+        self.results = {op.results[0] for op in self.ops if is_a(op, linalg.GenericOp)}
         self.made: dict[ir.Value, Item] = {}
         self.tensors: dict[ir.Value, Tensor] = {}
         self.in_parts = {v for softmax in softmaxes(ops, MANY_KEYS) for v in softmax.keyed}
 
     def items(self) -> Iterator[Item]:
         for number, op in enumerate(self.ops):
-            item = self._op(number, op) if op.name == "linalg.generic" else self._store(number, op)
+            item = self._op(number, op) if is_a(op, linalg.GenericOp) else self._store(number, op)
             item.wish = kernel_of(op)
             yield item
 
     def _tensor(self, value: ir.Value) -> Tensor:
         if value not in self.tensors:
-            loaded = not isinstance(value.owner, ir.Block) and value.owner.name == "ktdp.load"
+            loaded = is_a(value.owner, ktdp.LoadOp)
             load = value.owner.operation if loaded else None
             self.tensors[value] = Tensor(
                 tuple(ir.RankedTensorType(value.type).shape),
@@ -225,7 +226,7 @@ class _Reader:
             contraction.rows[-1] if contraction is not None and contraction.rows else None,
             contraction is not None and bool(contraction.batch),
             stick_cycles(g, self.target),
-            any(o.name == "linalg.index" for o in g.body_ops),
+            any(is_a(o, linalg.IndexOp) for o in g.body_ops),
             [(i, r) for i, source in enumerate(sources) for r in source.regions],
             op=op,
         )

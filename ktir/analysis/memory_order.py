@@ -13,8 +13,9 @@ import numpy as np
 
 from ktir.analysis.attributes.levels import constant_of
 from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a
 from ktir.target import LANES
 
 _MOST_RUNS = 1 << 22
@@ -50,7 +51,7 @@ class Region:
 def regions(access: ir.Operation) -> list[Region]:
     """What a load or a store touches, index views last."""
     tile = access.operands[-1].owner.opview
-    if tile.operation.name == "ktdp.construct_access_tile":
+    if is_a(tile, ktdp.ConstructAccessTileOp):
         return [_region(tile.base)]
     return [_region(tile.base, indirect=True), *(_region(view) for view in tile.index_views)]
 
@@ -71,7 +72,7 @@ def _base(offset: ir.Value) -> tuple[ir.Value, int]:
     """The argument that a view lies in, and its distance from the beginning."""
     if isinstance(offset.owner, ir.Block):
         return offset, 0
-    if offset.owner.name == "arith.addi":
+    if is_a(offset.owner, arith.AddIOp):
         base, distance = offset.owner.operands
         if isinstance(base.owner, ir.Block) and (number := constant_of(distance)) is not None:
             return base, number

@@ -11,7 +11,7 @@ from ktir.arithmetic.integers import DIVISIONS
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import keeps_lane, kind_of, type_letter
 from ktir.isa.functions import FUNCTIONS, integer_lane
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a
 from ktir.target import LANES
 
 
@@ -48,7 +48,7 @@ def _lane(number: float, type_: ir.Type) -> np.float32:
 
 def _fold(op: ir.Operation, known: dict[ir.Value, np.float32]) -> np.float32 | None:
     """The lane that a scalar op gives for known lanes: f32 values, i32 bits, masks."""
-    if op.name == "arith.constant":
+    if is_a(op, arith.ConstantOp):
         return _constant(op)
     operands = [known.get(v) for v in op.operands]
     lanes = [np.full(1, v, np.float32) for v in operands if v is not None]

@@ -6,8 +6,8 @@ Core t has part t mod parts. The order is that of the cores, ((p0 + p1) + p2) + 
 from __future__ import annotations
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, constant, generic
-from ktir.mlir import arith, ir, linalg, tensor
+from ktir.dialects.structured import affine_map, constant, fill, generic
+from ktir.mlir import arith, ir, tensor
 
 _ADDED_AT_ONCE = 2
 """Parts that one op adds: the vector unit has three inputs."""
@@ -40,7 +40,7 @@ def reduced(partial: ir.Value, cores: int, parts: int) -> ir.Value:
     type_ = ir.RankedTensorType(partial.type)
     everyone = ir.Attribute.parse(f"affine_set<(i)[g] : (i - g * {parts} >= 0, -i + g * {parts} + {parts - 1} >= 0)>")
     future = ktdp.inter_tile_produce(everyone, _groups(cores, parts), [type_], lambda _: [partial])
-    zero = linalg.fill(constant(type_.element_type, 0.0), outs=[_empty(partial)])
+    zero = fill(constant(type_.element_type, 0.0), _empty(partial))
     (total,) = ktdp.inter_tile_reduce(future, _member(parts, 0), [zero], lambda a, b: [_sum([a, b])])
     total.owner.attributes["ktir.parts"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), parts)
     return total

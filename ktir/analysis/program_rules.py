@@ -13,9 +13,10 @@ from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.calls import callee, functions_of, is_kernel
 from ktir.diagnostics import Diagnostic, location_text
+from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.module_level import Level
-from ktir.mlir import func, ir, operations
+from ktir.mlir import arith, func, ir, is_a, linalg, named, operations
 from ktir.roles import HOST_ROLES, Role
 
 Rule = Callable[[ir.Operation, tuple[int, ...] | None], None]
@@ -36,9 +37,9 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
             rule = RULES.get(op.name)
             if rule is not None:
                 yield from faults_of([op], lambda op, rule=rule, grid=grid: rule(op, grid))
-            elif op.name == "linalg.generic" and formed:
+            elif is_a(op, linalg.GenericOp) and formed:
                 yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
-            elif op.name == "func.call" and is_kernel(f):
+            elif is_a(op, func.CallOp) and is_kernel(f):
                 yield from faults_of([op], lambda op, f=f: _calls_no_kernel(op, f, functions))
         yield from _views(f.operation)
 
@@ -89,11 +90,13 @@ def _rows(op: ir.Operation, kernel: ir.Operation) -> None:
                 raise Broken(f"runs over {extent} rows of the axis of {axes.extents[axis]} rows, as its kernel's 'ktir.rows' says")
 
 
-RULES: dict[str, Rule] = {
-    "ktdp.get_compute_tile_id": _coordinates,
-    "ktdp.construct_memory_view": _ct_id,
-    "ktdp.inter_tile_produce": _groups,
-}
+RULES: dict[str, Rule] = named(
+    {
+        ktdp.GetComputeTileIdOp: _coordinates,
+        ktdp.ConstructMemoryViewOp: _ct_id,
+        ktdp.InterTileProduceOp: _groups,
+    }
+)
 
 
 def _views(f: ir.Operation) -> Iterator[Diagnostic]:
@@ -114,9 +117,9 @@ def _views_of(base: ir.Value, offset: int = 0) -> Iterator[tuple[ir.Operation, i
     """The views that begin at an argument, or at a constant distance from it."""
     for use in base.uses:
         op = use.owner.operation
-        if op.name == "ktdp.construct_memory_view" and use.operand_number == 0:
+        if is_a(op, ktdp.ConstructMemoryViewOp) and use.operand_number == 0:
             yield op, offset
-        elif op.name == "arith.addi" and (distance := constant_of(op.operands[1 - use.operand_number])) is not None:
+        elif is_a(op, arith.AddIOp) and (distance := constant_of(op.operands[1 - use.operand_number])) is not None:
             yield from _views_of(op.results[0], offset + distance)
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.calls import Functions, callee, callees_first, calls_of, root_of
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
-from ktir.mlir import func, ir
+from ktir.dialects import ktdp
+from ktir.mlir import arith, func, ir, is_a
 
 
 @dataclass
@@ -55,7 +56,7 @@ def base_of(value: ir.Value) -> tuple[int, int]:
     offset = 0
     while not isinstance(value.owner, ir.Block):
         add = value.owner
-        constants = [constant_of(v) for v in add.operands] if add.name == "arith.addi" else []
+        constants = [constant_of(v) for v in add.operands] if is_a(add, arith.AddIOp) else []
         known = next((i for i, c in enumerate(constants) if c is not None), None)
         if known is None:
             text = "expects addresses that are arguments, or constants added to them, for a function that is called"
@@ -68,12 +69,12 @@ def base_of(value: ir.Value) -> tuple[int, int]:
 def _own_uses(function: func.FuncOp) -> Uses:
     uses = Uses()
     for view in (o.operation for o in function.regions[0].blocks[0].operations):
-        if view.name != "ktdp.construct_memory_view":
+        if not is_a(view, ktdp.ConstructMemoryViewOp):
             continue
         argument, _ = base_of(view.operands[0])
         for use in view.results[0].uses:
             if use.owner.operation.results:
-                stores = any(u.owner.operation.name == "ktdp.store" for u in use.owner.operation.results[0].uses)
+                stores = any(is_a(u.owner, ktdp.StoreOp) for u in use.owner.operation.results[0].uses)
                 (uses.writes if stores and use.operand_number == 0 else uses.reads).add(argument)
     return uses
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from ktir.analysis.axes import second_operand_source
 from ktir.analysis.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a, linalg, math, tensor
 
 WEIGHT = Hole("weight")
 """In trees: the weight of a key."""
@@ -78,7 +79,7 @@ class Softmax(Parts):
     @property
     def undefined(self) -> bool:
         """Whether a row whose scores are all -inf has NaN as its weights, so that what it is shifted by must be finite there."""
-        return not any(isinstance(t, Node) and t.name in ("arith.select", "arith.maximumf") for t in nodes(self.exponential.shift))
+        return not any(isinstance(t, Node) and is_a(t, arith.SelectOp, arith.MaximumFOp) for t in nodes(self.exponential.shift))
 
 
 def softmax_of(ops: Sequence[ir.Operation]) -> Softmax | None:
@@ -88,7 +89,7 @@ def softmax_of(ops: Sequence[ir.Operation]) -> Softmax | None:
 
 def softmaxes(ops: Sequence[ir.Operation], least_sticks: int = 2) -> Iterator[Softmax]:
     """Each softmax of at least so many sticks of keys in a laid-out function or a kernel."""
-    generics = [Generic(op) for op in ops if op.name == "linalg.generic"]
+    generics = [Generic(op) for op in ops if is_a(op, linalg.GenericOp)]
     for g in generics:
         if _is_reduction(g) and g.combiner == "max" and max(_sticks(v) for v in g.inputs) >= least_sticks:
             try:
@@ -256,31 +257,31 @@ class _Reading:
         return found
 
     def _kind_of(self, tree: Node, kinds: list[str]) -> str | None:
-        name, operands = tree.name, tree.operands
-        if name in ("arith.extf", "arith.truncf") and kinds[0] != "guard":
+        operands = tree.operands
+        if is_a(tree, arith.ExtFOp, arith.TruncFOp) and kinds[0] != "guard":
             return kinds[0]
-        if name == "arith.maximumf" and sorted(kinds) == ["free", "shift"] and self._of_row(tree):
+        if is_a(tree, arith.MaximumFOp) and sorted(kinds) == ["free", "shift"] and self._of_row(tree):
             return "shift"
-        if name == "arith.cmpf" and sorted(kinds) == ["free", "shift"] and self._of_row(tree):
+        if is_a(tree, arith.CmpFOp) and sorted(kinds) == ["free", "shift"] and self._of_row(tree):
             return "guard"
-        if name == "arith.select" and kinds[0] == "guard" and sorted(kinds[1:]) == ["free", "shift"]:
+        if is_a(tree, arith.SelectOp) and kinds[0] == "guard" and sorted(kinds[1:]) == ["free", "shift"]:
             return "shift"
-        if name == "arith.subf" and kinds == ["free", "shift"] and not self._of_row(operands[0]):
+        if is_a(tree, arith.SubFOp) and kinds == ["free", "shift"] and not self._of_row(operands[0]):
             _need(operands[0] == self.score or _widened_from(operands[0]) == self.score)
             return "exponent"
-        if name == "arith.mulf" and sorted(kinds) == ["exponent", "free"]:
+        if is_a(tree, arith.MulFOp) and sorted(kinds) == ["exponent", "free"]:
             _need(_number(operands[kinds.index("free")]) is not None)
             return "exponent"
-        if name in ("math.exp", "math.exp2") and kinds == ["exponent"]:
+        if is_a(tree, math.ExpOp, math.Exp2Op) and kinds == ["exponent"]:
             self._note(tree)
             return "weight"
-        if name == "arith.select" and kinds[0] == "free":
+        if is_a(tree, arith.SelectOp) and kinds[0] == "free":
             return self._chosen(operands[1:], kinds[1:])
-        if name == "arith.select" and kinds[0] == "sum" and self._of_row(operands[0]):
+        if is_a(tree, arith.SelectOp) and kinds[0] == "sum" and self._of_row(operands[0]):
             return "divided" if self._chosen(operands[1:], kinds[1:]) else None
-        if name in ("arith.mulf", "arith.divf") and kinds[0] in ("weight", "divided") and kinds[1] in ("free", "sum"):
+        if is_a(tree, arith.MulFOp, arith.DivFOp) and kinds[0] in ("weight", "divided") and kinds[1] in ("free", "sum"):
             return "divided" if kinds[1] == "sum" else kinds[0]
-        if name == "arith.mulf" and kinds[1] in ("weight", "divided") and kinds[0] in ("free", "sum"):
+        if is_a(tree, arith.MulFOp) and kinds[1] in ("weight", "divided") and kinds[0] in ("free", "sum"):
             return "divided" if kinds[0] == "sum" else kinds[1]
         return None
 
@@ -303,9 +304,9 @@ class _Reading:
         at = tree.operands[0]
         while True:
             assert isinstance(at, Node)
-            if at.name == "arith.subf":
+            if is_a(at, arith.SubFOp):
                 break
-            if at.name == "arith.mulf":
+            if is_a(at, arith.MulFOp):
                 numbers = [_number(t) for t in at.operands]
                 factors += [n for n in numbers if n is not None]
                 at = at.operands[0 if numbers[0] is None else 1]
@@ -347,7 +348,7 @@ class _Reading:
 def _parts(facts: _Facts, trees: Sequence[Tree]) -> Parts:
     """Says of each op in which part of the kernel it runs; `trees` is what each block of keys computes."""
     keyed, dependent = facts.keyed, facts.dependent
-    stores = [op for op in facts.ops if op.name == "ktdp.store"]
+    stores = [op for op in facts.ops if is_a(op, ktdp.StoreOp)]
     late = [op for op in stores if op.operands[0] in keyed and op.operands[0] in dependent]
     needed_again = _behind([op.operands[0] for op in late], keyed)
     wanted = [leaf.value for t in trees for leaf in leaves(t)]
@@ -357,8 +358,8 @@ def _parts(facts: _Facts, trees: Sequence[Tree]) -> Parts:
     carried = {facts.largest, *(g.op.results[0] for g in (*facts.sums, *facts.products))}
     inside, before, after, again = [], [], [], []
     for op in facts.ops:
-        value = op.operands[0] if op.name == "ktdp.store" else op.results[0] if len(op.results) == 1 else None
-        if op.name not in ("ktdp.load", "ktdp.store", "linalg.generic") or value in carried:
+        value = op.operands[0] if is_a(op, ktdp.StoreOp) else op.results[0] if len(op.results) == 1 else None
+        if not is_a(op, ktdp.LoadOp, ktdp.StoreOp, linalg.GenericOp) or value in carried:
             continue
         if value not in keyed:
             (after if value in dependent else before).append(op)
@@ -380,7 +381,7 @@ def _behind(values: list[ir.Value], keyed: Collection[ir.Value]) -> set[ir.Value
         if value in found:
             continue
         found.add(value)
-        if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic":
+        if is_a(value.owner, linalg.GenericOp):
             pending += [v for v in Generic(value.owner.operation).inputs if v in keyed]
     return found
 
@@ -405,16 +406,16 @@ def second_operand_free(value: ir.Value) -> bool:
     """Whether no contraction takes a tensor as its second operand."""
     for use in value.uses:
         op = use.owner.operation
-        if op.name in ("tensor.pad", "tensor.expand_shape"):
+        if is_a(op, tensor.PadOp, tensor.ExpandShapeOp):
             return False
-        if op.name == "linalg.generic" and (g := Generic(op)).is_contraction and second_operand_source(g) == value:
+        if is_a(op, linalg.GenericOp) and (g := Generic(op)).is_contraction and second_operand_source(g) == value:
             return False
     return True
 
 
 def _written_in_place(ops: Sequence[ir.Operation], stores: list[ir.Operation]) -> bool:
     """Whether a store goes to memory that the kernel reads: the second look at it would come too late."""
-    read = {_argument(op.operands[0]) for op in ops if op.name == "ktdp.load"}
+    read = {_argument(op.operands[0]) for op in ops if is_a(op, ktdp.LoadOp)}
     return any(_argument(op.operands[1]) in read for op in stores)
 
 
@@ -430,19 +431,19 @@ def _argument(tile: ir.Value) -> ir.Value | None:
 
 
 def _widened_from(tree: Tree) -> Tree | None:
-    return tree.operands[0] if isinstance(tree, Node) and tree.name == "arith.extf" else None
+    return tree.operands[0] if isinstance(tree, Node) and is_a(tree, arith.ExtFOp) else None
 
 
 def unmasked(tree: Tree) -> Tree:
     """A tree without what lanes beyond the end get."""
-    if isinstance(tree, Node) and tree.name == "arith.select" and isinstance(tree.operands[0], Live):
+    if isinstance(tree, Node) and is_a(tree, arith.SelectOp) and isinstance(tree.operands[0], Live):
         return tree.operands[1]
     return tree
 
 
 def _number(tree: Tree) -> float | None:
     """The number that a tree is."""
-    if isinstance(tree, Node) and tree.name == "arith.constant":
+    if isinstance(tree, Node) and is_a(tree, arith.ConstantOp):
         attribute = tree.op.attributes["value"]
         return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
     return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ktir.mlir import arith, ir, linalg, tensor
+from ktir.mlir import arith, fill_builtin_region, ir, linalg, tensor
 
 COMBINERS = {
     "arith.addf": "add",
@@ -169,10 +169,17 @@ def moved_by(address: ir.Value, distance: int) -> ir.Value:
     return arith.AddIOp(address, index_constant(distance)).result if distance else address
 
 
+def fill(scalar: ir.Value, into: ir.Value) -> ir.Value:
+    """`linalg.fill` at the insertion point: a tensor like `into` that is `scalar` everywhere."""
+    op = linalg.FillOp([into.type], [scalar], [into])
+    fill_builtin_region(op.operation)
+    return op.result
+
+
 def filled(shape: Sequence[int], element: ir.Type, value: float) -> ir.Value:
     """A tensor of one number."""
     empty = tensor.EmptyOp(list(shape), element).result
-    return linalg.fill(constant(element, value), outs=[empty])
+    return fill(constant(element, value), empty)
 
 
 def element_of(value: ir.Value) -> ir.Type:

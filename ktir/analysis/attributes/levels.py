@@ -9,7 +9,7 @@ from ktir.analysis.attributes.function_attributes import unsaid
 from ktir.analysis.attributes.verify import check_attributes
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import MADE_BY, NAME, Level
-from ktir.mlir import func, ir
+from ktir.mlir import arith, func, ir, is_a
 
 
 def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool | None = None) -> None:
@@ -46,4 +46,4 @@ def tensor_bytes(value: ir.Value) -> int:
 def constant_of(value: ir.Value) -> int | None:
     """The number that an index value is by its definition, an `arith.constant`; None for other values."""
     owner = value.owner
-    return None if isinstance(owner, ir.Block) or owner.name != "arith.constant" else ir.IntegerAttr(owner.attributes["value"]).value
+    return ir.IntegerAttr(owner.attributes["value"]).value if is_a(owner, arith.ConstantOp) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a
 
 RESIDENTS = "ktir.residents"
 """Attribute of kernels."""
@@ -36,4 +36,4 @@ def resident_of(view: ir.Operation) -> kt.ResidentAttr | None:
 def resident_behind(access: ir.Operation) -> kt.ResidentAttr | None:
     """The resident that a load or store accesses, if it accesses one."""
     tile = access.operands[-1].owner.operation
-    return resident_of(tile.operands[0].owner.operation) if tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME else None
+    return resident_of(tile.operands[0].owner.operation) if is_a(tile, ktdp.ConstructAccessTileOp) else None

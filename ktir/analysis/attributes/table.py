@@ -11,8 +11,9 @@ from typing import Any
 
 from ktir.analysis.attributes import kinds
 from ktir.analysis.attributes.kinds import Kind
+from ktir.dialects import ktdp
 from ktir.dialects.module_level import Level, since
-from ktir.mlir import ir
+from ktir.mlir import ir, names, scf
 
 
 class On(Enum):
@@ -32,7 +33,7 @@ _OF_HOST = (Level.LOGICAL, Level.FLAT)
 _FROM_LAID_OUT = since(Level.LAID_OUT)
 _KERNELS = since(Level.LAID_OUT, Level.ALLOCATED)
 _DIVIDED = since(Level.DIVIDED, Level.ALLOCATED)
-_VIEW = "ktdp.construct_memory_view"
+_VIEW = names(ktdp.ConstructMemoryViewOp)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ _DECLARED = (
         "Strides of that tensor, in elements; without it the elements lie one after the other.",
     ),
     Declared("ktir.layout", kinds.LAYOUT, (On.ARGUMENT,), _FROM_LAID_OUT, "How the tensor lies in the device's memory, in sticks."),
-    Declared("ktir.layout", kinds.LAYOUT, (_VIEW,), (Level.LAID_OUT,), "How the tensor that lies there does so."),
+    Declared("ktir.layout", kinds.LAYOUT, _VIEW, (Level.LAID_OUT,), "How the tensor that lies there does so."),
     Declared("ktir.host", kinds.HOST, (On.ARGUMENT,), _FROM_LAID_OUT, "Which elements of which argument of the caller it holds."),
     Declared(
         "ktir.stick", kinds.DIMENSIONS, (On.OP,), (Level.FLAT,), "Per tensor of the op, the result last, the dimension in the stick, or -1."
@@ -151,21 +152,21 @@ _DECLARED = (
     Declared(
         "ktir.ordered",
         kinds.UNIT,
-        ("ktdp.store",),
+        names(ktdp.StoreOp),
         _ALL,
         "The store may name an element several times; what is stored last, in row-major order of the tile, stays.",
     ),
-    Declared("ktir.parts", kinds.POSITIVE, ("ktdp.inter_tile_reduce",), (Level.DIVIDED,), "How many cores' partial sums are added up."),
-    Declared("ktir.resident", kinds.RESIDENT, (_VIEW,), _DIVIDED, "What stays in the scratchpad and is seen through this view."),
-    Declared("ktir.rotate", kinds.ROTATE, (_VIEW,), (Level.ALLOCATED,), "The buffer changes place with every trip of the loops around it."),
+    Declared("ktir.parts", kinds.POSITIVE, names(ktdp.InterTileReduceOp), (Level.DIVIDED,), "How many cores' partial sums are added up."),
+    Declared("ktir.resident", kinds.RESIDENT, _VIEW, _DIVIDED, "What stays in the scratchpad and is seen through this view."),
+    Declared("ktir.rotate", kinds.ROTATE, _VIEW, (Level.ALLOCATED,), "The buffer changes place with every trip of the loops around it."),
     Declared(
         "ktir.acc",
         kinds.ACC,
-        ("scf.for",),
+        names(scf.ForOp),
         (Level.ALLOCATED,),
         "The unit in whose accumulator the carried tensor lives.",
     ),
-    Declared("ktir.acc", kinds.ACC, (_VIEW,), (Level.ALLOCATED,), "The unit that keeps a running value there."),
+    Declared("ktir.acc", kinds.ACC, _VIEW, (Level.ALLOCATED,), "The unit that keeps a running value there."),
 )
 
 TABLE: dict[str, list[Declared]] = {}

@@ -13,7 +13,7 @@ from ktir.analysis.attributes.broken import Broken, faults_of, refuse
 from ktir.analysis.attributes.table import TABLE, Declared, On
 from ktir.diagnostics import Diagnostic
 from ktir.dialects.module_level import Level
-from ktir.mlir import func, ir
+from ktir.mlir import builtin, func, ir, is_a
 
 _PREFIX = "ktir."
 _GRID = "grid"
@@ -43,14 +43,14 @@ def faults(module: ir.Module, ops: Iterable[ir.Operation]) -> Iterator[Diagnosti
     if found:
         return
     for op in ops:
-        if op.name == "func.func":
+        if is_a(op, func.FuncOp):
             yield from faults_of([op], lambda f: function_attributes.kernel(f, level))
             yield from function_attributes.faults(op, module.operation, level)
 
 
 def _of_op(op: ir.Operation, level: Level | None) -> Iterator[Diagnostic]:
     names = [name for name in op.attributes if name.startswith(_PREFIX)]
-    if op.name == "func.func":
+    if is_a(op, func.FuncOp):
         names += [name for name in op.attributes if name == _GRID or (name not in _OF_MLIR and _near(name, (_GRID,), 0.75))]
         yield from _of_signature(op, level)
     for name in names:
@@ -59,9 +59,9 @@ def _of_op(op: ir.Operation, level: Level | None) -> Iterator[Diagnostic]:
 
 def _places(op: ir.Operation) -> tuple[On | str, ...]:
     """What an op is as a carrier of attributes."""
-    if op.name == "builtin.module":
+    if is_a(op, builtin.ModuleOp):
         return (On.MODULE,) if op.parent is None else ()
-    if op.name != "func.func":
+    if not is_a(op, func.FuncOp):
         return (op.name, On.OP)
     return (On.KERNEL,) if "ktir.rows" in op.attributes or _GRID in op.attributes else (On.FUNCTION,)
 

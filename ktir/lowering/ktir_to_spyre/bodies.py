@@ -18,7 +18,7 @@ from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word, word
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
 from ktir.lowering.ktir_to_spyre.registers import Registers
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a
 from ktir.target import Target
 
 _SCARCE = 6
@@ -41,7 +41,7 @@ def _alias(value: ir.Value) -> ir.Value:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "arith.constant"
+    return is_a(value.owner, arith.ConstantOp)
 
 
 @dataclass
@@ -148,9 +148,9 @@ class VectorBody:
     # Ops
 
     def _op(self, op: ir.Operation) -> None:
-        if op.name == "arith.constant" or keeps_lane(op) or is_folded(op) or is_index_arithmetic(op):
+        if is_a(op, arith.ConstantOp) or keeps_lane(op) or is_folded(op) or is_index_arithmetic(op):
             return
-        if op.name == "arith.select" and self._masked(op):
+        if is_a(op, arith.SelectOp) and self._masked(op):
             return
         kind = kind_of(op)
         if kind is None:

@@ -13,7 +13,7 @@ from ktir.lowering.ktir_to_spyre.descriptors import Walk
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks
 from ktir.lowering.ktir_to_spyre.operands import Operands
 from ktir.lowering.ktir_to_spyre.sync import Action
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a, scf
 from ktir.target import LANES, Target
 
 
@@ -115,4 +115,4 @@ def _corelet_rows(rows: int, op: ir.Operation) -> int:
 
 
 def _is_accumulator(value: ir.Value) -> bool:
-    return value.owner.name == "scf.for"
+    return is_a(value.owner, scf.ForOp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a
 
 
 def contribution(consume: ir.Operation) -> ir.Value:
@@ -36,7 +36,7 @@ def senders(consume: ir.Operation, cores: int) -> list[int]:
 
 def _produce(consume: ir.Operation) -> ir.Operation:
     owner = consume.operands[0].owner
-    if isinstance(owner, ir.Block) or owner.name != ktdp.InterTileProduceOp.OPERATION_NAME:
+    if not is_a(owner, ktdp.InterTileProduceOp):
         raise _refuse(consume, "expects a future that is made by 'ktdp.inter_tile_produce' in the same block")
     return owner.operation if hasattr(owner, "operation") else owner
 

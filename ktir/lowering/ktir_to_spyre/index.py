@@ -12,7 +12,7 @@ import numpy as np
 from ktir.arithmetic.integers import PREDICATES, compare
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a, named
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class IndexEvaluator:
         if isinstance(value.owner, ir.Block):
             raise self._refuse(value.owner.owner.operation, "carries an index through a loop")
         op = value.owner.operation if hasattr(value.owner, "operation") else value.owner
-        if op.name == "arith.constant":
+        if is_a(op, arith.ConstantOp):
             number = ir.IntegerAttr(op.attributes["value"]).value
             return constant(int(bool(number)) if _is_truth(value) else number)
-        if op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
+        if is_a(op, ktdp.GetComputeTileIdOp):
             return Index(np.arange(self.cores, dtype=np.int64))
         rule = _RULES.get(op.name)
         if rule is None:
@@ -172,14 +172,16 @@ def _is_truth(value: ir.Value) -> bool:
     return isinstance(value.type, ir.IntegerType) and value.type.width == 1
 
 
-_BITS = {"arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor}
-_RULES = {
-    "arith.cmpi": IndexEvaluator._compare,
-    **dict.fromkeys(_BITS, IndexEvaluator._logic),
-    "arith.addi": IndexEvaluator.add,
-    "arith.subi": IndexEvaluator.subtract,
-    "arith.muli": IndexEvaluator.multiply,
-    "arith.minsi": IndexEvaluator._minimum,
-    "arith.divui": IndexEvaluator._divide,
-    "arith.remui": IndexEvaluator._remainder,
-}
+_BITS = named({arith.AndIOp: np.bitwise_and, arith.OrIOp: np.bitwise_or, arith.XOrIOp: np.bitwise_xor})
+_RULES = named(
+    {
+        arith.CmpIOp: IndexEvaluator._compare,
+        **dict.fromkeys(_BITS, IndexEvaluator._logic),
+        arith.AddIOp: IndexEvaluator.add,
+        arith.SubIOp: IndexEvaluator.subtract,
+        arith.MulIOp: IndexEvaluator.multiply,
+        arith.MinSIOp: IndexEvaluator._minimum,
+        arith.DivUIOp: IndexEvaluator._divide,
+        arith.RemUIOp: IndexEvaluator._remainder,
+    }
+)

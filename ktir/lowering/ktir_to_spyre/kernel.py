@@ -15,6 +15,7 @@ import numpy as np
 
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel, word
@@ -28,15 +29,15 @@ from ktir.lowering.ktir_to_spyre.index import IndexEvaluator
 from ktir.lowering.ktir_to_spyre.memory_order import MemoryOrder, reach
 from ktir.lowering.ktir_to_spyre.operands import Operands
 from ktir.lowering.ktir_to_spyre.sync import Action, Loop, Synchroniser
-from ktir.mlir import ir
+from ktir.mlir import arith, func, ir, is_a, linalg, names, scf, tensor
 from ktir.target import Target
 
-_IGNORED = {
-    "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.divui", "arith.remui", "arith.cmpi", "arith.andi",
-    "arith.ori", "arith.xori", "ktdp.get_compute_tile_id",
-    "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile", "ktdp.load", "tensor.empty",
-    "ktdp.inter_tile_produce", "ktdp.inter_tile_consume", "linalg.fill", "scf.yield", "func.return",
-}  # fmt: skip
+_IGNORED = names(
+    arith.ConstantOp, arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.MinSIOp, arith.DivUIOp, arith.RemUIOp, arith.CmpIOp, arith.AndIOp,
+    arith.OrIOp, arith.XOrIOp, ktdp.GetComputeTileIdOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp,
+    ktdp.ConstructIndirectAccessTileOp, ktdp.LoadOp, tensor.EmptyOp, ktdp.InterTileProduceOp, ktdp.InterTileConsumeOp, linalg.FillOp,
+    scf.YieldOp, func.ReturnOp,
+)  # fmt: skip
 """Ops that become part of a descriptor, or that the op which uses them emits."""
 
 
@@ -78,14 +79,14 @@ class KernelLowering:
     def _block(self, block: ir.Block, loop: Loop) -> None:
         for view in block.operations:
             op = view.operation
-            if op.name == "scf.for":
+            if is_a(op, scf.ForOp):
                 refuse_on_some_cores(op, self.live)
                 self._loop(op, loop)
-            elif op.name == "scf.if":
+            elif is_a(op, scf.IfOp):
                 self._branches(op, loop)
-            elif op.name == "ktdp.store":
+            elif is_a(op, ktdp.StoreOp):
                 loop.children.append(self._store(op))
-            elif op.name == "linalg.generic":
+            elif is_a(op, linalg.GenericOp):
                 g = Generic(op)
                 if g.is_contraction:
                     refuse_on_some_cores(op, self.live)
@@ -126,7 +127,7 @@ class KernelLowering:
         value = op.operands[0]
         producer = value.owner.operation if hasattr(value.owner, "operation") else value.owner
         target = self.operands.place(op.operands[1])
-        if producer.name == "ktdp.load":
+        if is_a(producer, ktdp.LoadOp):
             source = self.operands.place(producer.operands[0])
             if isinstance(source, Tile) and source.local and not (isinstance(target, Tile) and target.local):
                 return self._write(op, source, target)
@@ -136,11 +137,11 @@ class KernelLowering:
             raise Unsupported("'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location))
         refuse_on_some_cores(op, self.live)
         if isinstance(target, Tile) and target.local:
-            if producer.name == "linalg.generic":
+            if is_a(producer, linalg.GenericOp):
                 return vector(self.operands, Generic(producer), target, self.target)
-            if producer.name == "linalg.fill":
+            if is_a(producer, linalg.FillOp):
                 return self._fill(producer, target)
-            if producer.name == "ktdp.inter_tile_consume":
+            if is_a(producer, ktdp.InterTileConsumeOp):
                 return self._exchange(producer, target)
         raise Unsupported(f"'ktdp.store' op of a '{producer.name}' result has no instruction", location_text(op.location))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ktir.arithmetic.integers import PREDICATES
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a, linalg, names
 from ktir.target import LANES
 
-_INDEX_OPS = ("linalg.index", "arith.addi", "arith.subi", "arith.muli", "arith.cmpi", "arith.constant")
+_INDEX_OPS = names(linalg.IndexOp, arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.CmpIOp, arith.ConstantOp)
 
 
 def is_index_arithmetic(op: ir.Operation) -> bool:
@@ -27,7 +27,7 @@ class LaneMasks:
     def limit(self, condition: ir.Value) -> int | None:
         """How many lanes of a row a condition holds for, from the first on; None if it is no such condition."""
         compare = condition.owner
-        if isinstance(compare, ir.Block) or compare.name != "arith.cmpi" or not is_index_arithmetic(compare):
+        if not is_a(compare, arith.CmpIOp) or not is_index_arithmetic(compare):
             return None
         predicate = PREDICATES[ir.IntegerAttr(compare.attributes["predicate"]).value]
         if predicate not in ("ult", "slt", "ule", "sle"):
@@ -46,18 +46,18 @@ class LaneMasks:
         op = value.owner
         if isinstance(op, ir.Block):
             return None
-        if op.name == "linalg.index":
+        if is_a(op, linalg.IndexOp):
             return {ir.IntegerAttr(op.attributes["dim"]).value: 1}
-        if op.name == "arith.constant":
+        if is_a(op, arith.ConstantOp):
             return {-1: ir.IntegerAttr(op.attributes["value"]).value}
-        if op.name not in ("arith.addi", "arith.subi", "arith.muli"):
+        if not is_a(op, arith.AddIOp, arith.SubIOp, arith.MulIOp):
             return None
         a, b = (self._affine(v) for v in op.operands)
         if a is None or b is None:
             return None
-        if op.name == "arith.muli":
+        if is_a(op, arith.MulIOp):
             if set(a) == {-1}:
                 a, b = b, a
             return {k: n * b[-1] for k, n in a.items()} if set(b) == {-1} else None
-        sign = 1 if op.name == "arith.addi" else -1
+        sign = 1 if is_a(op, arith.AddIOp) else -1
         return {k: a.get(k, 0) + sign * b.get(k, 0) for k in (*a, *b)}

@@ -25,8 +25,8 @@ from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, constant, index_constant, rebuild
-from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.dialects.structured import Generic, constant, fill, index_constant, rebuild
+from ktir.mlir import arith, func, ir, is_a, linalg, names, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.parts import Along, Dealt, Parts, Walk
 from ktir.passes.division.work import Work, divide, work_of
@@ -88,10 +88,8 @@ class DivideWorkPass(Pass):
         return None
 
 
-_REBUILT = (
-    "arith.constant", "arith.addi", "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile",
-    "ktdp.load", "tensor.empty", "tensor.pad", "tensor.expand_shape", "linalg.fill",
-)  # fmt: skip
+_REBUILT = names(arith.ConstantOp, arith.AddIOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp,
+    ktdp.ConstructIndirectAccessTileOp, ktdp.LoadOp, tensor.EmptyOp, tensor.PadOp, tensor.ExpandShapeOp, linalg.FillOp)  # fmt: skip
 """Ops that are rebuilt where their result is used."""
 
 
@@ -120,23 +118,23 @@ class _Divider:
     # Ops
 
     def _op(self, op: ir.Operation) -> None:
-        if op.name == "linalg.generic":
+        if is_a(op, linalg.GenericOp):
             g = Generic(op)
             inputs = [self._blocks(g) if g.is_contraction and i == 1 else self._input(g, i) for i in range(len(g.inputs))]
             result = rebuild(g, inputs, self._filled(g.init, self.parts.walk(g, len(g.inputs))))
             if g.is_contraction and self.work.sums > 1:
                 result = reduced(result, self.work.cores, self.work.sums)
             self.mapping[op.results[0]] = result
-        elif op.name == "ktdp.store":
+        elif is_a(op, ktdp.StoreOp):
             self._store(op)
-        elif op.name == "func.return":
+        elif is_a(op, func.ReturnOp):
             func.ReturnOp([])
         elif op.name not in _REBUILT:
             raise Unsupported(f"'{op.name}' op is not supported in a kernel on the laid-out level", location_text(op.location))
 
     def _input(self, g: Generic, number: int) -> ir.Value:
         value = g.inputs[number]
-        if value not in self.mapping and value.owner.name == "linalg.fill":
+        if value not in self.mapping and is_a(value.owner, linalg.FillOp):
             return self._filled(value, self.parts.walk(g, number))
         return self.mapping[value] if value in self.mapping else self._load(value, self.parts.walk(g, number))
 
@@ -158,7 +156,7 @@ class _Divider:
                 walk[0] = Dealt.COLUMNS
         else:
             walk = [*self.parts.axes.of_copied(value)]
-            part = self._filled(value, walk) if value.owner.name == "linalg.fill" else self._load(value, walk)
+            part = self._filled(value, walk) if is_a(value.owner, linalg.FillOp) else self._load(value, walk)
         ktdp.store(part, self._tile(op.operands[1], walk, by_leader=True))
         if "ktir.ordered" in op.attributes:
             stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
@@ -170,10 +168,10 @@ class _Divider:
         type_ = ir.RankedTensorType(init.type)
         shape = [self.parts.share(what, extent) for what, extent in zip(walk, type_.shape, strict=True)]
         empty = tensor.EmptyOp(shape, type_.element_type).result
-        if op.name == "tensor.empty":
+        if is_a(op, tensor.EmptyOp):
             return empty
         value = op.operands[0].owner.clone().results[0]
-        return linalg.fill(value, outs=[empty])
+        return fill(value, empty)
 
     def _blocks(self, g: Generic) -> ir.Value:
         """A core's part of a second operand in blocks of 64 rows, with zeros as rows beyond its own."""
@@ -198,7 +196,7 @@ class _Divider:
 
     def _tile(self, tile: ir.Value, walk: Walk, *, by_leader: bool = False) -> ir.Value:
         """A core's part of a tile of a whole view. `by_leader`: of cores with partial sums only the first one has a part."""
-        if tile.owner.name == "ktdp.construct_indirect_access_tile":
+        if is_a(tile.owner, ktdp.ConstructIndirectAccessTileOp):
             return self._indirect_tile(tile.owner.opview, walk, by_leader=by_leader)
         view, first, shape = self._view(tile.owner.opview.base.owner.opview, walk, by_leader=by_leader)
         return ktdp.construct_access_tile(view, first, shape)

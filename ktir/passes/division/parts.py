@@ -9,7 +9,7 @@ from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.axes import Axes, k_in_stick
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, index_constant
-from ktir.mlir import arith, func, ir
+from ktir.mlir import arith, func, ir, is_a, linalg
 from ktir.passes.division.work import Work
 from ktir.target import LANES
 
@@ -97,7 +97,7 @@ class Parts:
 
     def _contractions(self) -> Iterator[Generic]:
         for op in self.source.regions[0].blocks[0].operations:
-            if op.operation.name == "linalg.generic" and (g := Generic(op.operation)).is_contraction:
+            if is_a(op, linalg.GenericOp) and (g := Generic(op.operation)).is_contraction:
                 yield g
 
     def _own(self, axis: int | Dealt, part: ir.Value, extent: int, share: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.layout import LANES
-from ktir.mlir import func, ir
+from ktir.mlir import func, ir, is_a, linalg
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.windows import Window, shape
 
@@ -14,10 +14,10 @@ def constant_matrices_to_memory(function: func.FuncOp, arguments: NewArguments) 
     """Store each fill that is the second operand of a contraction to a pool, and load it for that; the loops are in order by now."""
     loaded: dict[ir.Value, ir.Value] = {}
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name != "linalg.generic" or Generic(op).contraction is None:
+        if not is_a(op, linalg.GenericOp) or Generic(op).contraction is None:
             continue
         matrix = op.operands[1]
-        if not isinstance(matrix.owner, ir.Block) and matrix.owner.operation.name == "linalg.fill":
+        if is_a(matrix.owner, linalg.FillOp):
             if matrix not in loaded:
                 loaded[matrix] = _through_memory(matrix, arguments)
             op.operands[1] = loaded[matrix]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from math import inf, prod
 
 from ktir.analysis.flat import refuse
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, element_of, generic
-from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, element_of, fill, generic
+from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import shape
 
@@ -20,31 +21,30 @@ _EXACT = 2**24
 """Integers up to here are exact in f32."""
 _HALF = 16
 _MOST_BYTES_SUMMED = 2**16
-_SORT, _SCAN = "ktir.sort", "ktir.scan"
 
 
 def decompose(function: func.FuncOp) -> None:
     """Rewrite the ops of `function`; needs no particular order of the other steps, but coordinates must still be ops."""
-    for op in _ops(function, _SORT):
+    for op in _ops(function, kt.SortOp):
         _sort(op)
-    for op in _ops(function, _SCAN):
+    for op in _ops(function, kt.ScanOp):
         _scan(op)
-    for op in _ops(function, "linalg.generic"):
+    for op in _ops(function, linalg.GenericOp):
         _results_apart(op)
-    for op in _ops(function, "linalg.generic"):
+    for op in _ops(function, linalg.GenericOp):
         g = Generic(op)
         if g.is_pointwise:
             _fill_of_constant(g)
         elif isinstance(g.body.arguments[-1].type, ir.IntegerType):
             _integer_reduction(g)
-    for op in _ops(function, "linalg.generic"):
+    for op in _ops(function, linalg.GenericOp):
         _loops_apart(op)
-    for op in _ops(function, "linalg.generic"):
+    for op in _ops(function, linalg.GenericOp):
         _initial_as_input(op)
 
 
-def _ops(function: func.FuncOp, name: str) -> list[ir.Operation]:
-    return [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == name]
+def _ops(function: func.FuncOp, kind: type[ir.OpView]) -> list[ir.Operation]:
+    return [o.operation for o in function.regions[0].blocks[0].operations if is_a(o, kind)]
 
 
 # Building
@@ -59,13 +59,11 @@ def _float(value: float) -> ir.Value:
 
 
 def _filled(sizes: Sequence[int], value: float) -> ir.Value:
-    return linalg.fill(_float(value), outs=[tensor.empty(list(sizes), _f32())])
+    return fill(_float(value), tensor.empty(list(sizes), _f32()))
 
 
 def _coordinate(loop: int) -> ir.Value:
-    return ir.Operation.create(
-        "linalg.index", results=[ir.IndexType.get()], attributes={"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)}
-    ).results[0]
+    return linalg.IndexOp(loop).result
 
 
 def _number(loop: int) -> ir.Value:
@@ -150,7 +148,7 @@ def _needed(result: ir.Value, dim: int) -> int:
     most = 2
     for use in result.uses:
         user = use.owner.operation
-        if user.name != windows.EXTRACT:
+        if not is_a(user, tensor.ExtractSliceOp):
             return shape(result)[dim]
         offsets, sizes, steps, _ = windows.box_of(user)
         most = max(most, offsets[dim] + (sizes[dim] - 1) * steps[dim] + 1)
@@ -161,7 +159,7 @@ def _replace_sorted(result: ir.Value, value: ir.Value, dim: int) -> None:
     """Use `value`, which holds the first elements of `result` along `dim`, in place of it; a slice of all of it is no slice."""
     for use in list(result.uses):
         user = use.owner.operation
-        if user.name == windows.EXTRACT:
+        if is_a(user, tensor.ExtractSliceOp):
             offsets, sizes, _, _ = windows.box_of(user)
             if not any(offsets) and sizes == list(shape(value)):
                 user.results[0].replace_all_uses_with(value)
@@ -204,9 +202,9 @@ def _selected(value: ir.Value, rank: ir.Value, dim: int, count: int) -> ir.Value
 def _is_coordinate(value: ir.Value) -> bool:
     """Whether the elements of a tensor are coordinates, which f32 holds exactly."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if op is None or op.name != "linalg.generic" or len(op.operands) != 1 or max(shape(value), default=1) >= _EXACT:
+    if not is_a(op, linalg.GenericOp) or len(op.operands) != 1 or max(shape(value), default=1) >= _EXACT:
         return False
-    return all(o.name in ("linalg.index", "arith.index_cast", "arith.trunci", "arith.extsi") for o in Generic(op).body_ops)
+    return all(is_a(o, linalg.IndexOp, arith.IndexCastOp, arith.TruncIOp, arith.ExtSIOp) for o in Generic(op).body_ops)
 
 
 def _high(value: ir.Value) -> ir.Value:
@@ -241,7 +239,7 @@ def _scan(op: ir.Operation) -> None:
         return ir.Operation.create(body[0].name, results=[wide], operands=[scalars[1], mapped]).results[0]
 
     with ir.InsertionPoint(op), op.location:
-        init = linalg.fill(constant(wide, value), outs=[tensor.empty(sizes, wide)])
+        init = fill(constant(wide, value), tensor.empty(sizes, wide))
         found = generic([op.operands[0]], init, [other, one], kinds, combine, loc=op.location)
         if wide != element:
             found = _pointwise([found], element, lambda a: arith.TruncFOp(element, a[0]).result)
@@ -249,14 +247,16 @@ def _scan(op: ir.Operation) -> None:
     op.erase()
 
 
-_IDENTITIES: dict[str, Callable[[ir.Type], float]] = {
-    "arith.addf": lambda _: 0.0,
-    "arith.maximumf": lambda _: -inf,
-    "arith.minimumf": lambda _: inf,
-    "arith.addi": lambda _: 0,
-    "arith.maxsi": lambda t: -(2 ** (min(ir.IntegerType(t).width, 32) - 1)),
-    "arith.minsi": lambda t: 2 ** (min(ir.IntegerType(t).width, 32) - 1) - 1,
-}
+_IDENTITIES: dict[str, Callable[[ir.Type], float]] = named(
+    {
+        arith.AddFOp: lambda _: 0.0,
+        arith.MaximumFOp: lambda _: -inf,
+        arith.MinimumFOp: lambda _: inf,
+        arith.AddIOp: lambda _: 0,
+        arith.MaxSIOp: lambda t: -(2 ** (min(ir.IntegerType(t).width, 32) - 1)),
+        arith.MinSIOp: lambda t: 2 ** (min(ir.IntegerType(t).width, 32) - 1) - 1,
+    }
+)
 """Of an i64, which has to fit into 32 bits where extremes are taken, those of an i32."""
 
 
@@ -307,12 +307,12 @@ def _needed_ops(value: ir.Value, body: Sequence[ir.Operation]) -> list[ir.Operat
 def _fill_of_constant(g: Generic) -> None:
     """A generic that yields a constant everywhere is a fill."""
     maker = g.yielded.owner
-    if isinstance(maker, ir.Block) or maker.operation.name != "arith.constant" or len(g.op.operands) > 1:
+    if not is_a(maker, arith.ConstantOp) or len(g.op.operands) > 1:
         return
     op = g.op
     with ir.InsertionPoint(op), op.location:
         scalar = maker.operation.clone().results[0]
-        op.results[0].replace_all_uses_with(linalg.fill(scalar, outs=[tensor.empty(list(shape(op.results[0])), element_of(op.results[0]))]))
+        op.results[0].replace_all_uses_with(fill(scalar, tensor.empty(list(shape(op.results[0])), element_of(op.results[0]))))
     op.erase()
 
 
@@ -342,10 +342,10 @@ def _initial_as_input(op: ir.Operation) -> None:
 def _filled_with(value: ir.Value) -> ir.Operation | None:
     """The constant that a tensor is filled with."""
     owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "linalg.fill":
+    if not is_a(owner, linalg.FillOp):
         return None
     maker = owner.operation.operands[0].owner
-    return maker.operation if not isinstance(maker, ir.Block) and maker.operation.name == "arith.constant" else None
+    return maker.operation if is_a(maker, arith.ConstantOp) else None
 
 
 def _integer_reduction(g: Generic) -> None:
@@ -380,14 +380,14 @@ def _integer_reduction(g: Generic) -> None:
         return _pointwise([*parts, init], type_, body)
 
     with ir.InsertionPoint(op), op.location:
-        if type_.width == 1 and name in ("arith.ori", "arith.andi"):
-            flags = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, "max" if name == "arith.ori" else "min")
+        if type_.width == 1 and name in names(arith.OrIOp, arith.AndIOp):
+            flags = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, "max" if name == arith.OrIOp.OPERATION_NAME else "min")
             result = combined([flags], lambda a: arith.CmpFOp(arith.CmpFPredicate.OGT, a[0], _float(0.0)).result)
-        elif name in ("arith.maxui", "arith.minui") and type_.width < 32:
+        elif name in names(arith.MaxUIOp, arith.MinUIOp) and type_.width < 32:
             found = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, name[6:9])
             result = combined([found], lambda a: arith.TruncIOp(type_, arith.FPToSIOp(ir.IntegerType.get_signless(32), a[0]).result).result)
-        elif name in ("arith.maxsi", "arith.minsi"):
-            kind, beyond = ("max", -1.0) if name == "arith.maxsi" else ("min", float(1 << _HALF))
+        elif name in names(arith.MaxSIOp, arith.MinSIOp):
+            kind, beyond = ("max", -1.0) if name == arith.MaxSIOp.OPERATION_NAME else ("min", float(1 << _HALF))
             high = reduced(lambda x, _: _high(x), kind)
 
             def low_part(x: ir.Value, more: list[ir.Value]) -> ir.Value:
@@ -396,7 +396,7 @@ def _integer_reduction(g: Generic) -> None:
 
             low = reduced(low_part, kind, high)
             result = combined([high, low], lambda a: _joined(a[0], a[1], type_))
-        elif name == "arith.addi":
+        elif name == arith.AddIOp.OPERATION_NAME:
             result = combined(*_bytes_summed(g, reduced, type_))
         else:
             raise refuse(
@@ -412,7 +412,7 @@ def _is_neutral(init: ir.Value, combiner: str) -> bool:
     if constant is None or combiner not in _IDENTITIES:
         return False
     type_ = ir.IntegerType(element_of(init))
-    limits = {"arith.maxsi": -(2 ** (type_.width - 1)), "arith.minsi": 2 ** (type_.width - 1) - 1}
+    limits = named({arith.MaxSIOp: -(2 ** (type_.width - 1)), arith.MinSIOp: 2 ** (type_.width - 1) - 1})
     return ir.IntegerAttr(constant.attributes["value"]).value == limits.get(combiner, 0)
 
 
@@ -480,7 +480,7 @@ def _loops_apart(op: ir.Operation) -> None:
 
     with ir.InsertionPoint(op), op.location:
         start = constant(element, IDENTITY[g.combiner])
-        init = linalg.fill(start, outs=[tensor.empty([extents[i] for i in outer], element)])
+        init = fill(start, tensor.empty([extents[i] for i in outer], element))
         part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, first, loc=op.location)
         remaining = [outer.index(ir.AffineDimExpr(e).position) for e in g.maps[-1].results]
         maps = [affine_map(len(outer), range(len(outer))), affine_map(len(outer), remaining)]

@@ -18,7 +18,7 @@ from ktir.analysis.calls import calls_of, hand_down_memory
 from ktir.analysis.flat import require_flat
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir, operations
+from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
 from ktir.passes.flat.integers.integer_proof import prove_integers
@@ -53,7 +53,7 @@ class BreakViewsPass(Pass):
 
     def allowed(self, module: ir.Module) -> float:
         """The tolerance where floats are summed; else nothing."""
-        return self.tolerance if any(op.name == "linalg.generic" and Generic(op).sums_floats for op in operations(module)) else 0.0
+        return self.tolerance if any(is_a(op, linalg.GenericOp) and Generic(op).sums_floats for op in operations(module)) else 0.0
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module that calls nothing."""

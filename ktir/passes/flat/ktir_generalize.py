@@ -12,13 +12,15 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
-from ktir.mlir import ir, operations
+from ktir.mlir import ir, is_a, linalg, named, operations
 from ktir.pipeline import Pass
 
-_CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
-    "linalg.matmul": ((0, 2), (2, 1), (0, 1)),
-    "linalg.batch_matmul": ((0, 1, 3), (0, 3, 2), (0, 1, 2)),
-}
+_CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
+    {
+        linalg.MatmulOp: ((0, 2), (2, 1), (0, 1)),
+        linalg.BatchMatmulOp: ((0, 1, 3), (0, 3, 2), (0, 1, 2)),
+    }
+)
 """Loops of each dim of the operands; the last loop is reduced."""
 
 
@@ -35,7 +37,7 @@ class GeneralizePass(Pass):
 
     def allowed(self, module: ir.Module) -> float:
         """The tolerance where there is a matmul of f32; else nothing."""
-        wide = (op.name == "linalg.generic" and Generic(op).is_wide_matmul for op in operations(module))
+        wide = (is_a(op, linalg.GenericOp) and Generic(op).is_wide_matmul for op in operations(module))
         return self.tolerance if any(wide) else 0.0
 
     def run(self, module: ir.Module) -> None:
@@ -52,7 +54,7 @@ class GeneralizePass(Pass):
 
 def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
     """Indexing maps and iterators of a named op; None for all other ops."""
-    if op.name not in (*_CONTRACTIONS, "linalg.transpose", "linalg.broadcast"):
+    if op.name not in _CONTRACTIONS and not is_a(op, linalg.TransposeOp, linalg.BroadcastOp):
         return None
     rank = ir.RankedTensorType(op.results[0].type).rank
     if op.name in _CONTRACTIONS:
@@ -62,7 +64,7 @@ def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
         else:
             maps = [affine_map(loops, dims) for dims in _CONTRACTIONS[op.name]]
         return maps, ["parallel"] * rank + ["reduction"]
-    if op.name == "linalg.transpose":
+    if is_a(op, linalg.TransposeOp):
         order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
         return [affine_map(rank, [order.index(d) for d in range(rank)]), ir.AffineMap.get_identity(rank)], ["parallel"] * rank
     added = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))

@@ -27,7 +27,7 @@ from ktir.analysis.shared_memory import base_of, shared_arguments, uses_of
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.module_level import Level
-from ktir.mlir import func, ir, operations
+from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.pipeline import Pass
 from ktir.target import LANES
@@ -89,7 +89,9 @@ def _set_roles(function: func.FuncOp, roles: dict[int, str]) -> None:
     set_arguments(function, [ir.DictAttr.get(a) for a in attributes])
 
 
-_ADDRESSES = ("arith.constant", "arith.addi")
+_PLACES = (
+    ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp,
+)  # fmt: skip
 
 
 class _Parts:
@@ -106,11 +108,11 @@ class _Parts:
     def separate(self) -> None:
         """Rewrite the function."""
         ops = [o.operation for o in self.block.operations]
-        calls = [op for op in ops if op.name == "func.call"]
+        calls = [op for op in ops if is_a(op, func.CallOp)]
         part = 0
         for op in ops[:-1]:
-            part += op.name == "func.call"
-            if op.name != "func.call":
+            part += is_a(op, func.CallOp)
+            if not is_a(op, func.CallOp):
                 self.part_of[op] = part
         self.free = {op for op in self.part_of if self._can_be_repeated(op)}
         for op in ops[:-1]:
@@ -118,19 +120,19 @@ class _Parts:
         ends = [*calls, ops[-1]]
         for number, end in enumerate(ends):
             own = [op for op in ops if self.part_of.get(op) == number and op not in self.free]
-            if any(op.name == "ktdp.store" or any(r in self.spilled for r in op.results) for op in own):
+            if any(is_a(op, ktdp.StoreOp) or any(r in self.spilled for r in op.results) for op in own):
                 self._outline(number, own, end)
         for op in reversed(ops[:-1]):
-            if op.name != "func.call" and not any(list(r.uses) for r in op.results):
+            if not is_a(op, func.CallOp) and not any(list(r.uses) for r in op.results):
                 op.erase()
         self.arguments.finish()
 
     def _can_be_repeated(self, op: ir.Operation) -> bool:
         """Whether an op gives the same in whatever part it stands, and costs nothing there: an address, a constant, a read of an input."""
-        if op.name == "ktdp.load":
+        if is_a(op, ktdp.LoadOp):
             views = [v.owner for v in op.operands[0].owner.operands if isinstance(v.type, ir.MemRefType)]
             return not any(base_of(view.operands[0])[0] in self.written for view in views)
-        return op.name in (*_ADDRESSES, "tensor.empty", "linalg.fill") or op.name.startswith("ktdp.construct")
+        return is_a(op, arith.ConstantOp, arith.AddIOp, tensor.EmptyOp, linalg.FillOp, *_PLACES)
 
     def _spill(self, op: ir.Operation) -> None:
         """Find memory for what later parts read of an op."""

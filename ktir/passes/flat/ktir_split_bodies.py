@@ -19,7 +19,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, constant, generic
 from ktir.layout import Layout
-from ktir.mlir import arith, ir, tensor
+from ktir.mlir import arith, ir, is_a, linalg, tensor
 from ktir.pipeline import Pass
 
 
@@ -39,7 +39,7 @@ class SplitBodiesPass(Pass):
         laid_out = Level.of(module) is Level.LAID_OUT
         require_level(module, self.name, Level.LAID_OUT if laid_out else Level.FLAT, kernels=False)
         for function in module.body.operations:
-            work = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "linalg.generic"]
+            work = [o.operation for o in function.regions[0].blocks[0].operations if is_a(o, linalg.GenericOp)]
             while work:
                 op = work.pop()
                 g = Generic(op)
@@ -74,7 +74,7 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
     """Replace one op by two; returns both for another look."""
     inputs = len(g.inputs)
     body, yielded = _Body(g), g.yielded
-    of_index = [op.name == "linalg.index" for op in body.ops]
+    of_index = [is_a(op, linalg.IndexOp) for op in body.ops]
     best = None
     for k, op in enumerate(body.ops):
         value, own = op.results[0], body.uses[k]

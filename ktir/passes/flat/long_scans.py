@@ -5,22 +5,22 @@ A scan is a comparison of all pairs of places, so that blocks of b of n elements
 
 from __future__ import annotations
 
-from ktir.dialects.structured import IDENTITY, affine_map, constant, generic
-from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import IDENTITY, affine_map, constant, fill, generic
+from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, expanded, part_of
 from ktir.passes.flat.memory.windows import shape
 
-SCAN = "ktir.scan"
 _SHORT = 128
 """Elements that are scanned at once."""
 _BLOCK = 64
-_KINDS = {"arith.addf": "add", "arith.maximumf": "max", "arith.minimumf": "min", "arith.addi": "addi"}
+_KINDS = named({arith.AddFOp: "add", arith.MaximumFOp: "max", arith.MinimumFOp: "min", arith.AddIOp: "addi"})
 
 
 def long_scans_in_blocks(function: func.FuncOp) -> None:
     """Cut the scans of `function` that are long, in place."""
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name == SCAN and len(op.operands) == 1:
+        if is_a(op, kt.ScanOp) and len(op.operands) == 1:
             dim = ir.IntegerAttr(op.attributes["dimension"]).value
             combiner, *rest = (o.operation.name for o in op.regions[0].blocks[0].operations)
             if shape(op.operands[0])[dim] > _SHORT and combiner in _KINDS and len(rest) == 1:
@@ -71,7 +71,7 @@ def _padded(value: ir.Value, dim: int, size: int, combiner: str) -> ir.Value:
     attributes = {"static_low": ir.DenseI64ArrayAttr.get(none), "static_high": ir.DenseI64ArrayAttr.get(more),
                   "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}  # fmt: skip
     type_ = ir.RankedTensorType.get([n + m for n, m in zip(sizes, more, strict=True)], element)
-    op = ir.Operation.create("tensor.pad", [type_], [value], attributes, regions=1)
+    op = ir.Operation.create(tensor.PadOp.OPERATION_NAME, [type_], [value], attributes, regions=1)
     location = ir.Location.current
     block = ir.Block.create_at_start(op.regions[0], [ir.IndexType.get()] * len(sizes), [location] * len(sizes))
     with ir.InsertionPoint(block):
@@ -86,11 +86,11 @@ def _identity(element: ir.Type, combiner: str) -> ir.Value:
 def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:
     element, location = ir.RankedTensorType(value.type).element_type, ir.Location.current
     attributes = {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    op = ir.Operation.create(SCAN, [value.type], [value], attributes, regions=1)
+    op = ir.Operation.create(kt.ScanOp.OPERATION_NAME, [value.type], [value], attributes, regions=1)
     block = ir.Block.create_at_start(op.regions[0], [element] * 2, [location] * 2)
     with ir.InsertionPoint(block):
         result = ir.Operation.create(combiner, [element], list(block.arguments)).results[0]
-        ir.Operation.create("ktir.yield", [], [result])
+        ir.Operation.create(kt.YieldOp.OPERATION_NAME, [], [result])
     return op.results[0]
 
 
@@ -100,11 +100,11 @@ def _before(totals: ir.Value, dim: int, combiner: str) -> ir.Value:
     rank = len(sizes)
 
     def body(scalars: list[ir.Value]) -> ir.Value:
-        earlier = arith.CmpIOp(arith.CmpIPredicate.slt, _coordinate(rank), _coordinate(dim)).result
+        earlier = arith.CmpIOp(arith.CmpIPredicate.slt, linalg.IndexOp(rank).result, linalg.IndexOp(dim).result).result
         mapped = arith.SelectOp(earlier, scalars[0], _identity(element, combiner)).result
         return ir.Operation.create(combiner, [element], [scalars[1], mapped]).results[0]
 
-    init = linalg.fill(_identity(element, combiner), outs=[tensor.empty(sizes, element)])
+    init = fill(_identity(element, combiner), tensor.empty(sizes, element))
     maps = [affine_map(rank + 1, [rank if d == dim else d for d in range(rank)]), affine_map(rank + 1, range(rank))]
     return generic([totals], init, maps, ["parallel"] * rank + ["reduction"], body, loc=ir.Location.current)
 
@@ -119,8 +119,3 @@ def _joined(scanned: ir.Value, before: ir.Value, dim: int, combiner: str, elemen
     maps = [affine_map(rank, loops) for loops in (range(rank), [d for d in range(rank) if d != dim + 1], range(rank))]
     init = tensor.empty(list(shape(scanned)), element)
     return generic([scanned, before], init, maps, ["parallel"] * rank, body, loc=ir.Location.current)
-
-
-def _coordinate(loop: int) -> ir.Value:
-    dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
-    return ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": dim}).results[0]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Contraction, Generic, affine_map, generic
-from ktir.mlir import arith, func, ir, tensor
+from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 
 
 def order_contractions(function: func.FuncOp) -> None:
     """Write the loops of every contraction as batch loops, rows, columns, reduced loop, with one loop of columns at most."""
     for op in [view.operation for view in function.regions[0].blocks[0].operations]:
-        contraction = Generic(op).contraction if op.name == "linalg.generic" else None
+        contraction = Generic(op).contraction if is_a(op, linalg.GenericOp) else None
         if contraction is not None and len(contraction.columns) > 1:
             contraction = _with_fewer_columns(op, contraction)
         if contraction is None:
@@ -60,7 +60,7 @@ def order_variables(function: func.FuncOp) -> None:
     """Write the variables of every indirect tile in the order of the tile's dims."""
     for view in list(function.regions[0].blocks[0].operations):
         op = view.operation
-        if op.name != "ktdp.construct_indirect_access_tile" or op.opview.captured:
+        if not is_a(op, ktdp.ConstructIndirectAccessTileOp) or op.opview.captured:
             continue
         order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(op.attributes["variables_space_order"]).value.results]
         if order == sorted(order):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
-from ktir.mlir import arith, func, ir, tensor
+from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, part_of
 from ktir.passes.flat.memory.windows import shape
 
@@ -13,7 +13,7 @@ from ktir.passes.flat.memory.windows import shape
 def products_by_halves(function: func.FuncOp) -> None:
     """Rewrite the reductions of `function` that multiply, in place."""
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name == "linalg.generic" and len(op.results) == 1 and _multiplies(g := Generic(op)):
+        if is_a(op, linalg.GenericOp) and len(op.results) == 1 and _multiplies(g := Generic(op)):
             with ir.InsertionPoint(op), op.location:
                 op.results[0].replace_all_uses_with(_product(g))
             op.erase()
@@ -22,7 +22,7 @@ def products_by_halves(function: func.FuncOp) -> None:
 def _multiplies(g: Generic) -> bool:
     accumulator = g.body.arguments[len(g.inputs)]
     last = g.yielded.owner
-    if g.is_pointwise or isinstance(last, ir.Block) or last.operation.name not in ("arith.mulf", "arith.muli"):
+    if g.is_pointwise or not is_a(last, arith.MulFOp, arith.MulIOp):
         return False
     return list(last.operands).count(accumulator) == 1 and len(list(accumulator.uses)) == 1
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir
+from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import Window, groups_of, moved, shape, source
 
@@ -20,7 +21,7 @@ from ktir.passes.flat.memory.windows import Window, groups_of, moved, shape, sou
 def split_loops(function: func.FuncOp) -> None:
     """Split the loops of `function` over groups of heads and over rows that are reshaped."""
     ops = [o.operation for o in function.regions[0].blocks[0].operations]
-    heads = [op for op in ops if op.name == windows.COLLAPSE and _repeating_groups(op)]
+    heads = [op for op in ops if is_a(op, tensor.CollapseShapeOp) and _repeating_groups(op)]
     rows = [op for op in ops if _reshapes_computed(op)]
     if not heads and not rows:
         return
@@ -38,15 +39,14 @@ def split_loops(function: func.FuncOp) -> None:
 
 def _reshapes_computed(op: ir.Operation) -> bool:
     """Whether an op reshapes what another one computes, for one that computes."""
-    if op.name not in (windows.EXPAND, windows.COLLAPSE) or isinstance(op.operands[0].owner, ir.Block):
+    if not is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
         return False
-    users = [use.owner.operation.name for use in op.results[0].uses]
-    return op.operands[0].owner.operation.name == "linalg.generic" and "linalg.generic" in users
+    return is_a(op.operands[0].owner, linalg.GenericOp) and any(is_a(use.owner, linalg.GenericOp) for use in op.results[0].uses)
 
 
 def _split_rows(op: ir.Operation) -> None:
     """Split the row loops that run along a dim that `op` expands, or collapses others to."""
-    small, large = (op.operands[0], op.results[0]) if op.name == windows.EXPAND else (op.results[0], op.operands[0])
+    small, large = (op.operands[0], op.results[0]) if is_a(op, tensor.ExpandShapeOp) else (op.results[0], op.operands[0])
     groups = groups_of(op)
     if len(groups) != len(shape(small)) or [len(g) for g in groups].count(1) != len(groups) - 1:
         return  # the loops have been split by now, or no split makes the reshape go
@@ -60,7 +60,7 @@ def _split_rows(op: ir.Operation) -> None:
 def _is_gathered(value: ir.Value) -> bool:
     """Whether a tensor is read from an indirect tile, whose variables stay as they are."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    return op is not None and op.name == "ktdp.load" and windows.direct_view(op.operands[0].owner.operation) is None
+    return is_a(op, ktdp.LoadOp) and windows.direct_view(op.operands[0].owner.operation) is None
 
 
 def _repeating_groups(collapse: ir.Operation) -> list[int]:
@@ -77,7 +77,7 @@ def _repeating_groups(collapse: ir.Operation) -> list[int]:
 def _window(value: ir.Value) -> Window:
     """The window that a tensor will be, as far as strides of 0 go: a pool is dense."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if op is not None and op.name == "ktdp.load":
+    if is_a(op, ktdp.LoadOp):
         view = windows.direct_view(op.operands[0].owner.operation)
         if view is not None:
             return windows.window_of_view(view)[1]
@@ -89,15 +89,15 @@ def _window(value: ir.Value) -> Window:
 def _own_accumulators(ops: Sequence[ir.Operation]) -> None:
     """Give every generic an accumulator of its own: equal ones have been made one, which must not tie the loops of their users."""
     for op in ops:
-        if op.name != "linalg.generic":
+        if not is_a(op, linalg.GenericOp):
             continue
         inputs = len(op.operands) - len(op.results)
         for i in range(inputs, len(op.operands)):
             maker = None if isinstance(op.operands[i].owner, ir.Block) else op.operands[i].owner.operation
-            if maker is not None and maker.name in ("tensor.empty", "linalg.fill"):
+            if is_a(maker, tensor.EmptyOp, linalg.FillOp):
                 with ir.InsertionPoint(op):
                     copy = maker.clone().operation
-                    if maker.name == "linalg.fill" and maker.operands[1].owner.operation.name == "tensor.empty":
+                    if is_a(maker, linalg.FillOp) and is_a(maker.operands[1].owner, tensor.EmptyOp):
                         with ir.InsertionPoint(copy):
                             copy.operands[1] = maker.operands[1].owner.operation.clone().operation.results[0]
                 op.operands[i] = copy.results[0]
@@ -121,12 +121,12 @@ class _Loops:
             self.values[value].add(dim)
             near = [(use.owner.operation, use.operand_number) for use in value.uses]
             owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-            if owner is not None and owner.name in ("linalg.generic", "linalg.fill"):
+            if is_a(owner, linalg.GenericOp, linalg.FillOp):
                 near.append((owner, len(owner.operands) - len(owner.results) + list(owner.results).index(value)))
             for op, operand in near:
-                if op.name == "linalg.fill" and operand == 1:
+                if is_a(op, linalg.FillOp) and operand == 1:
                     todo += [(op.operands[1], dim), (op.results[0], dim)]
-                elif op.name == "linalg.generic":
+                elif is_a(op, linalg.GenericOp):
                     more = self._through(op, operand, dim)
                     if more is None:
                         return False
@@ -161,7 +161,7 @@ class _Loops:
         """Whether a dim of `value`, perhaps turned and repeated before, is a batch loop of the second operand of a contraction."""
         for use in value.uses:
             op = use.owner.operation
-            if op.name != "linalg.generic":
+            if not is_a(op, linalg.GenericOp):
                 continue
             turned = windows.moved_dims(op)
             if turned is not None:
@@ -195,7 +195,7 @@ class _Split:
 
     def _is_inside(self, value: ir.Value) -> bool:
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-        return owner is not None and (self._is_split(owner) or owner.name in ("tensor.empty", "linalg.fill"))
+        return owner is not None and (self._is_split(owner) or is_a(owner, tensor.EmptyOp, linalg.FillOp))
 
     def _is_split(self, op: ir.Operation) -> bool:
         return bool(op.results) and op.results[0] in self.loops
@@ -216,7 +216,7 @@ class _Split:
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
         point = ir.InsertionPoint.at_block_begin(users[0][0].block) if owner is None else ir.InsertionPoint.after(owner)
         with point, value.location:
-            if owner is not None and owner.name == windows.COLLAPSE and list(shape(owner.operands[0])) == sizes:
+            if is_a(owner, tensor.CollapseShapeOp) and list(shape(owner.operands[0])) == sizes:
                 new = owner.operands[0]
             else:
                 new = windows.expand_shape(value, groups, sizes)
@@ -228,10 +228,10 @@ class _Split:
         groups, sizes = self._groups(value)
         before = ir.RankedTensorType(value.type)
         users = [(use.owner.operation, use.operand_number) for use in value.uses]
-        users = [(op, i) for op, i in users if not self._is_split(op) and op.name != "linalg.fill"]
+        users = [(op, i) for op, i in users if not self._is_split(op) and not is_a(op, linalg.FillOp)]
         value.set_type(ir.RankedTensorType.get(sizes, before.element_type))
         for i, (op, _) in reversed(list(enumerate(users))):
-            if op.name == windows.EXPAND and list(shape(op.results[0])) == sizes:
+            if is_a(op, tensor.ExpandShapeOp) and list(shape(op.results[0])) == sizes:
                 op.results[0].replace_all_uses_with(value)
                 del users[i]
         if users:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ktir.analysis.flat import refuse
 from ktir.analysis.flat_rules import is_whole
 from ktir.dialects import ktdp
-from ktir.dialects.structured import index_constant
-from ktir.mlir import func, ir, linalg, tensor
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import fill, index_constant
+from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory import windows
 
-INSERT, VIEW = "tensor.insert_slice", "ktdp.construct_memory_view"
 Shape = tuple[int, ...]
 
 
@@ -128,7 +128,7 @@ def _indirect_tile(each: _Op) -> None:
     base = _narrowed(tile.base, constants)
     new_order = [variables.index(v) for v in order if v in variables]
     direct = [ir.AffineDimExpr(s).position for s in subscripts if isinstance(s, ir.AffineDimExpr)]
-    is_view = base.owner.operation.name == VIEW
+    is_view = is_a(base.owner, ktdp.ConstructMemoryViewOp)
     if not is_view or len(direct) < len(subscripts) or sorted(direct) != list(range(len(variables))):
         each.replace(ktdp.construct_indirect_access_tile(base, subscripts, [extents[v] for v in variables], new_order))
         return
@@ -148,7 +148,7 @@ def _narrowed(view: ir.Value, at: Sequence[int | None]) -> ir.Value:
     if all(p is None for p in at):
         return view
     owner = view.owner.operation
-    if owner.name != VIEW:
+    if not is_a(owner, ktdp.ConstructMemoryViewOp):
         raise refuse(owner, "is read at one position of a dim, which is not supported")
     base, window = windows.window_of_view(owner)
     kept = [d for d, p in enumerate(at) if p is None]
@@ -166,20 +166,20 @@ def _load(each: _Op) -> None:
 def _reshape(each: _Op) -> None:
     """A collapse or an expansion; none where only unit dims came or went."""
     large, small = each.operands[0], each.results[0]
-    if each.op.name == windows.EXPAND:
+    if is_a(each.op, tensor.ExpandShapeOp):
         large, small = small, large
     kept = _kept(large)
     groups = [[kept.index(i) for i in g if i in kept] for g, n in zip(windows.groups_of(each.op), small, strict=True) if n != 1]
     value = each.op.operands[0]
     if any(len(g) > 1 for g in groups):
-        expands = each.op.name == windows.EXPAND
+        expands = is_a(each.op, tensor.ExpandShapeOp)
         value = windows.expand_shape(value, groups, _small(large)) if expands else windows.collapse_shape(value, groups)
     each.replace(value)
 
 
 def _slice(each: _Op) -> None:
     """A box of a tensor, taken or put: the part has the dims of the box that are no unit dims."""
-    whole = each.operands[0] if each.op.name == windows.EXTRACT else each.results[0]
+    whole = each.operands[0] if is_a(each.op, tensor.ExtractSliceOp) else each.results[0]
     kept = _kept(whole)
     names = ("static_offsets", "static_sizes", "static_strides")
     lists = {n: list(ir.DenseI64ArrayAttr(each.op.attributes[n])) for n in names}
@@ -190,25 +190,27 @@ def _pad(each: _Op) -> None:
     """A filled tensor with the operand put into it."""
     block = each.op.regions[0].blocks[0]
     maker = list(block.operations)[-1].operands[0].owner
-    if isinstance(maker, ir.Block) or maker.operation.name != "arith.constant":
+    if not is_a(maker, arith.ConstantOp):
         raise refuse(each.op, "pads with a value that is no constant, which is not supported")
     kept = _kept(each.results[0])
     low = list(ir.DenseI64ArrayAttr(each.op.attributes["static_low"]))
     scalar = maker.operation.clone().results[0]
     element = ir.RankedTensorType(each.op.results[0].type).element_type
-    whole = linalg.fill(scalar, outs=[tensor.empty(_small(each.results[0]), element)])
+    whole = fill(scalar, tensor.empty(_small(each.results[0]), element))
     attributes: dict[str, ir.Attribute] = {
         "static_offsets": ir.DenseI64ArrayAttr.get([low[d] for d in kept]),
         "static_sizes": ir.DenseI64ArrayAttr.get([each.operands[0][d] for d in kept]),
         "static_strides": ir.DenseI64ArrayAttr.get([1] * len(kept)),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 0, 0, 0]),
     }
-    each.replace(ir.Operation.create(INSERT, [whole.type], [each.op.operands[0], whole], attributes).results[0])
+    each.replace(
+        ir.Operation.create(tensor.InsertSliceOp.OPERATION_NAME, [whole.type], [each.op.operands[0], whole], attributes).results[0]
+    )
 
 
 def _fill(each: _Op) -> None:
     scalar, init = each.op.operands
-    each.replace(linalg.fill(scalar, outs=[init]))
+    each.replace(fill(scalar, init))
 
 
 def _along(each: _Op) -> None:
@@ -248,7 +250,7 @@ def _generic(each: _Op) -> None:
         for sizes, m in zip(each.operands, maps, strict=True)
     ]
     kinds = list(ir.ArrayAttr(op.attributes["iterator_types"]))
-    for inner in [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == "linalg.index"]:
+    for inner in [o.operation for o in op.regions[0].blocks[0].operations if is_a(o, linalg.IndexOp)]:
         _renumber(inner, loops)
     each.again(
         {
@@ -269,22 +271,24 @@ def _renumber(index: ir.Operation, loops: Sequence[int]) -> None:
     index.erase()
 
 
-_VISITS: dict[str, Callable[[_Op], None]] = {
-    VIEW: _view,
-    "ktdp.construct_access_tile": _tile,
-    "ktdp.construct_indirect_access_tile": _indirect_tile,
-    "ktdp.load": _load,
-    "ktdp.store": _nothing,
-    "ktir.scatter_add": _nothing,
-    "tensor.empty": _same,
-    "ktir.materialize": _same,
-    "linalg.fill": _fill,
-    "linalg.generic": _generic,
-    "tensor.pad": _pad,
-    "ktir.scan": _along,
-    "ktir.sort": _along,
-    INSERT: _slice,
-    windows.EXTRACT: _slice,
-    windows.EXPAND: _reshape,
-    windows.COLLAPSE: _reshape,
-}
+_VISITS: dict[str, Callable[[_Op], None]] = named(
+    {
+        ktdp.ConstructMemoryViewOp: _view,
+        ktdp.ConstructAccessTileOp: _tile,
+        ktdp.ConstructIndirectAccessTileOp: _indirect_tile,
+        ktdp.LoadOp: _load,
+        ktdp.StoreOp: _nothing,
+        kt.ScatterAddOp: _nothing,
+        tensor.EmptyOp: _same,
+        kt.MaterializeOp: _same,
+        linalg.FillOp: _fill,
+        linalg.GenericOp: _generic,
+        tensor.PadOp: _pad,
+        kt.ScanOp: _along,
+        kt.SortOp: _along,
+        tensor.InsertSliceOp: _slice,
+        tensor.ExtractSliceOp: _slice,
+        tensor.ExpandShapeOp: _reshape,
+        tensor.CollapseShapeOp: _reshape,
+    }
+)

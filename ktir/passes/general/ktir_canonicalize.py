@@ -12,14 +12,18 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import constant_of
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
-from ktir.mlir import ir, operations
+from ktir.mlir import arith, builtin, func, ir, is_a, named, names, operations, tensor
 from ktir.pipeline import Pass
 
-VIEW, TILE, INDIRECT = "ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile"
-LOAD, SLICE = "ktdp.load", "tensor.extract_slice"
-MERGED = ("ktdp.get_compute_tile_id", VIEW, "ktdp.construct_distributed_memory_view", TILE, "ktdp.runtime_arg_extract")
+MERGED = names(
+    ktdp.GetComputeTileIdOp,
+    ktdp.ConstructMemoryViewOp,
+    ktdp.ConstructDistributedMemoryViewOp,
+    ktdp.ConstructAccessTileOp,
+    ktdp.RuntimeArgExtractOp,
+)
 """Ops without effects: two with the same operands and attributes are one."""
-DROPPED = (*MERGED, INDIRECT, LOAD, "arith.constant", SLICE)
+DROPPED = names(*MERGED, ktdp.ConstructIndirectAccessTileOp, ktdp.LoadOp, arith.ConstantOp, tensor.ExtractSliceOp)
 """Ops that may go when nobody uses their results."""
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -170,15 +174,14 @@ def _offset_box(op: ir.Operation) -> bool:
     return True
 
 
-def _defining(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op of this name that defines `value`."""
-    owner = value.owner
-    return owner.operation if not isinstance(owner, ir.Block) and owner.operation.name == name else None
+def _access_tile(value: ir.Value) -> ir.Operation | None:
+    """The op that makes a plain access tile."""
+    return value.owner.operation if is_a(value.owner, ktdp.ConstructAccessTileOp) else None
 
 
 def _whole_tensor(op: ir.Operation) -> bool:
     """A load of a tile that is all of a tensor, in order, is that tensor."""
-    tile = _defining(op.operands[0], TILE)
+    tile = _access_tile(op.operands[0])
     if tile is None or tile.operands[0].type != op.results[0].type:
         return False
     box = affine.set_box(tile.attributes["access_tile_set"])
@@ -194,8 +197,8 @@ def _whole_tensor(op: ir.Operation) -> bool:
 def _sliced_load(op: ir.Operation) -> bool:
     """A load that only a `tensor.extract_slice` uses becomes a load of the smaller tile."""
     uses = list(op.results[0].uses)
-    tile = _defining(op.operands[0], TILE)
-    if tile is None or len(uses) != 1 or uses[0].owner.operation.name != SLICE:
+    tile = _access_tile(op.operands[0])
+    if tile is None or len(uses) != 1 or not is_a(uses[0].owner, tensor.ExtractSliceOp):
         return False
     cut = uses[0].owner.operation
     box, order = affine.set_box(tile.attributes["access_tile_set"]), affine.permutation_of(tile.attributes["access_tile_order"])
@@ -218,7 +221,7 @@ def _sliced_load(op: ir.Operation) -> bool:
     kept = {name: tile.attributes[name] for name in tile.attributes}
     with ir.InsertionPoint(op):
         small = ir.Operation.create(
-            TILE,
+            ktdp.ConstructAccessTileOp.OPERATION_NAME,
             results=[ktdp.AccessTileType.build(sizes)],
             operands=operands,
             attributes=kept
@@ -236,7 +239,7 @@ def _sliced_load(op: ir.Operation) -> bool:
         cut.operands[0] = loaded
         with ir.InsertionPoint(cut):
             full = ir.Operation.create(
-                SLICE,
+                tensor.ExtractSliceOp.OPERATION_NAME,
                 results=[part],
                 operands=[loaded],
                 attributes={
@@ -256,19 +259,21 @@ def _reaches(value: ir.Value, op: ir.Operation) -> bool:
     """Whether `value` is known where `op` stands."""
     home = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
     at: ir.Operation | ir.OpView = op
-    while at is not None and at.operation.name != "builtin.module":
+    while at is not None and not is_a(at, builtin.ModuleOp):
         if at.operation.block == home:
             return isinstance(value.owner, ir.Block) or value.owner.operation.is_before_in_block(at.operation)
         at = at.operation.block.owner
     return False
 
 
-FOLDS: dict[str, tuple[Callable[[ir.Operation], bool], ...]] = {
-    VIEW: (_constant_stride,),
-    TILE: (_constant_index, _offset_box),
-    INDIRECT: (_constant_capture,),
-    LOAD: (_whole_tensor, _sliced_load),
-}
+FOLDS: dict[str, tuple[Callable[[ir.Operation], bool], ...]] = named(
+    {
+        ktdp.ConstructMemoryViewOp: (_constant_stride,),
+        ktdp.ConstructAccessTileOp: (_constant_index, _offset_box),
+        ktdp.ConstructIndirectAccessTileOp: (_constant_capture,),
+        ktdp.LoadOp: (_whole_tensor, _sliced_load),
+    }
+)
 
 Known = dict[tuple[object, ...], ir.Value]
 
@@ -289,7 +294,7 @@ def _merge_block(block: ir.Block, known: Known) -> int:
     for op in [o.operation for o in block.operations]:
         if op.name in MERGED:
             gone += _merge_op(op, known)
-        elif op.regions and op.name in ("builtin.module", "func.func"):
+        elif op.regions and is_a(op, builtin.ModuleOp, func.FuncOp):
             gone += _merge(op)
         else:
             for region in op.regions:

@@ -13,12 +13,12 @@ from math import prod
 from typing import ClassVar
 
 from ktir.analysis.attributes.broken import Broken, refuse_broken
+from ktir.dialects import ktdp
 from ktir.dialects._ktdp.tile_sets import groups, members
-from ktir.mlir import ir, operations
+from ktir.mlir import ir, is_a, named, operations
 from ktir.pipeline import Pass
 
 DIALECTS = ("arith", "builtin", "func", "ktdp", "linalg", "math", "memref", "scf", "spyreop", "tensor")
-PRODUCE = "ktdp.inter_tile_produce"
 PRODUCERS, CONSUMERS, DEPENDENCY = "producer_tiles_per_group", "consumer_tiles_per_group", "producer_dependency_per_consumer"
 
 
@@ -42,11 +42,11 @@ def _check(op: ir.Operation) -> None:
     dialect = op.name.partition(".")[0]
     if dialect not in DIALECTS:
         raise Broken(f"is of dialect '{dialect}', which is no part of KTIR (dialects: {', '.join(DIALECTS)})")
-    if op.name == PRODUCE:
+    if is_a(op, ktdp.InterTileProduceOp):
         _check_production(op)
     elif op.name in RULES:
         producer = op.operands[0].owner
-        if not isinstance(producer, ir.Block) and producer.operation.name == PRODUCE:
+        if is_a(producer, ktdp.InterTileProduceOp):
             exchange = Exchange.of(producer.operation, op)
             for rule in RULES[op.name]:
                 rule(exchange)
@@ -264,7 +264,7 @@ def combiner_is_pure(x: Exchange) -> None:
     for op in operations(x.op)[1:]:
         dialect = op.name.partition(".")[0]
         on_memory = any(isinstance(v.type, ir.MemRefType | ir.UnrankedMemRefType) for v in (*op.operands, *op.results))
-        if on_memory or dialect in ("func", "memref") or (dialect == "ktdp" and op.name != "ktdp.yield_reduced"):
+        if on_memory or dialect in ("func", "memref") or (dialect == "ktdp" and not is_a(op, ktdp.YieldReducedOp)):
             raise Broken(f"combiner must be pure, but has '{op.name}'")
 
 
@@ -304,12 +304,14 @@ _CLAIMS: tuple[Rule, ...] = (declared_producers_produce, every_producer_is_claim
 _UNIFORM: tuple[Rule, ...] = (groups_are_as_large, sources_are_disjoint, sources_are_as_many)
 _FOLD: tuple[Rule, ...] = (combiner_is_pure, identities_are_partials)
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "ktdp.inter_tile_consume": (one_source, *_CLAIMS),
-    "ktdp.inter_tile_reduce": (consumers_produce, all_or_one, *_CLAIMS, *_FOLD),
-    "ktdp.inter_tile_reduce_scatter": (*_CLAIMS, *_FOLD, cut_fits),
-    "ktdp.inter_tile_gather": (*_CLAIMS, *_UNIFORM, join_fits),
-    "ktdp.inter_tile_all_to_all": (*_CLAIMS, *_UNIFORM, cut_fits, join_fits),
-    "ktdp.inter_tile_scatter": (one_producer, cut_fits),
-}
+RULES: dict[str, tuple[Rule, ...]] = named(
+    {
+        ktdp.InterTileConsumeOp: (one_source, *_CLAIMS),
+        ktdp.InterTileReduceOp: (consumers_produce, all_or_one, *_CLAIMS, *_FOLD),
+        ktdp.InterTileReduceScatterOp: (*_CLAIMS, *_FOLD, cut_fits),
+        ktdp.InterTileGatherOp: (*_CLAIMS, *_UNIFORM, join_fits),
+        ktdp.InterTileAllToAllOp: (*_CLAIMS, *_UNIFORM, cut_fits, join_fits),
+        ktdp.InterTileScatterOp: (one_producer, cut_fits),
+    }
+)
 """The rules of each delivery, in the order in which they are checked. R1 and R2 are rules of the production."""

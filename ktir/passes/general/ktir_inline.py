@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.calls import callees_first
-from ktir.mlir import func, ir, operations
+from ktir.mlir import builtin, func, ir, is_a, operations
 from ktir.pipeline import Pass
 
 
@@ -28,7 +28,7 @@ class InlinePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Work on each symbol table by itself, the inner ones first."""
-        tables = [op for op in operations(module) if op.name == "builtin.module"]
+        tables = [op for op in operations(module) if is_a(op, builtin.ModuleOp)]
         for table in reversed(tables):
             self._inline(table)
 
@@ -69,7 +69,7 @@ def _obstacle(callee: func.FuncOp) -> str | None:
 def _calls(function: func.FuncOp, functions: dict[str, func.FuncOp]) -> Iterator[ir.Operation]:
     """The calls inside `function` of one of `functions`."""
     for op in operations(function):
-        if op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value in functions:
+        if is_a(op, func.CallOp) and ir.FlatSymbolRefAttr(op.attributes["callee"]).value in functions:
             yield op
 
 

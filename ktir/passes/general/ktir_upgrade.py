@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from ktir.assembly import parse_module, pretty
 from ktir.diagnostics import KtirError
+from ktir.dialects import spyreop
 from ktir.dialects.ktdp import SUCCESSORS
-from ktir.mlir import arith, ir, operations
+from ktir.mlir import arith, ir, is_a, operations
 from ktir.pipeline import Pass
 
 
@@ -38,7 +39,7 @@ class UpgradePass(Pass):
                 old = ir.TypeAttr.get(value.type)
                 if (new := _renew(old, op, renewed)) != old:
                     value.set_type(ir.TypeAttr(new).value)
-            if op.name == "spyreop.idx32toaddr" and "base_value" in op.attributes:
+            if is_a(op, spyreop.Idx32ToAddrOp) and "base_value" in op.attributes:
                 _give_operands(op)
 
 

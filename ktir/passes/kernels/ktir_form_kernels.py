@@ -28,7 +28,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import affine_map, generic
-from ktir.mlir import func, ir, tensor
+from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
 from ktir.pipeline import Pass
@@ -139,11 +139,11 @@ def _copy_what_cannot_wait(function: func.FuncOp) -> None:
     other than those that it was read from."""
     ops = [o.operation for o in function.regions[0].blocks[0].operations]
     position = {op: i for i, op in enumerate(ops)}
-    stores = [(i, regions(op)[0]) for i, op in enumerate(ops) if op.name == "ktdp.store"]
+    stores = [(i, regions(op)[0]) for i, op in enumerate(ops) if is_a(op, ktdp.StoreOp)]
     written = {r.argument for _, r in stores}
     waiting: list[ir.Value] = []
     for i, op in enumerate(ops):
-        if op.name == "ktdp.load":
+        if is_a(op, ktdp.LoadOp):
             last = max((position[u] for u in _users(op.results[0])), default=i)
             own = [r for r in regions(op) if r.argument in written]
             if any(i < at <= last and r.overlaps(s) and (at < last or not r.same_elements(s)) for at, s in stores for r in own):
@@ -223,7 +223,7 @@ class _Kernel:
         permuted = ir.AffineMap.get(number, 0, [ir.AffineDimExpr.get(moved.get(i, i)) for i in range(number)])
         clone.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(_through(m, permuted)) for m in maps])
         for op in clone.regions[0].blocks[0].operations:
-            if op.operation.name == "linalg.index":
+            if is_a(op, linalg.IndexOp):
                 at = ir.IntegerAttr(op.attributes["dim"])
                 op.attributes["dim"] = ir.IntegerAttr.get(at.type, moved.get(at.value, at.value))
 

@@ -16,7 +16,7 @@ from ktir.analysis.calls import calls_of
 from ktir.analysis.flat import Node, refuse
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir, operations
+from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.layouts.caller_arguments import Callers
 from ktir.passes.layouts.device_arguments import DeviceArgument
 from ktir.passes.layouts.host_tensors import note_host_tensors
@@ -41,7 +41,7 @@ class AssignLayoutsPass(Pass):
 
     def allowed(self, module: ir.Module) -> float:
         """The tolerance where floats are summed; else nothing."""
-        return self.tolerance if any(op.name == "linalg.generic" and Generic(op).sums_floats for op in operations(module)) else 0.0
+        return self.tolerance if any(is_a(op, linalg.GenericOp) and Generic(op).sums_floats for op in operations(module)) else 0.0
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each function of the module."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ktir.analysis.attributes.plan_attributes import STICK
 from ktir.analysis.flat import Node, shape_of
 from ktir.dialects.structured import Generic
-from ktir.mlir import func
+from ktir.mlir import func, is_a, linalg
 from ktir.passes.layouts.physical_tensors import PhysicalTensors
 from ktir.passes.layouts.stick_roles import stick_text
 from ktir.pipeline import Pass
@@ -25,7 +25,7 @@ class LayoutRemarks:
     def _wide_matmuls(self) -> None:
         for view in self.source.regions[0].blocks[0].operations:
             op = view.operation
-            if op.name == "linalg.generic" and Generic(op).is_wide_matmul:
+            if is_a(op, linalg.GenericOp) and Generic(op).is_wide_matmul:
                 text = "matmul of f32 operands runs on the vector unit, a product and a sum per element; the array takes f16"
                 self.options.remark("missed", text, op.location)
 

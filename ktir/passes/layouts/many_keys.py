@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping
 
 from ktir.analysis.flat import Node
 from ktir.analysis.items import MANY_KEYS, Item, Tensor
+from ktir.mlir import math, names
 
-_EXPONENTIALS = ("math.exp", "math.exp2")
+_EXPONENTIALS = names(math.ExpOp, math.Exp2Op)
 
 
 def mark_many_keys(items: Mapping[Node, Item]) -> None:

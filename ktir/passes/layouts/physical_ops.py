@@ -8,9 +8,9 @@ import numpy as np
 
 from ktir.analysis.flat import Node, shape_of
 from ktir.analysis.pads import folded_pad, unsafe_divisions
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, generic
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, fill, generic
 from ktir.layout import Digit, Layout
-from ktir.mlir import ir, linalg, tensor
+from ktir.mlir import ir, tensor
 from ktir.passes.layouts.device_arguments import element_type, encoding
 from ktir.passes.layouts.physical_tensors import PhysicalTensors, Tensor, empty, masked
 from ktir.target import LANES
@@ -96,7 +96,7 @@ class PhysicalOps:
         loops = rows + 2
         element = element_type(layout.dtype)
         scalar = constant(element, identity)
-        init = linalg.fill(scalar, outs=[empty(layout)])
+        init = fill(scalar, empty(layout))
         value = generic(
             [t.value for t in inputs],
             init,
@@ -139,7 +139,7 @@ class PhysicalOps:
 
         iterators = ["parallel"] * (rows + 2) + ["reduction"] * 2
         affine = [affine_map(rows + 4, m) for m in maps]
-        value = generic([a.value, b_block], linalg.fill(scalar, outs=[empty]), affine, iterators, body, loc=g.op.location)
+        value = generic([a.value, b_block], fill(scalar, empty), affine, iterators, body, loc=g.op.location)
         return Tensor(value, layout, None)
 
     def _blocks(self, b: Tensor, dim: int, blocks: int) -> ir.Value:

@@ -8,7 +8,7 @@ from math import prod
 
 from ktir.analysis.flat import IndexedBy, Memory, Node, refuse, shape_of
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, constant, generic, index_constant, moved_by
+from ktir.dialects.structured import affine_map, constant, fill, generic, index_constant, moved_by
 from ktir.layout import Layout
 from ktir.mlir import arith, ir, linalg, tensor
 from ktir.passes.layouts.device_arguments import DeviceArguments, DeviceView, element_type, encoding, strided_view
@@ -74,7 +74,7 @@ class PhysicalTensors:
 
             value = generic([], empty(layout), [affine_map(rank, list(range(rank)))], ["parallel"] * rank, body, loc=maker.op.location)
             return Tensor(value, layout, 0.0)
-        return Tensor(linalg.fill(scalar, outs=[empty(layout)]), layout, pad)
+        return Tensor(fill(scalar, empty(layout)), layout, pad)
 
     def _loaded(self, maker: Node, use: Use) -> Tensor:
         if maker.kind == "load":

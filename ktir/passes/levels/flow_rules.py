@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ktir.analysis.attributes.broken import Broken, note_at, note_source
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a, linalg, scf
 
 
 def _space_of(tile: ir.Value) -> str:
@@ -14,7 +15,7 @@ def _space_of(tile: ir.Value) -> str:
 
 def _is_load(value: ir.Value, space: str) -> bool:
     owner = value.owner
-    return not isinstance(owner, ir.Block) and owner.name == "ktdp.load" and _space_of(owner.operands[0]) == space
+    return is_a(owner, ktdp.LoadOp) and _space_of(owner.operands[0]) == space
 
 
 def load_moves(load: ir.Operation) -> None:
@@ -22,8 +23,8 @@ def load_moves(load: ir.Operation) -> None:
     space = _space_of(load.operands[0])
     for use in load.results[0].uses:
         user = use.owner.operation
-        stores = user.name == "ktdp.store" and _space_of(user.operands[1]) == ("ct_local" if space == "global" else "global")
-        if not stores and not (space == "ct_local" and user.name in ("linalg.generic", "ktdp.yield_partial")):
+        stores = is_a(user, ktdp.StoreOp) and _space_of(user.operands[1]) == ("ct_local" if space == "global" else "global")
+        if not stores and not (space == "ct_local" and is_a(user, linalg.GenericOp, ktdp.YieldPartialOp)):
             wanted = "stored to the scratchpad" if space == "global" else "read by a compute op, sent to a core or stored to global memory"
             raise Broken(f"expects what is loaded from {space} memory to be {wanted} only", note_at(user))
 
@@ -31,11 +32,10 @@ def load_moves(load: ir.Operation) -> None:
 def store_moves(store: ir.Operation) -> None:
     """Global memory is written from the scratchpad; the scratchpad from global memory or by a compute op."""
     value = store.operands[0]
-    made = "" if isinstance(value.owner, ir.Block) else value.owner.name
     if _space_of(store.operands[1]) == "global":
         if not _is_load(value, "ct_local"):
             raise Broken("expects a store to global memory of what was loaded from the scratchpad", note_source(value))
-    elif made not in ("linalg.generic", "linalg.fill", "ktdp.inter_tile_consume") and not _is_load(value, "global"):
+    elif not is_a(value.owner, linalg.GenericOp, linalg.FillOp, ktdp.InterTileConsumeOp) and not _is_load(value, "global"):
         what = "a compute op's result, a fill, a load from global memory or what a core has sent"
         raise Broken(f"expects a store to the scratchpad of {what}", note_source(value))
 
@@ -56,7 +56,7 @@ def gives_nothing(branch: ir.Operation) -> None:
 def received_once(consume: ir.Operation) -> None:
     """What a core receives goes to one place of its scratchpad; one core sends it."""
     uses = [u.owner.operation for u in consume.results[0].uses]
-    if len(consume.results) != 1 or len(uses) != 1 or uses[0].name != "ktdp.store" or _space_of(uses[0].operands[1]) != "ct_local":
+    if len(consume.results) != 1 or len(uses) != 1 or not is_a(uses[0], ktdp.StoreOp) or _space_of(uses[0].operands[1]) != "ct_local":
         raise Broken("expects one tensor, which is stored to one place of the scratchpad", *map(note_at, uses))
 
 
@@ -65,9 +65,9 @@ def computes_on_scratchpad(op: ir.Operation) -> None:
     g = Generic(op)
     for i, value in enumerate(g.inputs):
         owner = value.owner
-        accumulator = not isinstance(owner, ir.Block) and owner.name == "scf.for" and "ktir.acc" in owner.attributes
+        accumulator = is_a(owner, scf.ForOp) and "ktir.acc" in owner.attributes
         if not accumulator and not _is_load(value, "ct_local"):
             raise Broken(f"expects operand #{i} to be loaded from the scratchpad or to be an accumulator", note_source(value))
     for use in op.results[0].uses:
-        if use.owner.operation.name not in ("ktdp.store", "scf.yield"):
+        if not is_a(use.owner, ktdp.StoreOp, scf.YieldOp):
             raise Broken("expects its result to be stored to the scratchpad or carried as an accumulator", note_at(use.owner.operation))

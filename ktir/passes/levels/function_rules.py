@@ -11,13 +11,13 @@ from ktir.analysis.attributes.residents import EXCHANGE
 from ktir.analysis.calls import callee, callees_first, is_kernel
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects.module_level import Level
-from ktir.mlir import func, ir, operations
+from ktir.mlir import func, ir, is_a, operations
 from ktir.roles import HOST_ROLES, OWN_ROLES, Role
 
 
 def one_entry(module: ir.Operation, *, level: Level, functions: Mapping[str, func.FuncOp]) -> None:
     """One entry, which calls all functions and kernels, itself or through others."""
-    called = {callee(op) for f in functions.values() for op in operations(f) if op.name == "func.call"}
+    called = {callee(op) for f in functions.values() for op in operations(f) if is_a(op, func.CallOp)}
     entries = [f for name, f in functions.items() if name not in called and (level.of_host or not is_kernel(f))]
     if len(entries) != 1:
         names = ", ".join(f"'{f.name.value}'" for f in entries) or "none"
@@ -58,17 +58,17 @@ def function_of(f: ir.Operation, *, level: Level, cores: int, formed: bool, call
         _require(i, d, "ktir.layout")
         if role in HOST_ROLES:
             _require(i, d, "ktir.host")
-    names = [op.operation.name for op in f.regions[0].blocks[0].operations]
-    if not formed and level is Level.LAID_OUT and "func.call" not in names:
+    ops = f.regions[0].blocks[0].operations
+    if not formed and level is Level.LAID_OUT and not any(is_a(op, func.CallOp) for op in ops):
         return
-    for op in f.regions[0].blocks[0].operations:
-        if op.operation.name not in ("func.call", "func.return"):
+    for op in ops:
+        if not is_a(op, func.CallOp, func.ReturnOp):
             raise Broken(f"expects an entry function that only calls kernels, but it has '{op.operation.name}'", note_at(op.operation))
 
 
 def _kernel(f: ir.Operation, cores: int) -> None:
     for op in operations(f):
-        if op.name == "func.call":
+        if is_a(op, func.CallOp):
             raise Broken("expects a kernel that calls nothing", note_at(op))
     if "grid" in f.attributes:
         grid = list(KernelFunction(f).grid)

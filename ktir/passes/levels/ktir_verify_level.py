@@ -17,10 +17,12 @@ from ktir.analysis.attributes.verify import faults
 from ktir.analysis.calls import callee, is_kernel
 from ktir.analysis.flat_rules import Rule
 from ktir.diagnostics import KtirError, location_text
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import KTIR_LEVELS, NAME, Level, since
 from ktir.dialects.module_target import machine
 from ktir.dialects.vector_kinds import is_scalar_op
-from ktir.mlir import func, ir, operations
+from ktir.mlir import func, ir, is_a, linalg, named, names, operations, scf, tensor
 from ktir.passes.levels import flow_rules as flow
 from ktir.passes.levels import function_rules as program
 from ktir.passes.levels import level_rules as rules
@@ -28,25 +30,25 @@ from ktir.passes.levels.pad_rules import pads_kept_out
 from ktir.passes.levels.scratchpad_rules import Scratchpad
 from ktir.pipeline import Pass
 
-_MEMORY = ("ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.load", "ktdp.store")
-_GENERIC = ("func.func", "func.return", "linalg.generic", "linalg.fill", "linalg.index", "linalg.yield", "tensor.empty")
-_PADDED = ("tensor.pad", "tensor.yield", "tensor.expand_shape")
-_LOOPS = ("scf.for", "scf.yield")
-_SLICES = ("tensor.extract_slice", "tensor.insert_slice")
-_INDIRECT = ("ktdp.construct_indirect_access_tile", "ktdp.region_terminator")
-_LOGICAL = ("tensor.collapse_shape", *_INDIRECT, "linalg.matmul", "linalg.batch_matmul", "linalg.transpose", "linalg.broadcast",
-            "ktir.materialize", "ktir.scan", "ktir.sort", "ktir.scatter_add", "ktir.yield")  # fmt: skip
-_SUMS = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_reduce", "ktdp.yield_reduced")
-_EXCHANGE = ("ktdp.inter_tile_produce", "ktdp.yield_partial", "ktdp.inter_tile_consume")
-_PROGRAM = (*_GENERIC, *_MEMORY, "func.call")
+_MEMORY = names(ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.LoadOp, ktdp.StoreOp)
+_GENERIC = names(func.FuncOp, func.ReturnOp, linalg.GenericOp, linalg.FillOp, linalg.IndexOp, linalg.YieldOp, tensor.EmptyOp)
+_PADDED = names(tensor.PadOp, tensor.YieldOp, tensor.ExpandShapeOp)
+_LOOPS = names(scf.ForOp, scf.YieldOp)
+_SLICES = names(tensor.ExtractSliceOp, tensor.InsertSliceOp)
+_INDIRECT = names(ktdp.ConstructIndirectAccessTileOp, ktdp.RegionTerminatorOp)
+_LOGICAL = names(tensor.CollapseShapeOp, *_INDIRECT, linalg.MatmulOp, linalg.BatchMatmulOp, linalg.TransposeOp,
+                 linalg.BroadcastOp, kt.MaterializeOp, kt.ScanOp, kt.SortOp, kt.ScatterAddOp, kt.YieldOp)  # fmt: skip
+_SUMS = names(ktdp.InterTileProduceOp, ktdp.YieldPartialOp, ktdp.InterTileReduceOp, ktdp.YieldReducedOp)
+_EXCHANGE = names(ktdp.GetComputeTileIdOp, ktdp.InterTileProduceOp, ktdp.YieldPartialOp, ktdp.InterTileConsumeOp)
+_PROGRAM = names(*_GENERIC, *_MEMORY, func.CallOp)
 
 OPS: dict[Level, frozenset[str]] = {
     Level.LOGICAL: frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL)),
     Level.FLAT: flat_rules.OPS,
     Level.LAID_OUT: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
-    Level.DIVIDED: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE, "ktdp.get_compute_tile_id")),
-    Level.TILED: frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
-    Level.ALLOCATED: frozenset((*_PROGRAM, *_LOOPS, "scf.if", *_INDIRECT, *_EXCHANGE, "ktdp.get_compute_tile_id")),
+    Level.DIVIDED: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE)),
+    Level.TILED: frozenset((*_PROGRAM, *_LOOPS, *_SLICES, *_INDIRECT, *_EXCHANGE)),
+    Level.ALLOCATED: frozenset((*_PROGRAM, *_LOOPS, scf.IfOp.OPERATION_NAME, *_INDIRECT, *_EXCHANGE)),
 }
 """Ops of each level besides the scalar ones, which every level has."""
 
@@ -65,42 +67,54 @@ EVERY_OP: dict[Level, tuple[Rule, ...]] = {
 """Rules that every op of a level is held against."""
 
 RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
-    Level.LOGICAL: {
-        "func.func": (program.logical_function,),
-        "ktdp.construct_memory_view": (rules.in_global_memory, rules.unmasked, rules.constant_offset),
-        "ktdp.construct_access_tile": (rules.whole_tile,),
-        "linalg.generic": (rules.wide_sum,),
-    },
-    Level.FLAT: {
-        **flat_rules.RULES,
-        "func.func": (program.logical_function,),
-        "ktdp.construct_memory_view": (rules.in_global_memory, *flat_rules.RULES["ktdp.construct_memory_view"]),
-        "linalg.generic": (*flat_rules.RULES["linalg.generic"], rules.wide_sum),
-    },
-    Level.LAID_OUT: {
-        "ktdp.construct_memory_view": (rules.in_global_memory, rules.view_of_layout),
-        "ktdp.construct_access_tile": (rules.whole_tile,),
-        "linalg.generic": (rules.projected, rules.wide_sum, pads_kept_out),
-    },
-    Level.DIVIDED: {
-        "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
-        "linalg.generic": (rules.projected, rules.wide_sum),
-    },
-    Level.TILED: {
-        "ktdp.construct_memory_view": (rules.in_memory_of_kernels, rules.masked_where_dynamic),
-        "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block),
-        "scf.for": (rules.equal_trips, rules.carries_accumulators),
-    },
-    Level.ALLOCATED: {
-        "ktdp.construct_memory_view": (rules.masked_where_dynamic,),
-        "ktdp.load": (flow.load_moves,),
-        "ktdp.store": (flow.store_moves,),
-        "linalg.generic": (rules.projected, rules.wide_sum, rules.one_block, flow.computes_on_scratchpad),
-        "scf.for": (rules.equal_trips, rules.carries_declared),
-        "ktdp.inter_tile_produce": (flow.sends_from_scratchpad,),
-        "ktdp.inter_tile_consume": (flow.received_once,),
-        "scf.if": (flow.gives_nothing,),
-    },
+    Level.LOGICAL: named(
+        {
+            func.FuncOp: (program.logical_function,),
+            ktdp.ConstructMemoryViewOp: (rules.in_global_memory, rules.unmasked, rules.constant_offset),
+            ktdp.ConstructAccessTileOp: (rules.whole_tile,),
+            linalg.GenericOp: (rules.wide_sum,),
+        }
+    ),
+    Level.FLAT: named(
+        {
+            **flat_rules.RULES,
+            func.FuncOp: (program.logical_function,),
+            ktdp.ConstructMemoryViewOp: (rules.in_global_memory, flat_rules.plain_view),
+            linalg.GenericOp: (flat_rules.flat_generic, rules.wide_sum),
+        }
+    ),
+    Level.LAID_OUT: named(
+        {
+            ktdp.ConstructMemoryViewOp: (rules.in_global_memory, rules.view_of_layout),
+            ktdp.ConstructAccessTileOp: (rules.whole_tile,),
+            linalg.GenericOp: (rules.projected, rules.wide_sum, pads_kept_out),
+        }
+    ),
+    Level.DIVIDED: named(
+        {
+            ktdp.ConstructMemoryViewOp: (rules.in_memory_of_kernels, rules.masked_where_dynamic),
+            linalg.GenericOp: (rules.projected, rules.wide_sum),
+        }
+    ),
+    Level.TILED: named(
+        {
+            ktdp.ConstructMemoryViewOp: (rules.in_memory_of_kernels, rules.masked_where_dynamic),
+            linalg.GenericOp: (rules.projected, rules.wide_sum, rules.one_block),
+            scf.ForOp: (rules.equal_trips, rules.carries_accumulators),
+        }
+    ),
+    Level.ALLOCATED: named(
+        {
+            ktdp.ConstructMemoryViewOp: (rules.masked_where_dynamic,),
+            ktdp.LoadOp: (flow.load_moves,),
+            ktdp.StoreOp: (flow.store_moves,),
+            linalg.GenericOp: (rules.projected, rules.wide_sum, rules.one_block, flow.computes_on_scratchpad),
+            scf.ForOp: (rules.equal_trips, rules.carries_declared),
+            ktdp.InterTileProduceOp: (flow.sends_from_scratchpad,),
+            ktdp.InterTileConsumeOp: (flow.received_once,),
+            scf.IfOp: (flow.gives_nothing,),
+        }
+    ),
 }
 """Rules of single kinds of op, per level."""
 
@@ -137,12 +151,12 @@ class VerifyLevelPass(Pass):
         functions = {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
         refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))
         if not level.of_host:
-            called = {callee(call) for f in functions.values() for call in operations(f) if call.name == "func.call"}
+            called = {callee(call) for f in functions.values() for call in operations(f) if is_a(call, func.CallOp)}
             formed = any(is_kernel(f.operation) for f in functions.values())
             check = partial(program.function_of, level=level, cores=target.cores, formed=formed, called=called)
             refuse_broken([f.operation for f in functions.values()], check)
         refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
-        calls = [op for op in operations(module) if op.name == "func.call"]
+        calls = [op for op in operations(module) if is_a(op, func.CallOp)]
         refuse_broken(calls, partial(program.calls_what_is_there, functions=functions))
         pad = Scratchpad(functions, target.lx_planned_bytes)
         if level in since(Level.DIVIDED, Level.ALLOCATED):
@@ -151,7 +165,7 @@ class VerifyLevelPass(Pass):
         if level is Level.ALLOCATED:
             refuse_broken([f.operation for f in functions.values()], pad.check_size)
             refuse_broken(operations(module), pad.check_address)
-            refuse_broken([op for op in operations(module) if op.name == "ktdp.load"], pad.lifetimes().check)
+            refuse_broken([op for op in operations(module) if is_a(op, ktdp.LoadOp)], pad.lifetimes().check)
 
     def _level(self, module: ir.Module) -> Level:
         attributes = module.operation.attributes
@@ -168,7 +182,7 @@ class VerifyLevelPass(Pass):
 def _is_implied(op: ir.Operation) -> bool:
     """Whether an op is the body that a named linalg op stands for: no text, so no place of its own either."""
     parent = op.parent.name
-    return parent.startswith("linalg.") and parent != "linalg.generic"
+    return parent.startswith("linalg.") and parent != linalg.GenericOp.OPERATION_NAME
 
 
 def _check(level: Level, op: ir.Operation) -> None:

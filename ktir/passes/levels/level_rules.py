@@ -5,10 +5,11 @@ from __future__ import annotations
 from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.attributes.residents import resident_of
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.levels.function_rules import moves_residents
 from ktir.target import LANES
 
@@ -57,7 +58,7 @@ def blocks(op: ir.Operation) -> None:
 
 def _is_piece(op: ir.Operation) -> bool:
     """Whether an op only moves what stays in the scratchpad, of any shape."""
-    while op.name != "func.func":
+    while not is_a(op, func.FuncOp):
         op = op.parent.operation
     return moves_residents(op)
 
@@ -115,7 +116,7 @@ def masked_where_dynamic(view: ir.Operation) -> None:
 def constant_offset(view: ir.Operation) -> None:
     """Views of the logical level begin at a base address, or at a constant distance from one."""
     offset = view.operands[0]
-    if not isinstance(offset.owner, ir.Block) and offset.owner.name == "arith.addi":
+    if is_a(offset.owner, arith.AddIOp):
         base, distance = offset.owner.operands
         if constant_of(distance) is not None:
             offset = base
@@ -154,14 +155,14 @@ def view_of_layout(view: ir.Operation) -> None:
 
 def _is_index_view(view: ir.Operation) -> bool:
     """Whether a view only says where an indirect tile reads its indices."""
-    users = [(u.owner.operation.name, u.operand_number) for u in view.results[0].uses]
-    return bool(users) and all(name == "ktdp.construct_indirect_access_tile" and number > 0 for name, number in users)
+    users = list(view.results[0].uses)
+    return bool(users) and all(is_a(u.owner, ktdp.ConstructIndirectAccessTileOp) and u.operand_number > 0 for u in users)
 
 
 def _is_linear(offset: ir.Value) -> bool:
     """Whether an address lies in an argument whose elements follow each other as on the host."""
     while not isinstance(offset.owner, ir.Block):
-        if offset.owner.name != "arith.addi":
+        if not is_a(offset.owner, arith.AddIOp):
             return False
         offset = offset.owner.operands[0]
     function = offset.owner.owner
@@ -222,12 +223,11 @@ def carries_accumulators(loop: ir.Operation) -> None:
     carried = zip(list(block.arguments)[1:], list(loop.operands)[3:], list(block.operations)[-1].operands, strict=True)
     for argument, start, value in carried:
         made = value.owner
-        name = "" if isinstance(made, ir.Block) else made.name
-        filled = name == "tensor.insert_slice" and made.operands[1] == argument
-        summed = name == "linalg.generic" and Generic(made).is_contraction and Generic(made).init == argument
-        begun = isinstance(start.owner, ir.Block) or start.owner.name != "tensor.empty"
-        running = begun and name == "linalg.generic" and Generic(made).is_pointwise and argument in list(made.operands)
-        inner = name == "scf.for" and argument in list(made.operands)[3:]
+        filled = is_a(made, tensor.InsertSliceOp) and made.operands[1] == argument
+        summed = is_a(made, linalg.GenericOp) and Generic(made).is_contraction and Generic(made).init == argument
+        begun = not is_a(start.owner, tensor.EmptyOp)
+        running = begun and is_a(made, linalg.GenericOp) and Generic(made).is_pointwise and argument in list(made.operands)
+        inner = is_a(made, scf.ForOp) and argument in list(made.operands)[3:]
         if not (filled or summed or running or inner):
             raise Broken(
                 f"carries '{argument.type}', which is neither the accumulator of a contraction nor filled slice by slice, nor a running "

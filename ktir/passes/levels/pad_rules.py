@@ -5,9 +5,10 @@ from __future__ import annotations
 from ktir.analysis.attributes.broken import Broken, note_source
 from ktir.analysis.calls import is_kernel
 from ktir.analysis.pads import folded_pad
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, Generic
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a, linalg, tensor
 from ktir.target import LANES
 
 
@@ -61,18 +62,18 @@ def _pad_of(value: ir.Value) -> float | None:
     owner = value.owner
     if isinstance(owner, ir.Block):
         return None
-    if owner.name == "ktdp.load":
+    if is_a(owner, ktdp.LoadOp):
         view = owner.operands[0].owner.operands[0].owner
         zero = kt.LayoutAttr(view.attributes["ktir.layout"]).pad == "zero"
         if not zero and is_kernel(view.parent):
             raise _Elsewhere
         return 0.0 if zero else None
-    if owner.name in ("tensor.expand_shape", "tensor.pad"):
+    if is_a(owner, tensor.ExpandShapeOp, tensor.PadOp):
         return _pad_of(owner.operands[0])
-    if owner.name == "linalg.fill" and not isinstance(owner.operands[0].owner, ir.Block):
+    if is_a(owner, linalg.FillOp) and not isinstance(owner.operands[0].owner, ir.Block):
         attribute = owner.operands[0].owner.attributes["value"]
         return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
-    if owner.name != "linalg.generic" or not (g := Generic(owner)).is_pointwise:
+    if not is_a(owner, linalg.GenericOp) or not (g := Generic(owner)).is_pointwise:
         return None
     masked = _masked_with(g.yielded)
     return masked if masked is not None else folded_pad(g, _shown(g))
@@ -81,10 +82,10 @@ def _pad_of(value: ir.Value) -> float | None:
 def _masked_with(scalar: ir.Value) -> float | None:
     """The constant that a scalar is in lanes beyond a bound, if it is chosen by a comparison of an index."""
     select = scalar.owner
-    if isinstance(select, ir.Block) or select.name != "arith.select" or not _compares_index(select.operands[0]):
+    if not is_a(select, arith.SelectOp) or not _compares_index(select.operands[0]):
         return None
     other = select.operands[2].owner
-    if isinstance(other, ir.Block) or other.name != "arith.constant":
+    if not is_a(other, arith.ConstantOp):
         return None
     value = other.attributes["value"]
     return ir.FloatAttr(value).value if isinstance(value, ir.FloatAttr) else ir.IntegerAttr(value).value
@@ -92,4 +93,4 @@ def _masked_with(scalar: ir.Value) -> float | None:
 
 def _compares_index(condition: ir.Value) -> bool:
     compare = condition.owner
-    return not isinstance(compare, ir.Block) and compare.name == "arith.cmpi" and isinstance(compare.operands[0].type, ir.IndexType)
+    return is_a(compare, arith.CmpIOp) and isinstance(compare.operands[0].type, ir.IndexType)

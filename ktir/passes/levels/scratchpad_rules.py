@@ -13,8 +13,9 @@ from ktir.analysis.attributes.residents import resident_of, residents_of, room_o
 from ktir.analysis.calls import callee, calls_of, is_kernel
 from ktir.analysis.core_numbers import CoreNumbers, Numbers, Unknown
 from ktir.diagnostics import Diagnostic, location_text
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.mlir import func, ir, operations
+from ktir.mlir import arith, func, ir, is_a, operations, scf
 from ktir.target import STICK_BYTES
 
 _ENTRY_BYTES = 2 * STICK_BYTES
@@ -92,16 +93,16 @@ def _address(value: ir.Value) -> _Address | None:
     number = constant_of(value)
     if number is not None:
         return _Address(number)
-    if terms := _of(value, "arith.addi"):
+    if terms := _of(value, arith.AddIOp):
         a, b = (_address(term) for term in terms)
         if a is None or b is None or (a.slots and b.slots):
             return None
         return _Address(a.base + b.base, a.reach + b.reach, a.slots + b.slots, a.distance + b.distance)
-    factors = _of(value, "arith.muli")
+    factors = _of(value, arith.MulIOp)
     factor = constant_of(factors[1]) if factors else None
     if factors is None or factor is None:
         return None
-    if phase := _of(factors[0], "arith.remui"):
+    if phase := _of(factors[0], arith.RemUIOp):
         slots = constant_of(phase[1])
         return None if slots is None else _Address(slots=slots, distance=factor)
     most = _most(factors[0])
@@ -112,12 +113,12 @@ def _most(counter: ir.Value) -> int | None:
     """The largest value of a loop's counter, or of the number of its trip; None for another value."""
     if isinstance(counter.owner, ir.Block):
         loop = counter.owner.owner
-        if loop.name != "scf.for":
+        if not is_a(loop, scf.ForOp):
             return None
         lower, upper, step = (constant_of(v) or 0 for v in list(loop.operands)[:3])
         return lower + (-(-(upper - lower) // max(step, 1)) - 1) * step
-    for name, apply in (("arith.subi", int.__sub__), ("arith.divui", int.__floordiv__)):
-        if operands := _of(counter, name):
+    for kind, apply in ((arith.SubIOp, int.__sub__), (arith.DivUIOp, int.__floordiv__)):
+        if operands := _of(counter, kind):
             most, number = _most(operands[0]), constant_of(operands[1])
             return None if most is None or not number else apply(most, number)
     return None
@@ -132,18 +133,18 @@ def _begins(view: ir.Operation) -> Numbers | None:
     return found.numbers if found.argument is None else None
 
 
-def _of(value: ir.Value, name: str) -> tuple[ir.Value, ir.Value] | None:
-    """Operands of the op of that name that defines the value, the one that is no constant first where one is; for a sum, last."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != name:
+def _of(value: ir.Value, kind: type[ir.OpView]) -> tuple[ir.Value, ir.Value] | None:
+    """Operands of the op of that kind that defines the value, the one that is no constant first where one is; for a sum, last."""
+    if not is_a(value.owner, kind):
         return None
     a, b = value.owner.operands
-    if name == "arith.addi":
+    if kind is arith.AddIOp:
         return (b, a) if constant_of(a) is None else (a, b)
-    return (b, a) if name == "arith.muli" and constant_of(b) is None else (a, b)
+    return (b, a) if kind is arith.MulIOp and constant_of(b) is None else (a, b)
 
 
 def _scratchpad_view(op: ir.Operation) -> bool:
-    return op.name == "ktdp.construct_memory_view" and op.opview.memory_space == "ct_local"
+    return is_a(op, ktdp.ConstructMemoryViewOp) and op.opview.memory_space == "ct_local"
 
 
 class Scratchpad:
@@ -179,7 +180,7 @@ class Scratchpad:
 
     def check_resident_view(self, op: ir.Operation) -> None:
         """A view of what stays begins inside of it, in a kernel that says that it is there."""
-        resident = resident_of(op) if op.name == "ktdp.construct_memory_view" else None
+        resident = resident_of(op) if is_a(op, ktdp.ConstructMemoryViewOp) else None
         if resident is None:
             return
         if op.opview.memory_space != "ct_local":
@@ -238,7 +239,7 @@ def _in_order(functions: Mapping[str, func.FuncOp]) -> list[func.FuncOp]:
 
 
 def _function_of(op: ir.Operation) -> ir.Operation:
-    while op.name != "func.func":
+    while not is_a(op, func.FuncOp):
         op = op.parent.operation
     return op
 
@@ -268,18 +269,18 @@ class Lifetimes:
         """Goes through the ops of a block."""
         for view in block.operations:
             op = view.operation
-            if op.name == "scf.for":
+            if is_a(op, scf.ForOp):
                 lower, upper, step = (constant_of(v) or 0 for v in list(op.operands)[:3])
                 for _ in range(min(2, -(-(upper - lower) // max(step, 1)))):
                     self.walk(op.regions[0].blocks[0])
-            elif op.name == "scf.if":
+            elif is_a(op, scf.IfOp):
                 for region in op.regions:
                     for inner in region.blocks:
                         self.walk(inner)
-            elif op.name in ("ktdp.load", "ktdp.store"):
+            elif is_a(op, ktdp.LoadOp, ktdp.StoreOp):
                 buffer = op.operands[-1].owner.operands[0].owner
                 if buffer in self.places:
-                    self._load(op, buffer) if op.name == "ktdp.load" else self._store(op, buffer)
+                    self._load(op, buffer) if is_a(op, ktdp.LoadOp) else self._store(op, buffer)
 
     def _store(self, store: ir.Operation, buffer: ir.Operation) -> None:
         self.state[buffer] = None
@@ -306,7 +307,7 @@ class Lifetimes:
 def _is_stored(view: ir.Operation) -> bool:
     for use in view.results[0].uses:
         tile = use.owner.operation
-        if tile.name == "ktdp.construct_access_tile":
-            if any(u.owner.operation.name == "ktdp.store" for u in tile.results[0].uses):
+        if is_a(tile, ktdp.ConstructAccessTileOp):
+            if any(is_a(u.owner, ktdp.StoreOp) for u in tile.results[0].uses):
                 return True
     return False

@@ -13,7 +13,7 @@ from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.cost.bodies import stick_cycles
 from ktir.cost.estimate import half, multiply_cycles, stage_latency
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir
+from ktir.mlir import func, ir, is_a, linalg
 from ktir.passes.residence.exchanges import Piece
 from ktir.passes.residence.pool_accesses import PoolAccess
 from ktir.target import LANES, Target
@@ -66,7 +66,7 @@ def _compute_cycles(kernel: func.FuncOp, target: Target) -> float:
     """Cycles of the slower one of PT and the vector unit, and of the ops of a batch position that wait for each other."""
     multiplied, vector, stages = 0.0, 0.0, 0
     for op in kernel.regions[0].blocks[0].operations:
-        if op.operation.name != "linalg.generic":
+        if not is_a(op, linalg.GenericOp):
             continue
         g = Generic(op.operation)
         stages += 1

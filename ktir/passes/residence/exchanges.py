@@ -19,7 +19,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import index_constant
 from ktir.isa.descriptor import MAX_RANK
-from ktir.mlir import arith, func, ir
+from ktir.mlir import arith, func, ir, is_a
 from ktir.passes.residence.pool_accesses import Footprint, Numbers
 from ktir.passes.residence.shares import Disagreement, Walk
 from ktir.target import LANES
@@ -142,5 +142,5 @@ def rebased(address: ir.Value, base: ir.Value) -> ir.Value:
 def _sums(address: ir.Value) -> Iterator[ir.Value]:
     """The operands of a sum, the one that leads to the argument first."""
     a, b = address.owner.operands
-    leads = isinstance(a.owner, ir.Block) or a.owner.name == "arith.addi"
+    leads = isinstance(a.owner, ir.Block) or is_a(a.owner, arith.AddIOp)
     return iter((a, b) if leads else (b, a))

@@ -14,7 +14,7 @@ from ktir.analysis.calls import callee, calls_of, functions_of, is_kernel
 from ktir.analysis.core_numbers import CoreNumbers, Numbers, Unknown
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
-from ktir.mlir import func, ir
+from ktir.mlir import arith, func, ir, is_a
 from ktir.target import LANES
 
 MOST_ENTRIES = 1 << 22
@@ -86,7 +86,7 @@ def accesses_by_argument(module: ir.Module, entry: func.FuncOp) -> dict[int, lis
         given = [parameters[v] for v in call.operands]
         evaluate = CoreNumbers(kernel)
         for op in kernel.regions[0].blocks[0].operations:
-            if op.operation.name in ("ktdp.load", "ktdp.store"):
+            if is_a(op, ktdp.LoadOp, ktdp.StoreOp):
                 for argument, access in _accesses(op.operation, number, evaluate):
                     found.setdefault(given[argument], []).append(access)
     return found
@@ -94,11 +94,11 @@ def accesses_by_argument(module: ir.Module, entry: func.FuncOp) -> dict[int, lis
 
 def _accesses(op: ir.Operation, kernel: int, evaluate: CoreNumbers) -> list[tuple[int, PoolAccess]]:
     """What a load or store accesses: the memory of its tile, and index views."""
-    writes = op.name == "ktdp.store"
+    writes = is_a(op, ktdp.StoreOp)
     tile = op.operands[1 if writes else 0].owner.operation
-    views = [v.owner.operation for v in tile.operands if not isinstance(v.owner, ir.Block) and v.owner.name == _VIEW]
+    views = [v.owner.operation for v in tile.operands if is_a(v.owner, ktdp.ConstructMemoryViewOp)]
     arguments = [(view, _argument_of(view)) for view in views]
-    if tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME:
+    if is_a(tile, ktdp.ConstructAccessTileOp):
         try:
             described = _footprint(tile.opview, evaluate)
         except Unknown as unknown:
@@ -117,14 +117,11 @@ def _argument_of(view: ir.Operation) -> int | None:
     """The argument that a view's address begins at."""
     address = view.operands[0]
     while not isinstance(address.owner, ir.Block):
-        sums = [v for v in address.owner.operands if isinstance(v.owner, ir.Block) or v.owner.name == "arith.addi"]
-        if address.owner.name != "arith.addi" or not sums:
+        sums = [v for v in address.owner.operands if isinstance(v.owner, ir.Block) or is_a(v.owner, arith.AddIOp)]
+        if not is_a(address.owner, arith.AddIOp) or not sums:
             return None
         address = sums[0]
     return ir.BlockArgument(address).arg_number
-
-
-_VIEW = "ktdp.construct_memory_view"
 
 
 def _footprint(tile: ktdp.ConstructAccessTileOp, evaluate: CoreNumbers) -> Footprint | str:

@@ -10,8 +10,9 @@ from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.partial_sums import contribution
 from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
 from ktir.diagnostics import KtirError, location_text
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir
+from ktir.mlir import func, ir, is_a, linalg, scf, tensor
 from ktir.passes.scratchpad.rotation import STILL, Rotation, rotation
 from ktir.target import Target
 
@@ -72,7 +73,7 @@ class BufferPlan:
         for op in block.operations:
             start = position
             position += 1
-            if op.operation.name == "scf.for":
+            if is_a(op, scf.ForOp):
                 position = self._number(op.operation.regions[0].blocks[0], position)
             self.span[op.operation] = (start, position)
         return position
@@ -85,21 +86,21 @@ class BufferPlan:
     def _block(self, block: ir.Block, loops: list[ir.Operation]) -> None:
         for view in block.operations:
             op = view.operation
-            if op.name == "scf.for":
+            if is_a(op, scf.ForOp):
                 body = op.regions[0].blocks[0]
                 self._carried(op, loops)
                 self._block(body, [*loops, op])
-            elif op.name in ("ktdp.load", "linalg.generic", "ktdp.inter_tile_consume") or (op.name == "linalg.fill" and is_stored_fill(op)):
+            elif is_a(op, ktdp.LoadOp, linalg.GenericOp, ktdp.InterTileConsumeOp) or (is_a(op, linalg.FillOp) and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
-                if len(uses) == 1 and uses[0].owner.name == "tensor.insert_slice" and uses[0].operand_number == 0:
+                if len(uses) == 1 and is_a(uses[0].owner, tensor.InsertSliceOp) and uses[0].operand_number == 0:
                     self.alias[op.results[0]] = uses[0].owner.operands[1]
                 elif (running := self._running(op.results[0])) is not None:
                     self.alias[op.results[0]] = running
-                elif not (uses and uses[0].owner.name == "scf.yield"):
+                elif not (uses and is_a(uses[0].owner, scf.YieldOp)):
                     self._place(op.results[0], op, loops)
-            elif op.name in ("tensor.extract_slice",):
+            elif is_a(op, tensor.ExtractSliceOp):
                 self.alias[op.results[0]] = op.operands[0]
-            elif op.name == "tensor.insert_slice":
+            elif is_a(op, tensor.InsertSliceOp):
                 self.alias[op.results[0]] = op.operands[1]
 
     def _carried(self, loop: ir.Operation, loops: list[ir.Operation]) -> None:
@@ -110,7 +111,7 @@ class BufferPlan:
         for argument, start, result in list(zip(arguments, list(loop.operands)[3:], loop.results, strict=True))[accumulates:]:
             if accumulates:
                 self.alias[argument] = self.alias[result] = start
-            elif not isinstance(start.owner, ir.Block) and start.owner.name == "tensor.empty":
+            elif is_a(start.owner, tensor.EmptyOp):
                 self._place(result, loop, loops)
                 self.alias[argument] = result
             elif self.root(start) in self.elsewhere:
@@ -125,8 +126,8 @@ class BufferPlan:
     def _running(self, value: ir.Value) -> ir.Value | None:
         """The running value of which a value is the next one: it takes its place, so nothing may read the old one from then on."""
         for use in value.uses:
-            loop = use.owner.operation.parent.operation if use.owner.operation.name == "scf.yield" else None
-            if loop is None or loop.name != "scf.for" or is_accumulator(loop):
+            loop = use.owner.operation.parent.operation if is_a(use.owner, scf.YieldOp) else None
+            if not is_a(loop, scf.ForOp) or is_accumulator(loop):
                 continue
             old = loop.regions[0].blocks[0].arguments[1 + use.operand_number]
             end = self.span[value.owner.operation][0]
@@ -144,7 +145,7 @@ class BufferPlan:
         start, end = self.span[op]
         buffer = Buffer(value, start, end, tensor_bytes(value))
         trips = [trips_of(loop) for loop in loops]
-        if op.name == "ktdp.load" and prod(trips) > 1 and value not in self.single:
+        if is_a(op, ktdp.LoadOp) and prod(trips) > 1 and value not in self.single:
             weights = is_accumulator(loops[-1])
             # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
             owner = len(loops) - (2 if weights else 1)
@@ -157,17 +158,17 @@ class BufferPlan:
     def _most_buffers(self, buffer: Buffer, weights: bool) -> int:
         """Blocks of a stream in flight. `weights`: a loop over K loads them."""
         if weights:
-            first = all(u.owner.name == "linalg.generic" and u.operand_number == 0 for u in buffer.value.uses)
+            first = all(is_a(u.owner, linalg.GenericOp) and u.operand_number == 0 for u in buffer.value.uses)
             return ROW_STICKS if first else WEIGHT_BUFFERS
         if not self.ahead:
             return ROW_BUFFERS
-        indirect = buffer.value.owner.operands[0].owner.name == "ktdp.construct_indirect_access_tile"
+        indirect = is_a(buffer.value.owner.operands[0].owner, ktdp.ConstructIndirectAccessTileOp)
         return stream_buffers(buffer.slot, 1 + indirect, self.target)  # indices come first, and then what they name
 
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
         for view in block.operations:
             op = view.operation
-            for operand in (contribution(op),) if op.name == "ktdp.inter_tile_produce" else op.operands:
+            for operand in (contribution(op),) if is_a(op, ktdp.InterTileProduceOp) else op.operands:
                 root = self.root(operand)
                 buffer = self.buffers.get(root)
                 if buffer is None:
@@ -177,7 +178,7 @@ class BufferPlan:
                     if not self.span[loop][0] <= buffer.start < self.span[loop][1]:
                         end = max(end, self.span[loop][1])
                 buffer.end = max(buffer.end, end)
-            if op.name == "scf.for":
+            if is_a(op, scf.ForOp):
                 self._extend(op.regions[0].blocks[0], [*loops, op])
 
 
@@ -185,7 +186,7 @@ def is_accumulator(loop: ir.Operation) -> bool:
     """Whether a loop carries the f32 block of a contraction, before what else it carries."""
     carried = list(loop.regions[0].blocks[0].arguments)[1:]
     return bool(carried) and any(
-        o.operation.name == "linalg.generic" and Generic(o.operation).is_contraction for o in loop.regions[0].blocks[0].operations
+        is_a(o, linalg.GenericOp) and Generic(o.operation).is_contraction for o in loop.regions[0].blocks[0].operations
     )
 
 
@@ -196,4 +197,4 @@ def is_stored_fill(fill: ir.Operation) -> bool:
 
 def _starts_sum(use: ir.OpOperand) -> bool:
     op = use.owner.operation
-    return (op.name == "scf.for" and is_accumulator(op)) or (op.name == "linalg.generic" and use.operand_number == len(op.operands) - 1)
+    return (is_a(op, scf.ForOp) and is_accumulator(op)) or (is_a(op, linalg.GenericOp) and use.operand_number == len(op.operands) - 1)

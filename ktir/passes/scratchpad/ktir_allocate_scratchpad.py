@@ -22,7 +22,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, index_constant, rebuild
-from ktir.mlir import arith, func, ir, scf, tensor
+from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
@@ -146,33 +146,32 @@ class _Allocator:
                 self._op(op.operation)
 
     def _op(self, op: ir.Operation) -> None:
-        name = op.name
-        if name == "scf.for":
+        if is_a(op, scf.ForOp):
             self._loop(op)
-        elif name == "ktdp.load":
+        elif is_a(op, ktdp.LoadOp):
             self._load(op)
-        elif name == "ktdp.store":
+        elif is_a(op, ktdp.StoreOp):
             self._store(op)
-        elif name == "linalg.generic":
+        elif is_a(op, linalg.GenericOp):
             self._generic(op)
-        elif name == "ktdp.inter_tile_produce":
+        elif is_a(op, ktdp.InterTileProduceOp):
             self.mapping[op.results[0]] = produced_again(op, self._read(contribution(op)))
-        elif name == "ktdp.inter_tile_consume":
+        elif is_a(op, ktdp.InterTileConsumeOp):
             clone_ops([op], self.mapping)
             ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
-        elif name == "tensor.extract_slice":
+        elif is_a(op, tensor.ExtractSliceOp):
             self.slices[op.results[0]] = (op.operands[0], self._offsets(op, 1))
-        elif name == "tensor.insert_slice":
+        elif is_a(op, tensor.InsertSliceOp):
             if self.plan.root(op.operands[0]) != self.plan.root(op.operands[1]):
                 raise Unsupported("'tensor.insert_slice' op expects to be the only use of what it inserts", location_text(op.location))
-        elif name == "scf.yield":
+        elif is_a(op, scf.YieldOp):
             pass
-        elif name == "func.return":
+        elif is_a(op, func.ReturnOp):
             func.ReturnOp([])
-        elif name == "linalg.fill" and is_stored_fill(op):
+        elif is_a(op, linalg.FillOp) and is_stored_fill(op):
             clone_ops([op], self.mapping)
             ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
-        elif name == "tensor.empty" and all(u.owner.name == "scf.for" for u in op.results[0].uses):
+        elif is_a(op, tensor.EmptyOp) and all(is_a(u.owner, scf.ForOp) for u in op.results[0].uses):
             pass  # a tensor that a loop fills: it has become an LX buffer
         else:
             clone_ops([op], self.mapping)
@@ -269,7 +268,7 @@ class _Allocator:
 
     def _target(self, value: ir.Value) -> ir.Value:
         """Where a new value goes: into a buffer of its own, or into the slice of the tensor that it is inserted in."""
-        insert = next((u.owner.operation for u in value.uses if u.owner.operation.name == "tensor.insert_slice"), None)
+        insert = next((u.owner.operation for u in value.uses if is_a(u.owner, tensor.InsertSliceOp)), None)
         if insert is None:
             return self._whole(value)
         return self._tile(insert.operands[1], self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))

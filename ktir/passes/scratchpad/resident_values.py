@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ktir.analysis.attributes.residents import resident_behind
 from ktir.dialects import ktdp
 from ktir.dialects.structured import clone_ops, index_constant
-from ktir.mlir import arith, ir, operations
+from ktir.mlir import arith, ir, is_a, linalg, operations, scf, tensor
 from ktir.passes.residence.pool_accesses import lane_cut
 
 Position = int | ir.Value
@@ -21,10 +21,10 @@ class ResidentValues:
         self.homes: set[ir.Operation] = set()
         """Stores whose value is computed in place."""
         for op in operations(kernel):
-            if op.name not in ("ktdp.load", "ktdp.store") or resident_behind(op) is None:
+            if not is_a(op, ktdp.LoadOp, ktdp.StoreOp) or resident_behind(op) is None:
                 continue
             tile = op.operands[-1].owner.opview
-            if op.name == "ktdp.load":
+            if is_a(op, ktdp.LoadOp):
                 self.tiles[op.results[0]] = tile
             elif self._at_home(op.operands[0], tile):
                 self.tiles[op.operands[0]] = tile
@@ -50,12 +50,10 @@ class ResidentValues:
 
 def _has_own_place(value: ir.Value) -> bool:
     """Whether a tensor would else get a buffer of its own: a result that is no part of another tensor, or what a loop fills."""
-    if value.owner.name == "scf.for":
+    if is_a(value.owner, scf.ForOp):
         init = list(value.owner.operands)[3 + list(value.owner.results).index(value)]
-        return not isinstance(init.owner, ir.Block) and init.owner.name == "tensor.empty"
-    return value.owner.name == "linalg.generic" and all(
-        u.owner.name not in ("tensor.insert_slice", "scf.yield", "scf.for") for u in value.uses
-    )
+        return is_a(init.owner, tensor.EmptyOp)
+    return is_a(value.owner, linalg.GenericOp) and all(not is_a(u.owner, tensor.InsertSliceOp, scf.YieldOp, scf.ForOp) for u in value.uses)
 
 
 def _made(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:

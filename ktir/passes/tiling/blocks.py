@@ -12,8 +12,8 @@ from typing import Any
 from ktir.analysis.axes import row_loops
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, index_constant
-from ktir.mlir import arith, ir, linalg, scf, tensor
+from ktir.dialects.structured import Generic, affine_map, clone_ops, fill, generic, index_constant
+from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan
 from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, tile_of, window
@@ -135,9 +135,9 @@ class Blocks:
         op = init.owner
         type_ = ir.RankedTensorType(init.type)
         empty = tensor.EmptyOp([self._sticks(init).count, self.plan.block_rows, type_.shape[-1]], type_.element_type).result
-        if op.name == "tensor.empty":
+        if is_a(op, tensor.EmptyOp):
             return empty
-        return linalg.fill(op.operands[0].owner.clone().results[0], outs=[empty])
+        return fill(op.operands[0].owner.clone().results[0], empty)
 
 
 def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, stick: int | ir.Value, row: int | ir.Value) -> None:
@@ -166,7 +166,7 @@ def rebuilt(g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
         mapping = dict(zip(g.body.arguments, arguments, strict=True))
         for op in g.body_ops:
             clone_ops([op], mapping)
-            if op.name == "linalg.index":
+            if is_a(op, linalg.IndexOp):
                 _renumber(op, mapping[op.results[0]].owner, number)
         return mapping.get(g.yielded, g.yielded)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ktir.analysis.axes import k_in_stick
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, filled, generic, index_constant
-from ktir.mlir import arith, ir, scf, tensor
+from ktir.mlir import arith, ir, is_a, scf, tensor
 from ktir.passes.tiling.blocks import Blocks, insert_part, insert_stick, part, rebuilt, stick
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.passes.tiling.tile_views import IndirectWindow, Window
@@ -107,7 +107,7 @@ def _sum(blocks: Blocks, m: Matmul, weights: Weights, n: ir.Value, filling: Sequ
 def _load_operands(blocks: Blocks, g: Generic) -> None:
     """Load what an op that is computed ahead of its place reads."""
     for value in g.inputs:
-        if value not in blocks.built and value.owner.name == "ktdp.load":
+        if value not in blocks.built and is_a(value.owner, ktdp.LoadOp):
             with value.owner.location:
                 blocks.load(value.owner.operation)
 

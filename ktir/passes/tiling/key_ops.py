@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 from ktir.analysis.axes import k_in_stick
 from ktir.analysis.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, filled, index_constant
-from ktir.mlir import arith, ir, scf
+from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.passes.tiling.block_ops import Input, pointwise, sticks_of
 from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, stick
 from ktir.passes.tiling.contractions import Weights, multiply
@@ -70,15 +71,15 @@ def along_keys(blocks: Blocks, ops: Sequence[ir.Operation], scores: Tree | None 
     found: ir.Value | None = None
     trees: dict[ir.Value | None, Tree] = {}
     for op in ops:
-        if op.name == "linalg.generic" and (g := Generic(op)).is_pointwise:
+        if is_a(op, linalg.GenericOp) and (g := Generic(op)).is_pointwise:
             trees[op.results[0]] = Trees().of_scalar(g, g.yielded, through=False)
     if scores is not None and not isinstance(scores, Leaf):
         trees[None] = scores
     for op in ops:
         with op.location:
-            if op.name == "ktdp.load":
+            if is_a(op, ktdp.LoadOp):
                 _load(blocks, op)
-            elif op.name == "ktdp.store":
+            elif is_a(op, ktdp.StoreOp):
                 blocks.store(op)
             elif (m := blocks.facts.matmul_of.get(op)) is not None:
                 target, tree = _reader(m.result, trees, blocks)
@@ -98,7 +99,7 @@ def _reader(accumulator: ir.Value, trees: dict[ir.Value | None, Tree], blocks: B
     if len(readers) != 1:
         return None, None
     value, tree = readers[0]
-    ready = all(v == accumulator or v in blocks.built or v.owner.name == "ktdp.load" for v in (leaf.value for leaf in leaves(tree)))
+    ready = all(v == accumulator or v in blocks.built or is_a(v.owner, ktdp.LoadOp) for v in (leaf.value for leaf in leaves(tree)))
     if (
         not ready
         or any(isinstance(t, Live) for t in nodes(tree))

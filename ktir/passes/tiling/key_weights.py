@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ktir.analysis.expressions import Emission, Hole, Node, Tree, leaves
 from ktir.analysis.softmax import WEIGHT, Product, Softmax, unmasked
 from ktir.dialects.structured import Generic, constant, element_of, filled
-from ktir.mlir import arith, ir, math
+from ktir.mlir import arith, ir, is_a, math
 from ktir.passes.tiling.block_ops import Body, Input, pointwise, reduced, sticks_of
 from ktir.passes.tiling.blocks import Blocks, Part, stick
 from ktir.passes.tiling.key_ops import inputs_of, product, type_of
@@ -97,7 +97,7 @@ def _factor(blocks: Blocks, s: Softmax, old: ir.Value, block: ir.Value) -> ir.Va
         difference = arith.SubFOp(*shifts).result
         for factor in e.factors:
             difference = arith.MulFOp(difference, constant(f32, factor)).result
-        return (math.ExpOp if e.tree.name == "math.exp" else math.Exp2Op)(difference).result
+        return (math.ExpOp if is_a(e.tree, math.ExpOp) else math.Exp2Op)(difference).result
 
     return _column(blocks, [_row(_OLD, old), _row(_NEW, block), *_shift_inputs(blocks, s)], body, f32)
 

@@ -14,8 +14,9 @@ from ktir.cost.bodies import scalar_cycles, stick_cycles
 from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, softmax_price
 from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a, linalg
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import Keys, TilePlan, even, in_whole_rows
 from ktir.target import LANES, Target
@@ -108,12 +109,12 @@ class _Search:
     def _around(self) -> tuple[int, int]:
         """Bytes per row of what is not along the keys: beside the loop over them, and after it."""
         s, tensors = self.softmax, self.facts.tensors
-        before = [tensors[op.results[0]] for op in s.before if op.name in ("ktdp.load", "linalg.generic")]
+        before = [tensors[op.results[0]] for op in s.before if is_a(op, ktdp.LoadOp, linalg.GenericOp)]
         streams = sum(t.row_bytes for t in before if t.is_loaded and t.has_rows)
         others = sum(t.row_bytes for t in before if not t.is_loaded)
         products = sum(tensors[p.contraction.op.results[0]].row_bytes for p in s.products)
         columns = tensors[s.most.op.results[0]].row_bytes * 2 + _ENTRY["f32"] * (1 + 2 * len(s.sums))
-        after = sum(tensors[op.results[0]].row_bytes for op in s.after if op.name == "linalg.generic") + products
+        after = sum(tensors[op.results[0]].row_bytes for op in s.after if is_a(op, linalg.GenericOp)) + products
         return ROW_BUFFERS * streams + others + products + columns, after
 
     def _per_row(self, sticks: int) -> int:
@@ -129,7 +130,7 @@ class _Search:
 
     def _of_stick(self, ops: Iterable[ir.Operation]) -> int:
         found = 0
-        for op in (op for op in ops if op.name in ("ktdp.load", "linalg.generic")):
+        for op in (op for op in ops if is_a(op, ktdp.LoadOp, linalg.GenericOp)):
             t = self.facts.tensors[op.results[0]]
             if not t.is_loaded or t.has_rows:
                 found += (ROW_BUFFERS if t.is_loaded else 1) * t.row_bytes // self.softmax.sticks
@@ -150,7 +151,7 @@ def _online_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxW
     """What a core does for a softmax over blocks of keys."""
     trees = [softmax.exponential.tree, *(t for _, t in softmax.sums), *(p.operand for p in softmax.products)]
     per_stick = 1 + len(softmax.sums) + sum(max(_cycles(t, softmax.exponential.score, target), 1) for t in trees)
-    per_stick += sum(stick_cycles(Generic(op), target) for op in softmax.again if op.name == "linalg.generic")
+    per_stick += sum(stick_cycles(Generic(op), target) for op in softmax.again if is_a(op, linalg.GenericOp))
     reductions = target.sfp_lane_reduction_cycles * (1 + len(softmax.sums))
     rescaled = sum(2 * facts.tensors[p.contraction.op.results[0]].sticks for p in softmax.products)
     return _work(facts, softmax, per_stick, reductions + rescaled + RESCALE)
@@ -159,7 +160,7 @@ def _online_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxW
 def _whole_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxWork:
     """The same by whole rows of scores."""
     fused = set(facts.fused.values())
-    generics = [Generic(op) for op in facts.ops if op.name == "linalg.generic" and op not in fused]
+    generics = [Generic(op) for op in facts.ops if is_a(op, linalg.GenericOp) and op not in fused]
     keyed = [g for g in generics if not g.is_contraction and any(v in softmax.keyed for v in (*g.inputs, g.op.results[0]))]
     return _work(facts, softmax, sum(stick_cycles(g, target) for g in keyed), 0)
 
@@ -171,7 +172,7 @@ def _work(facts: TileFacts, softmax: Softmax, per_key_stick: int, per_part: int)
         members = prod(n for axis, n in enumerate(facts.row_parts) if axis not in m.axes)
         matrices.append(Matrix(m.second_bytes // BLOCK_BYTES, m.second_bytes, m.taken, members, m.n, m.op in along))
     loads = [t for t in facts.tensors.values() if t.is_loaded and t.value not in facts.second_operands]
-    stores = [facts.tensors[op.operands[0]] for op in facts.ops if op.name == "ktdp.store"]
+    stores = [facts.tensors[op.operands[0]] for op in facts.ops if is_a(op, ktdp.StoreOp)]
     moved = sum(t.row_bytes for t in (*loads, *stores) if t.has_rows)
     positions = prod(facts.loops.values())
     return SoftmaxWork(prod(facts.row_parts), facts.share, positions, moved, tuple(matrices), per_key_stick, per_part, softmax.sticks)

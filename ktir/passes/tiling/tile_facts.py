@@ -15,8 +15,9 @@ from ktir.analysis.axes import Axes, row_loops, second_operand_source
 from ktir.analysis.partial_sums import live_at_once
 from ktir.analysis.softmax import Softmax, softmax_of
 from ktir.cost.tiles import BLOCK_BYTES
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir
+from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.tiling.tile_views import direct, tile_of
 
 
@@ -122,26 +123,26 @@ class TileFacts:
     @cached_property
     def walked_alone(self) -> bool:
         """Whether the loop over blocks of rows is the only one, and no core waits for another one in it."""
-        return not self.loops and not any(op.name == "ktdp.inter_tile_reduce" for op in self.ops)
+        return not self.loops and not any(is_a(op, ktdp.InterTileReduceOp) for op in self.ops)
 
     @cached_property
     def streamable(self) -> frozenset[ir.Value]:
         """First operands that may be loaded stick by stick: only contractions read them, and the kernel does not write that memory."""
-        written = {None, *(_argument_of(op) for op in self.ops if op.name == "ktdp.store")}
+        written = {None, *(_argument_of(op) for op in self.ops if is_a(op, ktdp.StoreOp))}
         own = {m.op for m in self.matmuls}
         return frozenset(
             v
-            for v in {m.g.inputs[0] for m in self.matmuls if m.g.inputs[0].owner.name == "ktdp.load"}
+            for v in {m.g.inputs[0] for m in self.matmuls if is_a(m.g.inputs[0].owner, ktdp.LoadOp)}
             if _argument_of(v.owner.operation) not in written and all(u.owner.operation in own and u.operand_number == 0 for u in v.uses)
         )
 
     @cached_property
     def stick_local(self) -> StickLocal | None:
         """What a kernel has of a row, if all that it does with one stick concerns no other one; None if not, or if there is one stick."""
-        made = [op.results[0] for op in self.ops if op.name in ("ktdp.load", "linalg.generic", "linalg.fill", "tensor.empty")]
+        made = [op.results[0] for op in self.ops if is_a(op, ktdp.LoadOp, linalg.GenericOp, linalg.FillOp, tensor.EmptyOp)]
         sticks = max(map(_sticks, made), default=1)
-        generics = [Generic(op) for op in self.ops if op.name == "linalg.generic"]
-        tiles = [tile_of(op) for op in self.ops if op.name in ("ktdp.load", "ktdp.store")]
+        generics = [Generic(op) for op in self.ops if is_a(op, linalg.GenericOp)]
+        tiles = [tile_of(op) for op in self.ops if is_a(op, ktdp.LoadOp, ktdp.StoreOp)]
         if sticks == 1 or not all(map(direct, tiles)) or not all(_is_local(g, sticks) for g in generics):
             return None
         return StickLocal(sticks, frozenset(v for v in made if _sticks(v) == sticks))
@@ -170,7 +171,7 @@ def facts_of(source: func.FuncOp) -> TileFacts:
     work = kernel.work
     ops = tuple(o.operation for o in source.regions[0].blocks[0].operations)
     loops = {axis: work.row_shares[axis] for axis in axes.batches if work.row_shares[axis] > 1}
-    generics = [Generic(op) for op in ops if op.name == "linalg.generic"]
+    generics = [Generic(op) for op in ops if is_a(op, linalg.GenericOp)]
     matmuls = tuple(_matmul(g, axes, loops) for g in generics if g.is_contraction)
     fused = fused_consumers(ops, matmuls)
     stored = _stored_at_once(ops, matmuls, fused)
@@ -189,7 +190,7 @@ def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
     k = _sticks(first)
     own = axes.of_second_operand(g)
     depth, trips = _depth(own, loops), list(loops.values())
-    loaded = first.owner.name == "ktdp.load" and resident_behind(first.owner.operation) is None
+    loaded = is_a(first.owner, ktdp.LoadOp) and resident_behind(first.owner.operation) is None
     reader = next(iter(result.uses)).owner
     return Matmul(
         g,
@@ -219,9 +220,9 @@ def _tensors(
     """The tensors of a kernel. `firsts`: first operands of matmuls, where no tensor has the row axis."""
     number = {op: i for i, op in enumerate(ops)}
     for at, op in enumerate(ops):
-        if op.name not in ("ktdp.load", "linalg.generic", "ktdp.inter_tile_reduce") and not (op.name == "linalg.fill" and _is_stored(op)):
+        if not is_a(op, ktdp.LoadOp, linalg.GenericOp, ktdp.InterTileReduceOp) and not (is_a(op, linalg.FillOp) and _is_stored(op)):
             continue
-        value, is_loaded = op.results[0], op.name == "ktdp.load"
+        value, is_loaded = op.results[0], is_a(op, ktdp.LoadOp)
         own = tuple(axes.of_value(value))
         sticks, *rows, _ = ir.RankedTensorType(value.type).shape
         uses = list(value.uses)
@@ -230,9 +231,9 @@ def _tensors(
         has_rows = True
         if is_loaded:
             first = min(readers, default=at)
-            spread = firsts is not None and (value in firsts or set(own) != {None} or any(u.owner.name == "ktdp.store" for u in uses))
+            spread = firsts is not None and (value in firsts or set(own) != {None} or any(is_a(u.owner, ktdp.StoreOp) for u in uses))
             has_rows = axes.row in own or spread
-        elif op.name == "linalg.fill":
+        elif is_a(op, linalg.FillOp):
             first, last = 0, len(ops)
         else:
             first = min([at, *(number[v.owner] for v in op.operands if v in fused)])
@@ -247,7 +248,7 @@ def _tensors(
             has_rows,
             first,
             last,
-            live_at_once(op) if op.name == "ktdp.inter_tile_reduce" else 0,
+            live_at_once(op) if is_a(op, ktdp.InterTileReduceOp) else 0,
             value in stored and _by_stick(stored[value]),
         )
 
@@ -258,13 +259,13 @@ def _depth(axes: Sequence[int | None], loops: Iterable[int]) -> int:
 
 def _is_stored(fill: ir.Operation) -> bool:
     """Whether a constant tensor is a value of its own, not what an op accumulates into."""
-    uses = [u for u in fill.results[0].uses if u.owner.name != "ktdp.inter_tile_reduce"]
-    return any(u.owner.name != "linalg.generic" or u.operand_number < len(u.owner.operands) - 1 for u in uses)
+    uses = [u for u in fill.results[0].uses if not is_a(u.owner, ktdp.InterTileReduceOp)]
+    return any(not is_a(u.owner, linalg.GenericOp) or u.operand_number < len(u.owner.operands) - 1 for u in uses)
 
 
 def _in_kernel(op: ir.Operation) -> ir.Operation:
     """The op of the kernel that has `op` in it."""
-    while op.parent.name != "func.func":
+    while not is_a(op.parent, func.FuncOp):
         op = op.parent.operation
     return op
 
@@ -283,12 +284,12 @@ def fused_consumers(ops: Sequence[ir.Operation], matmuls: Sequence[Matmul]) -> d
     position = {op: i for i, op in enumerate(ops)}
     for m in matmuls:
         uses = list(m.result.uses)
-        if len(uses) != 1 or uses[0].owner.name != "linalg.generic":
+        if len(uses) != 1 or not is_a(uses[0].owner, linalg.GenericOp):
             continue
         g = Generic(uses[0].owner.operation)
-        ready = all(v == m.result or v.owner.name == "ktdp.load" or position[v.owner] < position[m.op] for v in g.inputs)
+        ready = all(v == m.result or is_a(v.owner, ktdp.LoadOp) or position[v.owner] < position[m.op] for v in g.inputs)
         same = g.is_pointwise and g.maps[uses[0].operand_number] == g.maps[-1]
-        if ready and same and not any(o.name == "linalg.index" for o in g.body_ops):
+        if ready and same and not any(is_a(o, linalg.IndexOp) for o in g.body_ops):
             fused[m.result] = g.op
     return fused
 
@@ -300,12 +301,12 @@ def _stored_at_once(
 
     Not where the kernel reads the same memory: what an op in place reads must be read before.
     """
-    read = {_argument_of(op) for op in ops if op.name == "ktdp.load"}
+    read = {_argument_of(op) for op in ops if is_a(op, ktdp.LoadOp)}
     found = {}
     for m in matmuls:
         target = fused[m.result].results[0] if m.result in fused else m.result
         stores = [u.owner.operation for u in target.uses]
-        if stores and all(op.name == "ktdp.store" and (at := _argument_of(op)) is not None and at not in read for op in stores):
+        if stores and all(is_a(op, ktdp.StoreOp) and (at := _argument_of(op)) is not None and at not in read for op in stores):
             found[target] = stores
     return found
 
@@ -323,7 +324,7 @@ def _argument_of(access: ir.Operation) -> ir.Value | None:
 def _base(offset: ir.Value) -> ir.Value | None:
     if isinstance(offset.owner, ir.Block):
         return offset
-    if offset.owner.name != "arith.addi":
+    if not is_a(offset.owner, arith.AddIOp):
         return None
     return next((found for v in offset.owner.operands if (found := _base(v)) is not None), None)
 
@@ -337,7 +338,7 @@ def _sticks(value: ir.Value) -> int:
 
 def _is_local(g: Generic, sticks: int) -> bool:
     """Whether an op computes each stick from the same stick of its operands, and from columns; or columns from columns."""
-    if not g.is_pointwise or any(op.name == "linalg.index" for op in g.body_ops):
+    if not g.is_pointwise or any(is_a(op, linalg.IndexOp) for op in g.body_ops):
         return False
     result = len(g.inputs)
     if _sticks(g.op.results[0]) == 1:

@@ -21,7 +21,7 @@ from ktir.cost.softmax import SoftmaxPrice
 from ktir.cost.tiles import BLOCK_BYTES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, Share, overlapping_rows, tile_cycles
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.mlir import ir, is_a, linalg
 from ktir.passes.tiling.tile_facts import Matmul, StickLocal, TileFacts
 from ktir.target import LANES, Target
 
@@ -267,7 +267,7 @@ class _Search:
         op = need.at
         tensors = [v for v in (*op.results, *op.operands) if isinstance(v.type, ir.RankedTensorType)]
         shape = f" of {max(tensors, key=tensor_bytes).type}" if tensors else ""
-        generics = [Generic(o) for o in self.facts.ops if o.name == "linalg.generic"]
+        generics = [Generic(o) for o in self.facts.ops if is_a(o, linalg.GenericOp)]
         softmax = any(not g.is_pointwise and not g.is_contraction for g in generics) and len(self.facts.matmuls) > 1
         way_out = "fewer keys, or a softmax that can be computed block by block of them" if softmax else "shorter rows"
         return Unsupported(

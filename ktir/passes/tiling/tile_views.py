@@ -15,7 +15,7 @@ from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant
-from ktir.mlir import arith, ir
+from ktir.mlir import arith, ir, is_a
 from ktir.target import LANES
 
 Values = Mapping[ir.Value, ir.Value]
@@ -68,7 +68,7 @@ def tile_of(access: ir.Operation) -> ir.Operation:
 
 def direct(tile: ir.Operation) -> bool:
     """Whether an access tile names its coordinates itself."""
-    return tile.name == ktdp.ConstructAccessTileOp.OPERATION_NAME
+    return is_a(tile, ktdp.ConstructAccessTileOp)
 
 
 def refuse(op: ir.Operation, text: str) -> Unsupported:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.partial_sums import contribution, parts_of, summed
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, clone_ops
-from ktir.mlir import func, ir
+from ktir.mlir import func, ir, is_a, linalg, names, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.tiling import contractions, online_softmax
 from ktir.passes.tiling.blocks import Blocks, Part, rebuilt
@@ -18,15 +19,10 @@ from ktir.passes.tiling.tile_views import direct, is_block, tile_of
 TOLERANCE = "ktir.tolerance"
 """On a kernel: the relative difference from its divided form."""
 
-_LAID_ASIDE = (
-    *SECOND_OPERAND,
-    "func.return",
-    "ktdp.construct_access_tile",
-    "ktdp.construct_indirect_access_tile",
-    "tensor.empty",
-    "linalg.fill",
-    "ktdp.inter_tile_produce",
-)
+_LAID_ASIDE = names(
+    *SECOND_OPERAND, func.ReturnOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp, ktdp.StoreOp, tensor.EmptyOp,
+    linalg.FillOp, linalg.GenericOp, ktdp.InterTileProduceOp, ktdp.InterTileReduceOp,
+)  # fmt: skip
 """Ops that are built where what they are for is built."""
 
 
@@ -45,15 +41,15 @@ def _prologue(blocks: Blocks) -> None:
     """Clone addresses and the views that are used as they are; load what no loop changes."""
     used = _block_views(blocks)
     for op in blocks.facts.ops:
-        if op.name == "ktdp.construct_memory_view":
+        if is_a(op, ktdp.ConstructMemoryViewOp):
             if op.results[0] in used:
                 clone_ops([op], blocks.built)
-        elif op.name == "ktdp.load":
+        elif is_a(op, ktdp.LoadOp):
             _load_at(blocks, op, 0)
-        elif op.name == "linalg.fill" and op.results[0] in blocks.facts.tensors and op.results[0] not in blocks.plan.in_parts:
+        elif is_a(op, linalg.FillOp) and op.results[0] in blocks.facts.tensors and op.results[0] not in blocks.plan.in_parts:
             with op.location:
                 blocks.built[op.results[0]] = blocks.init(op.results[0])
-        elif op.name not in (*_LAID_ASIDE, "ktdp.store", "linalg.generic", "ktdp.inter_tile_reduce"):
+        elif op.name not in _LAID_ASIDE:
             clone_ops([op], blocks.built)
 
 
@@ -61,9 +57,9 @@ def _block_views(blocks: Blocks) -> set[ir.Value]:
     """Views of the divided level that are views of blocks as they stand."""
     found = set()
     for op in blocks.facts.ops:
-        if op.name in ("ktdp.load", "ktdp.store") and direct(tile := tile_of(op)):
+        if is_a(op, ktdp.LoadOp, ktdp.StoreOp) and direct(tile := tile_of(op)):
             view = tile.operands[0]
-            value = op.results[0] if op.name == "ktdp.load" else op.operands[0]
+            value = op.results[0] if is_a(op, ktdp.LoadOp) else op.operands[0]
             if is_block(view.owner.opview, blocks.place(value)):
                 found.add(view)
     return found
@@ -79,7 +75,7 @@ def _nest(blocks: Blocks, loops: Sequence[tuple[int, int]], depth: int) -> None:
     def position(counter: ir.Value) -> None:
         inner = blocks.inside(position={**blocks.position, axis: counter})
         for op in inner.facts.ops:
-            if op.name == "ktdp.load":
+            if is_a(op, ktdp.LoadOp):
                 _load_at(inner, op, depth + 1)
         _nest(inner, others, depth + 1)
 
@@ -136,19 +132,19 @@ def _load_at(blocks: Blocks, op: ir.Operation, depth: int) -> None:
 def _op(blocks: Blocks, op: ir.Operation) -> None:
     """An op of a block."""
     facts, plan, built = blocks.facts, blocks.plan, blocks.built
-    if op.name == "ktdp.load":
+    if is_a(op, ktdp.LoadOp):
         value = op.results[0]
         if value not in facts.second_operands and value not in plan.streamed and value not in built:
             blocks.load(op)
-    elif op.name == "ktdp.store":
+    elif is_a(op, ktdp.StoreOp):
         if op.operands[0] not in plan.stored:
             blocks.store(op)
-    elif op.name == "linalg.fill" and op.results[0] in facts.tensors and op.results[0] in plan.in_parts:
+    elif is_a(op, linalg.FillOp) and op.results[0] in facts.tensors and op.results[0] in plan.in_parts:
         built[op.results[0]] = blocks.init(op.results[0])
-    elif op.name == "ktdp.inter_tile_reduce":
+    elif is_a(op, ktdp.InterTileReduceOp):
         partial = contribution(op.operands[0].owner.operation)
         built[op.results[0]] = summed(built[partial], facts.cores, parts_of(op))
-    elif op.name == "linalg.generic" and op not in plan.fused.values():
+    elif is_a(op, linalg.GenericOp) and op not in plan.fused.values():
         m = facts.matmul_of.get(op)
         if m is not None:
             contractions.build(blocks, m)

@@ -13,8 +13,8 @@ from ktir.context import context
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
-from ktir.dialects.structured import affine_map, generic
-from ktir.mlir import arith, func, ir, linalg, scf, tensor
+from ktir.dialects.structured import affine_map, fill, generic
+from ktir.mlir import arith, func, ir, scf, tensor
 
 LANES = 64
 Size = int | ir.Value
@@ -117,7 +117,7 @@ class Kernel:
     def filled(self, shape: Sequence[int], type_: str, value: float) -> ir.Value:
         element = ir.Type.parse(type_)
         attribute = ir.IntegerAttr.get(element, int(value)) if type_ == "i32" else ir.FloatAttr.get(element, value)
-        return linalg.fill(arith.ConstantOp(element, attribute).result, outs=[tensor.EmptyOp(list(shape), element).result])
+        return fill(arith.ConstantOp(element, attribute).result, tensor.EmptyOp(list(shape), element).result)
 
     def pointwise(self, body: Callable[..., ir.Value], shape: Sequence[int], type_: str, *inputs: ir.Value) -> ir.Value:
         """An elementwise op; a single row and columns are broadcast."""

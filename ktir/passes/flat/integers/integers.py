@@ -7,19 +7,20 @@ sign-extended and wrap around as they do in their own width; i1 in memory is 0 o
 from __future__ import annotations
 
 from ktir.analysis.flat import refuse
+from ktir.dialects import ktir as kt
 from ktir.dialects.structured import constant
-from ktir.mlir import arith, func, ir, operations
+from ktir.mlir import arith, func, ir, is_a, linalg, math, names, operations, tensor
 
-_OF_INDICES = ("arith.index_cast", "arith.index_castui")
-_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
-_UNSIGNED = ("arith.extui", "arith.index_castui")
-_WRAPS = ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.absi",
-          "arith.fptosi", "arith.shrui", "arith.divui", "arith.remui", "arith.ceildivui")  # fmt: skip
+_OF_INDICES = names(arith.IndexCastOp, arith.IndexCastUIOp)
+_CASTS = names(arith.IndexCastOp, arith.IndexCastUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+_UNSIGNED = names(arith.ExtUIOp, arith.IndexCastUIOp)
+_WRAPS = names(arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.ShLIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp,
+               math.AbsIOp, arith.FPToSIOp, arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp)  # fmt: skip
 """Ops whose results in 32 bits may be beyond a narrower type."""
-_BARE = ("arith.shrui", "arith.divui", "arith.remui", "arith.ceildivui", "arith.uitofp")
+_BARE = names(arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp, arith.UIToFPOp)
 """Ops that take the bits of their operands as numbers without sign; comparisons and extremes order sign-extended numbers the same way."""
-_OF_WIDTH = ("arith.bitcast", "arith.fptoui", "math.ctlz", "math.ctpop", "math.cttz", "arith.mului_extended", "arith.mulsi_extended",
-             "arith.addui_extended")  # fmt: skip
+_OF_WIDTH = names(arith.BitcastOp, arith.FPToUIOp, math.CountLeadingZerosOp, math.CtPopOp, math.CountTrailingZerosOp,
+                   arith.MulUIExtendedOp, arith.MulSIExtendedOp, arith.AddUIExtendedOp)  # fmt: skip
 """Ops whose results in 32 bits are not those in another width."""
 _INDEX = 64
 
@@ -29,8 +30,8 @@ def integers_as_i32(function: func.FuncOp) -> None:
     everything = operations(function)
     if not any(op.name in _OF_INDICES or _is_foreign(v.type) for op in everything for v in op.results):
         return
-    for op in [op for op in everything if op.name in ("linalg.generic", "ktir.scan", "linalg.fill", "tensor.pad")]:  # others may go
-        if op.name in ("linalg.fill", "tensor.pad"):
+    for op in [op for op in everything if is_a(op, linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)]:  # others may go
+        if is_a(op, linalg.FillOp, tensor.PadOp):
             _narrow_given(op)
         else:
             _Body(op).narrow()
@@ -82,7 +83,7 @@ def _narrow_given(op: ir.Operation) -> None:
     """The scalar that a fill or a pad puts everywhere."""
     block = op.regions[0].blocks[0]
     last = list(block.operations)[-1].operation
-    where = op if op.name == "linalg.fill" else last
+    where = op if is_a(op, linalg.FillOp) else last
     value = where.operands[0]
     if _width(value.type) in (None, 32):
         return
@@ -92,7 +93,7 @@ def _narrow_given(op: ir.Operation) -> None:
         where.operands[0] = _number(number & 1 if _width(value.type) == 1 else number)
     if not list(constant.results[0].uses):
         constant.erase()
-    if op.name == "linalg.fill":
+    if is_a(op, linalg.FillOp):
         for argument in block.arguments:
             argument.set_type(ir.IntegerType.get_signless(32))
 
@@ -161,7 +162,7 @@ class _Body:
             self._bare(op)
         if width in (None, 1):
             return
-        if op.name == "arith.constant":
+        if is_a(op, arith.ConstantOp):
             _narrow_constant(op)
         else:
             op.results[0].set_type(ir.IntegerType.get_signless(32))

@@ -6,14 +6,14 @@ be there; its ends are outside of what any order of roundings gives.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
+from math import ceil, copysign, exp, floor, inf, isfinite, isinf, isnan, sqrt, trunc
 
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, math, named, names
 
-_INF = math.inf
+_INF = inf
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def bounded(found: Interval, type_: ir.Type) -> Interval:
     most, slack = _FORMATS.get(str(type_), (_INF, 2.0**-22))
 
     def outward(x: float, sign: int) -> float:
-        x = x + sign * (abs(x) * slack + 2.0**-24) if math.isfinite(x) else x
-        return math.copysign(_INF, x) if abs(x) > most else x
+        x = x + sign * (abs(x) * slack + 2.0**-24) if isfinite(x) else x
+        return copysign(_INF, x) if abs(x) > most else x
 
     return Interval(outward(found.low, -1), outward(found.high, 1), found.nan)
 
@@ -149,33 +149,39 @@ def _magnitude(a: Interval) -> Interval:
     return Interval(0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), max(abs(a.low), abs(a.high)), a.nan)
 
 
-RING: dict[str, Callable[[Interval, Interval], Interval]] = {
-    "arith.addi": lambda a, b: Interval(a.low + b.low, a.high + b.high),
-    "arith.subi": lambda a, b: Interval(a.low - b.high, a.high - b.low),
-    "arith.muli": lambda a, b: _corners(lambda x, y: x * y, a, b),
-    "arith.shli": _left,
-    "arith.andi": _and,
-    "arith.ori": _or,
-    "arith.xori": _or,
-}
+RING: dict[str, Callable[[Interval, Interval], Interval]] = named(
+    {
+        arith.AddIOp: lambda a, b: Interval(a.low + b.low, a.high + b.high),
+        arith.SubIOp: lambda a, b: Interval(a.low - b.high, a.high - b.low),
+        arith.MulIOp: lambda a, b: _corners(lambda x, y: x * y, a, b),
+        arith.ShLIOp: _left,
+        arith.AndIOp: _and,
+        arith.OrIOp: _or,
+        arith.XOrIOp: _or,
+    }
+)
 """Ops whose low bits depend on the low bits of their operands alone."""
-SIGNED: dict[str, Callable[[Interval, Interval], Interval]] = {
-    "arith.divsi": _quotient(_truncated),
-    "arith.floordivsi": _quotient(lambda x, y: x // y),
-    "arith.ceildivsi": _quotient(lambda x, y: -(-x // y)),
-    "arith.remsi": _remainder,
-    "arith.shrsi": _right,
-    "arith.maxsi": _extreme(max),
-    "arith.minsi": _extreme(min),
-}
-UNSIGNED: dict[str, Callable[[Interval, Interval], Interval]] = {
-    "arith.divui": SIGNED["arith.divsi"],
-    "arith.ceildivui": SIGNED["arith.ceildivsi"],
-    "arith.remui": _remainder,
-    "arith.shrui": _right,
-    "arith.maxui": _extreme(max),
-    "arith.minui": _extreme(min),
-}
+SIGNED: dict[str, Callable[[Interval, Interval], Interval]] = named(
+    {
+        arith.DivSIOp: _quotient(_truncated),
+        arith.FloorDivSIOp: _quotient(lambda x, y: x // y),
+        arith.CeilDivSIOp: _quotient(lambda x, y: -(-x // y)),
+        arith.RemSIOp: _remainder,
+        arith.ShRSIOp: _right,
+        arith.MaxSIOp: _extreme(max),
+        arith.MinSIOp: _extreme(min),
+    }
+)
+UNSIGNED: dict[str, Callable[[Interval, Interval], Interval]] = named(
+    {
+        arith.DivUIOp: SIGNED[arith.DivSIOp.OPERATION_NAME],
+        arith.CeilDivUIOp: SIGNED[arith.CeilDivSIOp.OPERATION_NAME],
+        arith.RemUIOp: _remainder,
+        arith.ShRUIOp: _right,
+        arith.MaxUIOp: _extreme(max),
+        arith.MinUIOp: _extreme(min),
+    }
+)
 """The same for numbers without sign."""
 
 
@@ -209,13 +215,13 @@ def compared(relation: str, a: Interval, b: Interval) -> Interval:
 
 
 def _has_infinity(*operands: Interval) -> bool:
-    return any(math.isinf(i.low) or math.isinf(i.high) for i in operands)
+    return any(isinf(i.low) or isinf(i.high) for i in operands)
 
 
 def _sum(a: Interval, b: Interval) -> Interval:
     low, high = a.low + b.low, a.high + b.high
     clash = (a.low == -_INF and b.high == _INF) or (a.high == _INF and b.low == -_INF)
-    return Interval(-_INF if math.isnan(low) else low, _INF if math.isnan(high) else high, a.nan or b.nan or clash)
+    return Interval(-_INF if isnan(low) else low, _INF if isnan(high) else high, a.nan or b.nan or clash)
 
 
 def negated(a: Interval) -> Interval:
@@ -244,71 +250,75 @@ def _modulo(a: Interval, b: Interval) -> Interval:
 
 def _monotone(function: Callable[[float], float]) -> Callable[[Interval], Interval]:
     def apply(a: Interval) -> Interval:
-        low, high = (x if math.isinf(x) else function(x) for x in (a.low, a.high))
+        low, high = (x if isinf(x) else function(x) for x in (a.low, a.high))
         return Interval(low, high, a.nan)
 
     return apply
 
 
 def _exp(x: float) -> float:
-    return 0.0 if x == -_INF else math.exp(x) if x < 700 else _INF
+    return 0.0 if x == -_INF else exp(x) if x < 700 else _INF
 
 
 def _between(low: float, high: float) -> Callable[[Interval], Interval]:
     return lambda a: Interval(low, high, a.nan or _has_infinity(a))
 
 
-FLOATS: dict[str, Callable[..., Interval]] = {
-    "arith.addf": _sum,
-    "arith.subf": lambda a, b: _sum(a, negated(b)),
-    "arith.mulf": _product,
-    "arith.divf": _ratio,
-    "arith.remf": _modulo,
-    "math.fma": lambda a, b, c: _sum(_product(a, b), c),
-    "math.exp": lambda a: Interval(_exp(a.low), _exp(a.high), a.nan),
-    "math.tanh": lambda a: Interval(-1.0, 1.0, a.nan),
-    "math.erf": lambda a: Interval(-1.0, 1.0, a.nan),
-    "math.sin": _between(-1.0, 1.0),
-    "math.cos": _between(-1.0, 1.0),
-    "math.sqrt": lambda a: Interval(0.0, math.sqrt(max(a.high, 0.0)), a.nan or a.low < 0),
-    "arith.truncf": lambda a: a,
-}
+FLOATS: dict[str, Callable[..., Interval]] = named(
+    {
+        arith.AddFOp: _sum,
+        arith.SubFOp: lambda a, b: _sum(a, negated(b)),
+        arith.MulFOp: _product,
+        arith.DivFOp: _ratio,
+        arith.RemFOp: _modulo,
+        math.FmaOp: lambda a, b, c: _sum(_product(a, b), c),
+        math.ExpOp: lambda a: Interval(_exp(a.low), _exp(a.high), a.nan),
+        math.TanhOp: lambda a: Interval(-1.0, 1.0, a.nan),
+        math.ErfOp: lambda a: Interval(-1.0, 1.0, a.nan),
+        math.SinOp: _between(-1.0, 1.0),
+        math.CosOp: _between(-1.0, 1.0),
+        math.SqrtOp: lambda a: Interval(0.0, sqrt(max(a.high, 0.0)), a.nan or a.low < 0),
+        arith.TruncFOp: lambda a: a,
+    }
+)
 """Ops that round."""
-EXACT: dict[str, Callable[..., Interval]] = {
-    "arith.extf": lambda a: a,
-    "arith.negf": negated,
-    "arith.maximumf": _extreme(max),
-    "arith.minimumf": _extreme(min),
-    "math.absf": _magnitude,
-    "math.floor": _monotone(math.floor),
-    "math.ceil": _monotone(math.ceil),
-    "math.trunc": _monotone(math.trunc),
-    "math.round": _monotone(lambda x: math.copysign(math.floor(abs(x) + 0.5), x)),
-    "math.roundeven": _monotone(round),
-}
+EXACT: dict[str, Callable[..., Interval]] = named(
+    {
+        arith.ExtFOp: lambda a: a,
+        arith.NegFOp: negated,
+        arith.MaximumFOp: _extreme(max),
+        arith.MinimumFOp: _extreme(min),
+        math.AbsFOp: _magnitude,
+        math.FloorOp: _monotone(floor),
+        math.CeilOp: _monotone(ceil),
+        math.TruncOp: _monotone(trunc),
+        math.RoundOp: _monotone(lambda x: copysign(floor(abs(x) + 0.5), x)),
+        math.RoundEvenOp: _monotone(round),
+    }
+)
 
 
 def whole_numbers(a: Interval) -> Interval:
     """What a conversion to integers gives; without end where it may meet NaN or infinity."""
     if a.nan or _has_infinity(a):
         return Interval(-_INF, _INF)
-    return Interval(math.trunc(a.low), math.trunc(a.high))
+    return Interval(trunc(a.low), trunc(a.high))
 
 
 def repeated(combiner: str, start: Values, each: Values, trips: int) -> Values:
     """What a reduction of `trips` values of `each` gives. Raises KeyError for a combiner that is not known."""
     if each is None:
         return start
-    if combiner == "arith.addf":
+    if combiner == arith.AddFOp.OPERATION_NAME:
         slack = max(abs(each.low), abs(each.high)) * trips * trips * 2.0**-24
         low, high = each.low * trips - slack, each.high * trips + slack
-        total = Interval(-_INF if math.isnan(low) else low, _INF if math.isnan(high) else high, each.nan or _has_infinity(each))
+        total = Interval(-_INF if isnan(low) else low, _INF if isnan(high) else high, each.nan or _has_infinity(each))
         return total if start is None else _sum(start, total)
-    if combiner == "arith.addi":
+    if combiner == arith.AddIOp.OPERATION_NAME:
         return RING[combiner](start or Interval(0, 0), Interval(each.low * trips, each.high * trips))
-    if combiner in ("arith.ori", "arith.andi", "arith.xori"):
+    if combiner in names(arith.OrIOp, arith.AndIOp, arith.XOrIOp):
         return _or(start or each, each)
-    if combiner in ("arith.maxui", "arith.minui"):
+    if combiner in names(arith.MaxUIOp, arith.MinUIOp):
         return join([start, each])
-    table = {name: {**SIGNED, **EXACT}[name] for name in ("arith.maxsi", "arith.minsi", "arith.maximumf", "arith.minimumf")}
+    table = {name: {**SIGNED, **EXACT}[name] for name in names(arith.MaxSIOp, arith.MinSIOp, arith.MaximumFOp, arith.MinimumFOp)}
     return each if start is None else table[combiner](start, each)

@@ -12,16 +12,18 @@ from dataclasses import replace
 from math import prod
 
 from ktir.analysis.calls import Functions, callee
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.dialects.structured import loop_extents
-from ktir.mlir import func, ir
+from ktir.mlir import arith, func, ir, is_a, linalg, math, named, names, tensor
 from ktir.passes.flat.integers import intervals
 from ktir.passes.flat.integers.intervals import FLAG, I32, Interval, Values, all_of, bounded, join, width_of
 
 Memory = tuple[str, int]
 """A buffer: of the entry's arguments by number, or what an op or a callee has for itself."""
 
-_CASTS = ("arith.extsi", "arith.trunci", "arith.index_cast")
-_UNSIGNED_CASTS = ("arith.extui", "arith.index_castui")
+_CASTS = names(arith.ExtSIOp, arith.TruncIOp, arith.IndexCastOp)
+_UNSIGNED_CASTS = names(arith.ExtUIOp, arith.IndexCastUIOp)
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
 
@@ -60,7 +62,7 @@ class Walk:
         self.places.update(zip(function.regions[0].blocks[0].arguments, arguments, strict=True))
         for view in function.regions[0].blocks[0].operations:
             op = view.operation
-            if op.name == "func.call":
+            if is_a(op, func.CallOp):
                 self.run(self.functions[callee(op)], [self.places[v] for v in op.operands])
             else:
                 _ACTIONS.get(op.name, Walk._any)(self, op)
@@ -96,7 +98,7 @@ class Walk:
     def _scatter_add(self, op: ir.Operation) -> None:
         value, place = op.operands[0], self.places[op.operands[1]]
         self.read.add(place)
-        kind = "arith.addi" if width_of(_scalar(value.type)) is not None else "arith.addf"
+        kind = (arith.AddFOp if width_of(_scalar(value.type)) is None else arith.AddIOp).OPERATION_NAME
         added = intervals.repeated(kind, None, self.values.get(value), prod(ir.RankedTensorType(value.type).shape))
         before = self.memory.get(place)
         total = join([before, intervals.repeated(kind, before, added, 1)])
@@ -193,7 +195,7 @@ class Walk:
         for inner in body:
             if folds and inner in last.values():
                 continue
-            if inner.name == "linalg.index":
+            if is_a(inner, linalg.IndexOp):
                 self.values[inner.results[0]] = Interval(0, extents[ir.IntegerAttr(inner.attributes["dim"]).value] - 1)
             else:
                 _ACTIONS.get(inner.name, Walk._any)(self, inner)
@@ -222,7 +224,7 @@ class Walk:
         name, result = op.name, op.results[0]
         if name in intervals.RING:
             operands = [self.values.get(v) for v in op.operands]
-            if name == "arith.shli":
+            if is_a(op, arith.ShLIOp):
                 operands[1] = self.known(op, op.operands[1])
             function: Callable[..., Interval] = intervals.RING[name]
         else:
@@ -242,7 +244,7 @@ class Walk:
         """The number as another integer; of one with more bits the low bits."""
         value, type_ = op.operands[0], op.results[0].type
         found = self.values.get(value)
-        if found is not None and op.name == "arith.extsi" and width_of(value.type) == 1:
+        if found is not None and is_a(op, arith.ExtSIOp) and width_of(value.type) == 1:
             found = _negated_flag(found)
         if found is not None and width_of(type_) == 1:
             found = found if found.within(FLAG) else FLAG
@@ -269,7 +271,7 @@ class Walk:
 def _numbers_only(select: ir.Operation) -> int | None:
     """Which choice of a selection is taken only where it is no NaN, since the condition compares it with itself."""
     condition, *choices = select.operands
-    if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpf":
+    if not is_a(condition.owner, arith.CmpFOp):
         return None
     test = condition.owner.operation
     number = _SELF_COMPARED.get(ir.IntegerAttr(test.attributes["predicate"]).value)
@@ -306,7 +308,7 @@ def _as_unsigned(op: ir.Operation) -> Callable[..., Interval]:
         if any(w >= 32 and o.low < 0 for w, o in zip(widths, operands, strict=True)) and widths[0] > 32:
             raise Unproved(op)
         bare = [intervals.unsigned(o, w) for o, w in zip(operands, widths, strict=True)]
-        if op.name == "arith.uitofp":
+        if is_a(op, arith.UIToFPOp):
             return Interval(float(bare[0].low), float(bare[0].high))
         return intervals.UNSIGNED[op.name](*bare)
 
@@ -334,21 +336,25 @@ def _rounded_to_integer(op: ir.Operation) -> Callable[..., Interval]:
     return apply
 
 
-_FUNCTIONS: dict[str, Callable[[ir.Operation], Callable[..., Interval]]] = {
-    **{n: lambda op: intervals.SIGNED[op.name] for n in intervals.SIGNED},
-    **{n: lambda op: intervals.FLOATS[op.name] for n in intervals.FLOATS},
-    **{n: lambda op: intervals.EXACT[op.name] for n in intervals.EXACT},
-    **dict.fromkeys((*intervals.UNSIGNED, "arith.uitofp"), _as_unsigned),
-    "arith.cmpi": _comparison,
-    "arith.cmpf": lambda _: lambda a, b: FLAG,
-    "arith.sitofp": lambda op: lambda a: _signed_number(a, op),
-    "arith.fptosi": _rounded_to_integer,
-    "arith.fptoui": _rounded_to_integer,
-    "math.absi": lambda _: lambda a: Interval(0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), max(abs(a.low), abs(a.high))),
-}
-_NEUTRAL: dict[str, Callable[[Interval], float]] = {"arith.maxsi": lambda whole: whole.low, "arith.minsi": lambda whole: whole.high}
+_FUNCTIONS: dict[str, Callable[[ir.Operation], Callable[..., Interval]]] = named(
+    {
+        **{n: lambda op: intervals.SIGNED[op.name] for n in intervals.SIGNED},
+        **{n: lambda op: intervals.FLOATS[op.name] for n in intervals.FLOATS},
+        **{n: lambda op: intervals.EXACT[op.name] for n in intervals.EXACT},
+        **dict.fromkeys((*intervals.UNSIGNED, arith.UIToFPOp), _as_unsigned),
+        arith.CmpIOp: _comparison,
+        arith.CmpFOp: lambda _: lambda a, b: FLAG,
+        arith.SIToFPOp: lambda op: lambda a: _signed_number(a, op),
+        arith.FPToSIOp: _rounded_to_integer,
+        arith.FPToUIOp: _rounded_to_integer,
+        math.AbsIOp: lambda _: (
+            lambda a: Interval(0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), max(abs(a.low), abs(a.high)))
+        ),
+    }
+)
+_NEUTRAL: dict[str, Callable[[Interval], float]] = named({arith.MaxSIOp: lambda whole: whole.low, arith.MinSIOp: lambda whole: whole.high})
 """What an extreme starts from, given all that the type holds."""
-_MUST_FIT = ("arith.divsi", "arith.floordivsi", "arith.ceildivsi", "arith.fptosi", "arith.fptoui")
+_MUST_FIT = names(arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.FPToSIOp, arith.FPToUIOp)
 """Ops that compute something else in 32 bits where the result has more."""
 
 
@@ -357,24 +363,24 @@ def _signed_number(a: Interval, op: ir.Operation) -> Interval:
     return Interval(float(a.low), float(a.high))
 
 
-_ACTIONS: dict[str, Callable[[Walk, ir.Operation], None]] = {
+_ACTIONS: dict[str, Callable[[Walk, ir.Operation], None]] = named({
     **dict.fromkeys((*intervals.RING, *_FUNCTIONS), Walk._scalar_op),
     **dict.fromkeys(_CASTS, Walk._cast),
     **dict.fromkeys(_UNSIGNED_CASTS, Walk._unsigned_cast),
-    **dict.fromkeys(("ktdp.construct_memory_view", "ktdp.construct_access_tile", "ktdp.construct_indirect_access_tile"), Walk._view),
+    **dict.fromkeys((ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp), Walk._view),
     **dict.fromkeys(
-        ("tensor.empty", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat",
-         "linalg.transpose", "linalg.broadcast", "linalg.fill"), Walk._moved,
+        (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp, tensor.ConcatOp,
+         linalg.TransposeOp, linalg.BroadcastOp, linalg.FillOp), Walk._moved,
     ),
-    "arith.addi": Walk._address,
-    "arith.constant": Walk._constant,
-    "arith.select": Walk._select,
-    "ktdp.load": Walk._load,
-    "ktdp.store": Walk._store,
-    "ktir.scatter_add": Walk._scatter_add,
-    "ktir.materialize": Walk._materialize,
-    "ktir.scan": Walk._scan,
-    "ktir.sort": Walk._sorted,
-    "linalg.generic": Walk._generic,
-    "tensor.pad": Walk._padded,
-}  # fmt: skip
+    arith.AddIOp: Walk._address,
+    arith.ConstantOp: Walk._constant,
+    arith.SelectOp: Walk._select,
+    ktdp.LoadOp: Walk._load,
+    ktdp.StoreOp: Walk._store,
+    kt.ScatterAddOp: Walk._scatter_add,
+    kt.MaterializeOp: Walk._materialize,
+    kt.ScanOp: Walk._scan,
+    kt.SortOp: Walk._sorted,
+    linalg.GenericOp: Walk._generic,
+    tensor.PadOp: Walk._padded,
+})  # fmt: skip

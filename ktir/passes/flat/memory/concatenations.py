@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, rebuild
-from ktir.mlir import func, ir, tensor
+from ktir.mlir import func, ir, is_a, linalg, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.shapes_to_memory import erase_dead
 from ktir.passes.flat.memory.windows import box_of, shape
 
-INSERT = "tensor.insert_slice"
-_ANYWHERE = ("ktdp.load", "linalg.fill", "tensor.empty", INSERT, windows.EXPAND, windows.COLLAPSE, windows.EXTRACT)
+_ANYWHERE = names(
+    ktdp.LoadOp, linalg.FillOp, tensor.EmptyOp, tensor.InsertSliceOp, tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp
+)
 """Ops that make tensors of which a part is as near as the whole: memory, or constants."""
 
 
@@ -32,7 +34,7 @@ class _Parts:
 
 def split_at_concatenations(function: func.FuncOp) -> None:
     """Rewrite the element-wise ops on concatenations of columns."""
-    todo = [o.operation.results[0] for o in function.regions[0].blocks[0].operations if o.operation.name == INSERT]
+    todo = [o.operation.results[0] for o in function.regions[0].blocks[0].operations if is_a(o, tensor.InsertSliceOp)]
     changed = False
     while todo:
         value = todo.pop(0)
@@ -49,7 +51,7 @@ def _parts_of(value: ir.Value) -> _Parts | None:
     """The parts of a tensor that is nothing but columns side by side; None for any other one."""
     found: list[tuple[int, int, ir.Value]] = []
     sizes = shape(value)
-    while not isinstance(value.owner, ir.Block) and (op := value.owner.operation).name == INSERT:
+    while not isinstance(value.owner, ir.Block) and is_a(op := value.owner.operation, tensor.InsertSliceOp):
         offsets, extents, steps, kept = box_of(op)
         whole = [extents[:-1] == list(sizes[:-1]), not any(offsets[:-1]), set(steps) == {1}, len(kept) == len(sizes)]
         if not sizes or not all(whole):
@@ -70,7 +72,7 @@ def _readers(value: ir.Value) -> list[ir.Operation]:
 
 
 def _is_pointwise(op: ir.Operation) -> bool:
-    return op.name == "linalg.generic" and len(op.results) == 1 and Generic(op).is_pointwise and windows.moved_dims(op) is None
+    return is_a(op, linalg.GenericOp) and len(op.results) == 1 and Generic(op).is_pointwise and windows.moved_dims(op) is None
 
 
 def _ends_in_memory(value: ir.Value) -> bool:
@@ -80,7 +82,7 @@ def _ends_in_memory(value: ir.Value) -> bool:
         if _is_pointwise(op):
             if not _can_split(op, value) or not _ends_in_memory(op.results[0]):
                 return False
-        elif op.name == "linalg.generic" and windows.moved_dims(op) is None and not Generic(op).is_contraction:
+        elif is_a(op, linalg.GenericOp) and windows.moved_dims(op) is None and not Generic(op).is_contraction:
             return False
     return True
 
@@ -92,7 +94,7 @@ def _can_split(op: ir.Operation, value: ir.Value) -> bool:
     init = list(g.body.arguments)[-1]
     if any(not isinstance(e, ir.AffineDimExpr) for m in g.maps for e in m.results) or any(init in list(o.operands) for o in g.body_ops):
         return False
-    if any(o.name == "linalg.index" for o in g.body_ops) or g.loop_of(len(g.inputs), len(shape(op.results[0])) - 1) != columns:
+    if any(is_a(o, linalg.IndexOp) for o in g.body_ops) or g.loop_of(len(g.inputs), len(shape(op.results[0])) - 1) != columns:
         return False
     for i, operand in enumerate(g.inputs):
         dims = [d for d in range(len(shape(operand))) if g.loop_of(i, d) == columns]
@@ -108,7 +110,7 @@ def _is_anywhere(value: ir.Value, dims: Sequence[int]) -> bool:
     if len(dims) > 1 or isinstance(value.owner, ir.Block):
         return False
     op = value.owner.operation
-    return op.name in _ANYWHERE or any(use.owner.operation.name == windows.EXTRACT for use in value.uses)
+    return op.name in _ANYWHERE or any(is_a(use.owner, tensor.ExtractSliceOp) for use in value.uses)
 
 
 def _split(op: ir.Operation, cuts: Sequence[tuple[int, int]]) -> ir.Value:

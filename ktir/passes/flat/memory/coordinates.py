@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, constant, index_constant, loop_extents
-from ktir.mlir import arith, func, ir, operations
+from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.memory.new_arguments import NewArguments
 
 
@@ -27,10 +27,10 @@ def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> N
                 numbers[extent] = ktdp.load(ktdp.construct_access_tile(view, [0], [extent]), i32)
         return numbers[extent]
 
-    for op in [op for op in operations(function) if op.name == "linalg.generic"]:
+    for op in [op for op in operations(function) if is_a(op, linalg.GenericOp)]:
         extents = loop_extents(op)
         op = _counted(op)
-        found = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == "linalg.index"]
+        found = [o.operation for o in op.regions[0].blocks[0].operations if is_a(o, linalg.IndexOp)]
         if found:
             _with_numbers(op, found, extents, coordinates)
 
@@ -53,7 +53,7 @@ def _counted(op: ir.Operation) -> ir.Operation:
 
 
 def _is_empty(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.empty"
+    return is_a(value.owner, tensor.EmptyOp)
 
 
 def _use_coordinate(op: ir.Operation, loop: int) -> None:
@@ -63,10 +63,7 @@ def _use_coordinate(op: ir.Operation, loop: int) -> None:
         raise refuse(op, "reduces a loop that no tensor walks by something else than a sum, maximum or minimum, which is not supported")
     last, mapped = g.yielded.owner.operation, g.mapped
     with ir.InsertionPoint(last), op.location:
-        index = ir.IndexType.get()
-        dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
-        coordinate = ir.Operation.create("linalg.index", results=[index], attributes={"dim": dim}).results[0]
-        zero = index_constant(0)
+        coordinate, zero = linalg.IndexOp(loop).result, index_constant(0)
         identity = constant(mapped.type, IDENTITY[g.combiner])
         value = arith.SelectOp(arith.CmpIOp(arith.CmpIPredicate.sge, coordinate, zero).result, mapped, identity).result
     last.operands[list(last.operands).index(mapped)] = value

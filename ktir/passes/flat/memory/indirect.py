@@ -14,15 +14,15 @@ from math import gcd, prod
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, constant, generic, loop_extents, moved_by
-from ktir.mlir import arith, func, ir, linalg, tensor
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import affine_map, constant, fill, generic, loop_extents, moved_by
+from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.addresses import functions_of
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.reshapes import collapsed
 from ktir.passes.flat.memory.windows import shape
 
-TILE, SCATTER_ADD = "ktdp.construct_indirect_access_tile", "ktir.scatter_add"
 MOST_PAIRS = 2**24
 
 
@@ -50,13 +50,13 @@ class _Dim:
 def indices_apart(function: func.FuncOp, arguments: NewArguments) -> None:
     """Rewrite tiles and additions through indices, in place; tiles have their variables in the order of their dims by now."""
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name == SCATTER_ADD:
+        if is_a(op, kt.ScatterAddOp):
             _sum_of_all(op, arguments)
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name == "linalg.generic":
+        if is_a(op, linalg.GenericOp):
             _read_through_tiles(op)
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name == TILE and not op.opview.captured and list(op.results[0].uses):
+        if is_a(op, ktdp.ConstructIndirectAccessTileOp) and not op.opview.captured and list(op.results[0].uses):
             if op.opview.index_views or _is_entangled(
                 [m.results[0] for m, _ in op.opview.subscripts], shape_of_view(op.operands[0]), op.opview.shape
             ):
@@ -97,7 +97,7 @@ def _read_through_tiles(op: ir.Operation) -> None:
         places = [e.compose(ir.AffineMap.get(len(loops), 0, moved)) for e in expressions]
         with ir.InsertionPoint(op), op.location:
             type_ = ir.RankedTensorType(value.type)
-            memory = ir.Operation.create("ktir.materialize", [ir.MemRefType.get(type_.shape, type_.element_type)], [value]).results[0]
+            memory = _in_memory(value)
             tile = ktdp.construct_indirect_access_tile(memory, places, [extents[v] for v in loops])
             op.operands[i] = ktdp.load(tile, type_.element_type)
         maps[i] = affine_map(len(extents), loops)
@@ -113,7 +113,7 @@ def _look_up_one(op: ir.Operation) -> None:
     apart = _walked_alone(dims)
     folded = [d for d in dims if d.number not in apart]
     simple = len(folded) == 1 and all(isinstance(e, ir.AffineDimExpr) for e in folded[0].map.results)
-    if simple or op.operands[0].owner.name not in ("ktdp.construct_memory_view", "ktir.materialize"):
+    if simple or not is_a(op.operands[0].owner, ktdp.ConstructMemoryViewOp, kt.MaterializeOp):
         return
     extents = list(tile.shape)
     walked = sorted(set().union(*(d.variables for d in folded)))
@@ -124,7 +124,7 @@ def _look_up_one(op: ir.Operation) -> None:
             return
         base, steps = found
         places = _places(folded, steps, walked, [extents[v] for v in walked], shape_of_view(base)[0])
-        index = ir.Operation.create("ktir.materialize", [ir.MemRefType.get([extents[v] for v in walked], _i32())], [places]).results[0]
+        index = _in_memory(places)
         variables = [ir.AffineExpr.get_dim(v) for v in walked]
         subscripts = [(index, variables), *(d.map.results[0] for d in kept)]
         made = ktdp.construct_indirect_access_tile(base, subscripts, extents)
@@ -151,17 +151,13 @@ def _folded(view: ir.Value, folded: Sequence[int], kept: Sequence[int]) -> tuple
     """A view with the dims `folded` as its first one, then those `kept`, and the step of each folded dim; None for backward steps."""
     op = view.owner.operation
     sizes = shape_of_view(view)
-    if op.name == "ktir.materialize":
+    if is_a(op, kt.MaterializeOp):
         given, order = op.operands[0], [*folded, *kept]
         if order != sorted(order):
             given = _transposed(given, order)
-        inner = [sizes[d] for d in kept]
         groups = [list(range(len(folded))), *([len(folded) + i] for i in range(len(kept)))]
-        count = prod(sizes[d] for d in folded)
         flat = given if len(folded) == 1 else collapsed(given, groups)
-        element = ir.RankedTensorType(flat.type).element_type
-        base = ir.Operation.create("ktir.materialize", [ir.MemRefType.get([count, *inner], element)], [flat]).results[0]
-        return base, [prod(sizes[d] for d in folded[i + 1 :]) for i in range(len(folded))]
+        return _in_memory(flat), [prod(sizes[d] for d in folded[i + 1 :]) for i in range(len(folded))]
     base, window = windows.window_of_view(op)
     strides = [window.strides[d] for d in folded]
     if any(s < 0 for s in strides):
@@ -210,7 +206,7 @@ def _places(dims: Sequence[_Dim], steps: Sequence[int], walked: Sequence[int], e
 def _indices(view: ir.Value) -> ir.Value:
     """What an index view holds, as a tensor."""
     op = view.owner.operation
-    if op.name == "ktir.materialize":
+    if is_a(op, kt.MaterializeOp):
         return op.operands[0]
     sizes = shape_of_view(view)
     return ktdp.load(ktdp.construct_access_tile(view, [0] * len(sizes), sizes), ir.MemRefType(view.type).element_type)
@@ -221,10 +217,7 @@ def _evaluated(e: ir.AffineExpr, loops: dict[int, int]) -> ir.Value:
     if isinstance(e, ir.AffineConstantExpr):
         return _number(ir.AffineConstantExpr(e).value)
     if isinstance(e, ir.AffineDimExpr):
-        dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loops[ir.AffineDimExpr(e).position])
-        return arith.IndexCastOp(
-            _i32(), ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": dim}).results[0]
-        ).result
+        return _coordinate(loops[ir.AffineDimExpr(e).position])
     left, right = (_evaluated(part, loops) for part in (e.lhs, e.rhs))
     if isinstance(e, ir.AffineAddExpr):
         return arith.AddIOp(left, right).result
@@ -236,9 +229,14 @@ def _evaluated(e: ir.AffineExpr, loops: dict[int, int]) -> ir.Value:
     raise refuse(ir.InsertionPoint.current.block.owner.operation, "computes a subscript by a ceiling division, which is not supported")
 
 
+def _in_memory(value: ir.Value) -> ir.Value:
+    """A tensor as memory that is read by index."""
+    type_ = ir.RankedTensorType(value.type)
+    return ir.Operation.create(kt.MaterializeOp.OPERATION_NAME, [ir.MemRefType.get(type_.shape, type_.element_type)], [value]).results[0]
+
+
 def _coordinate(loop: int) -> ir.Value:
-    dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
-    return arith.IndexCastOp(_i32(), ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": dim}).results[0]).result
+    return arith.IndexCastOp(_i32(), linalg.IndexOp(loop).result).result
 
 
 def _as_i32(value: ir.Value) -> ir.Value:
@@ -293,7 +291,7 @@ def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
         maps = [affine_map(count, [loops[v] for v in range(len(extents))])]
         maps += [affine_map(count, [loops[ir.AffineDimExpr(e).position] for e in d.map.results]) for d in looked_up]
         own = affine_map(count, range(len(dims)))
-        init = linalg.fill(constant(wide, 0), outs=[tensor.empty(sizes, wide)])
+        init = fill(constant(wide, 0), tensor.empty(sizes, wide))
         kinds = ["parallel"] * len(dims) + ["reduction"] * len(summed)
         sums = generic([value, *checked], init, [*maps, own], kinds, body, loc=op.location)
         place = ktdp.construct_access_tile(tile_op.operands[0], [0] * len(sizes), sizes)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
 
 from ktir.analysis.flat import refuse
+from ktir.dialects import ktdp
 from ktir.dialects.structured import affine_map, element_of, generic
-from ktir.mlir import ir, tensor
+from ktir.mlir import ir, is_a, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.addresses import Numbers, digits_of, functions_of, ranges_of
 from ktir.passes.flat.memory.pools import InMemory, Pools, put
@@ -51,7 +52,7 @@ class Places:
         op = None if isinstance(value.owner, ir.Block) else value.owner.operation
         if op is None:
             return Computed(value, tuple(range(len(shape(value)))))
-        if op.name == "ktdp.load":
+        if is_a(op, ktdp.LoadOp):
             tile = op.operands[0].owner.operation
             if (view := windows.direct_view(tile)) is not None:
                 return InMemory(*windows.window_of_view(view), element_of(value), op)
@@ -86,7 +87,7 @@ class Places:
 
     def copied(self, value: ir.Value, place: InMemory, user: ir.Operation) -> InMemory:
         """The tensor `value` in a pool of its own, copied there before `user`."""
-        key = (place.base, place.window, str(user.attributes["reassociation"]) if user.name == windows.COLLAPSE else "")
+        key = (place.base, place.window, str(user.attributes["reassociation"]) if is_a(user, tensor.CollapseShapeOp) else "")
         pool, made = self.copies.get(key, (None, user))
         if pool is not None and made.is_before_in_block(user) and self.pools.is_constant(place.base):
             return pool
@@ -186,4 +187,4 @@ def spread(given: Computed, sizes: Sequence[int], element: ir.Type) -> ir.Value:
 
 def is_computed_tile(tile: ir.Operation) -> bool:
     """Whether the subscripts of a tile are functions of its variables, not read from memory."""
-    return tile.name == "ktdp.construct_indirect_access_tile" and not tile.opview.index_views and not tile.opview.captured
+    return is_a(tile, ktdp.ConstructIndirectAccessTileOp) and not tile.opview.index_views and not tile.opview.captured

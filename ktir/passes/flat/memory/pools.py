@@ -9,7 +9,7 @@ from math import prod
 from ktir.dialects import ktdp
 from ktir.dialects.structured import element_of
 from ktir.layout import LANES
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.windows import Window, moved, shape, source, view_of
 
@@ -73,9 +73,9 @@ class Pools:
     def _is_stored_to(self, base: ir.Value) -> bool:
         """Whether a store, also one through another view, goes to a buffer."""
         users = [use.owner.operation for use in base.uses]
-        addresses = [user for user in users if user.name == "arith.addi"]
-        tiles = [use.owner.operation for user in users if user.name == "ktdp.construct_memory_view" for use in user.results[0].uses]
-        stores = any(use.owner.operation.name == "ktdp.store" for tile in tiles for result in tile.results for use in result.uses)
+        addresses = [user for user in users if is_a(user, arith.AddIOp)]
+        tiles = [use.owner.operation for user in users if is_a(user, ktdp.ConstructMemoryViewOp) for use in user.results[0].uses]
+        stores = any(is_a(use.owner, ktdp.StoreOp) for tile in tiles for result in tile.results for use in result.uses)
         return stores or any(self._is_stored_to(add.results[0]) for add in addresses)
 
     def role(self, base: ir.Value) -> str:

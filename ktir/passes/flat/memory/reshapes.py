@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ktir.mlir import ir
-from ktir.passes.flat.memory import windows
+from ktir.mlir import ir, tensor
 from ktir.passes.flat.memory.windows import shape
 
 
@@ -20,7 +19,7 @@ def part_of(value: ir.Value, dim: int, offset: int, size: int | None = None) -> 
     attributes = {f"static_{name}": ir.DenseI64ArrayAttr.get(numbers) for name, numbers in
                   (("offsets", offsets), ("sizes", sizes), ("strides", [1] * len(sizes)))}  # fmt: skip
     attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, 0, 0, 0])
-    return ir.Operation.create(windows.EXTRACT, [_like(value, result)], [value], attributes).results[0]
+    return ir.Operation.create(tensor.ExtractSliceOp.OPERATION_NAME, [_like(value, result)], [value], attributes).results[0]
 
 
 def collapsed(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
@@ -32,7 +31,7 @@ def collapsed(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
             size *= shape(value)[d]
         sizes.append(size)
     attributes = {"reassociation": _reassociation(groups)}
-    return ir.Operation.create(windows.COLLAPSE, [_like(value, sizes)], [value], attributes).results[0]
+    return ir.Operation.create(tensor.CollapseShapeOp.OPERATION_NAME, [_like(value, sizes)], [value], attributes).results[0]
 
 
 def expanded(value: ir.Value, dim: int, sizes: Sequence[int]) -> ir.Value:
@@ -42,7 +41,7 @@ def expanded(value: ir.Value, dim: int, sizes: Sequence[int]) -> ir.Value:
     more = len(sizes) - 1
     groups = [[d + more * (d > dim)] if d != dim else list(range(dim, dim + more + 1)) for d in range(len(before))]
     attributes = {"reassociation": _reassociation(groups), "static_output_shape": ir.DenseI64ArrayAttr.get(whole)}
-    return ir.Operation.create(windows.EXPAND, [_like(value, whole)], [value], attributes).results[0]
+    return ir.Operation.create(tensor.ExpandShapeOp.OPERATION_NAME, [_like(value, whole)], [value], attributes).results[0]
 
 
 def _reassociation(groups: Sequence[Sequence[int]]) -> ir.ArrayAttr:

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ktir.analysis.flat import refuse
-from ktir.dialects.structured import Generic, affine_map, element_of, loop_extents
-from ktir.mlir import func, ir, linalg, tensor
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.dialects.structured import Generic, affine_map, element_of, fill, loop_extents
+from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.places import Computed, Places, is_computed_tile, spread
 from ktir.passes.flat.memory.pools import InMemory, Pools, put
 from ktir.passes.flat.memory.windows import Window, box_of, moved_back, shape, source
 
-INSERT, PAD, MATERIALIZE = "tensor.insert_slice", "tensor.pad", "ktir.materialize"
-_DEAD = ("tensor.empty", "arith.constant", "arith.addi", "linalg.fill", "linalg.generic", "ktdp.load", "ktdp.construct_access_tile",
-         "ktdp.construct_memory_view", "ktdp.construct_indirect_access_tile", MATERIALIZE, INSERT, PAD,
-         windows.EXPAND, windows.COLLAPSE, windows.EXTRACT)  # fmt: skip
+_DEAD = names(tensor.EmptyOp, arith.ConstantOp, arith.AddIOp, linalg.FillOp, linalg.GenericOp, ktdp.LoadOp,
+              ktdp.ConstructAccessTileOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructIndirectAccessTileOp, kt.MaterializeOp,
+              tensor.InsertSliceOp, tensor.PadOp, tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp)  # fmt: skip
 """Ops that go when nobody uses their results."""
 
 
@@ -40,13 +41,15 @@ class ShapesToMemory:
         ops = [o.operation for o in self.function.regions[0].blocks[0].operations]
         if not any(moves_elements(op) for op in ops):
             return
-        visits: dict[str, Callable[[ir.Operation], None]] = {
-            "linalg.generic": self._generic,
-            "ktdp.store": self._store,
-            INSERT: self._insert,
-            PAD: self._pad,
-            MATERIALIZE: self._materialize,
-        }
+        visits: dict[str, Callable[[ir.Operation], None]] = named(
+            {
+                linalg.GenericOp: self._generic,
+                ktdp.StoreOp: self._store,
+                tensor.InsertSliceOp: self._insert,
+                tensor.PadOp: self._pad,
+                kt.MaterializeOp: self._materialize,
+            }
+        )
         for op in ops:
             if op.name in visits:
                 visits[op.name](op)
@@ -132,7 +135,7 @@ class ShapesToMemory:
         offsets, sizes, steps, kept = box_of(op)
         first = whole.owner.operation
         with ir.InsertionPoint(op), op.location:
-            if first.name != INSERT or not _is_link(first):
+            if not is_a(first, tensor.InsertSliceOp) or not _is_link(first):
                 self._fill(whole, buffer, op)
             put(self._ready(part, op), buffer.base, buffer.window.slice(offsets, sizes, steps, kept))
         self.places.found[op.results[0]] = buffer
@@ -140,7 +143,7 @@ class ShapesToMemory:
     def _whole(self, op: ir.Operation) -> InMemory:
         """The buffer of the whole that `op` inserts into."""
         before = op.operands[1].owner.operation
-        if before.name == INSERT and _is_link(before):
+        if is_a(before, tensor.InsertSliceOp) and _is_link(before):
             place = self.places.found[before.results[0]]
             assert isinstance(place, InMemory)
             return place
@@ -152,7 +155,7 @@ class ShapesToMemory:
     def _buffer(self, value: ir.Value) -> InMemory:
         """Memory for a tensor that is made part by part: the output that it is stored to, if nothing else touches that, or a pool."""
         uses = [use.owner.operation for use in value.uses]
-        if len(uses) == 1 and uses[0].name == "ktdp.store":
+        if len(uses) == 1 and is_a(uses[0], ktdp.StoreOp):
             view = windows.direct_view(uses[0].operands[1].owner.operation)
             if view is not None:
                 base, window = windows.window_of_view(view)
@@ -163,7 +166,7 @@ class ShapesToMemory:
 
     def _fill(self, whole: ir.Value, buffer: InMemory, user: ir.Operation) -> None:
         """Put what a whole holds before anything is inserted; nothing for a tensor without content."""
-        if whole.owner.operation.name != "tensor.empty":
+        if not is_a(whole.owner, tensor.EmptyOp):
             put(self._ready(whole, user), buffer.base, buffer.window)
 
     def _ready(self, value: ir.Value, user: ir.Operation) -> ir.Value:
@@ -180,12 +183,12 @@ class ShapesToMemory:
         result = op.results[0]
         low = list(ir.DenseI64ArrayAttr(op.attributes["static_low"]))
         inner = shape(op.operands[0])
-        if maker.name != "arith.constant":
+        if not is_a(maker, arith.ConstantOp):
             raise refuse(op, "pads with a value that is no constant, which is not supported")
         buffer = self._buffer(result)
         with ir.InsertionPoint(op), op.location:
             scalar = maker.clone().results[0]
-            whole = linalg.fill(scalar, outs=[tensor.empty(list(shape(result)), element_of(result))])
+            whole = fill(scalar, tensor.empty(list(shape(result)), element_of(result)))
             put(whole, buffer.base, buffer.window)
             box = buffer.window.slice(low, inner, [1] * len(low), range(len(low)))
             put(self._ready(op.operands[0], op), buffer.base, box)
@@ -210,14 +213,16 @@ def _walked(loops: Sequence[int], given: Computed) -> set[int]:
 def _is_link(op: ir.Operation) -> bool:
     """Whether the result of an insertion is only what the next one inserts into."""
     uses = list(op.results[0].uses)
-    return len(uses) == 1 and uses[0].owner.operation.name == INSERT and uses[0].operand_number == 1
+    return len(uses) == 1 and is_a(uses[0].owner, tensor.InsertSliceOp) and uses[0].operand_number == 1
 
 
 def moves_elements(op: ir.Operation) -> bool:
     """Whether an op is none of the flat form because it moves elements: it has other names, reads at other addresses or by other maps."""
-    if op.name == "linalg.generic":
+    if is_a(op, linalg.GenericOp):
         return any(not isinstance(e, ir.AffineDimExpr) for m in Generic(op).maps for e in m.results)
-    return op.name in (INSERT, PAD, MATERIALIZE, windows.EXTRACT, windows.EXPAND, windows.COLLAPSE) or is_computed_tile(op)
+    return is_a(
+        op, tensor.InsertSliceOp, tensor.PadOp, kt.MaterializeOp, tensor.ExtractSliceOp, tensor.ExpandShapeOp, tensor.CollapseShapeOp
+    ) or is_computed_tile(op)
 
 
 def erase_dead(function: func.FuncOp) -> None:

@@ -13,9 +13,7 @@ from math import prod
 
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, moved_by
-from ktir.mlir import ir
-
-EXPAND, COLLAPSE, EXTRACT = "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice"
+from ktir.mlir import arith, ir, is_a, linalg, tensor
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def groups_of(op: ir.Operation) -> list[list[int]]:
 def box_of(op: ir.Operation) -> tuple[list[int], list[int], list[int], list[int]]:
     """Offsets, sizes and steps of an extract_slice or insert_slice, and which dims of the whole the part has."""
     offsets, sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{n}"])) for n in ("offsets", "sizes", "strides"))
-    part = shape(op.results[0] if op.name == EXTRACT else op.operands[0])
+    part = shape(op.results[0] if is_a(op, tensor.ExtractSliceOp) else op.operands[0])
     return offsets, sizes, steps, kept_dims(sizes, part)
 
 
@@ -96,7 +94,7 @@ def kept_dims(sizes: Sequence[int], part: Sequence[int]) -> list[int]:
 def moved_dims(op: ir.Operation) -> list[int | None] | None:
     """Of a generic that only transposes and repeats its one input: the input's dim per dim of the result, None = repeated. None for
     every other op."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.results) != 1:
+    if not is_a(op, linalg.GenericOp) or len(op.operands) != 2 or len(op.results) != 1:
         return None
     g = Generic(op)
     if g.body_ops or g.yielded != g.body.arguments[0] or not g.is_pointwise:
@@ -110,16 +108,20 @@ def moved_dims(op: ir.Operation) -> list[int | None] | None:
 
 def source(op: ir.Operation) -> ir.Value | None:
     """What an op moves the elements of, if it does nothing else."""
-    return op.operands[0] if op.name in (EXPAND, COLLAPSE, EXTRACT) or moved_dims(op) is not None else None
+    return (
+        op.operands[0]
+        if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp) or moved_dims(op) is not None
+        else None
+    )
 
 
 def moved(op: ir.Operation, window: Window) -> Window | None:
     """The window of the result of an op that only moves elements, given that of its `source`; None if there is none."""
-    if op.name == EXPAND:
+    if is_a(op, tensor.ExpandShapeOp):
         return window.expand(groups_of(op), shape(op.results[0]))
-    if op.name == COLLAPSE:
+    if is_a(op, tensor.CollapseShapeOp):
         return window.collapse(groups_of(op))
-    if op.name == EXTRACT:
+    if is_a(op, tensor.ExtractSliceOp):
         return window.slice(*box_of(op))
     dims = moved_dims(op)
     assert dims is not None
@@ -129,9 +131,9 @@ def moved(op: ir.Operation, window: Window) -> Window | None:
 def moved_back(op: ir.Operation, window: Window) -> Window | None:
     """Where the elements of its `source` lie if the result of an op that only moves elements is to fill `window`; None where they lie
     nowhere, or several times."""
-    if op.name == EXPAND:
+    if is_a(op, tensor.ExpandShapeOp):
         return window.collapse(groups_of(op))
-    if op.name == COLLAPSE:
+    if is_a(op, tensor.CollapseShapeOp):
         return window.expand(groups_of(op), shape(op.operands[0]))
     dims = moved_dims(op)
     if dims is None or None in dims:
@@ -142,7 +144,7 @@ def moved_back(op: ir.Operation, window: Window) -> Window | None:
 def window_of_view(view: ir.Operation) -> tuple[ir.Value, Window]:
     """The base address of a view of the logical level and the window that it shows."""
     base, offset = view.operands[0], 0
-    if not isinstance(base.owner, ir.Block) and base.owner.name == "arith.addi":
+    if is_a(base.owner, arith.AddIOp):
         base, distance = base.owner.operands
         if isinstance(distance, ir.BlockArgument):
             base, distance = distance, base
@@ -158,7 +160,7 @@ def view_of(base: ir.Value, window: Window, element: ir.Type) -> ir.Value:
 
 def direct_view(tile: ir.Operation) -> ir.Operation | None:
     """The view of which `tile` is the whole, dims in order; None for a tile that reads indices or turns dims."""
-    if tile.name != "ktdp.construct_access_tile":
+    if not is_a(tile, ktdp.ConstructAccessTileOp):
         return None
     order = ir.AffineMapAttr(tile.attributes["access_tile_order"]).value
     return tile.operands[0].owner if order == ir.AffineMap.get_identity(order.n_dims) else None
@@ -168,14 +170,16 @@ def expand_shape(value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequen
     """`tensor.expand_shape` at the insertion point."""
     attributes = {"reassociation": _reassociation(groups), "static_output_shape": ir.DenseI64ArrayAttr.get(list(sizes))}
     type_ = ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(value.type).element_type)
-    return ir.Operation.create(EXPAND, results=[type_], operands=[value], attributes=attributes).results[0]
+    return ir.Operation.create(tensor.ExpandShapeOp.OPERATION_NAME, results=[type_], operands=[value], attributes=attributes).results[0]
 
 
 def collapse_shape(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
     """`tensor.collapse_shape` at the insertion point."""
     sizes = shape(value)
     type_ = ir.RankedTensorType.get([prod(sizes[i] for i in group) for group in groups], ir.RankedTensorType(value.type).element_type)
-    return ir.Operation.create(COLLAPSE, results=[type_], operands=[value], attributes={"reassociation": _reassociation(groups)}).results[0]
+    return ir.Operation.create(
+        tensor.CollapseShapeOp.OPERATION_NAME, results=[type_], operands=[value], attributes={"reassociation": _reassociation(groups)}
+    ).results[0]
 
 
 def _reassociation(groups: Sequence[Sequence[int]]) -> ir.Attribute:
