@@ -3,19 +3,17 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def run(name: str, *arguments: str, cache: Path) -> str:
     environment = {**os.environ, "KTIR_CACHE_DIR": str(cache), "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")}
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = warm.run(str(EXAMPLES / name), *arguments, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
@@ -52,7 +50,6 @@ def test_digits(tmp_path: Path) -> None:
 
 
 def test_bad_options_are_told(tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLES / "attention.py"), "--length", "0"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = warm.run(str(EXAMPLES / "attention.py"), "--length", "0")
     assert done.returncode == 2
     assert "--length must be at least 1" in done.stderr

@@ -1,9 +1,9 @@
 """Collectives are barriers between programs; two processes give eager's values."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+import warm
 
 _RANK = """
 import os, sys
@@ -38,13 +38,11 @@ dist.destroy_process_group()
 
 
 def test_two_processes_match_eager(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ranks = []
     for rank in range(2):
         own = {"KTIR_CACHE_DIR": str(tmp_path / f"ktir{rank}"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / f"torch{rank}")}
-        command = [sys.executable, "-c", _RANK, str(rank), str(tmp_path / "store")]
-        ranks.append(subprocess.Popen(command, env={**environment, **own}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-    for process in ranks:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        assert out == "4 True\n"
+        ranks.append(warm.start("-c", _RANK, str(rank), str(tmp_path / "store"), env={**os.environ, **own}))
+    for started in ranks:
+        done = started.result()
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "4 True\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
@@ -234,9 +235,9 @@ print("as saved")
 def in_a_process(script: str, folder: Path, *arguments: str) -> str:
     """What a script prints in a process of its own, with the caches of `folder`."""
     folders = {"KTIR_CACHE_DIR": str(folder / "ktir"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "torch")}
-    run = subprocess.run([sys.executable, "-c", script, *arguments], env={**os.environ, **folders}, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    done = warm.run("-c", script, *arguments, env={**os.environ, **folders})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -310,12 +311,14 @@ with torch.no_grad():
 
 @pytest.mark.parametrize(("variable", "value"), [("TORCH_LOGS", "+ktir"), ("TORCH_COMPILE_DEBUG", "1"), ("TORCH_TRACE", "trace")])
 def test_switches_of_torch(tmp_path: Path, variable: str, value: str) -> None:
-    """What shows Inductor's stages shows ours."""
+    """What shows Inductor's stages shows ours. What is compiled in one go with the debug files needs a process that starts with them."""
     own = {variable: str(tmp_path / value) if value == "trace" else value, "TORCH_COMPILE_DEBUG_DIR": str(tmp_path)}
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch")}
-    run = subprocess.run(
-        [sys.executable, "-c", _SHOWN], env={**os.environ, **own, **caches}, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    options: Any = {"env": {**os.environ, **own, **caches}, "cwd": tmp_path}
+    if variable == "TORCH_COMPILE_DEBUG":
+        run = subprocess.run([sys.executable, "-c", _SHOWN], **options, capture_output=True, text=True, check=False)
+    else:
+        run = warm.run("-c", _SHOWN, **options)
     assert run.returncode == 0, run.stderr
     if variable == "TORCH_LOGS":
         assert "func.func @forward" in run.stderr
