@@ -216,6 +216,9 @@ class _Nest:
                 return [Node("to_dtype_bitcast", record.dtype, tuple(args), source=source)]
             case op if len(dtypes) > 1:
                 raise NoScalarForm(f"'{op}' op")
+            case "floordiv" | "truncdiv" | "mod" | "fmod" | "remainder" if mask is not None and not is_float(record.dtype):
+                one = constant_node(1, args[1].dtype)  # nobody asked for a quotient where the mask is false: a load has 0 there
+                return [Node(record.op, record.dtype, (args[0], Node("where", args[1].dtype, (mask, args[1], one))))]
             case op:
                 return [Node(op, record.dtype, tuple(args))]
 

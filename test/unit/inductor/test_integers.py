@@ -229,6 +229,14 @@ def test_rows_that_a_core_does_not_have_divide_nothing(divisor: Callable[..., to
     same(lambda a, b, m: torch.div(a.masked_fill(m, 0), divisor(b, m), rounding_mode="trunc"), "spyre", a, b, m)
 
 
+@pytest.mark.parametrize("engine", ["spyre", "ktir"])
+@pytest.mark.parametrize("divide", [torch.remainder, torch.fmod, torch.floor_divide, lambda a, b: torch.div(a, b, rounding_mode="trunc")])
+def test_what_is_padded_divides_nothing_there(divide: Callable[..., torch.Tensor], engine: str) -> None:
+    a, b = torch.arange(17) - 8, torch.arange(17) + 3
+    launches = same(lambda a, b: torch.nn.functional.pad(divide(a, b), (2, 5)), engine, a, b)
+    assert not launches.torch
+
+
 def test_a_zero_that_a_select_chooses_divides() -> None:
     f = compiled(lambda a, b, m: a // torch.where(m, b, 5), "spyre")
     a, b, m = torch.ones(4, 33, dtype=torch.int32), torch.zeros(4, 33, dtype=torch.int32), torch.zeros(33, dtype=torch.bool)
