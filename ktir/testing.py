@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,12 @@ def configure(config: Any, file: str, *, name: str | None = None, output: str | 
     config.environment["PATH"] = os.pathsep.join([str(shims), str(tools), config.environment["PATH"]])
     if "PYTHONPATH" in os.environ:
         config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
-    _write_shims(shims, tools, _serve(config.environment))
+    serve_tools(shims, config.environment)
 
 
-def _write_shims(folder: Path, tools: Path, place: str) -> None:
-    """`FileCheck` and the tools, as commands that ask the process that listens at `place`."""
+def serve_tools(folder: Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Write `FileCheck` and the tools to `folder`, as commands that ask one process, which has them loaded and starts here."""
+    tools, place = Path(sys.executable).parent, _serve(environment)
     folder.mkdir(parents=True, exist_ok=True)
     shims = {"FileCheck": tools / "filecheck"} | {tool.name: tool for tool in tools.glob("ktir-*")}
     for name, tool in shims.items():
@@ -69,7 +71,7 @@ def _write_shims(folder: Path, tools: Path, place: str) -> None:
         new.replace(folder / name)  # another lit may be running it
 
 
-def _serve(environment: dict[str, str]) -> str:
+def _serve(environment: Mapping[str, str]) -> str:
     """Start the process that has the tools loaded; where it listens."""
     place = str(Path(tempfile.mkdtemp(prefix="ktir-tools-")) / "socket")
     with socket.socket(socket.AF_UNIX) as listening:

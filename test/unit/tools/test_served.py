@@ -21,7 +21,7 @@ TEXT = "func.func @f(%a: index) { %b = arith.addi %a, %a : index return }\n"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
     """Folder and environment of commands that ask the process."""
     folder, environment = tmp_path_factory.mktemp("shims"), {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    testing._write_shims(folder, TOOLS, testing._serve(environment))
+    testing.serve_tools(folder, environment)
     process = testing._served.pop()
     yield folder, environment
     process.communicate()

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -22,12 +21,11 @@ def commands() -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path: Path, path_of_tools: str) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     assert len(commands()) == 17
     for command, shown in commands():
-        run = subprocess.run(command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+        run = subprocess.run(command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path_of_tools}, capture_output=True, text=True)
         said = (run.stdout + run.stderr).splitlines()
         assert [line for line in shown if line not in said] == [], (command, said)
         failing = any("error:" in line for line in shown)
