@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, generic
-from ktir.mlir import func, ir, linalg, tensor
+from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, fill, generic
+from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.windows import shape
 
 
 def reduce_once(function: func.FuncOp) -> None:
     """Take such loops from the reductions of `function` that begin with a constant; readers see the result along them."""
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
-        if op.name == "linalg.generic" and len(op.results) == 1:
+        if is_a(op, linalg.GenericOp) and len(op.results) == 1:
             g = Generic(op)
             if not g.is_pointwise and (again := _again(g)):
                 _take(g, again)
@@ -21,10 +21,10 @@ def reduce_once(function: func.FuncOp) -> None:
 def _again(g: Generic) -> set[int]:
     """Parallel loops that nothing depends on."""
     init = g.init.owner
-    if isinstance(init, ir.Block) or init.operation.name != "linalg.fill":
+    if not is_a(init, linalg.FillOp):
         return set()
     walked = {g.loop_of(i, d) for i in range(len(g.inputs)) for d in range(len(g.maps[i].results))}
-    walked |= {ir.IntegerAttr(o.attributes["dim"]).value for o in g.body_ops if o.name == "linalg.index"}
+    walked |= {ir.IntegerAttr(o.attributes["dim"]).value for o in g.body_ops if is_a(o, linalg.IndexOp)}
     return {i for i, kind in enumerate(g.iterators) if kind == "parallel"} - walked
 
 
@@ -40,14 +40,14 @@ def _take(g: Generic, again: set[int]) -> None:
     def body(scalars: list[ir.Value]) -> ir.Value:
         mapping = dict(zip(g.body.arguments, scalars, strict=True))
         clone_ops(g.body_ops, mapping)
-        for clone in {mapping[o.results[0]].owner.operation for o in g.body_ops if o.name == "linalg.index"}:
+        for clone in {mapping[o.results[0]].owner.operation for o in g.body_ops if is_a(o, linalg.IndexOp)}:
             dim = ir.IntegerAttr(clone.attributes["dim"])
             clone.attributes["dim"] = ir.IntegerAttr.get(dim.type, loops.index(dim.value))
         return mapping[g.yielded]
 
     sizes = shape(op.results[0])
     with ir.InsertionPoint(op), op.location:
-        init = linalg.fill(g.init.owner.operation.operands[0], outs=[tensor.empty([sizes[d] for d in kept], element_of(g.init))])
+        init = fill(g.init.owner.operation.operands[0], tensor.empty([sizes[d] for d in kept], element_of(g.init)))
         maps = [*(without(i, range(len(m.results))) for i, m in enumerate(g.maps[:-1])), without(last, kept)]
         once = generic(g.inputs, init, maps, [g.iterators[i] for i in loops], body, loc=op.location)
     _show(op.results[0], once, kept)
@@ -58,7 +58,7 @@ def _show(repeated: ir.Value, once: ir.Value, kept: Sequence[int]) -> None:
     """Let all readers have `once`, the dims `kept` of `repeated`, in its place."""
     for use in list(repeated.uses):
         op, number = use.owner.operation, use.operand_number
-        if op.name == "linalg.generic" and number < len(op.operands) - len(op.results):
+        if is_a(op, linalg.GenericOp) and number < len(op.operands) - len(op.results):
             maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
             m = maps[number]
             maps[number] = ir.AffineMap.get(m.n_dims, 0, [m.results[d] for d in kept])
