@@ -35,6 +35,18 @@ def test_on_the_chip(function: Any, shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(torch.compile(function, backend="ktir", options=OPTIONS)(x), function(x), rtol=0, atol=0)
 
 
+def test_what_the_host_has_no_kernel_for(on_chip: None) -> None:
+    """Attention multiplies matrices of 16 bits to f32, which PyTorch does on other devices only."""
+
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros_like(x)
+        return x + torch.nn.functional.scaled_dot_product_attention(zeros, zeros, zeros)
+
+    torch._dynamo.reset()
+    x = torch.randn(2, 7, 2, 12).half()
+    assert torch.equal(torch.compile(attention, backend="spyre")(x), x)
+
+
 def _folded(function: Any, *inputs: torch.Tensor) -> tuple[fx.GraphModule, list[str]]:
     gm = make_fx(function, tracing_mode="fake")(*inputs)
     fold(gm)

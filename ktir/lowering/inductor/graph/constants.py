@@ -33,7 +33,10 @@ def fold(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         if _foldable(node) and all(n in values for n in node.all_input_nodes):
             with unset_fake_temporarily(), torch.no_grad():
-                values[node] = node.target(*fx.map_arg(node.args, values.get), **fx.map_arg(node.kwargs, values.get))
+                try:
+                    values[node] = node.target(*fx.map_arg(node.args, values.get), **fx.map_arg(node.kwargs, values.get))
+                except NotImplementedError:  # a matmul of another result type, which PyTorch has on other devices only
+                    continue
             if _is_hard(node) or any(n in hard for n in node.all_input_nodes):
                 hard.add(node)
     wanted = [n for n in values if n in hard and any(user not in values for user in n.users)]
