@@ -61,7 +61,11 @@ def configure(config: Any, file: str, *, name: str | None = None, output: str | 
 
 def serve_tools(folder: Path, environment: Mapping[str, str] = os.environ) -> None:
     """Write `FileCheck` and the tools to `folder`, as commands that ask one process, which has them loaded and starts here."""
-    tools, place = Path(sys.executable).parent, _serve(environment)
+    _write_shims(folder, Path(sys.executable).parent, _serve(environment))
+
+
+def _write_shims(folder: Path, tools: Path, place: str) -> None:
+    """The commands, which ask the process that listens at `place`."""
     folder.mkdir(parents=True, exist_ok=True)
     shims = {"FileCheck": tools / "filecheck"} | {tool.name: tool for tool in tools.glob("ktir-*")}
     for name, tool in shims.items():
