@@ -32,6 +32,7 @@ from torch._inductor.virtualized import V
 import ktir
 from ktir import config, hints, version
 from ktir.lowering.inductor.graph import constants, rounding, strides
+from ktir.lowering.inductor.graph.interpolation import bytes_left_whole
 from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
 from ktir.lowering.inductor.running.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
@@ -148,6 +149,7 @@ def inductor(
         for each in dict.fromkeys(("cpu", device)):  # a graph on the device may have parts on the host
             stack.enter_context(backend_for(each, scheduling, MarkRefused(nonce, refused)))
         stack.enter_context(user_lowerings(refused))
+        stack.enter_context(bytes_left_whole())
         yield patches
 
 

@@ -147,3 +147,17 @@ def test_roots_as_powers(dtype: torch.dtype) -> None:
     """Float16 alone has no kernels for them: its powers of -0 and of -infinity are those of C."""
     x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 4.0, -4.0], dtype=dtype)
     same(lambda x: (x**0.5, 1 / x**0.5, x**-0.5, 1 / x**-0.5, torch.float_power(x, -0.5)), x)
+
+
+@pytest.mark.filterwarnings("ignore:.*upsample_bi")
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("how", [{"size": (13, 21)}, {"scale_factor": (0.4, 1.7)}, {"size": (5, 40), "align_corners": True}], ids=str)
+def test_bytes_are_interpolated_by_torch(mode: str, how: dict[str, Any]) -> None:
+    """Its kernels count in fixed point; what stands around the interpolation is a program all the same."""
+    torch._dynamo.reset()
+    x = torch.randint(0, 256, (2, 3, 18, 18), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x // 2 + 1, mode=mode, **how) * 2
+
+    assert torch.equal(torch.compile(model, backend="ktir", dynamic=False)(x), model(x))

@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from ktir.lowering.inductor.graph import edges, floats, groups, rounding
+from ktir.lowering.inductor.graph import edges, floats, groups, interpolation, rounding
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -41,7 +41,16 @@ class Table(dict[Any, Any]):
 def decompositions() -> Table:
     """Inductor's table with ours, and without those for what our lowerings want to see: matmuls, of which small ones would be sums."""
     theirs = select_decomp_table()
-    table = Table({**theirs, **DECOMPOSITIONS, **edges.before(theirs), **groups.DECOMPOSITIONS, **groups.of_libraries()})
+    table = Table(
+        {
+            **theirs,
+            **DECOMPOSITIONS,
+            **edges.before(theirs),
+            **interpolation.before(theirs),
+            **groups.DECOMPOSITIONS,
+            **groups.of_libraries(),
+        }
+    )
     for packet in _AS_THEY_ARE:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
