@@ -45,4 +45,4 @@ def _as_on_host(tensor: torch.Tensor) -> Any:
     if any(not isinstance(n, int) for n in (*tensor.shape, *tensor.stride())):
         return NotImplemented
     with _disable_current_modes():
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, requires_grad=tensor.requires_grad)
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu", requires_grad=tensor.requires_grad)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch.utils._pytree as pytree
 
 import ktir
 from ktir import config
-from ktir.device import current, randomness
+from ktir.device import current, eager, randomness
 from ktir.device.kernels import aten, is_ours
-from ktir.device.schemas import Schema, schema_of
+from ktir.device.schemas import Schema, functional, schema_of
 from ktir.device.storage import on_host, to_device
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
@@ -29,15 +29,25 @@ class FallbackWarning(UserWarning):
 _said: set[str] = set()
 
 
-def say(op: Any, reason: str = "") -> None:
-    """Warn that an operator falls back, once; under `KTIR_FALLBACK=error` it is an error."""
-    name = op._schema.name.replace("::", ".") + (f".{op._overloadname}" if op._overloadname != "default" else "")
-    because = f" ({reason})" if reason else ""
+def refuse(op: Any, reason: str = "") -> None:
+    """Under `KTIR_FALLBACK=error` nothing falls back."""
     if config.current().fallback == "error":
-        raise NotImplementedError(f"'{name}' has no program on the device 'spyre'{because}; without KTIR_FALLBACK=error the host runs it")
-    if name not in _said:
-        _said.add(name)
-        warnings.warn_explicit(f"{name} is falling back to cpu{because}", FallbackWarning, *_line_of_user())
+        because = f": {reason}" if reason else ""
+        raise NotImplementedError(
+            f"'{_name(op)}' has no program on the device 'spyre'{because}; without KTIR_FALLBACK=error the host runs it"
+        )
+
+
+def say(op: Any, reason: str = "") -> None:
+    """Warn that an operator falls back, once."""
+    if _name(op) not in _said:
+        _said.add(_name(op))
+        because = f" ({reason})" if reason else ""
+        warnings.warn_explicit(f"{_name(op)} is falling back to cpu{because}", FallbackWarning, *_line_of_user())
+
+
+def _name(op: Any) -> str:
+    return op._schema.name.replace("::", ".") + (f".{op._overloadname}" if op._overloadname != "default" else "")
 
 
 def _line_of_user() -> tuple[str, int]:
@@ -73,7 +83,7 @@ class _Call:
         if is_ours(value):
             self.device = value.device.index
             if name in self.schema.out:  # may change its size, which memory that is lent cannot
-                self.outs[name] = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype)
+                self.outs[name] = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
                 if value.numel():
                     self.outs[name].copy_(on_host(value))
                 return self.outs[name]
@@ -135,12 +145,74 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for every operator that the device has no kernel for."""
     schema = schema_of(op)
-    if "generator" in schema.names or torch.Tag.nondeterministic_seeded in op.tags:
+    if is_random(op, schema, args, kwargs):
         return _random(op, schema, args, kwargs)
     if not any(map(is_ours, _read(schema, args, kwargs))):
         return on_cpu(op, args, kwargs)  # a factory: made on the host, and copied
-    say(op)
-    return on_cpu(op, args, kwargs)
+    check_devices(op, args, kwargs)
+    reason = ""
+    try:
+        if not schema.written:
+            if eager.has_program(op):
+                return eager.run(op, *pytree.tree_map(_beside(args, kwargs), (args, kwargs)))
+        elif (pure := functional(op)) is not None and eager.has_program(pure):
+            return _written(op, schema, schema.named(args, kwargs), pure)
+    except eager.NoProgram as error:
+        reason = str(error)
+    if not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
+        return on_cpu(op, args, kwargs)
+    refuse(op, reason)
+    result = on_cpu(op, args, kwargs)
+    say(op, reason)  # what fails on the host too is the data's own matter
+    return result
+
+
+def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
+    """An operator that writes its result: computed as a new tensor, then copied to where it belongs."""
+    out = [named[name] for name in schema.written]
+    found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
+    for target, result in zip(out, [found] if isinstance(found, torch.Tensor) else found, strict=True):
+        if not torch.can_cast(result.dtype, target.dtype):
+            kinds = [str(t.dtype).removeprefix("torch.").capitalize() for t in (result, target)]
+            raise RuntimeError(f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}")
+        if target.shape != result.shape:
+            if not schema.out:
+                raise RuntimeError(
+                    f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)} in '{op}'"
+                )
+            target.resize_(result.shape)
+        target.copy_(result)
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+_ANY_DEVICE = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put")
+"""Operators that take indices from wherever they are."""
+
+
+def check_devices(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """RuntimeError for operands on several devices; numbers of the host, which have no dims, go with all."""
+    if op._schema.name.removeprefix("aten::").rstrip("_") in _ANY_DEVICE:
+        return
+    tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    devices = dict.fromkeys(str(t.device) for t in tensors if t.dim() or t.device.type != "cpu")
+    if len(devices) > 1:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(devices)}!")
+
+
+def is_random(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call draws random numbers."""
+    if "generator" in schema.names:
+        return True
+    if torch.Tag.nondeterministic_seeded not in op.tags:
+        return False
+    default = next((a.default_value for a in op._schema.arguments if a.name == "dropout_p"), None)
+    return schema.named(args, kwargs).get("dropout_p", default) != 0  # without dropout, attention is as it is
+
+
+def _beside(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+    """Brings indices that are on the host to the device of the other operands."""
+    device = next(t.device for t in pytree.tree_leaves((args, kwargs)) if is_ours(t))
+    return lambda t: t.to(device) if isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dim() else t
 
 
 def _read(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

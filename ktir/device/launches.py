@@ -17,9 +17,10 @@ def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> C
     launch = cache.kernel(key, frozen_weights=False, strict=strict)
 
     def on_device(*tensors: Any) -> None:
-        launch(*[on_host(t, write=True) if is_ours(t) else t for t in tensors])
-        for tensor in tensors:
-            if is_ours(tensor) and not tensor.is_inference():
-                torch.autograd.graph.increment_version(tensor)
+        written = cache.load(key).written
+        launch(*[on_host(t, write=k in written) if is_ours(t) else t for k, t in enumerate(tensors)])
+        for k in written:
+            if is_ours(tensors[k]) and not tensors[k].is_inference():
+                torch.autograd.graph.increment_version(tensors[k])
 
     return on_device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -28,6 +29,30 @@ def register() -> None:
     _libraries.extend((kernels, with_gradients, rest))
     patches.install()
     compile.install()
+
+
+_FIRST = "new_ empty_ lift set resize sparse_ _nested_ _test_ _pin_memory _lazy_clone _fw_ _make_dual"
+_LAST = "_like _copy clone _sparse fill zero copy"
+"""How the names of operators begin and end that are left as PyTorch takes them apart: they copy, or are for other kinds of tensors."""
+
+
+def register_operators() -> None:
+    """Take what PyTorch would take apart into smaller steps as one program each; done when there are tensors on the device."""
+    from ktir.device import eager
+
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    apart = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
+    library = torch.library.Library("aten", "IMPL", "PrivateUse1")
+    _libraries.append(library)
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("aten::") or not any(has(name, key) for key in apart) or has(name, "PrivateUse1"):
+            continue
+        base, _, overload = name.removeprefix("aten::").partition(".")
+        if base.startswith(tuple(_FIRST.split())) or base.endswith(tuple(_LAST.split())):
+            continue
+        op = getattr(getattr(torch.ops.aten, base), overload or "default", None)
+        if op is not None and eager.has_program(op) and torch.Tag.nondeterministic_seeded not in op.tags:
+            library.impl(op, functools.partial(_otherwise, op))
 
 
 def _otherwise(op: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ nothing reaches the bytes but by asking for them. When the storage goes, NumPy's
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -68,9 +69,18 @@ def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
     return torch._C._from_dlpack(capsule)
 
 
+@functools.cache
+def _first_tensor() -> None:
+    from ktir.device.registration import register_operators
+
+    register_operators()
+
+
 def _allocation(nbytes: int, device: int) -> Allocation:
     from ktir.runtime.memory.allocation import Allocation  # what knows the card is imported with the first tensor on it
     from ktir.runtime.memory.card import DeviceOutOfMemory, card
+
+    _first_tensor()
 
     try:
         return Allocation(card(device), nbytes)
@@ -114,7 +124,7 @@ def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
     raw = allocation_of(tensor).linear(write=write)
     whole = len(raw) - len(raw) % tensor.dtype.itemsize
     if not whole:
-        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
     flat = torch.from_numpy(raw[:whole]).view(tensor.dtype)
     alias = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
     return torch.ops.aten._neg_view.default(alias) if tensor.is_neg() else alias

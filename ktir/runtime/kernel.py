@@ -8,7 +8,7 @@ end of a launch that succeeded, so a second try starts from the same data.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -53,6 +53,12 @@ class Kernel:
     def name(self) -> str:
         """What messages call it."""
         return self._chip.spec.kernel_name if self._chip else "forward"
+
+    @property
+    def written(self) -> Sequence[int]:
+        """Numbers of the tensors that a launch writes."""
+        program = self.logical or self.chip
+        return program.written if program else ()
 
     def __call__(self, *tensors: Any, frozen_weights: bool = False, strict: bool = False) -> None:
         """Launch on host tensors in the order of the program's arguments.

@@ -1,0 +1,213 @@
+"""Operators on tensors of the device: on the chip where there is a program, on the host with a warning where there is none. The oracle is
+torch on the host.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ktir import config
+from ktir.device import eager, fallback
+from ktir.device.fallback import FallbackWarning
+from ktir.runtime import metrics
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[list[str]]:
+    """The warnings of operators that fall back; each operator is new."""
+    fallback._said.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FallbackWarning)
+        found: list[str] = []
+        yield found
+    assert [str(w.message) for w in caught if w.category is FallbackWarning] == found
+
+
+def half(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).half()
+
+
+def there(value: Any) -> Any:
+    return torch.utils._pytree.tree_map(lambda x: x.to("spyre") if isinstance(x, torch.Tensor) else x, value)
+
+
+def close(got: Any, expected: Any) -> None:
+    """Same types, shapes and strides, values within the bounds of the type."""
+    for ours, theirs in zip(*map(torch.utils._pytree.tree_leaves, (got, expected)), strict=True):
+        assert ours.device.type == "spyre"
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
+
+
+OPS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "add": (torch.add, (half(3, 70), half(3, 70))),
+    "add with a factor": (lambda x, y: torch.add(x, y, alpha=2), (half(3, 70), half(70))),
+    "add a number": (lambda x: x + 2.5, (half(3, 70),)),
+    "a number minus": (lambda x: 1 - x, (half(3, 70),)),
+    "transposed": (torch.mul, (half(70, 3).t(), half(3, 70))),
+    "types are promoted": (torch.mul, (half(3, 70), torch.arange(70))),
+    "a number of no dims": (torch.mul, (torch.tensor(3, dtype=torch.float16), half(5))),
+    "mm": (torch.mm, (half(16, 64), half(64, 32))),
+    "linear": (F.linear, (half(5, 64), half(32, 64), half(32))),
+    "bmm": (torch.bmm, (half(2, 16, 64), half(2, 64, 16))),
+    "softmax": (lambda x: torch.softmax(x, -1), (half(5, 64),)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, [64], w, b), (half(5, 64), half(64), half(64))),
+    "gelu": (F.gelu, (half(5, 64),)),
+    "sum": (lambda x: x.sum(-1), (half(5, 64),)),
+    "mean": (lambda x: x.float().mean(), (half(5, 64),)),
+    "max": (lambda x: x.max(1), (half(5, 64),)),
+    "cat": (lambda *xs: torch.cat(xs, 1), (half(5, 64), half(5, 3))),
+    "stack": (lambda *xs: torch.stack(xs), (half(5, 64), half(5, 64))),
+    "embedding": (F.embedding, (torch.tensor([[2, 0], [1, 4]]), half(5, 64))),
+    "index": (lambda x, i: x[i], (half(5, 64), torch.tensor([2, 0, 2]))),
+    "where": (lambda x, y: torch.where(x > y, x, y), (half(5, 64), half(64))),
+    "compare": (torch.eq, (torch.arange(6), torch.tensor([0, 2, 2, 3, 5, 5]))),
+    "integers": (lambda x: x * 3 - 1, (torch.arange(100),)),
+    "not": (torch.logical_not, (torch.tensor([True, False, True]),)),
+    "float32": (torch.add, (torch.ones(8, 8), torch.full((8, 8), 0.1))),
+    "cumsum": (lambda x: x.cumsum(0), (torch.arange(70),)),
+    "clamp": (lambda x: x.clamp(-0.5, 0.5), (half(5, 64),)),
+    "pad": (lambda x: F.pad(x, (1, 2)), (half(5, 64),)),
+    "conv": (F.conv2d, (half(1, 3, 8, 8), half(4, 3, 3, 3), half(4))),
+    "attention": (F.scaled_dot_product_attention, (half(1, 2, 16, 64), half(1, 2, 16, 64), half(1, 2, 16, 64))),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_on_the_chip(name: str, on_chip: None) -> None:
+    function, args = OPS[name]
+    with torch.no_grad():
+        close(function(*there(args)), function(*args))
+
+
+def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    original = eager._compile
+    monkeypatch.setattr(eager, "_compile", lambda *a: compiled.append(a) or original(*a))
+    monkeypatch.setattr(eager, "_programs", eager.OrderedDict())
+    x = half(3, 11).to("spyre")
+    numbers = (2, 2, 2.0, 0.0, -0.0, True)
+    got = [(x * n).cpu() for n in numbers]
+    assert len(compiled) == 5, "an equal number of another type or sign is another program"
+    for n, result in zip(numbers, got, strict=True):
+        torch.testing.assert_close(result, x.cpu() * n)
+        assert torch.equal(result.signbit(), (x.cpu() * n).signbit())
+    monkeypatch.setattr(eager, "_MOST", 3)
+    x * 5
+    assert len(eager._programs) == 3
+
+
+WRITERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "number": lambda x: x.add_(1),
+    "tensor": lambda x: x.mul_(x.flip(0)),
+    "part": lambda x: x[1:, ::2].sub_(1),
+    "transposed": lambda x: x.t().add_(1),
+    "relu_": lambda x: x.relu_(),
+    "operator": lambda x: x.__iadd__(x),
+    "clamp_": lambda x: x.clamp_(max=0.5),
+    "masked": lambda x: x.masked_fill_(x > 0, 0.25),
+    "out": lambda x: torch.add(x, 1, out=x),
+    "out of another shape": lambda x: torch.add(x, 1, out=x.new_empty(0)),
+    "out of two": lambda x: torch.max(x, 1, out=(x.new_empty(0), x.new_empty(0, dtype=torch.int64))),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_written_in_place(name: str, on_chip: None) -> None:
+    host, ours = half(4, 64), half(4, 64).to("spyre")
+    expected, got = WRITERS[name](host), WRITERS[name](ours)
+    close(got, expected)
+    close(ours, host)
+
+
+def test_what_cannot_be_written() -> None:
+    whole = torch.arange(6).to("spyre")
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type"):
+        whole.add_(1.5)
+    with pytest.raises(RuntimeError, match="output with shape"):
+        half(1, 3).to("spyre").add_(half(4, 3).to("spyre"))
+    assert whole.tolist() == list(range(6))
+
+
+def test_operands_on_two_devices() -> None:
+    x = half(4)
+    for call in (torch.add, torch.mul, torch.dot):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            call(x.to("spyre"), x)
+    close(x.to("spyre") + torch.tensor(1.0, dtype=torch.float16), x + 1)
+    close(x.to("spyre")[torch.tensor([1, 2])], x[1:3])
+
+
+def test_falls_back_with_a_warning(heard: list[str]) -> None:
+    x = torch.randn(5, dtype=torch.float64)
+    with metrics.counted() as launches:
+        for _ in range(2):
+            close(torch.sin(x.to("spyre")), torch.sin(x))
+    assert not launches().chip
+    heard.append("aten.sin is falling back to cpu")
+
+
+def test_a_warning_is_placed_at_the_users_line() -> None:
+    fallback._said.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.zeros(3, dtype=torch.float64, device="spyre").cos()
+    assert [w.filename for w in caught] == [__file__]
+
+
+def test_a_fallback_can_be_an_error() -> None:
+    x = torch.zeros(5, dtype=torch.float64, device="spyre")
+    with config.patch(fallback="error"), pytest.raises(NotImplementedError, match=r"'aten.sin' has no program on the device 'spyre'"):
+        torch.sin(x)
+    with config.patch(fallback="error"):
+        close(torch.zeros(2).to("spyre") + 1, torch.ones(2))
+
+
+def test_integers_that_the_chip_does_not_hold(heard: list[str]) -> None:
+    x = torch.tensor([1 << 40, 3])
+    close(x.to("spyre") + 1, x + 1)
+    reason = "argument 'arg0_1' expects integers of -1073741824 to 1073741823, but has 1099511627776"
+    heard.append(f"aten.add.Tensor is falling back to cpu ({reason})")
+
+
+def test_what_fails_on_the_host_fails_alike() -> None:
+    x = half(4, 64).to("spyre")
+    with pytest.raises(IndexError, match="out of range"):
+        x.index_select(0, torch.tensor([7], device="spyre"))
+    with pytest.raises(RuntimeError, match="must match the size"):
+        x + half(3, 64).to("spyre")
+
+
+def test_nothing_to_compute() -> None:
+    close(torch.zeros(0, 5).to("spyre") + 1, torch.zeros(0, 5))
+    close(torch.zeros(0, 5).to("spyre").double().sin(), torch.zeros(0, 5).double())
+
+
+def test_inside_of_a_default_device(on_chip: None) -> None:
+    with torch.device("spyre"):
+        x = torch.ones(5, 63, dtype=torch.float16)
+        close(x * 3, torch.full((5, 63), 3.0, dtype=torch.float16, device="cpu"))
+
+
+def test_gradients() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    x = torch.randn(6, 8)
+    ours = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to("spyre")
+    ours.load_state_dict(model.state_dict())
+    with metrics.counted() as launches:
+        for each, data in ((model, x), (ours, x.to("spyre"))):
+            optimizer = torch.optim.SGD(each.parameters(), lr=0.1, foreach=False)
+            each(data).square().mean().backward()
+            optimizer.step()
+    assert launches().chip
+    for theirs, mine in zip(model.parameters(), ours.parameters(), strict=True):
+        assert mine.grad is not None
+        assert theirs.grad is not None
+        torch.testing.assert_close(mine.grad.cpu(), theirs.grad)
+        torch.testing.assert_close(mine.detach().cpu(), theirs.detach())
