@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch._guards import TracingContext
 
 from ktir import config
 from ktir.diagnostics import KtirError, OutOfRange
@@ -43,7 +44,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
     leaves = [_plain(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or any(t.dtype not in _ON_CHIP for t in tensors) or torch._guards.TracingContext.try_get() is not None:
+    if not tensors or any(t.dtype not in _ON_CHIP for t in tensors) or TracingContext.try_get() is not None:
         raise NoProgram("")
     key = (op, tree, tuple(map(_key, leaves)))
     with _lock:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from torch import nn
 from torch.nn import functional as F
 
@@ -33,12 +34,12 @@ def half(*shape: int) -> torch.Tensor:
 
 
 def there(value: Any) -> Any:
-    return torch.utils._pytree.tree_map(lambda x: x.to("spyre") if isinstance(x, torch.Tensor) else x, value)
+    return pytree.tree_map(lambda x: x.to("spyre") if isinstance(x, torch.Tensor) else x, value)
 
 
 def close(got: Any, expected: Any) -> None:
     """Same types, shapes and strides, values within the bounds of the type."""
-    for ours, theirs in zip(*map(torch.utils._pytree.tree_leaves, (got, expected)), strict=True):
+    for ours, theirs in zip(*map(pytree.tree_leaves, (got, expected)), strict=True):
         assert ours.device.type == "spyre"
         assert ours.stride() == theirs.stride()
         torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
@@ -98,7 +99,7 @@ def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(result, x.cpu() * n)
         assert torch.equal(result.signbit(), (x.cpu() * n).signbit())
     monkeypatch.setattr(eager, "_MOST", 3)
-    x * 5
+    _ = x * 5
     assert len(eager._programs) == 3
 
 
@@ -180,7 +181,7 @@ def test_what_fails_on_the_host_fails_alike() -> None:
     with pytest.raises(IndexError, match="out of range"):
         x.index_select(0, torch.tensor([7], device="spyre"))
     with pytest.raises(RuntimeError, match="must match the size"):
-        x + half(3, 64).to("spyre")
+        _ = x + half(3, 64).to("spyre")
 
 
 def test_nothing_to_compute() -> None:
