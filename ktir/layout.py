@@ -105,8 +105,8 @@ class Layout:
     def pack(self, host: np.ndarray, out: np.ndarray | None = None, copy: Copy = _cast) -> np.ndarray:
         """Host values of shape `size` -> device entries of `value_type` [entries, 64]; padding is zero.
 
-        host: any strides. out: where the entries go; of it padding is left as it is. copy: how a piece of the host's values becomes one of
-        the device's.
+        host: any strides. out: where the entries go, of any type; of it padding is left as it is. copy: how a piece of the host's values
+        becomes one of the device's.
         """
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
@@ -114,7 +114,7 @@ class Layout:
         cut = _cut(self)
         if cut is None:
             source = _host_index(self)
-            values = np.empty(self.size, self.value_type)
+            values = np.empty(self.size, device.dtype)
             copy(values, host)
             live = source >= 0
             device.reshape(source.shape)[live] = values.reshape(-1)[source[live]]
@@ -129,13 +129,13 @@ class Layout:
         return device
 
     def unpack(self, device: np.ndarray) -> np.ndarray:
-        """Device entries of `value_type` [entries, 64] -> host values of shape `size`."""
+        """Device entries [entries, 64] -> host values of shape `size`."""
         cut = _cut(self)
         if cut is not None:
             digits = device.reshape(self.device_size)[cut.live].transpose(np.argsort(cut.order))
             return digits.reshape(cut.padded)[tuple(map(slice, self.size))]
         source = _host_index(self).reshape(-1)
-        host = np.empty(prod(self.size), self.value_type)
+        host = np.empty(prod(self.size), device.dtype)
         live = source >= 0
         host[source[live]] = device.reshape(-1)[live]
         return host.reshape(self.size)

@@ -23,8 +23,9 @@ from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
 from ktir.pipeline import parse_pipeline
-from ktir.runtime.executable import Executable, layout_of
+from ktir.runtime.executable import Executable
 from ktir.runtime.memory.transfer import from_device, host_view, to_device
+from ktir.runtime.slot import layout_of
 from ktir.target import LANES
 
 BIT_EXACT_FROM = "ktir-tile"

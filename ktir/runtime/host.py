@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError
 from ktir.package import HostTensor
 from ktir.runtime.memory.content import Content
+from ktir.runtime.memory.forms import Form, shared
+from ktir.runtime.memory.transfer import from_device, host_view
+from ktir.runtime.slot import Slot
+from ktir.target import LANES
 
 TYPES = {
     "f16": ("float16",),
@@ -50,23 +54,29 @@ def with_strides(array: Array, strides: Sequence[int], name: str) -> Array:
     item = array.itemsize
     if all(n == 1 or s == t * item for n, s, t in zip(array.shape, array.strides, strides, strict=True)) or not array.size:
         return array
-    reach = 0
-    for n, s in sorted(zip(array.shape, strides, strict=True), key=lambda pair: pair[1]):
-        if n > 1 and s <= reach:
-            got = tuple(s // item for s in array.strides)
-            raise KtirError(f"argument '{name}' expects strides {tuple(strides)}, but got {got}")
-        reach += (n - 1) * s
-    copy = np.lib.stride_tricks.as_strided(np.zeros(reach + 1, array.dtype), array.shape, [s * item for s in strides])
+    reach = reach_of(array.shape, strides, tuple(s // item for s in array.strides), name)
+    copy = np.lib.stride_tricks.as_strided(np.zeros(reach, array.dtype), array.shape, [s * item for s in strides])
     copy[...] = array
     return copy
 
 
-class Host:
-    """An argument of a launch as an array, and what is known of it. `wanted`: None where the program does not say what it expects; then any
-    shape will do that has the elements.
+def reach_of(size: Sequence[int], strides: Sequence[int], got: Sequence[int], name: str) -> int:
+    """Elements from the first to the last one of a tensor of these strides, in place of which a tensor of other ones was got. Raises
+    KtirError for strides with which elements share their place.
     """
+    reach = 0
+    for n, s in sorted(zip(size, strides, strict=True), key=lambda pair: pair[1]):
+        if n > 1 and s <= reach:
+            raise KtirError(f"argument '{name}' expects strides {tuple(strides)}, but got {tuple(got)}")
+        reach += (n - 1) * s
+    return reach + 1
+
+
+class Host:
+    """A tensor of the host as an argument of a launch, and what is known of it."""
 
     def __init__(self, tensor: Any, array: Array, wanted: HostTensor | None, name: str, stamp: object | None) -> None:
+        """wanted: None where the program does not say what it expects; then any shape will do that has the elements."""
         if wanted is not None:
             check_tensor(array, wanted, name)
         self.array = array
@@ -80,7 +90,47 @@ class Host:
         """The elements, lying as the program expects them: the array itself or a copy."""
         return with_strides(self.array, self._strides, self._name)
 
-    def check_written(self) -> None:
+    def read(self, slot: Slot, taken: list[Form]) -> Form:
+        """What the program only reads, arranged. Adds to `taken` what is to be given to `shared.release` after the launch."""
+
+        def arrange(form: Form) -> None:
+            slot.arranged += 1
+            slot.pack(self._view(slot), form.carrier)
+
+        form = shared.take(self._owner, (*self._place, slot.number), slot.layout, self._content, arrange)
+        taken.append(form)
+        slot.check(form)
+        return form
+
+    def open(self, slot: Slot) -> NDArray[np.float32]:
+        """A carrier for what the program writes: the program's own."""
+        self._check_written()
+        if slot.own is None:
+            slot.own = np.zeros((slot.layout.entries, LANES), np.float32)
+        if slot.argument.role == "output":
+            slot.own.fill(np.nan)
+        else:
+            slot.own.fill(0)  # the launch before may have written the padding
+            slot.arranged += 1
+            slot.pack(self._view(slot), slot.own)
+        return slot.own
+
+    def close(self, slot: Slot, carrier: NDArray[np.float32]) -> None:
+        """The program has written it."""
+        from_device(carrier.view(slot.layout.value_type), slot.layout, self._view(slot), slot.argument.range)
+
+    def finish(self, tensor: Any) -> None:
+        """Everything is written: bring what was written to a copy to `tensor`."""
+        if self.memory is not self.array:
+            self.array[...] = self.memory
+
+    def _view(self, slot: Slot) -> Array:
+        """What an argument shows of the tensor."""
+        view = slot.argument.host
+        assert view is not None
+        return host_view(self.memory, view.offset, view.size, view.strides, slot.argument.name)
+
+    def _check_written(self) -> None:
         """Raises KtirError for what cannot be written."""
         if not self.array.flags.writeable:
             raise KtirError(f"argument '{self._name}' expects an array that can be written")
@@ -89,13 +139,8 @@ class Host:
                 f"argument '{self._name}' is written and expects elements that lie apart, but got strides {self.array.strides} bytes"
             )
 
-    def write_back(self) -> None:
-        """Bring what was written to a copy to where it belongs."""
-        if self.memory is not self.array:
-            self.array[...] = self.memory
-
     @property
-    def owner(self) -> Any:
+    def _owner(self) -> Any:
         """The object whose life is that of the memory."""
         if hasattr(self._tensor, "untyped_storage"):
             return self._tensor.untyped_storage()
@@ -105,12 +150,12 @@ class Host:
         return owner
 
     @property
-    def place(self) -> tuple[Hashable, ...]:
+    def _place(self) -> tuple[Hashable, ...]:
         """Where the elements lie, and of what type they are."""
         array = self.array
         return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
 
     @cached_property
-    def content(self) -> Content:
+    def _content(self) -> Content:
         """What it holds; taken once for all views of it."""
         return Content(self.array, self._stamp)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.numerics import f16_to_f32
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
@@ -25,7 +26,7 @@ from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
 from ktir.target import LANES, Target
 
-Array = NDArray[np.float32]
+Array = NDArray[Any]
 Mode = Literal["tape", "step"]
 
 
@@ -70,9 +71,10 @@ class Machine:
     def launch(self, arguments: Sequence[Array | None], mode: Mode = "tape", bounds: Mapping[int, Bound] | None = None) -> None:
         """Run the program. `arguments` are float32 carriers [entries, 64] in the order of `program.arguments`.
 
-        Carriers of f16 arguments hold values on the f16 grid. Outputs are written in place. For an argument of role `pool` None may be
-        given; its content is not kept. bounds: of some arguments that the program only reads, by their numbers, what gives a bound for the
-        magnitudes in them, NaN where there may be one; nothing but the time depends on it. Raises KtirError if an array does not fit.
+        Carriers of f16 arguments hold values on the f16 grid; of those that the program only reads they may be of float16. Outputs are
+        written in place. For an argument of role `pool` None may be given; its content is not kept. bounds: of some arguments that the
+        program only reads, by their numbers, what gives a bound for the magnitudes in them, NaN where there may be one; nothing but the
+        time depends on it. Raises KtirError if an array does not fit.
         """
         declared = self.program.arguments
         if len(arguments) != len(declared):
@@ -80,12 +82,12 @@ class Machine:
         given = [self._carrier(i, a) for i, a in enumerate(arguments)]
         before = [g if a.constant or a.role == "pool" else g.copy() for a, g in zip(declared, given, strict=True)] if self._divides else []
         if mode == "step":
-            self.step.run(given)
+            self.step.run(_wide(given))
         else:
             self.tape.run(given, bounds)
         if self._divides and (mode == "step" or self.tape.missing):
             try:
-                self._quotients.check(before)
+                self._quotients.check(_wide(before))
             except DivisionFault:
                 for now, then in zip(given, before, strict=True):
                     if now is not then:
@@ -104,9 +106,14 @@ class Machine:
             if index not in self._pools:
                 self._pools[index] = np.zeros(shape, np.float32)  # taken from the system where it is used
             return self._pools[index]
-        if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != shape:
+        halves = argument.constant and argument.element_bytes == 2 and isinstance(array, np.ndarray) and array.dtype == np.float16
+        if not isinstance(array, np.ndarray) or (array.dtype != np.float32 and not halves) or array.shape != shape:
             got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise KtirError(f"argument '{argument.name}' expects float32 {list(shape)}, but got {got}")
         if not argument.constant and not array.flags.writeable:
             raise KtirError(f"argument '{argument.name}' is written, but its array is read-only")
         return np.ascontiguousarray(array)
+
+
+def _wide(carriers: Sequence[Array]) -> list[NDArray[np.float32]]:
+    return [f16_to_f32(c) if c.dtype == np.float16 else c for c in carriers]

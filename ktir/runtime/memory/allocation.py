@@ -2,15 +2,14 @@
 
 An allocation holds its data in one form or in several: as linear bytes, as the host has them, and as views of these in layouts, as programs
 want them. Each write counts up the allocation's version, and leaves valid only the form that was written. Another form that is wanted then
-is made from a valid one, which is a relayout.
+is made from a valid one, which is a relayout. One valid form at least has all of the data.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Mapping
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,53 +17,24 @@ from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
 from ktir.layout import Layout
+from ktir.package import ValueRange
 from ktir.runtime.memory.card import Card
+from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
-from ktir.runtime.memory.transfer import from_device, to_device
+from ktir.runtime.memory.view import Arrangement
 from ktir.target import STICK_BYTES
 
 _FIRST_HANDLE = 1 << 54
 """No address of any process: who takes a handle for one fails at once."""
-BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-"""Element types that NumPy lacks -> those that carry their bits."""
 
 
-class View(NamedTuple):
-    """Elements of an allocation: their type by PyTorch's name; offset, sizes and strides in elements of that type."""
+class DeviceForm(Form):
+    """A form in memory of a card, at an address of its own. Its state is the allocation's version."""
 
-    dtype: str
-    offset: int
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        """The type that carries the elements in NumPy."""
-        return np.dtype(BITS.get(self.dtype, self.dtype))
-
-    def of(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
-        """The elements in an allocation's linear bytes."""
-        item = self.numpy.itemsize
-        strides = tuple(s * item for s in self.strides)
-        return np.ndarray(self.size, self.numpy, linear, self.offset * item, strides)
-
-    def is_all_of(self, nbytes: int) -> bool:
-        """Whether these are all elements of so many bytes, each one once."""
-        dims = sorted((s, n) for n, s in zip(self.size, self.strides, strict=True) if n != 1)
-        dense = all(s == prod(n for _, n in dims[:k]) for k, (s, _) in enumerate(dims))
-        return dense and self.offset == 0 and prod(self.size) * self.numpy.itemsize == nbytes
-
-
-@dataclass(eq=False)
-class DeviceForm:
-    """A view of an allocation in a layout. Valid while `version` is the allocation's."""
-
-    view: View
-    layout: Layout
-    carrier: NDArray[np.float32]
-    address: int
-    size: int
-    version: int
+    def __init__(self, layout: Layout, filled: NDArray[Any], address: int, size: int, version: int) -> None:
+        super().__init__(layout, filled, version)
+        self.address = address
+        self.size = size
 
 
 class Allocation:
@@ -76,99 +46,137 @@ class Allocation:
         self.nbytes = nbytes
         self.version = 0
         """Writes so far."""
-        self._size = rounded(nbytes)
-        self._address: int | None = None  # of the linear bytes
-        self._linear_version = 0
-        self._forms: dict[tuple[View, Layout], DeviceForm] = {}
-        self._address = card.take(self._size)
+        self._forms: dict[Arrangement, DeviceForm] = {}
+        self._linear_size = rounded(nbytes)
+        self._linear_at: int | None = None
+        """Address of the linear bytes; None where they are not valid."""
+        self._linear_at = card.take(self._linear_size)
         self.handle = _new_handle(self)
+        card.statistics.asked(nbytes)
+
+    @property
+    def forms(self) -> Mapping[Arrangement, DeviceForm]:
+        """All but the linear bytes."""
+        return self._forms
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the linear bytes are valid."""
+        return self._linear_at is not None
 
     def write(self, data: NDArray[Any], offset: int = 0) -> None:
         """Copy bytes from the host to a place among the linear bytes."""
         source = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        self.linear(write=True, whole=source.size == self.nbytes)[offset : offset + source.size] = source
+        with self.card.compute:
+            self.linear(write=True, whole=source.size == self.nbytes)[offset : offset + source.size] = source
+            self.card.record("H2D", source.size)
 
     def read(self, offset: int = 0, nbytes: int | None = None) -> NDArray[np.uint8]:
         """A copy of linear bytes on the host."""
-        return self.linear()[offset : self.nbytes if nbytes is None else offset + nbytes].copy()
-
-    def linear(self, *, write: bool = False, whole: bool = False) -> NDArray[np.uint8]:
-        """The linear bytes, good until something else is done with the allocation. write: whoever asks changes them, and from now on they
-        are what is valid. whole: all of them, so that nothing need be valid before.
-        """
-        if self._address is not None and self._linear_version == self.version:
-            found = self.card.bytes(self._address, self.nbytes)
-        else:
-            found = np.empty(self.nbytes, np.uint8)
-            if not (write and whole):
-                form = next(f for f in self._forms.values() if f.version == self.version and f.view.is_all_of(self.nbytes))
-                from_device(form.carrier.view(form.layout.value_type), form.layout, form.view.of(found))
-            if write:
-                found = self._take_linear(found)
-        if write:
-            self._written()
-            self._linear_version = self.version
+        with self.card.compute:
+            found = self.linear()[offset : self.nbytes if nbytes is None else offset + nbytes].copy()
+            self.card.record("D2H", found.size)
         return found
 
-    def form(self, view: View, layout: Layout, name: str = "") -> DeviceForm:
-        """The form of a view in a layout, made if it is not valid; its carrier is only to be read. name: of the argument, for messages."""
-        found = self._forms.get((view, layout))
-        if found is not None and found.version == self.version:
-            return found
-        carrier = to_device(view.of(self.linear()), layout, name).view(np.float32)
-        return self._hold(view, layout, carrier)
-
-    def adopt(self, view: View, layout: Layout, carrier: NDArray[np.float32]) -> None:
-        """A program has written a view through this carrier, which belongs to the allocation from now on. Where the view is not all of the
-        allocation, it goes through the linear bytes.
+    def linear(self, *, write: bool = False, whole: bool = False) -> NDArray[np.uint8]:
+        """The linear bytes, good until something else is done with the card. write: whoever asks changes them, and from now on they are
+        what is valid. whole: all of them, so that nothing need be valid before.
         """
-        if view.is_all_of(self.nbytes):
-            self._written()
-            self._hold(view, layout, carrier)
-        else:
-            from_device(carrier.view(layout.value_type), layout, view.of(self.linear(write=True)))
+        with self.card.compute:
+            if not write:
+                return self._unpacked() if self._linear_at is None else self._place()
+            if self._linear_at is None:
+                source = None if whole else self._unpacked()
+                self._linear_at = self.card.take(self._linear_size)
+                if source is not None:
+                    self._place()[...] = source
+                    self.card.record("Relayout", 2 * self._linear_size)
+            self.version += 1
+            self._drop_forms()
+            return self._place()
+
+    def form(self, wanted: Arrangement, name: str = "") -> DeviceForm:
+        """A form, made if it is not valid; its carrier is only to be read. name: of the argument, for messages."""
+        found = self._forms.get(wanted)
+        if found is not None:
+            return found
+        with self.card.compute:
+            filled = carrier(wanted.layout)
+            wanted.pack(self.linear(), filled, name)
+            size = wanted.layout.sticks * STICK_BYTES
+            replaces = wanted.exact and wanted.view.is_all_of(self.nbytes)
+            address = self._in_place_of_linear(size) if replaces else self.card.take(size)
+            form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
+            self.card.record("Relayout", self._linear_size + size)
+            return form
+
+    def adopt(self, written: Arrangement, filled: NDArray[np.float32]) -> None:
+        """A program has written all of the allocation through this carrier, which belongs to it from now on."""
+        with self.card.compute:
+            written.settle(filled)
+            form = self._forms.pop(written, None)
+            if form is None:
+                size = written.layout.sticks * STICK_BYTES
+                form = DeviceForm(written.layout, filled, self._in_place_of_linear(size), size, 0)
+            else:
+                self.card.put_back(form.carrier)
+                form.carrier = filled
+                self._drop_linear()
+            self.version += 1
+            form.now_holds(self.version)
+            self._drop_forms()
+            self._forms[written] = form
+
+    def put(self, written: Arrangement, filled: NDArray[np.float32], allowed: ValueRange | None = None) -> None:
+        """A program has written a part of the allocation, or what has to be converted, through this carrier."""
+        with self.card.compute:
+            written.unpack(filled, self.linear(write=True), allowed)
+            self.card.record("Relayout", written.layout.sticks * STICK_BYTES * 2)
+            self.card.put_back(filled)
 
     def free(self) -> None:
         """Give everything back; may be called at any time, more than once."""
-        if self._address is not None:
-            self.card.give(self._address, self._size)
-            self._address = None
+        self._drop_linear()
         self._drop_forms()
 
     def __del__(self) -> None:
         self.free()
+        if hasattr(self, "handle"):
+            self.card.statistics.asked(-self.nbytes)
 
-    def _hold(self, view: View, layout: Layout, carrier: NDArray[np.float32]) -> DeviceForm:
-        size = layout.sticks * STICK_BYTES
-        form = self._forms[view, layout] = DeviceForm(view, layout, carrier, self.card.take(size), size, self.version)
-        return form
+    def _place(self) -> NDArray[np.uint8]:
+        assert self._linear_at is not None
+        return self.card.bytes(self._linear_at, self.nbytes)
 
-    def _take_linear(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        if self._address is None:
-            self._address = self.card.take(self._size)
-        place = self.card.bytes(self._address, self.nbytes)
-        place[...] = content
-        return place
+    def _unpacked(self) -> NDArray[np.uint8]:
+        """The linear bytes of what is valid in another form; those asked for last are kept."""
+        kept = self.card.unpacked
+        if kept is None or kept[:2] != (self.handle, self.version):
+            out = np.empty(self.nbytes, np.uint8)
+            place, form = next((p, f) for p, f in self._forms.items() if p.exact and p.view.is_all_of(self.nbytes))
+            place.unpack(form.carrier, out)
+            kept = self.card.unpacked = (self.handle, self.version, out)
+        return kept[2]
 
-    def _written(self) -> None:
-        self.version += 1
-        self._drop_forms()
+    def _in_place_of_linear(self, size: int) -> int:
+        """An address for a form that makes the linear bytes superfluous."""
+        if self._linear_at is not None and size == self._linear_size:
+            address, self._linear_at = self._linear_at, None
+            return address
+        address = self.card.take(size)
+        self._drop_linear()
+        return address
+
+    def _drop_linear(self) -> None:
+        if self._linear_at is not None:
+            address, self._linear_at = self._linear_at, None
+            self.card.give(address, self._linear_size)
 
     def _drop_forms(self) -> None:
         while self._forms:
             _, form = self._forms.popitem()
             self.card.give(form.address, form.size)
-
-
-class DeviceTensor(NamedTuple):
-    """A tensor on a card, as launches take it."""
-
-    allocation: Allocation
-    view: View
-
-    def array(self, *, write: bool = False) -> NDArray[Any]:
-        """Its elements on the host, as `Allocation.linear` gives them."""
-        return self.view.of(self.allocation.linear(write=write))
+            self.card.put_back(form.carrier)
 
 
 _live: WeakValueDictionary[int, Allocation] = WeakValueDictionary()
@@ -187,6 +195,6 @@ def find(handle: int) -> Allocation:
 def _new_handle(allocation: Allocation) -> int:
     global _next_handle
     with _lock:
-        handle, _next_handle = _next_handle, _next_handle + allocation._size + STICK_BYTES
+        handle, _next_handle = _next_handle, _next_handle + rounded(allocation.nbytes) + STICK_BYTES
     _live[handle] = allocation
     return handle

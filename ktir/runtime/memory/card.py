@@ -9,9 +9,10 @@ from __future__ import annotations
 import gc
 import mmap
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, RLock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
+from ktir.runtime.memory.steps import Kind, Step, moving_ns
+from ktir.target import DATASHEET, LANES, Target
 
 SEGMENTS = 8
 SEGMENT_BYTES = 1 << 34
@@ -26,6 +29,8 @@ MOST_CARDS = 8
 
 _KEPT = 1 << 26
 """Bytes of ranges given back whose pages a card keeps for the next ones."""
+_SPARE = 1 << 25
+"""Bytes of carriers that a card keeps for programs to write."""
 _PAGE = mmap.PAGESIZE
 
 
@@ -70,11 +75,18 @@ class Segment:
 class Card:
     """A card of a process. May be used by several threads; allocations may be freed at any time, also by finalizers."""
 
-    def __init__(self, index: int = 0, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, index: int = 0, segment_bytes: int = SEGMENT_BYTES, target: Target = DATASHEET) -> None:
         self.index = index
-        self.compute = Lock()
-        """Held by a launch: a card runs one program at a time."""
+        self.target = target
+        self.compute = RLock()
+        """Held by whoever changes forms, and by a launch: a card runs one program at a time."""
         self.statistics = Statistics()
+        self.observers: list[Callable[[Step], None]] = []
+        """Told of each step: a clock, a profiler."""
+        self.unpacked: tuple[int, int, NDArray[np.uint8]] | None = None
+        """Linear bytes made last from another form: handle, version, and they themselves."""
+        self._spare: dict[int, list[NDArray[np.float32]]] = {}
+        self._spare_bytes = 0
         self.segments = [Segment(k * segment_bytes, segment_bytes) for k in range(SEGMENTS)]
         self._tensors = Pool([(s.base, s.size) for s in self.segments[:-1]])
         self._programs = Pool([(s.base, s.size) for s in self.segments[-1:]])
@@ -130,10 +142,38 @@ class Card:
         """The bytes of a range."""
         return self._segment(address).bytes(address, size)
 
+    def record(self, kind: Kind, nbytes: int) -> None:
+        """Something has moved bytes: count it, and tell those who want to know."""
+        self.statistics.moved(kind, nbytes)
+        if self.observers:
+            self.run(Step(kind, nbytes, moving_ns(kind, nbytes, self.target)))
+
+    def run(self, step: Step) -> None:
+        """A step is done."""
+        for observer in self.observers:
+            observer(step)
+
+    def carrier(self, entries: int) -> NDArray[np.float32]:
+        """A carrier for a program to write, with anything in it. Who asks holds `compute`."""
+        spare = self._spare.get(entries)
+        if not spare:
+            return np.empty((entries, LANES), np.float32)
+        found = spare.pop()
+        self._spare_bytes -= found.nbytes
+        return found
+
+    def put_back(self, carrier: NDArray[Any]) -> None:
+        """A carrier that nobody reads any more; may be called at any time."""
+        if carrier.dtype == np.float32 and self._spare_bytes + carrier.nbytes <= _SPARE:
+            self._spare_bytes += carrier.nbytes
+            self._spare.setdefault(len(carrier), []).append(carrier)
+
     def trim(self) -> None:
-        """Give the pages of all free ranges back to the host."""
-        with self._locked():
+        """Give what is kept for later back to the host: pages of free ranges, and carriers."""
+        with self.compute, self._locked():
             self._drop_pages()
+            self._spare.clear()
+            self._spare_bytes, self.unpacked = 0, None
 
     def _segment(self, address: int) -> Segment:
         return self.segments[address // self.segments[0].size]

@@ -1,8 +1,10 @@
-"""Forms: what memory of the host looks like on the device, arranged once and kept from launch to launch.
+"""Forms: what a memory looks like to programs, arranged once and kept from launch to launch.
 
-A *form* is a view of a memory in a layout: its carrier, and what the memory held when that was made. It is valid while the memory holds the
-same, and is arranged anew, in place, where it does not. All programs of a process share the forms of a memory, so that a weight is there
-once per layout, whatever the number of programs that read it. A form lives no longer than its memory; all together are bounded in bytes.
+A *form* is a view of a memory in a layout: its carrier, and the state of the memory that it is of. It is valid while the memory is in that
+state. Memory of a card counts its writes (`ktir.runtime.memory.allocation`). Memory of the host is written by others: its state is what it
+holds, and its forms are kept here. They are arranged anew, in place, where they are not valid. All programs of a process share the forms of
+a memory, so that a weight is there once per layout, whatever the number of programs that read it. A form lives no longer than its memory;
+all together are bounded in bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.layout import Layout
+from ktir.package import ValueRange
 from ktir.runtime.memory.content import Content
+from ktir.runtime.memory.transfer import check_range
 from ktir.target import LANES
 
 _SPARE = 1 << 25
@@ -30,34 +34,65 @@ _SMALL = 1 << 22
 """Bytes of the largest such carrier; what is larger, as weights are, goes with its memory."""
 
 
+_HALVED = 1 << 20
+"""Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
+
+
+def carrier(layout: Layout) -> NDArray[Any]:
+    """A carrier for what programs only read; its padding is zero."""
+    halved = layout.dtype == "f16" and layout.entries * LANES >= _HALVED
+    return np.zeros((layout.entries, LANES), np.float16 if halved else np.float32)
+
+
 @dataclass(eq=False)
 class Form:
-    """A view of a memory, arranged. No `digest`: not valid."""
+    """A view of a memory, arranged. `state`: of the memory that it holds; None: not valid."""
 
     layout: Layout
-    carrier: NDArray[np.float32]
-    digest: Hashable | None = None
+    carrier: NDArray[Any]
+    state: Hashable | None = None
     stamp: object | None = None
     users: int = 0
     """Launches that read the carrier at this moment."""
     _largest: float | None = None
+    _extremes: tuple[float, float] | None = None
 
     def largest(self) -> float:
-        """The largest magnitude in the carrier of floats, NaN if there is one; looked for once per content."""
+        """The largest magnitude in the carrier of floats, NaN if there is one; looked for once per state."""
         if self._largest is None:
-            with np.errstate(invalid="ignore"):
-                self._largest = float(np.maximum(self.carrier.max(), -self.carrier.min()))
+            self._largest = _largest(self.carrier)
         return self._largest
+
+    def check(self, allowed: ValueRange, name: str) -> None:
+        """Raises OutOfRange unless all elements are in the range of an argument; they are looked at once per state."""
+        if self._extremes is None:
+            values = self.layout.unpack(self.carrier.view(np.int32) if self.layout.dtype == "i32" else self.carrier)
+            self._extremes = (values.min().item(), values.max().item()) if values.size else (allowed.low, allowed.low)
+        check_range(*self._extremes, allowed, name)
+
+    def now_holds(self, state: Hashable, stamp: object | None = None) -> None:
+        """The carrier has been filled."""
+        self.state, self.stamp = state, stamp
+        self._largest = self._extremes = None
 
     def holds(self, content: Content) -> bool:
         """Whether the form is one of this content."""
-        if self.digest is None:
+        if self.state is None:
             return False
         if self.stamp is None or self.stamp != content.stamp:
-            if self.digest != content.digest:
+            if self.state != content.digest:
                 return False
             self.stamp = content.stamp
         return True
+
+
+def _largest(carrier: NDArray[Any]) -> float:
+    if carrier.dtype == np.float16:  # by their bits, which order magnitudes; NumPy has no fast maximum of halves
+        bits = carrier.view(np.uint16)
+        found = max(int(bits.view(np.int16).max()), int(bits.max()) - 0x8000)  # of the positive and of the negative ones
+        return float(np.array(max(found, 0), np.uint16).view(np.float16))
+    with np.errstate(invalid="ignore"):
+        return float(np.maximum(carrier.max(), -carrier.min()))
 
 
 @dataclass
@@ -83,7 +118,7 @@ class Forms:
         self._forms: OrderedDict[tuple[int, Hashable], Form] = OrderedDict()
         self._memories: dict[int, _Memory] = {}
         self._gone: deque[int] = deque()  # memories that have died; filled by callbacks, which come at any time
-        self._spare: defaultdict[Layout, list[NDArray[np.float32]]] = defaultdict(list)
+        self._spare: defaultdict[Layout, list[NDArray[Any]]] = defaultdict(list)
         self._spare_bytes = 0
         self._lock = Lock()
 
@@ -101,14 +136,13 @@ class Forms:
         with self._locked():
             form = self._find(owner, place, layout, content)
             form.users += 1
-        if form.digest is None:
+        if form.state is None:
             try:
                 arrange(form)
             except BaseException:
                 self.release([form])
                 raise
-            form._largest = None
-            form.digest, form.stamp = content.digest, content.stamp
+            form.now_holds(content.digest, content.stamp)
         return form
 
     def release(self, forms: Iterable[Form]) -> None:
@@ -147,7 +181,7 @@ class Forms:
                 self._drop(key)
                 form = None
             else:
-                form.digest = None  # of a carrier that is half arranged, should an error come
+                form.state = None  # of a carrier that is half arranged, should an error come
         if form is None:
             form = self._forms[key] = Form(layout, self._carrier(layout))
             memory.places.add(place)
@@ -155,13 +189,13 @@ class Forms:
         self._forms.move_to_end(key)
         return form
 
-    def _carrier(self, layout: Layout) -> NDArray[np.float32]:
+    def _carrier(self, layout: Layout) -> NDArray[Any]:
         """A carrier whose padding is zero."""
         if spare := self._spare.get(layout):
-            carrier = spare.pop()
-            self._spare_bytes -= carrier.nbytes
-            return carrier
-        return np.zeros((layout.entries, LANES), np.float32)
+            found = spare.pop()
+            self._spare_bytes -= found.nbytes
+            return found
+        return carrier(layout)
 
     def _drop(self, key: tuple[int, Hashable]) -> Form:
         form = self._forms.pop(key)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ktir.runtime.memory.steps import MOVES, Kind
+
 _SMALL = 1 << 20
 """Bytes of the largest range that counts as a small one."""
 _POOLS = ("all", "small_pool", "large_pool")
@@ -50,6 +52,8 @@ class Statistics:
         """Times that garbage was collected for want of room."""
         self.failures = 0
         """Times that there was no room."""
+        self.moves: dict[Kind, tuple[int, int]] = dict.fromkeys(MOVES, (0, 0))
+        """Kind of a step -> how many there were, and the bytes that they have moved."""
         self._counts = {name: {pool: Count() for pool in _POOLS} for name in _SAME}
 
     def took(self, size: int) -> None:
@@ -69,6 +73,11 @@ class Statistics:
         for pool in ("all", _pool(abs(nbytes))):
             count = self._counts["requested_bytes"][pool]
             (count.add if nbytes >= 0 else count.remove)(abs(nbytes))
+
+    def moved(self, kind: Kind, nbytes: int) -> None:
+        """A step has moved bytes."""
+        steps, before = self.moves[kind]
+        self.moves[kind] = steps + 1, before + nbytes
 
     def nested(self) -> dict[str, Any]:
         """All counts in the form of `torch.cuda.memory_stats_as_nested_dict`."""

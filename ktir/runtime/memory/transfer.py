@@ -57,14 +57,16 @@ def to_device(
 ) -> np.ndarray:
     """Pack host values into device entries of the layout's `value_type` [entries, 64]; f16 layouts carry values of the f16 grid.
 
-    out: where they go, of a layout's earlier result. Integers of other widths and truth values become i32. Raises OutOfRange for values
-    for which the program is not proved, by default integers that do not fit.
+    out: where they go, of a layout's earlier result; of an f16 layout it may be of float16. Integers of other widths and truth values
+    become i32. Raises OutOfRange for values for which the program is not proved, by default integers that do not fit.
     """
     if layout.dtype == "i32":
         return layout.pack(_narrowed(view, name, allowed or _I32).reshape(layout.size), out)
     if allowed is not None and view.size:
-        _check(view.min().item(), view.max().item(), allowed, name)
+        check_range(view.min().item(), view.max().item(), allowed, name)
     values = view.reshape(layout.size)
+    if out is not None and out.dtype == np.float16:
+        return layout.pack(values, out, np.copyto if view.dtype == np.float16 else _narrow)
     if view.dtype == np.float16:
         return layout.pack(values, out, _widen)
     return layout.pack(values, out, _round if layout.dtype == "f16" else np.copyto)
@@ -78,11 +80,15 @@ def _round(target: np.ndarray, values: np.ndarray) -> None:
     round_f16(np.asarray(values, order="C"), target)
 
 
+def _narrow(target: np.ndarray, values: np.ndarray) -> None:
+    f32_to_f16(np.asarray(values, order="C"), target)
+
+
 def _narrowed(values: np.ndarray, name: str, allowed: ValueRange) -> np.ndarray:
     """Integers as int32, of those that it does not hold the low bits, or what stands for them. Raises OutOfRange."""
     values = _as_signed(values, allowed)
     if values.dtype != np.bool_ and values.size and not _holds_all(allowed, values.dtype):
-        _check(values.min().item(), values.max().item(), allowed, name)
+        check_range(values.min().item(), values.max().item(), allowed, name)
     narrowed = values.astype(np.int32)
     return narrowed if allowed.spare is None else np.where(narrowed == values, narrowed, np.int32(allowed.spare))
 
@@ -99,8 +105,8 @@ def _holds_all(allowed: ValueRange, dtype: np.dtype) -> bool:
     return allowed.low <= limits.min and limits.max <= allowed.high
 
 
-def _check(low: float, high: float, allowed: ValueRange, name: str) -> None:
-    """Raise OutOfRange unless everything from `low` to `high` is allowed; NaN is not."""
+def check_range(low: float, high: float, allowed: ValueRange, name: str) -> None:
+    """Raises OutOfRange unless everything from `low` to `high` is allowed; NaN is not."""
     if low >= allowed.low and high <= allowed.high:
         return
     found = high if low >= allowed.low else low
@@ -109,13 +115,17 @@ def _check(low: float, high: float, allowed: ValueRange, name: str) -> None:
 
 
 def from_device(device: np.ndarray, layout: Layout, view: np.ndarray, allowed: ValueRange | None = None) -> None:
-    """Unpack device entries of the layout's `value_type` into a host view, in place.
+    """Unpack device entries of the layout's `value_type`, or of float16, into a host view, in place.
 
     Of i32 a narrower integer type gets the low bits, bool whether it is not zero; elements that still hold what stands for numbers of the
     host stay as they are.
     """
     values = layout.unpack(device).reshape(view.shape)
-    if view.dtype == np.float16:
+    if values.dtype == np.float16 and view.dtype == np.float16:
+        view[...] = values
+    elif values.dtype == np.float16:
+        view[...] = f16_to_f32(np.ascontiguousarray(values))
+    elif view.dtype == np.float16:
         view[...] = f32_to_f16(np.ascontiguousarray(values))
     elif view.dtype == np.bool_:
         np.not_equal(values, 0, out=view)

@@ -9,9 +9,10 @@ import pytest
 
 from ktir.diagnostics import KtirError
 from ktir.layout import Layout
-from ktir.runtime.memory.allocation import Allocation, View, find
+from ktir.runtime.memory.allocation import Allocation, find
 from ktir.runtime.memory.card import Card, DeviceOutOfMemory
 from ktir.runtime.memory.transfer import to_device
+from ktir.runtime.memory.view import View, arrangement
 
 SMALL = 1 << 20  # bytes of a segment
 
@@ -29,11 +30,12 @@ def test_a_form_and_back() -> None:
     values = np.arange(5 * 70).reshape(5, 70).astype(np.float16)
     allocation = Allocation(Card(segment_bytes=SMALL), values.nbytes)
     allocation.write(values)
-    view, layout = View("float16", 0, (70, 5), (1, 70)), Layout.rows(70, 5)
-    form = allocation.form(view, layout)
+    layout = Layout.rows(70, 5)
+    place = arrangement(View("float16", 0, (70, 5), (1, 70)), layout)
+    form = allocation.form(place)
     np.testing.assert_array_equal(form.carrier, to_device(values.T, layout))
-    assert allocation.form(view, layout) is form
-    allocation.adopt(view, layout, form.carrier + 1)
+    assert allocation.form(place) is form
+    allocation.adopt(place, form.carrier + 1)
     np.testing.assert_array_equal(allocation.read().view(np.float16).reshape(5, 70), values + 1)
 
 

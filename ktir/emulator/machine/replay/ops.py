@@ -24,9 +24,11 @@ _STEPS = STEP["f16"], STEP["f16"]
 
 @dataclass
 class Launch:
-    """What differs from launch to launch: the arguments' carriers, [entries, 64] float32, C-contiguous, and bounds for those only read."""
+    """What differs from launch to launch: the arguments' carriers, [entries, 64], C-contiguous, and bounds for those only read. Carriers
+    are of float32; of f16 arguments that are only read they may be of float16.
+    """
 
-    arguments: Sequence[F32] = ()
+    arguments: Sequence[NDArray[Any]] = ()
     bounds: Mapping[int, Bound] = field(default_factory=dict)
 
     def largest(self, origin: int | None) -> float | None:
@@ -46,9 +48,10 @@ class Operation(Protocol):
         ...
 
 
-def window(memory: F32, view: View) -> F32:
+def window(memory: NDArray[Any], view: View) -> NDArray[Any]:
     """A view on an argument. `as_strided` takes ten times as long."""
-    return np.ndarray(view.shape, np.float32, memory, view.offset * 4, tuple(s * 4 for s in view.strides))
+    item = memory.itemsize
+    return np.ndarray(view.shape, memory.dtype, memory, view.offset * item, tuple(s * item for s in view.strides))
 
 
 @dataclass

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
 from ktir.emulator.machine.replay.builder import Builder
@@ -38,8 +40,8 @@ class Tape:
         """Whether an integer division of the last run may have had no quotient in some lane, a lane that a bound clips perhaps."""
         return self._unwatched or bool(self._missing)
 
-    def run(self, arguments: Sequence[F32], bounds: Mapping[int, Bound] | None = None) -> None:
-        """Execute; `arguments` are C-contiguous float32 carriers [entries, 64] and written in place. bounds: as for `Machine.launch`."""
+    def run(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound] | None = None) -> None:
+        """Execute; `arguments` are C-contiguous carriers [entries, 64] and written in place. They and bounds: as for `Machine.launch`."""
         self._launch.arguments, self._launch.bounds = arguments, bounds or {}
         self._missing.fill(False)
         with numerics.quiet():

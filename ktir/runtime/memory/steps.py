@@ -1,0 +1,27 @@
+"""What happens on a card, one step after the other, and what it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ktir.target import Target
+
+Kind = Literal["H2D", "D2H", "D2D", "Relayout", "HostCompute", "Compute"]
+MOVES: tuple[Kind, ...] = ("H2D", "D2H", "D2D", "Relayout")
+"""Kinds of steps that do nothing but move bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a card or its host has done: bytes moved, and emulated nanoseconds. `name`: of a program."""
+
+    kind: Kind
+    nbytes: int
+    ns: float
+    name: str = ""
+
+
+def moving_ns(kind: Kind, nbytes: int, target: Target) -> float:
+    """Nanoseconds that bytes take: between host and card over the bus, within the card through its memory, read and written counted."""
+    return nbytes / (target.host_gb_per_second if kind in ("H2D", "D2H") else target.dram_gb_per_second)

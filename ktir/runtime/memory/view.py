@@ -1,0 +1,111 @@
+"""Elements of a card's memory, and how they lie in sticks."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.diagnostics import KtirError
+from ktir.layout import Layout
+from ktir.package import ValueRange
+from ktir.runtime.memory.transfer import from_device, to_device
+from ktir.target import LANES
+
+BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+"""Element types that NumPy lacks -> those that carry their bits."""
+_KEPT = {
+    "f16": ("float16",),
+    "f32": ("float32", "float16"),
+    "i32": ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
+}
+"""Type of a layout -> types whose elements come back from it as they were."""
+_WRITTEN = {"f16": ("float16",), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
+"""Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
+
+
+class View(NamedTuple):
+    """Elements of an allocation: their type by PyTorch's name; offset, sizes and strides in elements of that type."""
+
+    dtype: str
+    offset: int
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The type that carries the elements in NumPy."""
+        return np.dtype(BITS.get(self.dtype, self.dtype))
+
+    def of(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
+        """The elements in an allocation's linear bytes. Raises KtirError where these end before them."""
+        kind = self.numpy
+        try:
+            return np.ndarray(self.size, kind, linear, self.offset * kind.itemsize, tuple(s * kind.itemsize for s in self.strides))
+        except (TypeError, ValueError) as error:
+            got = f"{self.dtype} {list(self.size)} with strides {list(self.strides)} from {self.offset} on"
+            raise KtirError(f"expects a view of the {linear.size} bytes of an allocation, but got {got}") from error
+
+    def is_all_of(self, nbytes: int) -> bool:
+        """Whether these are all elements of so many bytes, each one once."""
+        dims = sorted((s, n) for n, s in zip(self.size, self.strides, strict=True) if n != 1)
+        dense = all(s == prod(n for _, n in dims[:k]) for k, (s, _) in enumerate(dims))
+        return dense and self.offset == 0 and prod(self.size) * self.numpy.itemsize == nbytes
+
+
+class Arrangement:
+    """A view of an allocation in a layout, which is what a form is of. By `arrangement`, the same object for the same view and layout.
+
+    bits: see ValueRange.
+    """
+
+    def __init__(self, view: View, layout: Layout, bits: int | None) -> None:
+        self.view = view
+        self.layout = layout
+        self.exact = view.dtype in _KEPT[layout.dtype]
+        """Whether elements come back as they were."""
+        self.adopts = view.dtype in _WRITTEN[layout.dtype]
+        """Whether what a program writes may stay as it is."""
+        self._as = _i32(bits) if layout.dtype == "i32" else None
+
+    def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str) -> None:
+        """Elements to a carrier whose padding is zero. Raises OutOfRange for integers that the layout has no room for."""
+        to_device(self.view.of(linear), self.layout, name, self._values(carrier), self._as)
+
+    def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None) -> None:
+        """A carrier's elements to where they belong."""
+        from_device(self._values(carrier), self.layout, self.view.of(linear), allowed)
+
+    def settle(self, carrier: NDArray[np.float32]) -> None:
+        """Make what a program has left in a carrier what `pack` would have put there: padding is zero, and what is true is one."""
+        if self.view.dtype == "bool":
+            values = carrier.view(np.int32)
+            np.not_equal(values, 0, out=values, casting="unsafe")
+        if self.padding is not None:
+            carrier.reshape(-1)[self.padding] = 0
+
+    @cached_property
+    def padding(self) -> NDArray[np.int64] | None:
+        """Which elements of a carrier hold none of the view."""
+        elements = self.layout.entries * LANES
+        if elements == prod(self.layout.size):
+            return None
+        live = np.zeros((self.layout.entries, LANES), self.layout.value_type)
+        self.layout.pack(np.ones(self.layout.size, self.layout.value_type), live)
+        return np.flatnonzero(live == 0)
+
+    def _values(self, carrier: NDArray[Any]) -> NDArray[Any]:
+        return carrier.view(np.int32) if self.layout.dtype == "i32" else carrier
+
+
+@lru_cache(maxsize=1 << 14)
+def arrangement(view: View, layout: Layout, bits: int | None = None) -> Arrangement:
+    """What a view looks like in a layout. bits: of the program's integers, see ValueRange; it counts for unsigned ones alone."""
+    return Arrangement(view, layout, bits) if bits is None or view.dtype.startswith("u") else arrangement(view, layout)
+
+
+def _i32(bits: int | None) -> ValueRange:
+    return ValueRange(-(2**31), 2**31 - 1, bits)

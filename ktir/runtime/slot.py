@@ -1,0 +1,64 @@
+"""An argument of a program at its launches: what it wants of a tensor, whether that lies on the host or on a card."""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.layout import Digit, Layout
+from ktir.package import LaunchArgument
+from ktir.runtime.memory.forms import Form
+from ktir.runtime.memory.transfer import to_device
+
+
+def layout_of(argument: LaunchArgument) -> Layout:
+    """The layout of a launch argument: digits recovered from the published fields and the logical size."""
+    published = argument.layout
+    size = tuple(published.size)
+    strides = [int(np.prod(size[i + 1 :], dtype=np.int64)) for i in range(len(size))]
+    digits = []
+    for extent, stride in zip(published.device_size, published.stride_map, strict=True):
+        dim = next((d for d, s in enumerate(strides) if size[d] > 1 and stride >= s and stride % s == 0), None)
+        digits.append(Digit(None, 0, extent) if stride < 0 or dim is None else Digit(dim, stride // strides[dim], extent))
+    return Layout(size, tuple(digits), {"float16": "f16", "float32": "f32", "int32": "i32"}[argument.dtype])
+
+
+@lru_cache(maxsize=1 << 12)
+def _number(*_: Any) -> int:
+    """Stands for a view of a host tensor in a layout, with the width of its integers: the same in all programs."""
+    return next(_numbers)
+
+
+_numbers = itertools.count()
+
+
+class Slot:
+    """A launch argument, and what its launches keep."""
+
+    def __init__(self, argument: LaunchArgument) -> None:
+        self.argument = argument
+        self.layout = layout_of(argument)
+        self.host = -1 if argument.host is None else argument.host.arg
+        """The number of its tensor; -1 where nobody gives one."""
+        view, self.bits = argument.host, argument.range.bits if argument.range else None
+        self.number = -1 if view is None else _number((view.offset, view.size, view.strides), self.layout, self.bits)
+        self.own: NDArray[np.float32] | None = None
+        """The carrier of what the program writes to tensors of the host."""
+        self.arranged = 0
+        """How often a launch had to arrange it."""
+        self.bindings: dict[tuple[str, int, int], Any] = {}
+        """What it is of tensors of a card, by their type, offset, and the bytes of their allocation."""
+
+    def pack(self, view: NDArray[Any], carrier: NDArray[Any]) -> None:
+        """Arrange elements. Raises OutOfRange for those for which the program is not proved."""
+        values = carrier.view(np.int32) if self.layout.dtype == "i32" else carrier
+        to_device(view, self.layout, self.argument.name, values, self.argument.range)
+
+    def check(self, form: Form) -> None:
+        """Raises OutOfRange for a form with elements for which the program is not proved."""
+        if self.argument.range is not None:
+            form.check(self.argument.range, self.argument.name)
