@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ktir.device.kernels import is_ours
-from ktir.device.storage import on_host
+from ktir.device.storage import on_card
 from ktir.runtime import cache
 
 
@@ -18,7 +18,7 @@ def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> C
 
     def on_device(*tensors: Any) -> None:
         written = cache.load(key).written
-        launch(*[on_host(t, write=k in written) if is_ours(t) else t for k, t in enumerate(tensors)])
+        launch(*[on_card(t) if is_ours(t) else t for t in tensors])
         for k in written:
             if is_ours(tensors[k]) and not tensors[k].is_inference():
                 torch.autograd.graph.increment_version(tensors[k])

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from ktir.runtime.device import DeviceTensor
     from ktir.runtime.memory.allocation import Allocation
 
 _EXTERNAL = 12  # kDLExtDev: torch makes it PrivateUse1
@@ -117,6 +118,15 @@ def allocation_of(tensor: torch.Tensor) -> Allocation:
     from ktir.runtime.memory.allocation import find
 
     return find(tensor.untyped_storage().data_ptr())
+
+
+def on_card(tensor: torch.Tensor) -> DeviceTensor:
+    """The tensor as launches take it."""
+    from ktir.runtime.device import DeviceTensor
+    from ktir.runtime.memory.view import View
+
+    view = View(str(tensor.dtype)[6:], tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
+    return DeviceTensor(allocation_of(tensor), view)
 
 
 def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:

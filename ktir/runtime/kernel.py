@@ -19,6 +19,7 @@ from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
 from ktir.package import read
 from ktir.package.manifest import NAME as MANIFEST
 from ktir.runtime import notices, stamps
+from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
 
@@ -61,7 +62,7 @@ class Kernel:
         return program.written if program else ()
 
     def __call__(self, *tensors: Any, frozen_weights: bool = False, strict: bool = False) -> None:
-        """Launch on host tensors in the order of the program's arguments.
+        """Launch on tensors of the host, or of a card, in the order of the program's arguments.
 
         frozen_weights: weights are taken to hold what they held as long as torch counts no write. strict: no engine stands in for another.
 
@@ -128,6 +129,12 @@ def _changed(tensors: tuple[Any, ...], written: list[int]) -> None:
             stamps.installed.changed(tensors[i])
 
 
+def _as_array(tensor: Any) -> np.ndarray:
+    if isinstance(tensor, DeviceTensor):
+        return tensor.array()
+    return np.asarray(tensor if isinstance(tensor, (np.ndarray, int, float)) else tensor.detach().numpy())
+
+
 class Reproduction:
     """A launch to be seen again: the package and the arguments as they are now."""
 
@@ -135,7 +142,7 @@ class Reproduction:
         self.files = files
         self.arrays: dict[int, np.ndarray] = {}
         try:
-            arrays = [np.asarray(t if isinstance(t, (np.ndarray, int, float)) else t.detach().numpy()) for t in tensors]
+            arrays = [_as_array(t) for t in tensors]
         except (AttributeError, TypeError):
             return  # what no program of the chip takes
         if sum(a.nbytes for a in arrays) <= _MOST_BYTES:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
 from ktir.runtime import metrics
+from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import with_strides
 
 PROGRAM = "logical.ktir.mlir"
@@ -84,14 +85,14 @@ class LogicalExecutable:
         return [i for i, a in enumerate(self.arguments) if a.role != "input"]
 
     def __call__(self, *tensors: Any, dry: bool = False) -> None:
-        """Launch on CPU tensors, NumPy arrays, or numbers for arguments without dims. What is written is written in place, without copies
-        where the strides are those declared; nothing is with `dry`, which only finds out whether the launch succeeds.
+        """Launch on CPU tensors, NumPy arrays, tensors of a card, or numbers for arguments without dims. What is written is written in
+        place, without copies where the strides are those declared; nothing is with `dry`, which only finds out whether the launch succeeds.
 
         Raises KtirError for arguments that do not fit, and findings of the executor, such as an index out of range.
         """
         if len(tensors) != len(self.arguments):
             raise KtirError(f"the program expects {len(self.arguments)} arguments, but got {len(tensors)}")
-        given = [_array(a, t) for a, t in zip(self.arguments, tensors, strict=True)]
+        given = [_array(a, t, write=not dry and a.role != "input") for a, t in zip(self.arguments, tensors, strict=True)]
         held = [with_strides(t, a.stride, a.name) for a, t in zip(self.arguments, given, strict=True)]
         arrays = [_flat(a, t) for a, t in zip(self.arguments, held, strict=True)]
         if dry:
@@ -106,15 +107,14 @@ class LogicalExecutable:
         metrics.count(executor=1)
 
 
-def _array(argument: Argument, tensor: Any) -> NDArray[Any]:
+def _array(argument: Argument, tensor: Any, *, write: bool) -> NDArray[Any]:
     """A tensor as an array on the same memory, of a type that carries its bits."""
+    if isinstance(tensor, DeviceTensor):
+        return _of_card(argument, tensor, write=write)
     if isinstance(tensor, (int, float)):
         tensor = np.array(tensor, argument.dtype)
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype != argument.dtype:
-        raise KtirError(f"argument '{argument.name}' expects element type {argument.dtype}, but got {dtype}")
-    if tuple(tensor.shape) != argument.size:
-        raise KtirError(f"argument '{argument.name}' expects shape {list(argument.size)}, but got {list(tensor.shape)}")
+    _check(argument, dtype, tuple(tensor.shape))
     if isinstance(tensor, np.ndarray):
         return tensor
     if tensor.device.type != "cpu":
@@ -123,6 +123,24 @@ def _array(argument: Argument, tensor: Any) -> NDArray[Any]:
     if dtype in _CARRIERS:
         tensor = tensor.view(getattr(sys.modules["torch"], _CARRIERS[dtype]))
     return tensor.numpy()
+
+
+def _of_card(argument: Argument, tensor: DeviceTensor, *, write: bool) -> NDArray[Any]:
+    """A tensor of a card as an array on its linear bytes, which travel to the host, and back where they are written."""
+    _check(argument, tensor.view.dtype, tensor.view.size)
+    array = tensor.array(write=write)
+    tensor.allocation.card.record("D2H", array.nbytes)
+    if write:
+        tensor.allocation.card.record("H2D", array.nbytes)
+    carrier = _CARRIERS.get(argument.dtype)
+    return array.view(carrier) if carrier else array
+
+
+def _check(argument: Argument, dtype: str, size: tuple[int, ...]) -> None:
+    if dtype != argument.dtype:
+        raise KtirError(f"argument '{argument.name}' expects element type {argument.dtype}, but got {dtype}")
+    if size != argument.size:
+        raise KtirError(f"argument '{argument.name}' expects shape {list(argument.size)}, but got {list(size)}")
 
 
 def _flat(argument: Argument, array: NDArray[Any]) -> NDArray[Any]:
