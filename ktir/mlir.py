@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
-    from torch_mlir.dialects import arith, builtin, func, linalg, math, memref, scf, tensor
+    from torch_mlir.dialects import arith, builtin, func, linalg, math, scf, tensor
 
 _hidden = sys.modules.get("numpy")
 sys.modules["numpy"] = None  # type: ignore[assignment]  # import machinery: None makes `import numpy` fail
@@ -25,7 +25,7 @@ finally:
         sys.modules["numpy"] = _hidden
 
 Entry = TypeVar("Entry")
-_DIALECTS = {name: name for name in ("arith", "builtin", "func", "math", "memref", "scf", "tensor")} | {"linalg": "_linalg_ops_gen"}
+_DIALECTS = {name: name for name in ("arith", "builtin", "func", "math", "scf", "tensor")} | {"linalg": "_linalg_ops_gen"}
 """The modules of dialects. Of linalg the generated classes alone: what stands around them needs NumPy and 0.2 s to load."""
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "is_a",
     "linalg",
     "math",
-    "memref",
     "named",
     "names",
     "operations",

@@ -1,4 +1,4 @@
-# The wheel has no type information; everything in it is Any.
-from typing import Any
+# What is used of the dialect; a name that is not here is an error. The wheel has no type information: all else is Any.
+from torch_mlir.ir import OpView
 
-def __getattr__(name: str) -> Any: ...
+class ModuleOp(OpView): ...
