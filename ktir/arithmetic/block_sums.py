@@ -8,7 +8,8 @@ a result. Which proof is tried first has no influence on it.
 
 from __future__ import annotations
 
-from math import frexp, sqrt
+import threading
+from math import frexp, ldexp, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic.floats import F32, STEP
 
-__all__ = ["block_sums", "largest_norm"]
+__all__ = ["block_sums", "largest_norm", "widened"]
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,9 +25,12 @@ Mask = NDArray[np.bool_]
 Pair = tuple[float, float]
 Places = tuple[Ints, ...]
 """Indices of some elements of the result."""
+_NOWHERE: Places = (np.empty(0, np.int64),)
+_HELD = 1 << 21
+"""Bytes of a piece of scratch memory that is kept, at most."""
 
-_ERROR = 2.0**-46
-"""Twice what 63 additions in f64, in any order, can be wrong by, relative to a bound for the sum of the magnitudes."""
+_ERROR = 2.0**-52
+"""Twice what an addition in f64 can be wrong by, relative to a bound for the sum of the magnitudes of all that is added."""
 _WHOLE = 2.0**53 * (1 - 2.0**-40)
 """f64 holds whole numbers up to 2^53; with room for the error of two norms."""
 _DIGIT = 20
@@ -41,23 +45,55 @@ _FEW = 1 / 12
 """Up to this part of the results, it takes less time to make them one by one than all of them."""
 
 
-def block_sums(a: F32, b: F32, steps: Pair = (STEP["f32"], STEP["f32"]), norm: float | None = None, right: F64 | None = None) -> F32:
+class _Scratch(threading.local):
+    """Memory of a thread that holds nothing between calls: made anew each time it would be given back to the system, page by page."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, NDArray[np.uint8]] = {}
+
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+        size = prod(shape) * np.dtype(dtype).itemsize
+        if size > _HELD:
+            return np.empty(shape, dtype)
+        held = self.held.get(name)
+        if held is None or held.size < size:
+            held = self.held[name] = np.empty(size, np.uint8)
+        return np.ndarray(shape, dtype, held)
+
+
+_scratch = _Scratch()
+
+
+def widened(x: F32, name: str) -> F64:
+    """`x` in f64, in memory that lasts until the next call with this name; in the order of `x`, which BLAS takes as it is."""
+    turned = x.ndim > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
+    source = x.swapaxes(-1, -2) if turned else x
+    wide = _scratch(name, source.shape, np.float64)
+    np.copyto(wide, source)
+    return wide.swapaxes(-1, -2) if turned else wide
+
+
+def block_sums(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32"), norm: float | None = None, right: F64 | None = None) -> F32:
     """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero has any sign.
 
-    Nothing but the time depends on the rest. steps: what all elements of a, and of b, are multiples of. norm: a bound for the norms of b's
+    Nothing but the time depends on the rest. elements: the formats on whose grids a and b lie. norm: a bound for the norms of b's
     columns, NaN where there may be one. right: b in f64.
     """
-    left = a.astype(np.float64)
-    right = b.astype(np.float64) if right is None else right
-    sums = np.matmul(left, right)
-    result = sums.astype(np.float32)
-    most = largest_norm(left, -1)
-    if norm is None or not _proved(left, right, (most, norm), steps):
-        norms = most, largest_norm(b, -2)
-        if not _proved(left, right, norms, steps):
-            places = _open(a, b, left, right, sums, norms, steps)
-            if places[0].size:
-                result[places] = _exact_at(places, a, b, sums.shape)
+    left = widened(a, "left")
+    right = widened(b, "right") if right is None else right
+    lead = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    sums = np.matmul(left, right, out=_scratch("sums", (*lead, a.shape[-2], b.shape[-1]), np.float64))
+    steps = STEP[elements[0]], STEP[elements[1]]
+    most = largest_norm(a, -1)
+    if norm is not None and _proved(left, right, (most, norm), steps):
+        return sums.astype(np.float32)
+    norms = most, largest_norm(b, -2)
+    if _proved(left, right, norms, steps):
+        return sums.astype(np.float32)
+    result = np.empty(sums.shape, np.float32)
+    places = _open(a, b, left, right, sums, norms, steps, result)
+    if places[0].size:
+        result[places] = _exact_at(places, a, b, sums.shape)
     return result
 
 
@@ -84,9 +120,9 @@ def _proved(left: F64, right: F64, norms: Pair, steps: Pair) -> bool:
     return bool((left + point - point == left).all())
 
 
-def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, norms: Pair, steps: Pair) -> Places:
-    """Where nothing shows that the rounded f64 sum is the rounded exact one."""
-    reach = norms[0] * norms[1] * _ERROR
+def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, norms: Pair, steps: Pair, result: F32) -> Places:
+    """Round the f64 sums into `result`; where nothing shows that this is the rounded exact one."""
+    reach = norms[0] * norms[1] * _ERROR * a.shape[-1]
     many = (a.size + b.size) // a.shape[-1]  # so many results have as many factors as the operands have elements
     if sums.size > a.size + b.size and min(steps) > STEP["bf16"]:
         by_row = a.size <= b.size  # the smaller operand is looked at, of the other one the grid is enough
@@ -95,18 +131,23 @@ def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, norms: Pair, steps: 
         if np.count_nonzero(lines) <= _FEW * lines.size:
             places = _in_lines(lines, sums, reach) if by_row else _swapped(_in_lines(lines.swapaxes(-1, -2), sums.swapaxes(-1, -2), reach))
             if places[0].size <= many:
-                return _inexact(places, left, right, sums)
-    unclear = _uncertain(sums, reach)
-    if np.count_nonzero(unclear) > many:
+                np.copyto(result, sums, casting="same_kind")
+                return _inexact(places, left, right, sums, norms[0] * norms[1])
+    unclear = _uncertain(sums, reach, result)
+    count = np.count_nonzero(unclear)
+    if not count:
+        return _NOWHERE
+    np.copyto(result, sums, casting="same_kind")
+    if count > many:
         unclear &= ~(_heights(a, left, -1) * _heights(b, right, -2) <= _WHOLE)
         unclear &= np.isfinite(sums)
         return _where(unclear)
-    return _inexact(_where(unclear), left, right, sums)
+    return _inexact(_where(unclear), left, right, sums, norms[0] * norms[1])
 
 
-def _uncertain(sums: F64, reach: float) -> Mask:
-    """Whether an error of at most `reach` can be seen in the rounded sum. True if not finite."""
-    above, below = np.empty(sums.shape, np.float32), np.empty(sums.shape, np.float32)
+def _uncertain(sums: F64, reach: float, above: F32 | None = None) -> Mask:
+    """Whether an error of at most `reach` can be seen in the rounded sum. True if it is NaN. above: becomes the sums, rounded up."""
+    above, below = np.empty(sums.shape, np.float32) if above is None else above, _scratch("below", sums.shape, np.float32)
     np.add(sums, reach, out=above, casting="same_kind")
     np.subtract(sums, reach, out=below, casting="same_kind")
     return above != below
@@ -129,22 +170,30 @@ def _swapped(places: Places) -> Places:
     return (*lead, column, row)
 
 
-def _inexact(places: Places, left: F64, right: F64, sums: F64) -> Places:
-    """Those of a few results that are finite and whose products may have sums that f64 does not hold."""
+def _inexact(places: Places, left: F64, right: F64, sums: F64, most: float) -> Places:
+    """Those of a few results that are finite and whose products may have sums that f64 does not hold.
+
+    most: what the sum of the magnitudes of the products is at most, in all of them; it decides on nearly all.
+    """
     if not places[0].size:
         return places
     rows, columns = _factors(places, left, right, sums.shape)
-    keep = ~_held(rows * columns) & np.isfinite(sums[places])  # an infinity or a NaN is one in any order
-    return tuple(x[keep] for x in places)
+    products = rows * columns
+    open_ = np.flatnonzero(~_held(products, ldexp(2.0, frexp(most)[1]) if most < np.inf else np.nan))
+    if open_.size:
+        products = products[open_]
+        norm = np.sqrt(np.einsum("ij,ij->i", products, products))
+        own = np.ldexp(2.0, np.frexp(norm)[1] + 3)[:, None]  # the sum of 64 magnitudes is at most 8 norms
+        finite = np.isfinite(sums[tuple(x[open_] for x in places)])  # an infinity or a NaN is one in any order
+        open_ = open_[~_held(products, own) & finite]
+    return tuple(x[open_] for x in places)
 
 
-def _held(products: F64) -> Mask:
-    """Whether f64 holds the sum, and each partial sum, of up to 64 products along the last axis.
+def _held(products: F64, bound: F64 | float) -> Mask:
+    """Whether f64 holds the sum, and each partial sum, of products along the last axis, whose magnitudes have a sum below half of `bound`.
 
-    Their magnitudes have a sum below `bound`: each is a multiple of 2^-53 of that where adding `bound` to it loses nothing.
+    Each is a multiple of 2^-53 of the bound where adding that, a power of two, to it loses nothing.
     """
-    norm = np.sqrt(np.einsum("ij,ij->i", products, products))
-    bound = np.ldexp(1.0, np.frexp(norm)[1] + 4)[:, None]
     rounded = products + bound
     rounded -= bound
     return (rounded == products).all(-1)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Where
+from ktir.emulator.reference.ops.repeats import share_repeats
 from ktir.emulator.reference.ops.runs import split_runs
 from ktir.emulator.reference.record.trips import merge_trips
 from ktir.emulator.reference.tape.tape import Assemble, Binder, Call, Step
@@ -24,7 +25,7 @@ __all__ = ["bind"]
 
 def bind(steps: list[Step]) -> tuple[list[Call], list[Where | None]]:
     """Give all temporaries memory; the calls of all steps in order, and the op that each is made for. `steps` becomes what is called."""
-    steps[:] = merge_trips(split_runs(_protect_loads(steps)))
+    steps[:] = merge_trips(share_repeats(split_runs(_protect_loads(steps))))
     last: dict[Storage, int] = {}
     for i, step in enumerate(steps):
         for tensor in (*step.reads, *step.writes):
@@ -108,7 +109,7 @@ def _protect_loads(steps: list[Step]) -> list[Step]:
                     )
                 )
             at = tensor.at
-            moved = Tensor(copies[key], Strided(at.shape, at.strides, at.offset - low), tensor.element)
+            moved = tensor.held_in(copies[key], Strided(at.shape, at.strides, at.offset - low))
             step.reads = tuple(moved if t is tensor else t for t in step.reads)
     if not inserted:
         return steps

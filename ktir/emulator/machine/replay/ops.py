@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.block_sums import block_sums
-from ktir.arithmetic.floats import STEP
 from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View
 from ktir.target import LANES
 
@@ -18,7 +17,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments. The tape is a list of them."""
 Bound = Callable[[], float]
 """Gives a bound for the magnitudes in a carrier, once it is asked for."""
-_STEPS = STEP["f16"], STEP["f16"]
+_ELEMENTS = "f16", "f16"
 """What the elements of both operands of an MM are multiples of."""
 
 
@@ -132,5 +131,5 @@ def _add_flat(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, fir
 
 def _add_product(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
     largest = launch.largest(origin)
-    block = block_sums(a, b, _STEPS, None if largest is None else largest * 8)  # the norm of 64
+    block = block_sums(a, b, _ELEMENTS, None if largest is None else largest * 8)  # the norm of 64
     np.add(block, np.float32(0) if first else sums, sums)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -186,7 +187,6 @@ class Gather(Indirect):
         index = [binder.array(t) for t in self.reads[:count]]
         held = binder.array(self.reads[count], range(1, 2)) if len(self.reads) > count else None
         place = self.laid_out(binder.array(self.writes[0]))
-        period = self._period() if all(i.shape[0] == 1 for i in index) else self.tiles
 
         def run() -> None:
             total, valid = self.addresses(index)
@@ -196,6 +196,8 @@ class Gather(Indirect):
             if not self.first:  # what others own is there already
                 out = np.empty(place.shape, place.dtype)
             alive = None if valid is None else self.flat_addresses(np.broadcast_to(valid, total.shape))
+            if len(place) < len(addresses):  # one row of the grid is held
+                addresses, alive = addresses[: len(place)], None if alive is None else alive[: len(place)]
             if held is not None:
                 tiles = held.shape[0]
                 for t in range(len(out)):
@@ -204,12 +206,7 @@ class Gather(Indirect):
                     if self.holes is not None:
                         self._check_holes(t, mine, None if alive is None else alive[t if alive.shape[0] > 1 else 0])
             elif self.source.raw is not None:
-                if alive is None and period < len(out) == len(addresses):
-                    self._raw(addresses[:period], out[:period], None)
-                    for first in range(period, len(out), period):
-                        np.copyto(out[first : first + period], out[:period])
-                else:
-                    self._raw(addresses, out, alive)
+                self._raw_once(addresses, out, alive)
             else:
                 assert self.source.buffer is not None
                 memory = self.source.buffer.carrier(self.source.element).array
@@ -224,13 +221,32 @@ class Gather(Indirect):
 
         yield run, ()
 
-    def _period(self) -> int:
-        """After how many tiles the known part of the addresses repeats: rows of a grid often share what they read."""
+    @cached_property
+    def period(self) -> int:
+        """After how many tiles what is gathered from a buffer repeats: rows of a grid often share what they read."""
         tiles = len(self.fixed)
+        known = self.source.buffer is not None and self.mask is None and self.active is None and self.cover is None
+        if not known or any(t.at.present[0] > 1 for t in self.reads):
+            return self.tiles
+        own = (self.fixed, *(x for _, size, _, _, origin in self.terms for x in (size, origin)))
         for period in range(1, tiles):
-            if tiles % period == 0 and (self.fixed.reshape(-1, period, *self.fixed.shape[1:]) == self.fixed[:period]).all():
+            if tiles % period == 0 and all(len(x) == 1 or (x[period:] == x[:-period]).all() for x in own):
                 return period
-        return tiles
+        return self.tiles
+
+    def hold_one_row(self, storage: Storage) -> None:
+        """Put into `storage` only what is different: `period` tiles of the result."""
+        target = self.writes[0]
+        self.writes = (target.held_in(storage, target.at.tiles(0, self.period)),)
+
+    def _raw_once(self, addresses: NDArray[np.int64], out: NDArray[Any], alive: NDArray[np.bool_] | None) -> None:
+        """Read what repeats once."""
+        if alive is not None or not self.period < len(out) == len(addresses):
+            self._raw(addresses, out, alive)
+            return
+        self._raw(addresses[: self.period], out[: self.period], None)
+        for first in range(self.period, len(out), self.period):
+            np.copyto(out[first : first + self.period], out[: self.period])
 
     def _check_holes(self, tile: int, addresses: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> None:
         assert self.holes is not None

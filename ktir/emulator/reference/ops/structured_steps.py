@@ -73,7 +73,7 @@ class Matmul(Step):
         return self._plain_places()
 
     def details(self) -> object:
-        return self.numerics, self.element, self.reuse
+        return self.numerics, self.element, self.reuse, self.reads[0].grid, self.reads[1].grid
 
     def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
         return self._moved(tensors)
@@ -104,7 +104,7 @@ class Matmul(Step):
         elif self.numerics == "fast":
             yield _matmul_fast, (a, b, acc, out)
         else:
-            yield numerics.matmul_machine, (a, b, acc, out, (self.reads[0].element, self.reads[1].element))
+            yield numerics.matmul_machine, (a, b, acc, out, (self.reads[0].grid, self.reads[1].grid))
         if self.element in numerics.NARROW:
             yield numerics.round_to, (self.element, out, out)
 

@@ -204,7 +204,7 @@ def _stacked(group: _Group) -> list[Step]:
                 memories[storage] = Storage(storage.dtype, storage.size * group.count)
             storage = memories[storage]
         stacked = Strided((group.count, *at.shape), (distance, *at.strides), at.offset)
-        tensors.append(Tensor(storage, stacked, tensor.element, tensor.born, tensor.empty))
+        tensors.append(tensor.held_in(storage, stacked))
     result: list[Step] = []
     first = 0
     for step in group.steps:

@@ -290,7 +290,8 @@ class Buffer:
 class Tensor:
     """Data of element type `element` in `storage` at `at`. `born`: the number of steps recorded before it was loaded.
 
-    `empty`: what `tensor.empty` makes; as an accumulator it means the identity.
+    `empty`: what `tensor.empty` makes; as an accumulator it means the identity. `grid`: the float format on whose grid the values lie,
+    if they have only been widened from it.
     """
 
     storage: Storage
@@ -298,6 +299,10 @@ class Tensor:
     element: str
     born: int = 0
     empty: bool = False
+    grid: str = ""
+
+    def __post_init__(self) -> None:
+        self.grid = self.grid or self.element
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -306,7 +311,11 @@ class Tensor:
 
     def moved(self, at: Strided, element: str | None = None) -> Tensor:
         """Other positions in the same storage."""
-        return Tensor(self.storage, at, element or self.element, self.born, self.empty)
+        return Tensor(self.storage, at, element or self.element, self.born, self.empty, self.grid)
+
+    def held_in(self, storage: Storage, at: Strided) -> Tensor:
+        """The same values in other memory."""
+        return Tensor(storage, at, self.element, self.born, self.empty, self.grid)
 
 
 @dataclass(eq=False)
