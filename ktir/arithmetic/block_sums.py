@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic.floats import F32, STEP
 
-__all__ = ["block_sums", "largest_norm", "widened"]
+__all__ = ["block_sums", "largest_norm", "rounded_sums", "scratch", "widened"]
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,39 +61,41 @@ class _Scratch(threading.local):
         return np.ndarray(shape, dtype, held)
 
 
-_scratch = _Scratch()
+scratch = _Scratch()
 
 
 def widened(x: F32, name: str) -> F64:
     """`x` in f64, in memory that lasts until the next call with this name; in the order of `x`, which BLAS takes as it is."""
     turned = x.ndim > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
     source = x.swapaxes(-1, -2) if turned else x
-    wide = _scratch(name, source.shape, np.float64)
+    wide = scratch(name, source.shape, np.float64)
     np.copyto(wide, source)
     return wide.swapaxes(-1, -2) if turned else wide
 
 
-def block_sums(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32"), norm: float | None = None, right: F64 | None = None) -> F32:
+def block_sums(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32"), norm: float | None = None) -> F32:
     """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero has any sign.
 
     Nothing but the time depends on the rest. elements: the formats on whose grids a and b lie. norm: a bound for the norms of b's
-    columns, NaN where there may be one. right: b in f64.
+    columns, NaN where there may be one.
     """
-    left = widened(a, "left")
-    right = widened(b, "right") if right is None else right
-    lead = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    sums = np.matmul(left, right, out=_scratch("sums", (*lead, a.shape[-2], b.shape[-1]), np.float64))
-    steps = STEP[elements[0]], STEP[elements[1]]
+    left, right = widened(a, "left"), widened(b, "right")
     most = largest_norm(a, -1)
-    if norm is not None and _proved(left, right, (most, norm), steps):
-        return sums.astype(np.float32)
-    norms = most, largest_norm(b, -2)
-    if _proved(left, right, norms, steps):
+    if norm is None or not _proved(left, right, (most, norm), elements):
+        norm = largest_norm(b, -2)
+    return rounded_sums(left, right, (most, norm), elements)
+
+
+def rounded_sums(left: F64, right: F64, norms: Pair, elements: tuple[str, str]) -> F32:
+    """`block_sums` of operands in f64. norms: bounds for those of the rows and of the columns."""
+    lead = left.shape[:-2] if left.shape[:-2] == right.shape[:-2] else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    sums = np.matmul(left, right, out=scratch("sums", (*lead, left.shape[-2], right.shape[-1]), np.float64))
+    if _proved(left, right, norms, elements):
         return sums.astype(np.float32)
     result = np.empty(sums.shape, np.float32)
-    places = _open(a, b, left, right, sums, norms, steps, result)
+    places = _open(left, right, sums, norms, elements, result)
     if places[0].size:
-        result[places] = _exact_at(places, a, b, sums.shape)
+        result[places] = _exact_at(places, left, right, sums.shape)
     return result
 
 
@@ -109,8 +111,9 @@ def largest_norm(x: F32 | F64, axis: int) -> float:
     return sqrt(float(squares) * (1 + 2.0**-12) + 2.0**-130)  # f32 may have rounded each of the squares and sums
 
 
-def _proved(left: F64, right: F64, norms: Pair, steps: Pair) -> bool:
+def _proved(left: F64, right: F64, norms: Pair, elements: tuple[str, str]) -> bool:
     """Whether no sum has an error: all are whole numbers of some unit that f64 holds."""
+    steps = STEP[elements[0]], STEP[elements[1]]
     unit = norms[0] * norms[1] / (_WHOLE * steps[1])  # what all of `left` must be multiples of
     if unit <= steps[0]:
         return True
@@ -120,34 +123,35 @@ def _proved(left: F64, right: F64, norms: Pair, steps: Pair) -> bool:
     return bool((left + point - point == left).all())
 
 
-def _open(a: F32, b: F32, left: F64, right: F64, sums: F64, norms: Pair, steps: Pair, result: F32) -> Places:
+def _open(left: F64, right: F64, sums: F64, norms: Pair, elements: tuple[str, str], result: F32) -> Places:
     """Round the f64 sums into `result`; where nothing shows that this is the rounded exact one."""
-    reach = norms[0] * norms[1] * _ERROR * a.shape[-1]
-    many = (a.size + b.size) // a.shape[-1]  # so many results have as many factors as the operands have elements
-    if sums.size > a.size + b.size and min(steps) > STEP["bf16"]:
-        by_row = a.size <= b.size  # the smaller operand is looked at, of the other one the grid is enough
-        x, wide, axis, other = (a, left, -1, 1) if by_row else (b, right, -2, 0)
-        lines = ~(_heights(x, wide, axis) * norms[other] <= _WHOLE * steps[other])
+    length, most = left.shape[-1], norms[0] * norms[1]
+    reach, steps = most * _ERROR * length, (STEP[elements[0]], STEP[elements[1]])
+    many = (left.size + right.size) // length  # so many results have as many factors as the operands have elements
+    if sums.size > left.size + right.size and min(steps) > STEP["bf16"]:
+        by_row = left.size <= right.size  # the smaller operand is looked at, of the other one the grid is enough
+        x, axis, other = (left, -1, 1) if by_row else (right, -2, 0)
+        lines = ~(_heights(x, axis) * norms[other] <= _WHOLE * steps[other])
         if np.count_nonzero(lines) <= _FEW * lines.size:
             places = _in_lines(lines, sums, reach) if by_row else _swapped(_in_lines(lines.swapaxes(-1, -2), sums.swapaxes(-1, -2), reach))
             if places[0].size <= many:
                 np.copyto(result, sums, casting="same_kind")
-                return _inexact(places, left, right, sums, norms[0] * norms[1])
+                return _inexact(places, left, right, sums, most)
     unclear = _uncertain(sums, reach, result)
     count = np.count_nonzero(unclear)
     if not count:
         return _NOWHERE
     np.copyto(result, sums, casting="same_kind")
     if count > many:
-        unclear &= ~(_heights(a, left, -1) * _heights(b, right, -2) <= _WHOLE)
+        unclear &= ~(_heights(left, -1) * _heights(right, -2) <= _WHOLE)
         unclear &= np.isfinite(sums)
         return _where(unclear)
-    return _inexact(_where(unclear), left, right, sums, norms[0] * norms[1])
+    return _inexact(_where(unclear), left, right, sums, most)
 
 
 def _uncertain(sums: F64, reach: float, above: F32 | None = None) -> Mask:
     """Whether an error of at most `reach` can be seen in the rounded sum. True if it is NaN. above: becomes the sums, rounded up."""
-    above, below = np.empty(sums.shape, np.float32) if above is None else above, _scratch("below", sums.shape, np.float32)
+    above, below = np.empty(sums.shape, np.float32) if above is None else above, scratch("below", sums.shape, np.float32)
     np.add(sums, reach, out=above, casting="same_kind")
     np.subtract(sums, reach, out=below, casting="same_kind")
     return above != below
@@ -199,10 +203,10 @@ def _held(products: F64, bound: F64 | float) -> Mask:
     return (rounded == products).all(-1)
 
 
-def _heights(x: F32, wide: F64, axis: int) -> F64:
+def _heights(x: F64, axis: int) -> F64:
     """The norm of the elements along `axis`, which stays, in their unit."""
-    norm = np.einsum("...ij,...ij->...i" if axis == -1 else "...ij,...ij->...j", wide, wide)
-    return np.expand_dims(np.sqrt(norm), axis) / _units(x, axis)
+    norm = np.einsum("...ij,...ij->...i" if axis == -1 else "...ij,...ij->...j", x, x)
+    return np.expand_dims(np.sqrt(norm), axis) / _units(x.astype(np.float32), axis)
 
 
 def _units(x: F32, axis: int) -> F64:
@@ -216,12 +220,12 @@ def _units(x: F32, axis: int) -> F64:
     return np.ldexp(1.0, np.maximum(lowest >> np.uint32(23), np.uint32(1)).astype(np.int32) - 150 + unused)
 
 
-def _factors(places: Places, a: NDArray[Any], b: NDArray[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _factors(places: Places, left: F64, right: F64, shape: tuple[int, ...]) -> tuple[F64, F64]:
     """The rows and columns, [places, K], of some results."""
     *lead, rows, columns = places
-    a = np.broadcast_to(a, (*shape[:-2], *a.shape[-2:]))
-    b = np.broadcast_to(b, (*shape[:-2], *b.shape[-2:])).swapaxes(-1, -2)
-    return a[(*lead, rows)], b[(*lead, columns)]
+    if left.shape[:-2] != right.shape[:-2]:
+        left, right = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (left, right))
+    return left[(*lead, rows)], right.swapaxes(-1, -2)[(*lead, columns)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -229,17 +233,17 @@ def _factors(places: Places, a: NDArray[Any], b: NDArray[Any], shape: tuple[int,
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _exact_at(places: Places, a: F32, b: F32, shape: tuple[int, ...]) -> F32:
+def _exact_at(places: Places, left: F64, right: F64, shape: tuple[int, ...]) -> F32:
     """Some results, all of them finite."""
-    if places[0].size <= _FEW * np.prod(shape):
-        rows, columns = _factors(places, a, b, shape)
+    if places[0].size <= _FEW * prod(shape):
+        rows, columns = _factors(places, left, right, shape)
         return _exact(rows[:, None, :], columns[:, :, None])[:, 0, 0]
     # Infinities and NaNs stand in rows and columns whose results are not asked for.
-    a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (a, b))
-    return _exact(a, b)[places]
+    left, right = (np.where(np.isfinite(x), x, 0.0) for x in (left, right))
+    return _exact(left, right)[places]
 
 
-def _exact(a: F32, b: F32) -> F32:
+def _exact(a: F64, b: F64) -> F32:
     """[.., M, K] x [.., K, N], finite: the sums as numbers of digits of 20 bits, which are products of slices of the operands."""
     left, left_scale = _slices(a, -1)
     right, right_scale = _slices(b, -2)
@@ -251,11 +255,10 @@ def _exact(a: F32, b: F32) -> F32:
     return np.ldexp(head, left_scale + right_scale - _DIGIT * (last + 2)).astype(np.float32)
 
 
-def _slices(x: F32, axis: int) -> tuple[list[F64], NDArray[np.int32]]:
+def _slices(x: F64, axis: int) -> tuple[list[F64], NDArray[np.int32]]:
     """x as the sum of slice[i] * 2^(scale - 20 (i + 1)): whole numbers of 20 bits and a sign; one scale per row or column."""
-    rest = x.astype(np.float64)
-    scale = np.frexp(np.abs(rest).max(axis, keepdims=True))[1]
-    rest = np.ldexp(rest, -scale)
+    scale = np.frexp(np.abs(x).max(axis, keepdims=True))[1]
+    rest = np.ldexp(x, -scale)
     slices: list[F64] = []
     while not slices or rest.any():
         rest *= 2.0**_DIGIT

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import transcendental
-from ktir.arithmetic.block_sums import block_sums, largest_norm, widened
 from ktir.arithmetic.floats import (
     BITS,
     F32,
@@ -58,8 +57,6 @@ __all__ = [
     "f32_to_f16",
     "in_chunks",
     "lane_tree",
-    "matmul_block",
-    "matmul_machine",
     "quiet",
     "reduce_machine",
     "reduce_sticks",
@@ -328,90 +325,3 @@ def reduce_machine(kind: str, x: F32) -> F32:
         else:
             lanes[..., :tail] = x
     return lane_tree(kind, lanes)[..., 0]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Matmul
-# ---------------------------------------------------------------------------------------------------------------------
-
-_PRODUCTS = 1 << 18
-"""Elements of the f64 products that are held at once: 2 MiB."""
-_FEW = 8
-"""Blocks that are added one by one."""
-_WIDE = 1 << 20
-"""Elements of the right matrix that are held as f64 at once: 8 MiB."""
-
-
-def matmul_block(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32")) -> F32:
-    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: exact sums, rounded once to f32. A zero is +0.
-
-    elements: the formats on whose grids the operands lie; nothing but the time depends on them.
-    """
-    with quiet():
-        return block_sums(a, b, elements) + np.float32(0)
-
-
-def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None, elements: tuple[str, str] = ("f32", "f32")) -> F32:
-    """acc + a x b in machine order: blocks of 64 along K, each as `matmul_block`, added in sequence to the accumulator.
-
-    a: float32 [.., M, K], b: float32 [.., K, N], acc: float32 [.., M, N]; leading axes broadcast. out: C-contiguous float32
-    of the result's shape, may be `acc`. elements: as for `matmul_block`. A last partial block counts as filled with zeros. Raises
-    ValueError if the K differ.
-    """
-    k, m, n = a.shape[-1], a.shape[-2], b.shape[-1]
-    if b.shape[-2] != k:
-        raise ValueError(f"matmul_machine expects operands with the same K, but got {a.shape} and {b.shape}")
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], acc.shape[:-2])
-    result = np.empty((*lead, m, n), np.float32) if out is None else out
-    if not result.size or not k:
-        return deliver(acc, result)
-    with quiet():
-        np.add(acc, np.float32(0), out=result)  # no -0: so the sign of a block's zero cannot be seen
-    a, b = (x.reshape((1,) * (result.ndim - x.ndim) + x.shape) for x in (a, b))
-    # Along some axes b alone repeats: a single product with the rows of all positions there.
-    shared = [axis for axis in range(len(lead)) if b.shape[axis] == 1 < a.shape[axis]]
-    order = [*(axis for axis in range(len(lead)) if axis not in shared), *shared, len(lead), len(lead) + 1]
-    apart = len(lead) - len(shared)
-    moved = result.transpose(order)
-    rows, right, total = (x.reshape(*x.shape[:apart], -1, x.shape[-1]) for x in (a.transpose(order), b.transpose(order), moved))
-    with quiet():
-        _add_blocks(rows, right, total, elements)
-    if not np.may_share_memory(total, result):
-        np.copyto(moved, total.reshape(moved.shape))
-    return result
-
-
-def _add_blocks(a: F32, b: F32, acc: F32, elements: tuple[str, str]) -> None:
-    """Add the blocks of a [.., M, K] x b [.., K, N] to acc [.., M, N] in place, in pieces whose f64 products stay in cache.
-
-    b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes.
-    """
-    k, m, n = a.shape[-1], acc.shape[-2], acc.shape[-1]
-    lead = acc.size // (m * n)
-    full = k // STICK
-    blocks = min(_PRODUCTS // acc.size, max(1, _WIDE // max(1, b.size // k * STICK)), full)
-    done = 0
-    if blocks > 1:
-        for first in range(0, full, blocks):
-            count = min(blocks, full - first)
-            span = slice(first * STICK, (first + count) * STICK)
-            left = a[..., span].reshape(*a.shape[:-1], count, STICK).swapaxes(-2, -3)
-            right = b[..., span, :].reshape(*b.shape[:-2], count, STICK, n)
-            sums = block_sums(left, right, elements)
-            if count < _FEW:
-                for i in range(count):
-                    np.add(acc, sums[..., i, :, :], out=acc)
-                continue
-            terms = np.empty((*acc.shape[:-2], count + 1, m, n), np.float32)
-            terms[..., 0, :, :] = acc
-            terms[..., 1:, :, :] = sums
-            acc[...] = sum_in_order(terms, -3)
-        done = full * STICK
-    rows = max(1, _PRODUCTS // (lead * n))
-    for start in range(done, k, STICK):
-        span = slice(start, start + STICK)
-        right = b[..., span, :]
-        wide, norm = widened(right, "right"), largest_norm(right, -2)
-        for top in range(0, m, rows):
-            part = acc[..., top : top + rows, :]
-            np.add(part, block_sums(a[..., top : top + rows, span], right, elements, norm, wide), out=part)

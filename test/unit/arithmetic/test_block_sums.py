@@ -9,6 +9,7 @@ import pytest
 
 from ktir.arithmetic import numerics as num
 from ktir.arithmetic.block_sums import block_sums, largest_norm
+from ktir.arithmetic.products import matmul_block, matmul_machine
 
 FORMATS = ("f16", "bf16", "dl16", "f8E4M3FN", "f8E5M2", "f32")
 LEAST = {"f16": -24, "bf16": -133, "dl16": -40, "f8E4M3FN": -9, "f8E5M2": -16, "f32": -149}
@@ -68,8 +69,8 @@ def test_exact_sums_rounded_once(element, kind):
     for m, k, n in [(1, 1, 1), (1, 64, 5), (1, 64, 20), (12, 64, 9), (3, 2, 40), (20, 3, 2), (9, 17, 6)]:
         a, b = draw(rng, kind, element, (m, k)), draw(rng, kind, element, (k, n))
         want = exact(a, b)
-        same(num.matmul_block(a, b), want)
-        same(num.matmul_block(a, b, (element, element)), want)
+        same(matmul_block(a, b), want)
+        same(matmul_block(a, b, (element, element)), want)
 
 
 @pytest.mark.parametrize("kind", ["normal", "wide", "cancelling", "bits"])
@@ -112,7 +113,7 @@ def test_an_infinity_does_not_hide_the_other_row():
 def test_operands_of_different_formats(elements):
     rng = np.random.default_rng(1)
     a, b = draw(rng, "wide", elements[0], (10, 64)), draw(rng, "wide", elements[1], (64, 10))
-    same(num.matmul_block(a, b, elements), exact(a, b))
+    same(matmul_block(a, b, elements), exact(a, b))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_corners(a, b, sum):
         for columns in (1, 70):
             left = np.tile(np.array(a, np.float32), (rows, 1))
             right = np.tile(np.array(b, np.float32)[:, None], (1, columns))
-            got = num.matmul_block(left, right)
+            got = matmul_block(left, right)
             if np.isnan(want):
                 assert np.isnan(got).all()
             else:
@@ -157,17 +158,17 @@ def test_no_dependence_on_the_cut(element):
     rng = np.random.default_rng(2)
     a, b = draw(rng, "cancelling", element, (64, 64)), draw(rng, "cancelling", element, (64, 64))
     a[:7, 3:] = 0
-    whole = num.matmul_block(a, b, (element, element))
+    whole = matmul_block(a, b, (element, element))
     same(whole[::9, ::9], exact(a[::9], b[:, ::9]))
     for rows in (1, 5, 33):
         for columns in (1, 17, 64):
             for top in range(0, 64, 16):
                 for left in (0, 20, 63):
-                    part = num.matmul_block(a[top : top + rows], b[:, left : left + columns])
+                    part = matmul_block(a[top : top + rows], b[:, left : left + columns])
                     same(part, whole[top : top + rows, left : left + columns])
-    stacked = num.matmul_block(a.reshape(16, 4, 64), b)
+    stacked = matmul_block(a.reshape(16, 4, 64), b)
     same(stacked.reshape(64, 64), whole)
-    same(num.matmul_block(b.T, a.T), whole.T.copy())
+    same(matmul_block(b.T, a.T), whole.T.copy())
 
 
 def test_infinities_do_not_touch_other_sums():
@@ -175,7 +176,7 @@ def test_infinities_do_not_touch_other_sums():
     a, b = draw(rng, "cancelling", "f16", (12, 64)), draw(rng, "cancelling", "f16", (64, 12))
     want = exact(a, b)
     a[3, 5], b[7, 2] = np.inf, np.nan
-    got = num.matmul_block(a, b, ("f16", "f16"))
+    got = matmul_block(a, b, ("f16", "f16"))
     held = np.ones((12, 12), bool)
     held[3], held[:, 2] = False, False
     same(got[held], want[held])
@@ -187,7 +188,7 @@ def test_blocks_are_added_in_sequence():
     for lead, m in (((), 5), ((), 200), ((3,), 2)):
         a, b = draw(rng, "wide", "f16", (*lead, m, 150)), draw(rng, "wide", "f16", (150, 20))
         acc = rng.standard_normal((*lead, m, 20)).astype(np.float32)
-        got = num.matmul_machine(a, b, acc, elements=("f16", "f16"))
+        got = matmul_machine(a, b, acc, elements=("f16", "f16"))
         for i in [0] if not lead else range(3):
             rows, want = (a[i], acc[i]) if lead else (a, acc)
             rows, want = rows[:6], want[:6]
@@ -198,4 +199,4 @@ def test_blocks_are_added_in_sequence():
 
 def test_minus_zero_does_not_survive_an_accumulation():
     zero = np.full((2, 2), -0.0, np.float32)
-    same(num.matmul_machine(np.zeros((2, 70), np.float32), np.zeros((70, 2), np.float32), zero), np.zeros((2, 2), np.float32))
+    same(matmul_machine(np.zeros((2, 70), np.float32), np.zeros((70, 2), np.float32), zero), np.zeros((2, 2), np.float32))

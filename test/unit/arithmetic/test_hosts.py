@@ -27,6 +27,7 @@ def digest(text: str, settings: dict[str, str]) -> list[str]:
 VALUES = """
 import hashlib, numpy as np
 from ktir.arithmetic import elementary, numerics
+from ktir.arithmetic.products import matmul_machine
 from ktir.isa.functions import FUNCTIONS
 from ktir.isa.kinds import KINDS
 
@@ -51,13 +52,13 @@ with numerics.quiet():
     big = np.float32([65504, -65504, 2**-24, -(2**-24), 1, 3])
     for m, k, n in ((1, 64, 64), (64, 64, 64), (7, 300, 9), (1, 3, 1), (200, 128, 130)):
         a, b = rng.choice(big, (m, k)), rng.choice(big, (k, n))
-        show("matmul", numerics.matmul_machine(a, b, np.zeros((m, n), np.float32), elements=("f16", "f16")))
+        show("matmul", matmul_machine(a, b, np.zeros((m, n), np.float32), elements=("f16", "f16")))
         c, d = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         order = rng.permutation(3 * k)  # what cancels, and small terms, in any order
         a, b = np.hstack([c, c * 1e-9, -c])[:, order], np.vstack([d, d, d])[order]
-        show("matmul", numerics.matmul_machine(a.astype(np.float32), b.astype(np.float32), np.zeros((m, n), np.float32)))
+        show("matmul", matmul_machine(a.astype(np.float32), b.astype(np.float32), np.zeros((m, n), np.float32)))
         b = rng.choice(big, (k, n))
-        show("matmul", numerics.matmul_machine(x[: m * k].reshape(m, k), b, np.zeros((m, n), np.float32)))
+        show("matmul", matmul_machine(x[: m * k].reshape(m, k), b, np.zeros((m, n), np.float32)))
 """
 
 

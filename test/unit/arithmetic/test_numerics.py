@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ktir.arithmetic import numerics as num
+from ktir.arithmetic.products import matmul_block, matmul_machine
 
 
 @pytest.fixture(autouse=True)
@@ -259,15 +260,15 @@ def test_matmul_machine(lead_a, lead_b, m, k, n):
     for lead in ((), np.broadcast_shapes(lead_a, lead_b)):
         acc = rng.standard_normal((*lead, m, n)).astype(np.float32)
         kept = acc.copy()
-        same_bits(num.matmul_machine(a, b, acc), oracle_matmul(a, b, acc))
+        same_bits(matmul_machine(a, b, acc), oracle_matmul(a, b, acc))
         same_bits(acc, kept)
-    block = num.matmul_block(a[..., :64], b[..., :64, :])
+    block = matmul_block(a[..., :64], b[..., :64, :])
     same_bits(block, (a[..., :64].astype(np.float64) @ b[..., :64, :].astype(np.float64)).astype(np.float32))
 
 
 def test_matmul_machine_k_mismatch():
     with pytest.raises(ValueError, match="same K"):
-        num.matmul_machine(np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32), np.zeros((2, 2), np.float32))
+        matmul_machine(np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32), np.zeros((2, 2), np.float32))
 
 
 @pytest.mark.parametrize("kind", sorted(num.BITS))

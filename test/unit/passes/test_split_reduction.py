@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from logical_programs import Logical, gated, linear
 
-from ktir.arithmetic import numerics
+from ktir.arithmetic.products import matmul_machine
 from ktir.assembly import parse_module, print_module
 from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM, LevelResult
@@ -58,7 +58,7 @@ def summed(program: Logical, share: int, parts: int) -> np.ndarray:
     total: np.ndarray | None = None
     for part in range(parts):
         k = slice(part * share * 64, (part + 1) * share * 64)
-        partial = numerics.matmul_machine(x[:, k], w[k], np.zeros((len(x), w.shape[1]), np.float32))
+        partial = matmul_machine(x[:, k], w[k], np.zeros((len(x), w.shape[1]), np.float32))
         total = partial if total is None else total + partial
     assert total is not None
     return (total + bias).astype(np.float16)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
+from ktir.arithmetic.products import matmul_block
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.touch import HALF
 from ktir.emulator.machine.memory.transfer import Transfer, transfer
@@ -116,7 +117,7 @@ class Step:
             case Does.WEIGHTS:
                 self.weights[k] = self._queue("W", k).pop(x.count)
             case Does.MULTIPLY:
-                product = numerics.matmul_block(self._queue("A", k).pop(x.count), self.weights[k], ("f16", "f16"))
+                product = matmul_block(self._queue("A", k).pop(x.count), self.weights[k], ("f16", "f16"))
                 self.sums[k] = self.sums.get(k, np.float32(0)) + product
             case Does.DRAIN:
                 self._queue("P", k).push(self.sums.pop(k))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
 from ktir.arithmetic.integers import fit, width
+from ktir.arithmetic.products import Product
 from ktir.emulator.policy import Disturbance
 from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Binder, Call, Place, Step, clipped_of
@@ -104,7 +105,8 @@ class Matmul(Step):
         elif self.numerics == "fast":
             yield _matmul_fast, (a, b, acc, out)
         else:
-            yield numerics.matmul_machine, (a, b, acc, out, (self.reads[0].grid, self.reads[1].grid))
+            grids = self.reads[0].grid, self.reads[1].grid
+            yield (Product(a, b, out, grids).add_to, (acc,)) if a.shape[-1] else (np.copyto, (out, acc))
         if self.element in numerics.NARROW:
             yield numerics.round_to, (self.element, out, out)
 

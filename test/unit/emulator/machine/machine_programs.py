@@ -33,6 +33,7 @@ from machine_builds import (
 )
 
 from ktir.arithmetic import numerics
+from ktir.arithmetic.products import matmul_machine
 from ktir.isa.descriptor import Bound
 from ktir.isa.program import Argument
 
@@ -298,7 +299,7 @@ def matmul(w: Work, k: int, n: int, transposed: bool = False, multicast: bool = 
     b.sig(LXLU, MNIL, 2)
     b.end(0)
     left, right, add = half(rng, w.rows, k), half(rng, k, n), half(rng, n)
-    want = numerics.matmul_machine(left, right, np.zeros((w.rows, n), np.float32))
+    want = matmul_machine(left, right, np.zeros((w.rows, n), np.float32))
     want = numerics.round_f16(np.maximum(want + add, 0))
     data_b = pack(np.ascontiguousarray(right.T)) if transposed else pack(right)
     arguments = [

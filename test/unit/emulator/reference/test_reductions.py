@@ -15,6 +15,7 @@ from kernel_texts import (
 )
 
 from ktir.arithmetic import numerics
+from ktir.arithmetic.products import matmul_machine
 
 
 @pytest.mark.parametrize("kind", ["maximumf", "minimumf"])
@@ -113,5 +114,5 @@ def test_dot_product_is_a_matmul():
     )
     text = load("%a0", "%arg0", a.shape) + load("%b0", "%arg1", a.shape) + filled("%z0", "0.0", (1,))
     text += generic("%y", [("%a0", t, "d0"), ("%b0", t, "d0")], ("%z0", tensor((1,), "f32"), "0"), "r", body)
-    want = numerics.matmul_machine(a.astype(F32)[None], b.astype(F32)[:, None], np.zeros((1, 1), F32))
+    want = matmul_machine(a.astype(F32)[None], b.astype(F32)[:, None], np.zeros((1, 1), F32))
     same(run(text, a, b, out=(1,), element="f32"), want[0])
