@@ -196,8 +196,12 @@ class Plan:
     def launch(self, arrays: Sequence[NDArray[Any]], observer: Observer | None = None) -> Counts:
         """Run the tape on `arrays`, in place; returns what has been done."""
         with self.lock, numerics.quiet():
+            flat: dict[tuple[int, str], NDArray[Any]] = {}
             for number, step in self.raw:
-                step.source.raw = _flat(arrays[number], step.source.element)
+                key = number, step.source.element
+                if key not in flat:
+                    flat[key] = _flat(arrays[number], key[1])
+                step.source.raw = flat[key]
             try:
                 self._run(arrays, observer)
             finally:

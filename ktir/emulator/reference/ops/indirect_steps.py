@@ -91,8 +91,18 @@ class Indirect(Step):
     """Whether it is the first, the last of the accesses that `cover` joins."""
     last: bool = True
 
+    _known: tuple[NDArray[np.int64], NDArray[np.bool_] | None] | None = None
+
     def addresses(self, index: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Address of each block [tiles or 1, *variables], and which of them are live. Raises OutOfBounds."""
+        if self._known is not None:
+            return self._known
+        found = self._found(index)
+        if not self.terms and self.cover is None:  # every launch finds the same
+            self._known = found
+        return found
+
+    def _found(self, index: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         total: Any = self.fixed
         valid: Any = self.mask
         if self.active is not None:
@@ -100,8 +110,8 @@ class Indirect(Step):
             valid = live if valid is None else live & valid
         for values, (stride, size, dim, clipped, origin) in zip(index, self.terms, strict=True):
             wide = values.astype(np.int64) - origin
-            beyond = (wide < 0) | (wide >= size)
-            if beyond.any():
+            if not (wide.view(np.uint64) < size.view(np.uint64)).all():
+                beyond = (wide < 0) | (wide >= size)
                 wrong = beyond if valid is None else beyond & valid
                 if not clipped and self.bounds and wrong.any():
                     at = np.argwhere(wrong)[0]
@@ -128,7 +138,7 @@ class Indirect(Step):
         inside = prod(n for _, _, n in self.block)
         moved = total.shape if valid is None else valid.shape
         self.count = inside * (prod(moved) if valid is None else int(valid.sum())) * (self.tiles // max(1, moved[0]))
-        if total.size:
+        if total.size and not self._contained:
             low, high = int(total.min()), int(total.max()) + sum((n - 1) * s for _, s, n in self.block) + 1
             if low < 0 or (self.limit is not None and high > self.limit and (valid is None or valid.any())):
                 name = self.source.buffer.name if self.source.buffer is not None else "LX"
@@ -138,6 +148,16 @@ class Indirect(Step):
                     address=low if low < 0 else self.limit,
                 )
         return total, valid
+
+    @cached_property
+    def _contained(self) -> bool:
+        """Whether coordinates within the view, which others are set to, never lead out of the memory."""
+        if self.limit is None or not self.fixed.size:
+            return False
+        ends = [(int(size.max()) - 1) * stride for stride, size, *_ in self.terms]
+        ends += [(extent - 1) * stride for _, stride, extent in self.block]
+        low, high = sum(min(0, end) for end in ends), sum(max(0, end) for end in ends)
+        return int(self.fixed.min()) + low >= 0 and int(self.fixed.max()) + high < self.limit
 
     def remember(self, total: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> None:
         """Keep the addresses for the checks of the whole launch."""
