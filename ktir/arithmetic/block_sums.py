@@ -177,30 +177,28 @@ def _swapped(places: Places) -> Places:
 def _inexact(places: Places, left: F64, right: F64, sums: F64, most: float) -> Places:
     """Those of a few results that are finite and whose products may have sums that f64 does not hold.
 
-    most: what the sum of the magnitudes of the products is at most, in all of them; it decides on nearly all.
+    most: what the sum of the magnitudes of the products is at most, in all of them; it mostly suffices.
     """
     if not places[0].size:
         return places
     rows, columns = _factors(places, left, right, sums.shape)
     products = rows * columns
-    open_ = np.flatnonzero(~_held(products, ldexp(2.0, frexp(most)[1]) if most < np.inf else np.nan))
-    if open_.size:
-        products = products[open_]
-        norm = np.sqrt(np.einsum("ij,ij->i", products, products))
-        own = np.ldexp(2.0, np.frexp(norm)[1] + 3)[:, None]  # the sum of 64 magnitudes is at most 8 norms
-        finite = np.isfinite(sums[tuple(x[open_] for x in places)])  # an infinity or a NaN is one in any order
-        open_ = open_[~_held(products, own) & finite]
-    return tuple(x[open_] for x in places)
+    if most < np.inf and _held(products, ldexp(2.0, frexp(most)[1])).all():
+        return _NOWHERE
+    norm = np.sqrt(np.einsum("ij,ij->i", products, products))
+    own = np.ldexp(2.0, np.frexp(norm)[1] + 3)[:, None]  # the sum of 64 magnitudes is at most 8 norms
+    keep = ~_held(products, own).all(-1) & np.isfinite(sums[places])  # an infinity or a NaN is one in any order
+    return tuple(x[keep] for x in places)
 
 
 def _held(products: F64, bound: F64 | float) -> Mask:
-    """Whether f64 holds the sum, and each partial sum, of products along the last axis, whose magnitudes have a sum below half of `bound`.
+    """Whether each product is a multiple of 2^-53 of `bound`, a power of two: where adding that to it loses nothing.
 
-    Each is a multiple of 2^-53 of the bound where adding that, a power of two, to it loses nothing.
+    f64 holds the sum, and each partial sum, of products of which all are and whose magnitudes have a sum below half of the bound.
     """
     rounded = products + bound
     rounded -= bound
-    return (rounded == products).all(-1)
+    return rounded == products
 
 
 def _heights(x: F64, axis: int) -> F64:

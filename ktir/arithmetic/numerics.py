@@ -228,15 +228,20 @@ IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf}
 # Reductions
 # ---------------------------------------------------------------------------------------------------------------------
 
+_SHORT = 32
+"""Elements that are quickly moved out of the way of an inner loop."""
 _EXTREME: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
 
 
 def _extreme(kind: str, x: F32, axis: int) -> F32:
     """max or min along `axis` (dropped), in any order; the sign of a zero result as in BINARY."""
     with quiet():
-        result = np.asarray(_EXTREME[kind].reduce(x, axis=axis))
-    zero = result == 0
-    if zero.any():
+        if x.shape[axis] <= _SHORT and x.size > _SHORT**2:  # NumPy is slow where its inner loop is short
+            result = np.asarray(_EXTREME[kind].reduce(np.ascontiguousarray(np.moveaxis(x, axis, 0)), axis=0))
+        else:
+            result = np.asarray(_EXTREME[kind].reduce(x, axis=axis))
+    if not result.all():
+        zero = result == 0
         # Rare: a zero wins. It is +0 for max if any +0 took part, -0 for min if any -0 did.
         bits = np.ascontiguousarray(x).view(np.uint32)
         wanted = np.any(bits == (0 if kind == "max" else _SIGN), axis=axis)

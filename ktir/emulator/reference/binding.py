@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.findings import Where
-from ktir.emulator.reference.ops.repeats import share_repeats
+from ktir.emulator.reference.ops.gathers import join_lookups, share_repeats
 from ktir.emulator.reference.ops.runs import split_runs
 from ktir.emulator.reference.record.trips import merge_trips
 from ktir.emulator.reference.tape.tape import Assemble, Binder, Call, Step
@@ -25,7 +25,7 @@ __all__ = ["bind"]
 
 def bind(steps: list[Step]) -> tuple[list[Call], list[Where | None]]:
     """Give all temporaries memory; the calls of all steps in order, and the op that each is made for. `steps` becomes what is called."""
-    steps[:] = merge_trips(share_repeats(split_runs(_protect_loads(steps))))
+    steps[:] = merge_trips(share_repeats(join_lookups(split_runs(_protect_loads(steps)))))
     last: dict[Storage, int] = {}
     for i, step in enumerate(steps):
         for tensor in (*step.reads, *step.writes):

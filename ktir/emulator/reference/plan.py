@@ -101,6 +101,7 @@ class Plan:
                 number = step.source.buffer.argument
                 assert number is not None
                 if isinstance(step, Gather):
+                    step.in_place = True
                     self.raw.append((number, step))
                 else:
                     step.deferred = True

@@ -21,7 +21,7 @@ from ktir.arithmetic.integers import fit
 from ktir.emulator.findings import DuplicateTarget, OutOfBounds, OutOfBuffer, Uninitialized, Where
 from ktir.emulator.reference.record.access import Points
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
-from ktir.emulator.reference.tape.values import ELEMENT_BYTES, Buffer, Storage, is_odd
+from ktir.emulator.reference.tape.values import ELEMENT_BYTES, Buffer, Storage, Strided, Tensor, is_odd
 
 __all__ = ["Cover", "Gather", "Indirect", "LocalScatter", "Scatter", "Source"]
 
@@ -135,11 +135,10 @@ class Indirect(Step):
             self.cover.add(valid, self.first)
             if self.last:
                 self.cover.check(self.where, self.points.write)
-        inside = prod(n for _, _, n in self.block)
         moved = total.shape if valid is None else valid.shape
-        self.count = inside * (prod(moved) if valid is None else int(valid.sum())) * (self.tiles // max(1, moved[0]))
+        self.count = prod(self._inside[1]) * (prod(moved) if valid is None else int(valid.sum())) * (self.tiles // max(1, moved[0]))
         if total.size and not self._contained:
-            low, high = int(total.min()), int(total.max()) + sum((n - 1) * s for _, s, n in self.block) + 1
+            low, high = int(total.min()), int(total.max()) + self._inside[0] + 1
             if low < 0 or (self.limit is not None and high > self.limit and (valid is None or valid.any())):
                 name = self.source.buffer.name if self.source.buffer is not None else "LX"
                 raise OutOfBuffer(
@@ -170,9 +169,15 @@ class Indirect(Step):
     def window(self, flat: NDArray[Any]) -> NDArray[Any]:
         """`flat` as blocks: element [a, ...] is that of the block at address a."""
         flat = np.ascontiguousarray(flat)  # what repeats has no memory of its own
-        size, reach = flat.itemsize, sum((n - 1) * s for _, s, n in self.block)
-        shape = (max(0, flat.size - reach), *(n for _, _, n in self.block))
-        return np.ndarray(shape, flat.dtype, flat, 0, (size, *(s * size for _, s, n in self.block)))
+        reach, extents, strides = self._inside
+        size = flat.itemsize
+        return np.ndarray((max(0, flat.size - reach), *extents), flat.dtype, flat, 0, [s * size for s in strides])
+
+    @cached_property
+    def _inside(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Of a block: the distance of its last element, extents, and strides after that from block to block."""
+        strides, extents = tuple(s for _, s, _ in self.block), tuple(n for _, _, n in self.block)
+        return sum((n - 1) * s for s, n in zip(strides, extents, strict=True)), extents, (1, *strides)
 
     def laid_out(self, array: NDArray[Any]) -> NDArray[Any]:
         """A tile [tiles, *tile dims] as [tiles, *variables outside of the block, *block]."""
@@ -194,6 +199,8 @@ class Gather(Indirect):
     `holes`: of a scratchpad, where nothing has been written [tiles, n].
     """
 
+    in_place: bool = False
+    """Whether a launch reads the caller's own array, which nothing in the program writes."""
     holes: NDArray[np.bool_] | None = None
     low: int = 0
     """Address of the first element of a scratchpad that is gathered from."""
@@ -210,7 +217,8 @@ class Gather(Indirect):
 
         def run() -> None:
             total, valid = self.addresses(index)
-            self.remember(total, valid)
+            if self.source.raw is None:  # else nothing is written there, so there is nothing to check
+                self.remember(total, valid)
             addresses = self.flat_addresses(total)
             out = place
             if not self.first:  # what others own is there already
@@ -240,6 +248,24 @@ class Gather(Indirect):
                 place[... if alive is None else alive] = out[... if alive is None else alive]
 
         yield run, ()
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it brings single elements, row by row, from known addresses of an array of the caller that is read in place."""
+        known = self.in_place and not self.terms and not self.points.dynamic
+        whole = self.mask is None and self.active is None and self.cover is None
+        target = self.writes[0].at
+        in_order = self.order == tuple(range(len(self.order))) and target.present == self.fixed.shape
+        return known and whole and not self.block and in_order and target.is_compact()
+
+    def joined(self, addresses: NDArray[np.int64], storage: Storage) -> Gather:
+        """A lookup as this one, of other addresses, into all of `storage`."""
+        target = Tensor(storage, Strided((1, addresses.size), (0, 1)), self.source.element)
+        result = Gather((), (target,), origin=self.origin)
+        result.source, result.fixed, result.points, result.where = self.source, addresses[None], self.points, self.where
+        result.terms, result.block, result.order, result.mask, result.active = (), (), (0,), None, None
+        result.tiles, result.bounds, result.in_place = 1, self.bounds, True
+        return result
 
     @cached_property
     def period(self) -> int:
@@ -289,7 +315,7 @@ class Gather(Indirect):
         assert raw is not None
         window = self.window(raw)
         rows = prod(addresses.shape[1:])
-        size = max(1, rows * prod(n for _, _, n in self.block))
+        size = max(1, rows * prod(self._inside[1]))
         step = max(1, (1 << 18) // size)
         for first in range(0, addresses.shape[0], step):
             part = slice(first, first + step) if addresses.shape[0] > 1 else slice(None)

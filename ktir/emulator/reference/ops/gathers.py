@@ -1,20 +1,56 @@
-"""Matmuls whose operands the rows of a grid gather from the same places.
+"""Gathers that are done together, or for several rows of a grid once.
+
+What a loop looks up in tables of the caller is there when a launch begins: `join_lookups` brings all of it by one call.
 
 On a grid of two dims what depends on one of them repeats from row to row, which no stride from tile to tile can say. Gathered, it would
-be brought once for each of the rows. Where matmuls alone read it, one row of it is held, and the matmuls have an axis of rows of the
-grid more, along which that operand repeats.
+be brought once for each of the rows. Where matmuls alone read it, `share_repeats` holds one row of it, and the matmuls have an axis of
+rows of the grid more, along which that operand repeats.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import Counter
+
+import numpy as np
 
 from ktir.emulator.reference.ops.indirect_steps import Gather
 from ktir.emulator.reference.ops.structured_steps import Matmul
 from ktir.emulator.reference.tape.tape import Step
-from ktir.emulator.reference.tape.values import Storage, Strided, Tensor
+from ktir.emulator.reference.tape.values import Buffer, Storage, Strided, Tensor
 
-__all__ = ["share_repeats"]
+__all__ = ["join_lookups", "share_repeats"]
+
+_FEW = 1 << 8
+"""Elements for which a call of their own is not worth it."""
+_MOST = 1 << 16
+"""Elements that are looked up by one call."""
+
+
+def join_lookups(steps: list[Step]) -> list[Step]:
+    """`steps` with the gathers whose addresses are known, from arrays of the caller that are read in place, at the beginning."""
+    groups: dict[tuple[Buffer | None, str, int], list[Gather]] = {}
+    sizes: Counter[tuple[Buffer | None, str]] = Counter()
+    for step in steps:
+        if isinstance(step, Gather) and step.is_lookup and step.fixed.size <= _FEW:
+            source = step.source.buffer, step.source.element
+            groups.setdefault((*source, sizes[source] // _MOST), []).append(step)
+            sizes[source] += step.fixed.size
+    places: dict[Storage, tuple[Storage, int]] = {}
+    joined: list[Step] = []
+    for group in groups.values():
+        ends = np.cumsum([step.fixed.size for step in group]).tolist()
+        held = Storage(group[0].writes[0].storage.dtype, ends[-1])
+        joined.append(group[0].joined(np.concatenate([step.fixed.reshape(-1) for step in group]), held))
+        places.update((step.writes[0].storage, (held, end - step.fixed.size)) for step, end in zip(group, ends, strict=True))
+    for step in steps:
+        if any(t.storage in places for t in step.reads):
+            step.reads = tuple(_elsewhere(t, *places[t.storage]) if t.storage in places else t for t in step.reads)
+    return joined + [step for step in steps if not (step.writes and step.writes[0].storage in places)]
+
+
+def _elsewhere(tensor: Tensor, storage: Storage, first: int) -> Tensor:
+    return tensor.held_in(storage, Strided(tensor.at.shape, tensor.at.strides, tensor.at.offset + first))
 
 
 def share_repeats(steps: list[Step]) -> list[Step]:
