@@ -51,8 +51,8 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self.held: dict[str, NDArray[np.uint8]] = {}
 
-    def __call__(self, name: str, shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-        size = prod(shape) * np.dtype(dtype).itemsize
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: type = np.float64) -> NDArray[Any]:
+        size = prod(shape) * 8
         if size > _HELD:
             return np.empty(shape, dtype)
         held = self.held.get(name)
@@ -68,7 +68,7 @@ def widened(x: F32, name: str) -> F64:
     """`x` in f64, in memory that lasts until the next call with this name; in the order of `x`, which BLAS takes as it is."""
     turned = x.ndim > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
     source = x.swapaxes(-1, -2) if turned else x
-    wide = scratch(name, source.shape, np.float64)
+    wide = scratch(name, source.shape)
     np.copyto(wide, source)
     return wide.swapaxes(-1, -2) if turned else wide
 
@@ -89,7 +89,7 @@ def block_sums(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32"), norm:
 def rounded_sums(left: F64, right: F64, norms: Pair, elements: tuple[str, str]) -> F32:
     """`block_sums` of operands in f64. norms: bounds for those of the rows and of the columns."""
     lead = left.shape[:-2] if left.shape[:-2] == right.shape[:-2] else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    sums = np.matmul(left, right, out=scratch("sums", (*lead, left.shape[-2], right.shape[-1]), np.float64))
+    sums = np.matmul(left, right, out=scratch("sums", (*lead, left.shape[-2], right.shape[-1])))
     if _proved(left, right, norms, elements):
         return sums.astype(np.float32)
     result = np.empty(sums.shape, np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -61,46 +61,62 @@ class Product:
         lead = range(out.ndim - 2)
         shared = [axis for axis in lead if b.shape[axis] == 1 < a.shape[axis]]
         order = (*(axis for axis in lead if axis not in shared), *shared, -2, -1)
-        self.apart = apart = out.ndim - 2 - len(shared)
-        a, b, out = (x.transpose(order) for x in (a, b, out))
+        apart = out.ndim - 2 - len(shared)
+        a, b, rows = (x.transpose(order) for x in (a, b, out))
         b = b.reshape(*b.shape[:apart], *b.shape[-2:])
-        if _nested(a, apart) and _nested(out, apart):
-            a, out = (x.reshape(*x.shape[:apart], -1, x.shape[-1]) for x in (a, out))
-        self.pieces = [(right, list(parts)) for right, parts in self._cut(a, b, out)]
-        """Blocks of b [.., blocks, K, N]; with each those of rows of a [.., blocks, rows.., K], and the rows of the result."""
-
-    def _cut(self, a: F32, b: F32, out: F32) -> Iterator[tuple[F32, Iterator[tuple[F32, F32]]]]:
-        """Pieces whose f64 products stay in cache.
-
-        b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes.
-        """
-        k, apart = a.shape[-1], self.apart
-        full = k // STICK
-        blocks = max(1, min(_PRODUCTS // out.size, _WIDE // max(1, b.size // k * STICK), full))
-        rows = max(1, _PRODUCTS * out.shape[apart] // out.size)
-
-        def parts(left: F32) -> Iterator[tuple[F32, F32]]:
-            for top in range(0, out.shape[apart], rows):
-                part = (slice(None),) * apart + (slice(top, top + rows),)
-                yield left[(*part[:apart], slice(None), *part[apart:])], out[part]
-
-        for first in range(0, k, blocks * STICK):
-            span = slice(first, min(first + blocks * STICK, full * STICK) if first < full * STICK else k)
-            length = min(STICK, span.stop - first)
-            left = a[..., span].reshape(*a.shape[:-1], -1, length)
-            yield b[..., span, :].reshape(*b.shape[:-2], -1, length, b.shape[-1]), parts(np.moveaxis(left, -2, apart))
+        if _nested(a, apart) and _nested(rows, apart):
+            a, rows = (x.reshape(*x.shape[:apart], -1, x.shape[-1]) for x in (a, rows))
+        self.pieces = [
+            (b[..., span, :].reshape(*b.shape[:-2], count, -1, b.shape[-1]), _parts(a[..., span], rows, apart, count))
+            for span, count in _spans(b, out.size)
+        ]
+        """Blocks of b, [.., blocks, K, N], and what they are multiplied with."""
 
     def add_to(self, acc: F32) -> None:
         """Compute `out`; the caller is inside `quiet()`. acc: may be `out`."""
         np.add(acc, np.float32(0), out=self.out)  # no -0: so the sign of a block's zero cannot be seen
         for b, parts in self.pieces:
             right, norm = widened(b, "right"), largest_norm(b, -2)
-            for a, out in parts:
-                own = self.apart + 1
-                left = scratch("left", (*a.shape[:own], prod(a.shape[own:-1]), a.shape[-1]), np.float64)
-                np.copyto(left.reshape(a.shape), a)
-                sums = rounded_sums(left, right, (largest_norm(a, -1), norm), self.elements)
-                _add_blocks(out, sums)
+            for part in parts:
+                left = scratch("left", part.shape)
+                np.copyto(left.reshape(part.rows.shape), part.rows)
+                _add_blocks(part.out, rounded_sums(left, right, (largest_norm(part.rows, -1), norm), self.elements))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows [.., blocks, M.., K] of an operand, their shape with M as one axis, and what they become rows of, [.., M.., N]."""
+
+    rows: F32
+    shape: tuple[int, ...]
+    out: F32
+
+
+def _spans(b: F32, size: int) -> list[tuple[slice, int]]:
+    """Where K is cut, and into how many blocks each part is, so that operands and products in f64 stay in cache.
+
+    b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes. size: of the result.
+    """
+    k = b.shape[-2]
+    full = k // STICK
+    blocks = max(1, min(_PRODUCTS // size, _WIDE // max(1, b.size // k * STICK)))
+    counts = [min(blocks, full - first) for first in range(0, full, blocks)]
+    ends = np.cumsum(counts, dtype=int).tolist()
+    whole = [(slice((end - count) * STICK, end * STICK), count) for end, count in zip(ends, counts, strict=True)]
+    return whole + [(slice(full * STICK, k), 1)] * (k % STICK > 0)
+
+
+def _parts(a: F32, out: F32, apart: int, count: int) -> list[_Part]:
+    """`count` blocks of a, [.., M.., K], by rows whose products stay in cache."""
+    blocks = np.moveaxis(a.reshape(*a.shape[:-1], count, -1), -2, apart)
+    step = max(1, _PRODUCTS * out.shape[apart] // out.size)
+    parts: list[_Part] = []
+    for top in range(0, out.shape[apart], step):
+        every = (slice(None),) * apart
+        rows = blocks[(*every, slice(None), slice(top, top + step))]
+        shape = (*rows.shape[: apart + 1], prod(rows.shape[apart + 1 : -1]), rows.shape[-1])
+        parts.append(_Part(rows, shape, out[(*every, slice(top, top + step))]))
+    return parts
 
 
 def _nested(x: F32, first: int) -> bool:
