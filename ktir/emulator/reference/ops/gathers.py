@@ -78,12 +78,14 @@ def share_repeats(steps: list[Step]) -> list[Step]:
 
 
 def _takes(step: Step, read: list[Tensor], found: dict[Storage, Gather]) -> bool:
-    """Whether the step is a matmul, each tile of which reads what has been gathered for it."""
+    """Whether the step is a matmul of whole rows of the grid, each tile of which reads what has been gathered for it."""
     gathers = [found[t.storage] for t in read]
     if not isinstance(step, Matmul) or step.reads[2] in read or len({g.period for g in gathers}) > 1:
         return False
-    for tensor, whole in zip(read, (g.writes[0].at for g in gathers), strict=True):
-        if tensor.at.strides[0] != whole.strides[0] or tensor.at.tiles(0, 1).span()[1] > whole.strides[0]:
+    for tensor, gather in zip(read, gathers, strict=True):
+        size, period = gather.writes[0].at.strides[0], gather.period
+        low, high = tensor.at.tiles(0, 1).span()
+        if tensor.at.strides[0] != size or high > size * (low // size + 1) or tensor.at.shape[0] % period or low // size % period:
             return False
     return True
 
@@ -95,7 +97,8 @@ def _in_rows(step: Step, period: int, held: dict[Storage, Storage]) -> Step:
         at = tensor.at.expand(0, (tensor.at.shape[0] // period, period))
         if tensor.storage not in held:
             return tensor.moved(at)
-        return tensor.held_in(held[tensor.storage], Strided(at.shape, (0, *at.strides[1:]), at.offset))
+        storage = held[tensor.storage]
+        return tensor.held_in(storage, Strided(at.shape, (0, *at.strides[1:]), at.offset % storage.size))
 
     result = copy.copy(step)
     result.reads, result.writes = tuple(map(rows, step.reads)), tuple(map(rows, step.writes))
