@@ -4,12 +4,12 @@ spyre.program "exp" {
   spyre.argument "y" role = output, sticks = 4, element_bytes = 2
   spyre.kernel "kernel_0" cores = 1 {
     spyre.channel LXLU -> MNIL token = 1, leftover = 1
-    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 0
-    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1]
-    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] corelet_step = 2
-    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] base = 4 corelet_step = 2
-    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] base = 4
-    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 1
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [128] arg = 0
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [128]
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [128] corelet_step = 256
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [128] base = 512 corelet_step = 256
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [128] base = 512
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [128] arg = 1
     spyre.unit MNIL {
       spyre.move src = 0 dst = 1
       spyre.sig token = 0, receiver = LXLU, count = 1

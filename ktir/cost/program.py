@@ -113,7 +113,7 @@ class _Counter:
 
     def _sticks(self, w: Word) -> int:
         d = self.kernel.descriptors[w["src" if w.does is Does.SEND else "lx"]]
-        return d.entries * d.sticks_per_entry
+        return d.bytes // STICK_BYTES
 
     def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
         self.stages += 1
@@ -130,7 +130,7 @@ class _Counter:
         if d.element or w["index"] is not None:
             self._elements(w, d, trips, loads)
             return
-        per_core = [self._entries(d, core, trips) * d.sticks_per_entry * STICK_BYTES for core in range(self.kernel.cores)]
+        per_core = [self._entries(d, core, trips) * d.entry_bytes for core in range(self.kernel.cores)]
         readers = list(range(self.kernel.cores))
         if w["group"] is not None:
             readers = sorted(set(self.kernel.groups[w["group"]]))

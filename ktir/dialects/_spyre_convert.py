@@ -150,9 +150,8 @@ def _descriptor_attributes(d: Descriptor) -> Iterator[tuple[str, Any]]:
         yield "level_step", d.level_step[: 1 + max(i for i, step in enumerate(d.level_step) if step)]
     if d.rotate_levels:
         yield "rotate_levels", [i for i in range(LEVELS) if d.rotate_levels >> i & 1]
-    for name in ("element", "splat"):
-        if getattr(d, name):
-            yield name, ir.UnitAttr.get()
+    if d.splat:
+        yield "splat", ir.UnitAttr.get()
     if d.pad != "zero":
         yield "pad", d.pad
     if d.bounds:
@@ -394,7 +393,6 @@ def _descriptor(op: Any) -> Descriptor:
         stride=tuple(_get(op, "stride")),
         level_step=tuple(steps) + (0,) * (LEVELS - len(steps)),
         rotate_levels=sum(1 << v for v in levels),
-        element="element" in op.attributes,
         splat="splat" in op.attributes,
         bounds=tuple(_bounds(op)),
         **given,

@@ -103,7 +103,7 @@ OPTIONAL_INTS = ("base", "arg", "core_table", "buffers", "rotate_step", "corelet
 class DescriptorOp(Operation, dialect=Spyre, name="descriptor"):
     """An access pattern, see `ktir.isa.descriptor`. What has its default is left out; `rotate_levels` lists levels.
 
-    `element`, `splat` and `pad` stand in the attribute dictionary: `{element, pad = "-inf"}`.
+    `splat` and `pad` stand in the attribute dictionary: `{splat, pad = "-inf"}`.
     """
 
     required = {

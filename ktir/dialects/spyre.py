@@ -8,8 +8,8 @@ the registry looks for here. `to_mlir` and `from_mlir` convert exactly; the dial
     spyre.program "softmax" {
       spyre.argument "x" role = input, sticks = 8192, element_bytes = 2
       spyre.kernel "kernel_0" cores = 32 {
-        spyre.descriptor ddr element_bytes = 2 extent = [16, 4] stride = [256, 1] arg = 0
-        spyre.descriptor lx element_bytes = 2 extent = [16, 4] stride = [4, 1]
+        spyre.descriptor ddr element_bytes = 2 extent = [16, 4] stride = [32768, 128] arg = 0
+        spyre.descriptor lx element_bytes = 2 extent = [16, 4] stride = [512, 128]
         spyre.unit MNIL {
           spyre.loop trips = 16, level = 0, region = 1 {
             spyre.move src = 0 dst = 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ktir.isa.descriptor import Bound, Descriptor
 from ktir.isa.program import Kernel
-from ktir.target import LANES
+from ktir.target import LANES, STICK_BYTES
 
 Ints = NDArray[np.int64]
 Counters = tuple[int, ...]
@@ -47,8 +47,8 @@ class _Clip:
 class Access:
     """A descriptor of a kernel with its core tables.
 
-    `entries` entries of `width` sticks each (1 for f16, 2 for f32); `inner` has the addresses of the entries relative to `origin`.
-    Addresses are sticks; those of element descriptors are elements, `lane` of them between the lanes of an entry.
+    `entries` entries of `width` sticks each (1 for f16, 2 for f32), with `lane` elements between the lanes of one; `inner` has their
+    addresses relative to `origin`, in bytes as all addresses are.
     """
 
     def __init__(self, index: int, descriptor: Descriptor, kernel: Kernel) -> None:
@@ -56,8 +56,8 @@ class Access:
         self.descriptor = d = descriptor
         self.cores = kernel.cores
         self.entries = d.entries
-        self.width = d.sticks_per_entry
-        self.lane = d.lane_stride
+        self.width = d.entry_bytes // STICK_BYTES
+        self.lane = d.lane_step // d.element_bytes
         self.pad = PAD[d.pad]
         self.table = None if d.core_table is None else np.array(kernel.tables[d.core_table], np.int64)
         inner = np.zeros(1, np.int64)
@@ -67,16 +67,6 @@ class Access:
         self._steps = [(level, step) for level, step in enumerate(d.level_step) if step]
         self._rotate = [level for level in range(len(d.level_step)) if d.rotate_levels >> level & 1] if d.buffers > 1 else []
         self.clips = [_Clip(b, d.extent, kernel) for b in d.bounds]
-        self._uneven = bool((inner % 2).any() or (self.table is not None and (self.table % 2).any()))
-
-    def misaligned(self, counters: Counters) -> bool:
-        """Whether entries of f32 in memory begin at the second stick of a pair: the carriers of arguments have no such entries."""
-        if self.descriptor.space != "ddr" or self.descriptor.element or self.width == 1:
-            return False
-        if not self._uneven and self.origin(counters) % 2 == 0:
-            return False
-        odd, lanes = self.addresses(counters) % self.width > 0, self.lanes(counters)
-        return bool((odd if lanes is None else odd & (lanes > 0)).any())
 
     def origin(self, counters: Counters, corelet: int = 0) -> int:
         """Address of the walk's start without the core table, in the argument or in LX."""
@@ -93,9 +83,13 @@ class Access:
         at = self.inner[None, :] + self.origin(counters, corelet)
         return at if self.table is None else at + self.table[:, None]
 
-    def elements(self, addresses: Ints) -> Ints:
-        """Addresses in an argument, or distances between them, in elements: those of its carrier, flat."""
-        return addresses if self.descriptor.element else addresses // self.width * LANES
+    def sticks(self, counters: Counters, corelet: int = 0) -> Ints:
+        """First stick of each entry [cores | 1, entries]; dead positions have one too."""
+        return self.addresses(counters, corelet) // STICK_BYTES
+
+    def elements(self, counters: Counters) -> Ints:
+        """Element of lane 0 of each entry [cores | 1, entries] in an argument: in its carrier, flat."""
+        return self.addresses(counters) // self.descriptor.element_bytes
 
     def positions(self, dim: int) -> Ints:
         """Position of each entry along an inner dim."""

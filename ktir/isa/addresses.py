@@ -1,6 +1,6 @@
-"""Addresses of descriptors in closed form: which sticks a word may touch over all cores, corelets, trips and positions.
+"""Addresses of descriptors in closed form: which bytes a word may touch over all cores, corelets, trips and positions.
 
-For element descriptors all of this counts elements, and the lanes of an entry are one more dimension.
+The lanes of an entry are one more dimension of element descriptors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WALK = 1 << 20
 
 @dataclass(frozen=True)
 class Range:
-    """Sticks or elements `low` to `high`, both included; `low` > `high` where nothing is touched."""
+    """Bytes `low` to `high`, both included; `low` > `high` where nothing is touched."""
 
     low: int
     high: int
@@ -52,7 +52,7 @@ def touched(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int)
         start = start + d.stride[dim] * position
     live = np.ones((1,) * len(axes), bool)
     last = [np.full((1,) * len(axes), 0 if dim in positions else e - 1, np.int64) for dim, e in enumerate(d.extent)]
-    last_lane = np.full((1,) * len(axes), LANES - 1 if d.element else 0, np.int64)
+    last_lane = np.full((1,) * len(axes), LANES - 1, np.int64)
     for b in bounds:
         limit = np.int64(b.limit) if b.table is None else np.array(kernel.tables[b.table], np.int64)[core]
         room = limit - b.corelet_step * corelet
@@ -68,20 +68,18 @@ def touched(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int)
     if not live.any():
         return Range(0, -1)
     low = high = start
-    for stride, end in zip((*d.stride, d.lane_stride), (*last, last_lane), strict=True):
+    for stride, end in zip((*d.stride, d.lane_step), (*last, last_lane), strict=True):
         low, high = low + np.minimum(0, stride * end), high + np.maximum(0, stride * end)
     live = np.broadcast_to(live, np.broadcast_shapes(live.shape, low.shape))
     minimum = int(np.min(np.broadcast_to(low, live.shape)[live]))
     maximum = int(np.max(np.broadcast_to(high, live.shape)[live]))
     free = [d.level_step[level] * (n - 1) for level, n in trips.items() if level not in levels]
-    reach = rotation_reach(d, trips) * d.rotate_step
-    reach += 0 if d.element else d.sticks_per_entry - 1
+    reach = rotation_reach(d, trips) * d.rotate_step + d.element_bytes - 1
     return Range(minimum + sum(min(0, f) for f in free), maximum + sum(max(0, f) for f in free) + reach)
 
 
 def core_span(d: Descriptor, kernel: Kernel, trips: dict[int, int], enough: int) -> int:
-    """Sticks or elements from the first to the last one that any one core touches in all runs of a word; an upper bound if that is not
-    above `enough`."""
+    """Bytes from the first to the last that any one core touches in all runs of a word; an upper bound if that is not above `enough`."""
     table = [0] if d.core_table is None else kernel.tables[d.core_table]
     whole = touched(replace(d, bounds=()), kernel, trips, 1)
     most = 0 if whole.empty else whole.high - whole.low + 1 - (max(table) - min(table))
@@ -93,6 +91,13 @@ def core_span(d: Descriptor, kernel: Kernel, trips: dict[int, int], enough: int)
         found = touched(d, alone, trips, 1)
         spans.append(0 if found.empty else found.high - found.low + 1)
     return max(spans)
+
+
+def misaligned(d: Descriptor, kernel: Kernel) -> int | None:
+    """What a descriptor begins at or steps by that is no multiple of its unit."""
+    places = (d.base, *([] if d.core_table is None else kernel.tables[d.core_table]))
+    steps = (*d.stride, *d.level_step, d.rotate_step, d.corelet_step, *([] if d.lane_stride is None else [d.lane_stride]))
+    return next((v for v in (*places, *steps) if v % d.unit), None)
 
 
 def _grid_size(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int) -> int:
@@ -119,11 +124,11 @@ def rotation_reach(d: Descriptor, trips: dict[int, int]) -> int:
     return min(d.buffers - 1, steps)
 
 
-def buffer_sticks(d: Descriptor, trips: dict[int, int], corelets: int) -> int:
-    """Sticks or elements that one buffer spans: the walk, the corelets, and the levels that do not choose the buffer."""
+def buffer_bytes(d: Descriptor, trips: dict[int, int], corelets: int) -> int:
+    """Bytes that one buffer spans: the walk, the corelets, and the levels that do not choose the buffer."""
     spans = [abs(stride) * (e - 1) for stride, e in zip(d.stride, d.extent, strict=True)]
     spans += [abs(d.level_step[level]) * max(n - 1, 0) for level, n in trips.items() if not d.rotate_levels >> level & 1]
-    entry = 1 + abs(d.lane_stride) * (LANES - 1) if d.element else d.sticks_per_entry
+    entry = d.element_bytes + abs(d.lane_step) * (LANES - 1)
     return sum(spans) + abs(d.corelet_step) * (corelets - 1) + entry
 
 
@@ -134,7 +139,7 @@ def stepped_levels(d: Descriptor) -> set[int]:
 
 
 def is_injective(d: Descriptor, kernel: Kernel, corelets: int) -> bool:
-    """Whether no two live positions of one walk, on both corelets, share a stick or element.
+    """Whether no two live positions of one walk, on both corelets, share a stick, or an element of an element descriptor.
 
     Walks too long to enumerate must be visibly so. Where a bound clips lanes that have addresses of their own, only the run can tell.
     """
@@ -143,10 +148,11 @@ def is_injective(d: Descriptor, kernel: Kernel, corelets: int) -> bool:
     if corelets > 1:
         dims.append((corelets, d.corelet_step))
     if d.element and lanes > 1:
-        if not d.lane_stride:
+        if not d.lane_step:
             return False
-        dims.append((lanes, d.lane_stride))
-    covered = width = 1 if d.element else d.sticks_per_entry
+        dims.append((lanes, d.lane_step))
+    covered = whole = d.element_bytes if d.element else d.entry_bytes
+    width = whole // d.unit
     nested = True
     for extent, stride in sorted(dims, key=lambda dim: abs(dim[1])):
         nested = nested and abs(stride) >= covered
@@ -156,7 +162,8 @@ def is_injective(d: Descriptor, kernel: Kernel, corelets: int) -> bool:
     if width * prod(extent for extent, _ in dims) > _WALK:
         return False
     *position, corelet, lane, part = np.ogrid[tuple(map(slice, (*extents, corelets, lanes if d.element else 1, width)))]
-    at = sum((p * stride for p, stride in zip(position, d.stride, strict=True)), corelet * d.corelet_step + lane * d.lane_stride + part)
+    start = corelet * d.corelet_step + lane * d.lane_step + part * d.unit
+    at = sum((p * stride for p, stride in zip(position, d.stride, strict=True)), start)
     live = np.ones(at.shape, bool)
     for b in d.bounds:
         walked = b.corelet_step * corelet + (b.dim_step * position[b.dim] if b.dim is not None else 0)
@@ -182,8 +189,8 @@ def _live_extents(d: Descriptor, kernel: Kernel) -> tuple[list[int], int]:
 
 
 def is_contiguous(d: Descriptor) -> bool:
-    """Whether one walk visits adjacent sticks in order."""
-    expected = d.sticks_per_entry
+    """Whether one walk visits adjacent entries in order."""
+    expected = d.entry_bytes
     for extent, stride in zip(reversed(d.extent), reversed(d.stride), strict=True):
         if extent > 1 and stride != expected:
             return False

@@ -1,15 +1,15 @@
-"""Access descriptors: 128 bytes that tell a unit where its entries live.
+"""Access descriptors: 192 bytes that tell a unit where its entries live.
 
-    address (in sticks) = base + arg_base(arg) + table[core_table][core] + corelet * corelet_step
+    address (in bytes) = base + arg_base(arg) + table[core_table][core] + corelet * corelet_step
         + sum over levels of level_step[l] * counter[l]
         + ((sum of counter[l] over rotate_levels) mod buffers) * rotate_step
         + sum over inner dims of index[d] * stride[d]
 
-Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick for f16, two adjacent sticks for f32. All
-address quantities are sticks, so alignment holds by construction.
+Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick of 128 bytes for f16, two adjacent ones for
+f32. Every address is a multiple of the descriptor's unit, a stick.
 
-An *element* descriptor (memory only) counts all of this in elements instead, with no alignment, and adds lane * lane_stride: an entry is 64
-elements that lie anywhere at equal distances. Only the elements of live lanes are touched: stores write with byte enables.
+An *element* descriptor (memory only) is one with a `lane_stride`: lane l lies l * lane_stride further on, the unit is an element, and only
+the elements of live lanes are touched: stores write with byte enables.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ktir.target import LANES, STICK_BYTES
+
 NONE16 = 0xFFFF
 LEVELS = 8
 MAX_RANK = 4
 PADS = ("zero", "-inf", "+inf")
-DESCRIPTOR_BYTES = 128
+DESCRIPTOR_BYTES = 192
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,26 @@ class Descriptor:
     """Bit mask of the loop levels whose counters choose the buffer."""
     rotate_step: int = 0
     corelet_step: int = 0
-    element: bool = False
-    """Addresses count elements, not sticks; needs `space` ddr."""
-    lane_stride: int = 1
-    """Elements between the lanes of an entry, where `element` is set: 1 = adjacent, 0 = all lanes alike."""
+    lane_stride: int | None = None
+    """Bytes between the lanes of an element descriptor, which needs `space` ddr; 0 = all lanes alike. None: a descriptor of sticks."""
     splat: bool = False
     pad: Literal["zero", "-inf", "+inf"] = "zero"
     bounds: tuple[Bound, ...] = field(default=())
+
+    @property
+    def element(self) -> bool:
+        """Whether this is an element descriptor."""
+        return self.lane_stride is not None
+
+    @property
+    def lane_step(self) -> int:
+        """Bytes between the lanes of an entry."""
+        return self.element_bytes if self.lane_stride is None else self.lane_stride
+
+    @property
+    def unit(self) -> int:
+        """Bytes of which all addresses are multiples."""
+        return self.element_bytes if self.element else STICK_BYTES
 
     @property
     def entries(self) -> int:
@@ -75,17 +90,17 @@ class Descriptor:
         return n
 
     @property
-    def sticks_per_entry(self) -> int:
-        """1 for f16, 2 for f32."""
-        return self.element_bytes // 2
+    def entry_bytes(self) -> int:
+        """Bytes of 64 adjacent lanes: one stick for f16, two for f32."""
+        return LANES * self.element_bytes
 
     @property
     def bytes(self) -> int:
         """Bytes that one walk visits."""
-        return self.entries * self.sticks_per_entry * 128
+        return self.entries * self.entry_bytes
 
 
-# Encoding, little-endian, 128 bytes; NumPy dtype fields (name, format, shape). Absent = 0xFFFF (u16) or 0xFF (u8).
+# Encoding, little-endian; NumPy dtype fields (name, format, shape). Absent = 0xFFFF (u16) or 0xFF (u8).
 BOUND_LAYOUT = (
     ("dim", "u1"),
     ("level", "u1"),
@@ -105,13 +120,13 @@ DESCRIPTOR_LAYOUT = (
     ("rank", "u1"),
     ("flags", "u1"),  # bit 0: splat, bit 1: element, bits 4-5: pad
     ("extent", "<u4", 4),
-    ("stride", "<i4", 4),
-    ("level_step", "<i4", 8),
+    ("stride", "<i8", 4),
+    ("level_step", "<i8", 8),
+    ("rotate_step", "<i8"),
+    ("lane_stride", "<i8"),
+    ("corelet_step", "<i8"),
     ("buffers", "u1"),
     ("rotate_levels", "u1"),
-    ("reserved", "<u2"),
-    ("rotate_step", "<u4"),
-    ("lane_stride", "<i4"),
-    ("corelet_step", "<i4"),
+    ("reserved", "u1", 6),
     ("bounds", BOUND_LAYOUT, 2),
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.descriptor import Descriptor
-from ktir.target import LANES, Target
+from ktir.target import LANES, STICK_BYTES, Target
 
 
 class ElementPrice:
@@ -25,17 +25,10 @@ class ElementPrice:
         self.access, self.target, self.dim, self.lanes = access, target, dim, lanes
         self.owners = np.array(owners, np.int64)
         first = np.broadcast_to(access.inner, (len(owners), access.entries))
-        self._first = first if access.table is None else first + access.table[self.owners][:, None]
+        self.first = first if access.table is None else first + access.table[self.owners][:, None]
+        """Address of each entry [owners, entries] of a walk that starts at 0."""
         self._known: dict[tuple[int, bytes], tuple[Ints, Ints]] = {}
         self._live: dict[bytes, Ints] = {}
-
-    def walk(self, counters: Counters) -> tuple[Ints, Ints]:
-        """Element of lane 0 and live lanes of each entry [owners, entries]."""
-        return self.first(self.access.origin(counters)), self.live(counters)[1]
-
-    def first(self, origin: int) -> Ints:
-        """Element of lane 0 of each entry [owners, entries] of a walk that starts at `origin`."""
-        return self.access.elements(self._first + origin)
 
     def live(self, counters: Counters) -> tuple[bytes, Ints]:
         """Live lanes of each entry [owners, entries], and what tells them from those of other trips; not to be written."""
@@ -43,22 +36,22 @@ class ElementPrice:
         key = b"" if lanes is None else lanes.tobytes()
         if key not in self._live:
             every = np.full((1, 1), self.lanes) if lanes is None else lanes[self.owners] if len(lanes) > 1 else lanes
-            self._live[key] = np.minimum(np.broadcast_to(every, self._first.shape), self.lanes)
+            self._live[key] = np.minimum(np.broadcast_to(every, self.first.shape), self.lanes)
         return key, self._live[key]
 
     def of(self, counters: Counters) -> tuple[Ints, Ints]:
         """Granules and fragments per core."""
         d = self.access.descriptor
-        per = self.target.dram_granule_bytes // d.element_bytes
+        granule = self.target.dram_granule_bytes
         pattern, live = self.live(counters)
-        key = self.access.origin(counters) % per, pattern
+        key = self.access.origin(counters) % granule, pattern
         if key not in self._known:
-            first, pieces = self.walk(counters)[0], fragments(live, d)
+            first, pieces = self.first + self.access.origin(counters), fragments(live, d)
             if self.dim is not None:
-                if self.access.elements(np.array(d.stride[self.dim])) % per:
-                    first = first // per * per + per - 1
+                if d.stride[self.dim] % granule:
+                    first = first // granule * granule + granule - d.element_bytes
                 first, live = (_by_position(a, d.extent, self.dim) for a in (first, live))
-            self._known[key] = granules(first, live, d, per).reshape(len(self.owners), -1).sum(1), pieces
+            self._known[key] = granules(first, live, d, granule).reshape(len(self.owners), -1).sum(1), pieces
         return self._known[key]
 
 
@@ -68,16 +61,16 @@ def _by_position(a: Ints, extent: tuple[int, ...], dim: int) -> Ints:
     return apart.reshape(apart.shape[0] * apart.shape[1], -1)
 
 
-def granules(first: Ints, live: Ints, d: Descriptor, per: int) -> Ints:
-    """Per row the granules of `per` elements that entries touch; `first` has the element of lane 0 of each [rows, entries]."""
-    if abs(d.lane_stride) == 1:
-        last = first + (live - 1) * d.lane_stride
-        low, high = np.minimum(first, last) // per, np.maximum(first, last) // per
-        at = low[..., None] + np.arange(LANES // per + 1)
+def granules(first: Ints, live: Ints, d: Descriptor, granule: int) -> Ints:
+    """Per row the granules of so many bytes that entries touch; `first` has the address of each [rows, entries]."""
+    if abs(d.lane_step) == d.element_bytes:
+        last = first + (live - 1) * d.lane_step
+        low, high = np.minimum(first, last) // granule, np.maximum(first, last) // granule
+        at = low[..., None] + np.arange(d.entry_bytes // granule + 1)
         keep = (at <= high[..., None]) & (live > 0)[..., None]
     else:
         lane = np.arange(LANES)
-        at = (first[..., None] + lane * d.lane_stride) // per
+        at = (first[..., None] + lane * d.lane_step) // granule
         keep = live[..., None] > lane
     row = np.broadcast_to(np.arange(len(at))[:, None, None], at.shape)[keep]
     at = at[keep]
@@ -90,6 +83,6 @@ def granules(first: Ints, live: Ints, d: Descriptor, per: int) -> Ints:
 
 def fragments(live: Ints, d: Descriptor) -> Ints:
     """Per core the pieces in which LX sends or takes a walk's entries."""
-    if d.lane_stride in (0, 1):
-        return (live > 0).sum(-1) * d.sticks_per_entry
+    if d.lane_step in (0, d.element_bytes):
+        return (live > 0).sum(-1) * (d.entry_bytes // STICK_BYTES)
     return live.sum(-1)

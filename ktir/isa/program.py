@@ -118,7 +118,7 @@ class Kernel:
     units: dict[Unit, list[Word]]
     descriptors: list[Descriptor]
     tables: list[list[int]] = field(default_factory=list)
-    """Core tables: one value per core (sticks for addresses, positions for limits)."""
+    """Core tables: one value per core (bytes for addresses, positions for limits)."""
     groups: list[list[int]] = field(default_factory=list)
     """Multicast groups: per core the core that reads for it."""
     channels: list[Channel] = field(default_factory=list)

@@ -355,7 +355,8 @@ def container_section() -> list[str]:
 
 _CODES = (
     "Codes of descriptors and bounds: what is absent is 0xFFFF in 16 bits and 0xFF in 8 (`arg`, `core_table`, `dim`, `level`, `table`).",
-    "`space` is 0 for ddr, 1 for lx. `flags` of a descriptor: bit 0 splat, bit 1 element, bits 4 and 5 the pad (0 zero, 1 −inf, 2 +inf).",
+    "`space` is 0 for ddr, 1 for lx. `flags` of a descriptor: bit 0 splat, bit 1 that there is a lane_stride,",
+    "bits 4 and 5 the pad (0 zero, 1 −inf, 2 +inf).",
     "`flags` of a bound: bit 0 says that there is one, bit 1 lanes; one that is not there is all zero. `dim_step` is 0 without a `dim`.",
     "Extents and strides beyond the rank are 0. `flags` of a word: bit 0 `round` or `transpose`.",
     "A descriptor or group that a word does not name is all ones.",

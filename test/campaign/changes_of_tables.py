@@ -39,7 +39,7 @@ def _part(d: Descriptor, name: str, kernel: Kernel, program: Program, r: random.
             k = r.randrange(len(old))
             if name == "level_step":
                 k = r.choice([i for i, s in enumerate(old) if s] or [r.randrange(LEVELS)])
-            return (*old[:k], near(r, old[k], 1 if name == "extent" else -999), *old[k + 1 :])
+            return (*old[:k], near(r, old[k], 1) if name == "extent" else _stepped(d, old[k], r), *old[k + 1 :])
         case "arg":
             return r.randrange(len(program.arguments))
         case "core_table":
@@ -48,11 +48,19 @@ def _part(d: Descriptor, name: str, kernel: Kernel, program: Program, r: random.
             return r.choice([1, 2, 3, 4])
         case "rotate_levels":
             return r.choice([0, 1, 2, 3, 4, 6])
-        case "element" | "splat":
+        case "splat":
             return not old
+        case "lane_stride":
+            return r.choice([None, _stepped(d, d.lane_step, r)])
         case "pad":
             return r.choice(PADS)
-    return near(r, old, -999 if name in ("corelet_step", "lane_stride") else 0)
+    return _stepped(d, old, r) if name == "corelet_step" else abs(_stepped(d, old, r))
+
+
+def _stepped(d: Descriptor, old: int, r: random.Random) -> int:
+    """Another address or step, most often a multiple of the unit."""
+    unit = d.unit if r.random() < 0.9 else 1
+    return near(r, old // unit, -999) * unit
 
 
 def bound(p: Package, r: random.Random) -> bool:
@@ -87,9 +95,10 @@ def table(p: Package, r: random.Random) -> bool:
     kernel = pick_kernel(p, r)
     if not kernel.tables:
         return False
-    row = r.choice(kernel.tables)
+    number = r.randrange(len(kernel.tables))
+    row, unit = kernel.tables[number], next((d.unit for d in kernel.descriptors if d.core_table == number), 1)
     i = r.randrange(len(row))
-    row[i] = r.choice(row) if r.random() < 0.5 else near(r, row[i])
+    row[i] = r.choice(row) if r.random() < 0.5 else near(r, row[i] // unit) * unit
     return True
 
 

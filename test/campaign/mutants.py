@@ -53,7 +53,7 @@ CHANGES: dict[str, Change] = {
     "level step": descriptor("level_step"),
     "rotation": descriptor("buffers", "rotate_levels", "rotate_step"),
     "corelet step": descriptor("corelet_step"),
-    "element": descriptor("element_bytes", "element", "splat", "pad", "space"),
+    "element": descriptor("element_bytes", "lane_stride", "splat", "pad", "space"),
     "bound": bound,
     "core table": table,
     "multicast group": group,

@@ -5,14 +5,14 @@ spyre.program "matmul" {
   spyre.argument "y" role = output, sticks = 4, element_bytes = 2
   spyre.kernel "kernel_0" cores = 1 {
     spyre.channel LXLU -> MNIL token = 1, leftover = 1
-    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 0
-    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1]
-    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] corelet_step = 2
-    spyre.descriptor ddr element_bytes = 2 extent = [64] stride = [1] arg = 1
-    spyre.descriptor lx element_bytes = 2 extent = [64] stride = [1] base = 4
-    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] base = 68 corelet_step = 2
-    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] base = 68
-    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 2
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [128] arg = 0
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [128]
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [128] corelet_step = 256
+    spyre.descriptor ddr element_bytes = 2 extent = [64] stride = [128] arg = 1
+    spyre.descriptor lx element_bytes = 2 extent = [64] stride = [128] base = 512
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [128] base = 8704 corelet_step = 256
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [128] base = 8704
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [128] arg = 2
     spyre.unit MNIL {
       spyre.move src = 0 dst = 1
       spyre.move src = 3 dst = 4

@@ -4,12 +4,12 @@ spyre.program "row_sums" {
   spyre.argument "y" role = output, sticks = 4, element_bytes = 2
   spyre.kernel "kernel_0" cores = 1 {
     spyre.channel LXLU -> MNIL token = 1, leftover = 1
-    spyre.descriptor ddr element_bytes = 2 extent = [8] stride = [1] arg = 0
-    spyre.descriptor lx element_bytes = 2 extent = [8] stride = [1]
-    spyre.descriptor lx element_bytes = 2 extent = [2, 2] stride = [2, 1] corelet_step = 4
-    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [1] base = 8 corelet_step = 2
-    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] base = 8
-    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1] arg = 1
+    spyre.descriptor ddr element_bytes = 2 extent = [8] stride = [128] arg = 0
+    spyre.descriptor lx element_bytes = 2 extent = [8] stride = [128]
+    spyre.descriptor lx element_bytes = 2 extent = [2, 2] stride = [256, 128] corelet_step = 512
+    spyre.descriptor lx element_bytes = 2 extent = [2] stride = [128] base = 1024 corelet_step = 256
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [128] base = 1024
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [128] arg = 1
     spyre.unit MNIL {
       spyre.move src = 0 dst = 1
       spyre.sig token = 0, receiver = LXLU, count = 1

@@ -18,8 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "rotate_levels": [],
     "rotate_step": 0,
     "corelet_step": 0,
-    "element": False,
-    "lane_stride": 1,
+    "lane_stride": None,
     "splat": False,
     "pad": "zero",
 }

@@ -19,8 +19,6 @@ from .arithmetic import Entry
 from .assembly import Kernel, Program, Word, read
 
 LANES = 64
-STICK = 128
-"""Bytes of a stick."""
 LX_BYTES = 2 << 20
 CORELETS = 2
 FIFO_ENTRIES = 16
@@ -323,13 +321,13 @@ class _Unit:
 
 
 class _Place:
-    """An entry: address `at` of its lane 0, in sticks, or in elements where the descriptor says so, and how many of its lanes are live."""
+    """An entry: address `at` of its lane 0, and how many of its lanes are live."""
 
     def __init__(self, unit: _Unit, d: dict[str, Any], at: int, live: int) -> None:
         self.d, self.live, self.size = d, live, d["element_bytes"]
         self.space = unit.whole.lx[unit.core] if d["space"] == "lx" else unit.whole.memory[d["arg"]]
-        self.first = at * (self.size if d["element"] else STICK)
-        self.step = self.size * d["lane_stride"]
+        self.first = at
+        self.step = self.size if d["lane_stride"] is None else d["lane_stride"]
 
     def _addresses(self, lanes: int = LANES) -> list[int]:
         """The bytes at which those of the first lanes that are live lie."""

@@ -17,7 +17,7 @@ from ktir.checking.stream.grid import LEVELS, Ints, along, levels_of, number, po
 from ktir.checking.stream.tiles import Tile
 from ktir.isa.descriptor import Bound, Descriptor
 from ktir.isa.program import Kernel
-from ktir.target import LANES, STICK_BYTES
+from ktir.target import LANES
 
 Trips = Mapping[int, int]
 """Trips of the open loops by level."""
@@ -134,7 +134,6 @@ def _counter(level: int, trips: Trips) -> Ints:
 
 def of_descriptor(d: Descriptor, kernel: Kernel, trips: Trips, corelets: int, looked_up: int | None = None) -> Footprint:
     """What a walk of a descriptor touches; `looked_up` is the inner dim whose position an index replaces."""
-    unit = 1 if d.element else STICK_BYTES // d.element_bytes
     n = d.entries
     index = [np.arange(n) // prod(d.extent[i + 1 :]) % d.extent[i] for i in range(len(d.extent))]
     walked = [(p, s) for i, (p, s) in enumerate(zip(index, d.stride, strict=True)) if i != looked_up]
@@ -154,16 +153,16 @@ def of_descriptor(d: Descriptor, kernel: Kernel, trips: Trips, corelets: int, lo
         element_bytes=d.element_bytes,
         trips=trips,
         cores=kernel.cores,
-        origin=(origin + turn % d.buffers * d.rotate_step) * unit,
-        corelet_step=d.corelet_step * unit,
+        origin=(origin + turn % d.buffers * d.rotate_step) // d.element_bytes,
+        corelet_step=d.corelet_step // d.element_bytes,
         corelets=corelets,
-        inner=sum((p * s for p, s in walked), np.zeros(n, np.int64)) * unit,
-        lane_step=d.lane_stride,
+        inner=sum((p * s for p, s in walked), np.zeros(n, np.int64)) // d.element_bytes,
+        lane_step=d.lane_step // d.element_bytes,
         limits=tuple(limit for limit in limits if limit.binds),
         splat=d.splat,
         pad=d.pad,
         positions=None if looked_up is None else index[looked_up],
-        stride=0 if looked_up is None else d.stride[looked_up] * unit,
+        stride=0 if looked_up is None else d.stride[looked_up] // d.element_bytes,
     )
 
 

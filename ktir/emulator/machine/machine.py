@@ -32,7 +32,7 @@ Mode = Literal["tape", "step"]
 
 def carrier_shape(argument: Argument) -> tuple[int, int]:
     """Shape of an argument's carrier: entries of 64 lanes."""
-    return argument.sticks // (argument.element_bytes // 2), LANES
+    return -(-argument.sticks // (argument.element_bytes // 2)), LANES
 
 
 class Machine:

@@ -191,7 +191,6 @@ class _Parser:
             "rotate_levels": lambda: _mask(line),
             "rotate_step": _int(line),
             "corelet_step": _int(line),
-            "element": None,
             "lane_stride": _int(line),
             "splat": None,
             "pad": lambda: _one_of(line, PADS),

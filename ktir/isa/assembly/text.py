@@ -3,10 +3,10 @@
     .program "softmax"
     .argument a0 = "x", role=input, sticks=8192, element_bytes=2
     .kernel "kernel_0", cores=32
-    .table t0 = [0, 256, 512, ...]
+    .table t0 = [0, 32768, 65536, ...]
     .group g0 = [0, 0, 2, 2, ...]
     .channel LXLU -> MNIL, token=0, leftover=2
-    .descriptor %x.0 = ddr, element_bytes=2, extent=[16, 4], stride=[256, 1], arg=a0, core_table=t0, level_step=[8],
+    .descriptor %x.0 = ddr, element_bytes=2, extent=[16, 4], stride=[32768, 128], arg=a0, core_table=t0, level_step=[1024],
                                                             ^ everything that has its default is left out
     .unit MNIL
       loop trips=16, level=0, region=1
@@ -110,9 +110,7 @@ def _descriptor_operands(d: Descriptor) -> Iterable[str]:
         yield f"rotate_step={d.rotate_step}"
     if d.corelet_step:
         yield f"corelet_step={d.corelet_step}"
-    if d.element:
-        yield "element"
-    if d.lane_stride != 1:
+    if d.lane_stride is not None:
         yield f"lane_stride={d.lane_stride}"
     if d.splat:
         yield "splat"

@@ -1,4 +1,4 @@
-"""Descriptors <-> records of 128 bytes, and the rules that hold for a single descriptor."""
+"""Descriptors <-> records of 192 bytes, and the rules that hold for a single descriptor."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ assert DESCRIPTOR_DTYPE.itemsize == DESCRIPTOR_BYTES
 NONE8 = 0xFF
 MAX_BOUNDS = 2
 MAX_BASE = 2**40
-"""Far beyond 32-bit stick numbers, and small enough that sums of addresses fit into 64 bits."""
+"""Beyond any memory, and small enough that sums of addresses fit into 64 bits."""
+MAX_STEP = 2**37
 SPACES = ("ddr", "lx")
 
-_I32 = (-(2**31), 2**31 - 1)
 _U32 = (0, 2**32 - 1)
 _U16 = (0, 2**16 - 1)
 
@@ -47,11 +47,11 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
         ("stride", d.stride),
         ("level_step", d.level_step),
         ("corelet_step", (d.corelet_step,)),
-        ("lane_stride", (d.lane_stride,)),
+        ("lane_stride", () if d.lane_stride is None else (d.lane_stride,)),
     ):
         for v in values:
-            if not _in(v, _I32):
-                yield f"{name} expects 32-bit values, but got {v!r}"
+            if not _in(v, (-MAX_STEP, MAX_STEP)):
+                yield f"{name} expects values of {-MAX_STEP} to {MAX_STEP}, but got {v!r}"
     if len(d.level_step) != LEVELS:
         yield f"level_step expects {LEVELS} values, but got {len(d.level_step)}"
     if not _in(d.base, (0, MAX_BASE)):
@@ -76,13 +76,9 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
 
 
 def _element_faults(d: Descriptor) -> Iterator[str]:
-    if not d.element:
-        if d.lane_stride != 1:
-            yield f"lane_stride expects an element descriptor, but got {d.lane_stride!r} in one of sticks"
-        return
-    if d.space != "ddr":
-        yield f"only a ddr descriptor counts elements, but this one is of {d.space}"
-    if d.corelet_step:
+    if d.element and d.space != "ddr":
+        yield f"only a ddr descriptor has a lane_stride, but this one is of {d.space}"
+    if d.element and d.corelet_step:
         yield "an element descriptor has no corelet_step"
 
 
@@ -91,8 +87,8 @@ def _rotation_faults(d: Descriptor) -> Iterator[str]:
         yield f"buffers expects 1 to 255, but got {d.buffers!r}"
     if not _in(d.rotate_levels, (0, 2**LEVELS - 1)):
         yield f"rotate_levels expects a mask of {LEVELS} levels, but got {d.rotate_levels!r}"
-    if not _in(d.rotate_step, _U32):
-        yield f"rotate_step expects a value of 0 to {_U32[1]}, but got {d.rotate_step!r}"
+    if not _in(d.rotate_step, (0, MAX_STEP)):
+        yield f"rotate_step expects a value of 0 to {MAX_STEP}, but got {d.rotate_step!r}"
     if d.buffers == 1 and (d.rotate_levels or d.rotate_step):
         yield "rotate_levels and rotate_step must be zero for one buffer"
 
@@ -135,7 +131,7 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["buffers"] = d.buffers
         record["rotate_levels"] = d.rotate_levels
         record["rotate_step"] = d.rotate_step
-        record["lane_stride"] = d.lane_stride
+        record["lane_stride"] = d.lane_stride or 0
         record["corelet_step"] = d.corelet_step
         for slot, b in zip(record["bounds"], d.bounds, strict=False):
             slot["dim"] = NONE8 if b.dim is None else b.dim
@@ -161,7 +157,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         problems.append(f"rank expects 0 to {MAX_RANK}, but got {r['rank']}")
     if r["flags"] & ~0x33 or r["flags"] >> 4 >= len(PADS):
         problems.append(f"unknown flags {r['flags']:#04x}")
-    if r["reserved"]:
+    if any(r["reserved"]):
         problems.append("reserved field is not zero")
     if any(r["extent"][r["rank"] :]) or any(r["stride"][r["rank"] :]):
         problems.append("extent and stride beyond the rank must be zero")
@@ -183,8 +179,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         rotate_levels=r["rotate_levels"],
         rotate_step=r["rotate_step"],
         corelet_step=r["corelet_step"],
-        element=bool(r["flags"] & 2),
-        lane_stride=r["lane_stride"],
+        lane_stride=r["lane_stride"] if r["flags"] & 2 else None,
         splat=bool(r["flags"] & 1),
         pad=PADS[r["flags"] >> 4],
         bounds=tuple(b for b in bounds if b is not None),

@@ -22,13 +22,14 @@ import numpy as np
 
 from ktir.isa.binary import descriptor_codec, validate, words
 from ktir.isa.binary.words import WORD_DTYPE
+from ktir.isa.descriptor import DESCRIPTOR_BYTES
 from ktir.isa.instructions import WORD_BYTES
 from ktir.isa.problem import EncodingError, Problem, ProgramError
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program
 from ktir.isa.units import Unit
 
 MAGIC = b"SIS0"
-VERSION = 2
+VERSION = 3
 """Of the instruction set and its encoding: raised whenever a program of before would mean something else."""
 ALIGN = 128
 SECTIONS = ("strings", "arguments", "kernels", "words")
@@ -335,5 +336,5 @@ def _located(p: Problem, offsets: list[tuple[dict[Unit, int], int]], arguments_a
     if p.argument is not None:
         at = arguments_at + p.argument * ARGUMENT_DTYPE.itemsize
     elif p.kernel is not None:
-        at = offsets[p.kernel][1] + 128 * (p.descriptor or 0)
+        at = offsets[p.kernel][1] + DESCRIPTOR_BYTES * (p.descriptor or 0)
     return EncodingError(at, p.text)

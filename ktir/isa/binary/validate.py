@@ -21,7 +21,7 @@ MAX_CORES = MOST_CORES
 MAX_COUNT = 0xFFFE
 """Descriptors, tables or groups of a kernel; the id 0xFFFF means none."""
 MAX_STICKS = 2**32 - 1
-"""Addresses in instructions are 32-bit stick numbers."""
+"""As many as bases reach."""
 
 Packed = dict[tuple[int, Unit], words.WordArray]
 

@@ -147,11 +147,12 @@ class _Kernel:
         if d.buffers > 1:
             if not any(d.rotate_levels >> level & 1 for level in trips):
                 yield "rotates, but no level that chooses the buffer is open"
-            span = addresses.buffer_sticks(d, trips, corelets)
+            span = addresses.buffer_bytes(d, trips, corelets)
             if d.rotate_step < span:
-                yield f"has buffers of {span} {_units(d)}, but they lie {d.rotate_step} apart"
-        if d.space == "ddr" and not d.element and d.sticks_per_entry == 2:
-            yield from _odd_sticks(d, self.kernel, trips)
+                yield f"has buffers of {span} bytes, but they lie {d.rotate_step} apart"
+        odd = addresses.misaligned(d, self.kernel)
+        if odd is not None:
+            yield f"begins at or steps by {odd} bytes, no multiple of {'an element' if d.element else 'a stick'}"
         if corelets == 1 and d.corelet_step:
             yield f"has a corelet_step, but {unit.name} exists once per core"
         if name == s.word.opcode.writes:
@@ -169,20 +170,17 @@ class _Kernel:
 
     def _range(self, d: Descriptor, trips: dict[int, int], corelets: int) -> Iterator[str]:
         r = addresses.touched(d, self.kernel, trips, corelets)
-        where, size = "LX", self.target.lx_bytes // STICK_BYTES
+        where, size = "LX", self.target.lx_bytes
         if d.arg is not None:
             argument = self.program.arguments[d.arg]
-            where, size = f"argument {argument.name!r}", argument.sticks
-            unit = d.element_bytes if d.element else STICK_BYTES
-            span = addresses.core_span(d, self.kernel, trips, self.target.span_bytes // unit) * unit
+            where, size = f"argument {argument.name!r}", argument.sticks * STICK_BYTES
+            span = addresses.core_span(d, self.kernel, trips, self.target.span_bytes)
             if span > self.target.span_bytes:
                 yield f"spans {span} bytes of {where} on a core, but at most {self.target.span_bytes} can be addressed"
             if argument.element_bytes != d.element_bytes:
                 yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
-        if d.element:
-            size *= STICK_BYTES // d.element_bytes
         if not r.empty and (r.low < 0 or r.high >= size):
-            yield f"reaches {_units(d)} {r.low} to {r.high}, but {where} has {size}"
+            yield f"reaches bytes {r.low} to {r.high}, but {where} has {size}"
 
     # --- balance ---
 
@@ -280,27 +278,12 @@ class _Kernel:
         return None
 
 
-def _odd_sticks(d: Descriptor, kernel: Kernel, trips: dict[int, int]) -> Iterator[str]:
-    """Entries of f32 in memory are pairs of sticks, and a walk in sticks begins and steps by whole ones."""
-    starts = [d.base] if d.core_table is None else [d.base + s for s in kernel.tables[d.core_table]]
-    steps = [s for s, e in zip(d.stride, d.extent, strict=True) if e > 1]
-    steps += [d.level_step[level] for level, n in trips.items() if n > 1]
-    steps += [d.rotate_step] if addresses.rotation_reach(d, trips) else []
-    odd = next((v for v in (*starts, *steps) if v % 2), None)
-    if odd is not None:
-        yield f"begins or steps at stick {odd}, which is the second of an entry of 4-byte elements"
-
-
 def _is_half(value: float) -> bool:
     """Whether f16 has this number."""
     try:
         return math.isnan(value) or struct.unpack("<e", struct.pack("<e", value))[0] == value
     except OverflowError:
         return False
-
-
-def _units(d: Descriptor) -> str:
-    return "elements" if d.element else "sticks"
 
 
 def _without(extent: tuple[int, ...], dim: int) -> tuple[int, ...]:

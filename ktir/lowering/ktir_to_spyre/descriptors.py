@@ -46,23 +46,8 @@ class DescriptorTable:
         mixed = {self.descriptors[i].arg for i in stored if self.descriptors[i].element}
         for i in stored:
             d = self.descriptors[i]
-            if d.arg in mixed and not d.element and any(b.lanes for b in d.bounds):
-                self.descriptors[i] = self._by_elements(d)
-
-    def _by_elements(self, d: Descriptor) -> Descriptor:
-        """The same walk over whole sticks, counted in elements."""
-        unit = STICK_BYTES // d.element_bytes
-        return replace(
-            d,
-            element=True,
-            lane_stride=1,
-            base=d.base * unit,
-            stride=tuple(s * unit for s in d.stride),
-            core_table=None if d.core_table is None else self._table(np.array(self.tables[d.core_table]) * unit),
-            level_step=tuple(s * unit for s in d.level_step),
-            rotate_step=d.rotate_step * unit,
-            corelet_step=d.corelet_step * unit,
-        )
+            if d.arg in mixed and any(b.lanes for b in d.bounds):
+                self.descriptors[i] = replace(d, lane_stride=d.lane_step)
 
     def _table(self, values: np.ndarray) -> int:
         row = [int(v) for v in np.broadcast_to(values, (self.cores,))]
@@ -83,37 +68,35 @@ class DescriptorTable:
             raise Unsupported(
                 f"'{tile.op.name}' op walks {len(walk)} dims, but a descriptor has {MAX_RANK}", location_text(tile.op.location)
             )
-        unit = self._unit(tile, walk)
-        anchor, rotation = tile.anchor, tile.anchor.rotation
-        core_table = None if anchor.is_uniform else self._table(anchor.constant // unit)
+        size, anchor, rotation = tile.element_bytes, tile.anchor, tile.anchor.rotation
+        core_table = None if anchor.is_uniform else self._table(anchor.constant * size)
         level_step = [0] * LEVELS
         for level, step in anchor.steps.items():
-            level_step[level] = step // unit
+            level_step[level] = step * size
         bounds = [self._bound(tile, clip, walk, corelet_rows) for clip in tile.clips]
-        corelet_step = tile.strides[1] // unit * corelet_rows if corelet_rows else 0
+        corelet_step = tile.strides[1] * size * corelet_rows if corelet_rows else 0
         if one_corelet:
             bounds.append(Bound(limit=1, corelet_step=1))
-            corelet_step = tile.strides[0] // unit * tile.shape[0]  # beyond the tile: no two positions of a destination share a stick
+            corelet_step = tile.strides[0] * size * tile.shape[0]  # beyond the tile: no two positions of a destination share a stick
         if len(bounds) > 2:
             raise Unsupported(f"'{tile.op.name}' op is clipped in {len(bounds)} ways, but a descriptor has two bounds",
                               location_text(tile.op.location))  # fmt: skip
-        element = {} if unit > 1 else {"element": True, "lane_stride": tile.strides[-1]}
         descriptor = Descriptor(
             space="lx" if tile.local else "ddr",
-            element_bytes=2 if tile.element_bytes == 2 else 4,
+            element_bytes=2 if size == 2 else 4,
             extent=tuple(extent for extent, _ in walk),
-            stride=tuple(0 if dim is None else tile.strides[dim] // unit for _, dim in walk),
-            base=anchor.scalar // unit if anchor.is_uniform else 0,
+            stride=tuple(0 if dim is None else tile.strides[dim] * size for _, dim in walk),
+            base=anchor.scalar * size if anchor.is_uniform else 0,
             arg=None if anchor.argument is None else self.arguments[anchor.argument],
             core_table=core_table,
             level_step=tuple(level_step),
             buffers=rotation.buffers if rotation else 1,
             rotate_levels=rotation.levels if rotation else 0,
-            rotate_step=rotation.step // unit if rotation else 0,
+            rotate_step=rotation.step * size if rotation else 0,
             corelet_step=corelet_step,
+            lane_stride=None if self._by_sticks(tile, walk) else tile.strides[-1] * size,
             splat=splat,
             bounds=tuple(bounds),
-            **element,
         )
         return self.add(descriptor)
 
@@ -123,8 +106,8 @@ class DescriptorTable:
                      positions.clips)  # fmt: skip
         return self.describe(lanes, whole(lanes), keep=0)
 
-    def _unit(self, tile: Tile, walk: Walk) -> int:
-        """What addresses count, in elements: sticks where all of them are multiples of one, else, in memory only, elements."""
+    def _by_sticks(self, tile: Tile, walk: Walk) -> bool:
+        """Whether all addresses are multiples of a stick, as they must be in the scratchpad."""
         if tile.shape[-1] != LANES:
             raise Unsupported(f"'{tile.op.name}' op expects whole sticks of {LANES} lanes", location_text(tile.op.location))
         stick = STICK_BYTES // tile.element_bytes
@@ -133,10 +116,10 @@ class DescriptorTable:
         steps = [*anchor.steps.values(), *(tile.strides[dim] for _, dim in walk if dim is not None)]
         steps += [anchor.rotation.step] if anchor.rotation else []
         if tile.strides[-1] == 1 and not (anchor.constant % whole).any() and not any(step % whole for step in steps):
-            return stick
+            return True
         if tile.local:
             raise Unsupported(f"'{tile.op.name}' op starts or steps inside a stick of the scratchpad", location_text(tile.op.location))
-        return 1
+        return False
 
     def _bound(self, tile: Tile, clip: Clip, walk: Walk, corelet_rows: int) -> Bound:
         room = clip.room

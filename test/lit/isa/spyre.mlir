@@ -6,22 +6,22 @@ spyre.program "everything" {
   spyre.argument "x" role = input, sticks = 512, element_bytes = 2
   // CHECK-NEXT: spyre.kernel "k" cores = 2 {
   spyre.kernel "k" cores = 2 {
-    // CHECK-NEXT: spyre.table [0, 64]
-    spyre.table [0, 64]
+    // CHECK-NEXT: spyre.table [0, 8192]
+    spyre.table [0, 8192]
     // CHECK-NEXT: spyre.group [0, 0]
     spyre.group [0, 0]
     // CHECK-NEXT: spyre.channel LXLU -> MNIL token = 0, leftover = 2
     spyre.channel LXLU -> MNIL token = 0, leftover = 2
-    // CHECK-NEXT: spyre.descriptor ddr element_bytes = 2 extent = [4, 64] stride = [64, 1] arg = 0 core_table = 0 level_step = [128]
+    // CHECK-NEXT: spyre.descriptor ddr element_bytes = 2 extent = [4, 64] stride = [8192, 128] arg = 0 core_table = 0 level_step = [16384]
     // CHECK-SAME: bounds = [#spyre.bound<limit = 57, dim = 1, level = 0, level_step = 64>, #spyre.bound<table = 0>] {pad = "-inf"}
-    spyre.descriptor ddr element_bytes = 2 extent = [4, 64] stride = [64, 1] arg = 0 core_table = 0 level_step = [128]
+    spyre.descriptor ddr element_bytes = 2 extent = [4, 64] stride = [8192, 128] arg = 0 core_table = 0 level_step = [16384]
       bounds = [#spyre.bound<limit = 57, dim = 1, level = 0, level_step = 64>, #spyre.bound<table = 0>] {pad = "-inf"}
-    // CHECK-NEXT: spyre.descriptor lx element_bytes = 4 extent = [] stride = [] base = 8 buffers = 2 rotate_step = 64 corelet_step = 2
+    // CHECK-NEXT: spyre.descriptor lx element_bytes = 4 extent = [] stride = [] base = 1024 buffers = 2 rotate_step = 8192 corelet_step = 256
     // CHECK-SAME: rotate_levels = [0, 2] {splat}
-    spyre.descriptor lx element_bytes = 4 extent = [] stride = [] base = 8 buffers = 2 rotate_step = 64 corelet_step = 2
+    spyre.descriptor lx element_bytes = 4 extent = [] stride = [] base = 1024 buffers = 2 rotate_step = 8192 corelet_step = 256
       rotate_levels = [0, 2] {splat}
-    // CHECK-NEXT: spyre.descriptor ddr element_bytes = 4 extent = [3] stride = [100] arg = 0 lane_stride = 3 {element}
-    spyre.descriptor ddr element_bytes = 4 extent = [3] stride = [100] arg = 0 lane_stride = 3 {element}
+    // CHECK-NEXT: spyre.descriptor ddr element_bytes = 4 extent = [3] stride = [400] arg = 0 lane_stride = 12
+    spyre.descriptor ddr element_bytes = 4 extent = [3] stride = [400] arg = 0 lane_stride = 12
     // CHECK-NEXT: spyre.unit MNIL {
     spyre.unit MNIL {
       // CHECK-NEXT: spyre.loop trips = 4, level = 0, region = 1 {

@@ -34,9 +34,9 @@ spyre.program "p" {
 spyre.program "p" {
   spyre.kernel "k" cores = 2 {
     // expected-error@+1 {{'spyre.descriptor' op is not well-formed: a ddr descriptor needs an argument}}
-    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [1]
+    spyre.descriptor ddr element_bytes = 2 extent = [4] stride = [128]
     // expected-error@+1 {{'spyre.descriptor' op is not well-formed: bound 0: dim 3 is not one of the 1 inner dims}}
-    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [1] bounds = [#spyre.bound<limit = 1, dim = 3>]
+    spyre.descriptor lx element_bytes = 2 extent = [4] stride = [128] bounds = [#spyre.bound<limit = 1, dim = 3>]
   }
 }
 

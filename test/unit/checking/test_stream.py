@@ -93,7 +93,7 @@ def test_words_that_differ(name: str, unit: Unit, op: str, operands: dict[str, A
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"base": 1}, r"descriptor \d+ touches element .* at core 0, .*but KTIR"),
+        ({"base": 128}, r"descriptor \d+ touches element .* at core 0, .*but KTIR"),
         ({"arg": 0}, r"is on argument 0, but KTIR on argument 1"),
         ({"bounds": ()}, r"has 64 live lanes at core \d+, .*but KTIR 0"),
     ],
@@ -127,11 +127,11 @@ def test_loops_and_buffers_that_differ() -> None:
     (at, i), *_ = [(ws, i) for ws, i in words(p, Unit.MNIL, "move") if kernel.descriptors[ws[i]["src"]].level_step[1]]
     number = at[i]["src"]
     before = kernel.descriptors[number]
-    kernel.descriptors[number] = replace(before, level_step=(0, 1, *before.level_step[2:]))
+    kernel.descriptors[number] = replace(before, level_step=(0, 128, *before.level_step[2:]))
     assert re.search(r"touches element 64 at core 0, entry 0, .*i1 = 1, but KTIR 4096", messages("linear_relu", p, 2))
     kernel.descriptors[number] = before
     number = at[i]["dst"]
-    kernel.descriptors[number] = replace(kernel.descriptors[number], rotate_step=128)
+    kernel.descriptors[number] = replace(kernel.descriptors[number], rotate_step=16384)
     assert re.search(r"touches element (\d+) at core 0, entry 0, .*i1 = 1, but KTIR (?!\1)", messages("linear_relu", p, 2))
 
 

@@ -7,7 +7,7 @@ from ktir.isa.instructions import FIRST_ACCUMULATOR, OPCODES, REGISTERS, Field, 
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import FIFOS, Unit
 
-I32 = st.integers(-(2**31), 2**31 - 1)
+STEP = st.integers(-(2**37), 2**37)
 U16 = st.integers(0, 2**16 - 1)
 U32 = st.integers(0, 2**32 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["x", "a b", '"', "\\", "// c", "\n", "é"])
@@ -109,17 +109,16 @@ def descriptors(draw, arguments: int, tables: int) -> Descriptor:
         space=space,
         element_bytes=draw(st.sampled_from([2, 4])),
         extent=tuple(draw(st.integers(1, 40)) for _ in range(rank)),
-        stride=tuple(draw(I32) for _ in range(rank)),
+        stride=tuple(draw(STEP) for _ in range(rank)),
         base=draw(st.integers(0, 2**40)),
         arg=draw(st.integers(0, arguments - 1)) if space == "ddr" else None,
         core_table=draw(optional(st.integers(0, tables - 1))) if tables else None,
-        level_step=tuple(draw(st.lists(st.just(0) | I32, min_size=LEVELS, max_size=LEVELS))),
+        level_step=tuple(draw(st.lists(st.just(0) | STEP, min_size=LEVELS, max_size=LEVELS))),
         buffers=buffers,
         rotate_levels=0 if buffers == 1 else draw(st.integers(0, 255)),
-        rotate_step=0 if buffers == 1 else draw(U32),
-        corelet_step=0 if element else draw(I32),
-        element=element,
-        lane_stride=draw(st.sampled_from([0, 1, -1]) | I32) if element else 1,
+        rotate_step=0 if buffers == 1 else abs(draw(STEP)),
+        corelet_step=0 if element else draw(STEP),
+        lane_stride=draw(st.sampled_from([0, 2, 4]) | STEP) if element else None,
         splat=draw(st.booleans()),
         pad=draw(st.sampled_from(PADS)),
         bounds=tuple(draw(st.lists(bounds(rank, tables), max_size=2))),

@@ -1,4 +1,5 @@
 """Small correct programs as assembly text."""
+# ruff: noqa: E501
 
 ROW_SHARE = """\
 .program "share"
@@ -6,18 +7,18 @@ ROW_SHARE = """\
 .argument a1 = "y", role=output, sticks=228, element_bytes=2
 
 .kernel "share_0", cores=29
-.table t0 = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56]
+.table t0 = [0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2304, 2560, 2816, 3072, 3328, 3584, 3840, 4096, 4352, 4608, 4864, 5120, 5376, 5632, 5888, 6144, 6400, 6656, 6912, 7168]
 .table t1 = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]
 .channel MNIS -> LXSU, token=0, leftover=1
 .channel LXLU -> MNIL, token=0, leftover=1
-.descriptor %x.0 = ddr, element_bytes=2, extent=[4, 2], stride=[57, 1], arg=a0, core_table=t0, bound=(limit=t1, dim=1, dim_step=1)
-.descriptor %lx.1 = lx, element_bytes=2, extent=[4, 2], stride=[2, 1]
-.descriptor %lx.2 = lx, element_bytes=2, extent=[4], stride=[2], corelet_step=1
-.descriptor %lx.3 = lx, element_bytes=4, extent=[1], stride=[2], base=8, corelet_step=2
-.descriptor %lx.4 = lx, element_bytes=4, extent=[1], stride=[2], base=8, corelet_step=2, splat
-.descriptor %lx.5 = lx, element_bytes=2, extent=[4], stride=[2], base=12, corelet_step=1
-.descriptor %y.6 = ddr, element_bytes=2, extent=[4, 2], stride=[57, 1], arg=a1, core_table=t0, bound=(limit=t1, dim=1, dim_step=1)
-.descriptor %lx.7 = lx, element_bytes=2, extent=[4, 2], stride=[2, 1], base=12
+.descriptor %x.0 = ddr, element_bytes=2, extent=[4, 2], stride=[7296, 128], arg=a0, core_table=t0, bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %lx.1 = lx, element_bytes=2, extent=[4, 2], stride=[256, 128]
+.descriptor %lx.2 = lx, element_bytes=2, extent=[4], stride=[256], corelet_step=128
+.descriptor %lx.3 = lx, element_bytes=4, extent=[1], stride=[256], base=1024, corelet_step=256
+.descriptor %lx.4 = lx, element_bytes=4, extent=[1], stride=[256], base=1024, corelet_step=256, splat
+.descriptor %lx.5 = lx, element_bytes=2, extent=[4], stride=[256], base=1536, corelet_step=128
+.descriptor %y.6 = ddr, element_bytes=2, extent=[4, 2], stride=[7296, 128], arg=a1, core_table=t0, bound=(limit=t1, dim=1, dim_step=1)
+.descriptor %lx.7 = lx, element_bytes=2, extent=[4, 2], stride=[256, 128], base=1536
 .unit MNIL
   loop trips=1, level=0, region=1
     wait token=0, sender=LXLU, count=1
@@ -86,15 +87,15 @@ GATHER = """\
 .argument a2 = "y", role=output, sticks=32, element_bytes=2
 
 .kernel "gather_0", cores=2
-.table t0 = [0, 4]
+.table t0 = [0, 16]
 .table t1 = [4, 3]
-.table t2 = [0, 400]
+.table t2 = [0, 800]
 .channel LXLU -> MNIL, token=0, leftover=1
-.descriptor %table.0 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, \
+.descriptor %table.0 = ddr, element_bytes=2, extent=[2, 4], stride=[128, 200], arg=a0, lane_stride=2, \
 bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
-.descriptor %lx.1 = lx, element_bytes=2, extent=[2, 4], stride=[4, 1]
-.descriptor %rows.2 = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
-.descriptor %y.3 = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, \
+.descriptor %lx.1 = lx, element_bytes=2, extent=[2, 4], stride=[512, 128]
+.descriptor %rows.2 = ddr, element_bytes=4, extent=[4], stride=[4], arg=a1, core_table=t0, lane_stride=4
+.descriptor %y.3 = ddr, element_bytes=2, extent=[2, 4], stride=[128, 200], arg=a2, core_table=t2, lane_stride=2, \
 bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)
 .unit MNIL
   move src=%table.0, dst=%lx.1, index=%rows.2, dim=1, size=50
@@ -117,17 +118,17 @@ MATMUL = """\
 .argument a2 = "c", role=output, sticks=128, element_bytes=2
 
 .kernel "mm_0", cores=2
-.table t0 = [0, 64]
+.table t0 = [0, 8192]
 .group g0 = [0, 0]
 .channel LXLU -> MNIL, token=0, leftover=2
-.descriptor %a.0 = ddr, element_bytes=2, extent=[64], stride=[1], arg=a0, core_table=t0, level_step=[128]
-.descriptor %lx.1 = lx, element_bytes=2, extent=[64], stride=[1], buffers=2, rotate_levels=[0], rotate_step=64
-.descriptor %b.2 = ddr, element_bytes=2, extent=[64], stride=[1], arg=a1, level_step=[64]
-.descriptor %lx.3 = lx, element_bytes=2, extent=[64], stride=[1], base=128, buffers=2, rotate_levels=[0], rotate_step=64
-.descriptor %lx.4 = lx, element_bytes=2, extent=[32], stride=[1], buffers=2, rotate_levels=[0], rotate_step=64, corelet_step=32
-.descriptor %lx.5 = lx, element_bytes=2, extent=[32], stride=[1], base=256, corelet_step=32
-.descriptor %lx.6 = lx, element_bytes=2, extent=[64], stride=[1], base=256
-.descriptor %c.7 = ddr, element_bytes=2, extent=[64], stride=[1], arg=a2, core_table=t0
+.descriptor %a.0 = ddr, element_bytes=2, extent=[64], stride=[128], arg=a0, core_table=t0, level_step=[16384]
+.descriptor %lx.1 = lx, element_bytes=2, extent=[64], stride=[128], buffers=2, rotate_levels=[0], rotate_step=8192
+.descriptor %b.2 = ddr, element_bytes=2, extent=[64], stride=[128], arg=a1, level_step=[8192]
+.descriptor %lx.3 = lx, element_bytes=2, extent=[64], stride=[128], base=16384, buffers=2, rotate_levels=[0], rotate_step=8192
+.descriptor %lx.4 = lx, element_bytes=2, extent=[32], stride=[128], buffers=2, rotate_levels=[0], rotate_step=8192, corelet_step=4096
+.descriptor %lx.5 = lx, element_bytes=2, extent=[32], stride=[128], base=32768, corelet_step=4096
+.descriptor %lx.6 = lx, element_bytes=2, extent=[64], stride=[128], base=32768
+.descriptor %c.7 = ddr, element_bytes=2, extent=[64], stride=[128], arg=a2, core_table=t0
 .unit MNIL
   loop trips=4, level=0, region=1
     wait token=0, sender=LXLU, count=1

@@ -26,17 +26,18 @@ EXCHANGE = """\
 .argument a2 = "y", role=output, sticks=8, element_bytes=2
 
 .kernel "exchange_0", cores=2
-.table t0 = [0, 4]
+.table t0 = [0, 512]
+.table t1 = [0, 16]
 .group g0 = [1, 0]
-.descriptor %x = ddr, element_bytes=2, extent=[4], stride=[1], arg=a0, core_table=t0
-.descriptor %mine = lx, element_bytes=2, extent=[4], stride=[1]
-.descriptor %other = lx, element_bytes=2, extent=[4], stride=[1], base=4
-.descriptor %filled = lx, element_bytes=2, extent=[4], stride=[1], base=8
-.descriptor %threes = lx, element_bytes=4, extent=[4], stride=[2], base=12
-.descriptor %made = lx, element_bytes=2, extent=[4], stride=[1], base=20, corelet_step=4
-.descriptor %out = lx, element_bytes=2, extent=[4], stride=[1], base=20
-.descriptor %rows = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
-.descriptor %y = ddr, element_bytes=2, extent=[4], stride=[64], arg=a2, element
+.descriptor %x = ddr, element_bytes=2, extent=[4], stride=[128], arg=a0, core_table=t0
+.descriptor %mine = lx, element_bytes=2, extent=[4], stride=[128]
+.descriptor %other = lx, element_bytes=2, extent=[4], stride=[128], base=512
+.descriptor %filled = lx, element_bytes=2, extent=[4], stride=[128], base=1024
+.descriptor %threes = lx, element_bytes=4, extent=[4], stride=[256], base=1536
+.descriptor %made = lx, element_bytes=2, extent=[4], stride=[128], base=2560, corelet_step=512
+.descriptor %out = lx, element_bytes=2, extent=[4], stride=[128], base=2560
+.descriptor %rows = ddr, element_bytes=4, extent=[4], stride=[4], arg=a1, core_table=t1, lane_stride=4
+.descriptor %y = ddr, element_bytes=2, extent=[4], stride=[128], arg=a2, lane_stride=2
 .unit MNIL
   move src=%x, dst=%mine
   sig token=0, receiver=MNIS, count=1

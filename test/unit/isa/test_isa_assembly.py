@@ -57,7 +57,7 @@ def test_numbers_of_lanes(text, bits):
 
 
 HEAD = '.program "p"\n.argument a0 = "x", role=input, sticks=8, element_bytes=2\n.kernel "k", cores=2\n'
-LX = ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[1]\n"
+LX = ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[128]\n"
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ LX = ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[1]\n"
         (HEAD + ".table t1 = [0, 0]", 4, 8, "expects label 't0'"),
         (HEAD + ".table t0 = [0]", 3, 1, "table 0 expects 2 values"),
         (HEAD + ".group g0 = [0, 2]", 3, 1, "group 0 expects values of 0 to 1"),
-        (HEAD + ".descriptor %d = ddr, element_bytes=2, extent=[4], stride=[1]", 4, 1, "needs an argument"),
-        (HEAD + ".descriptor %d = ddr, element_bytes=2, extent=[4], stride=[1], arg=a1", 4, 1, "arg 1 is not one of"),
+        (HEAD + ".descriptor %d = ddr, element_bytes=2, extent=[4], stride=[128]", 4, 1, "needs an argument"),
+        (HEAD + ".descriptor %d = ddr, element_bytes=2, extent=[4], stride=[128], arg=a1", 4, 1, "arg 1 is not one of"),
         (
-            HEAD + ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[1], bound=(dim=0)",
+            HEAD + ".descriptor %d = lx, element_bytes=2, extent=[4], stride=[128], bound=(dim=0)",
             4,
-            76,
+            78,
             "'bound' needs limit",
         ),
         (HEAD + '.source 2 = "op", "l"', 4, 1, "source 1 is missing"),

@@ -69,7 +69,7 @@ def patched(offset: int, value: bytes) -> bytes:
     return bytes(data)
 
 
-STRINGS, ARGUMENTS, KERNELS, DESCRIPTORS, WORDS = 128, 256, 384, 512, 896
+STRINGS, ARGUMENTS, KERNELS, DESCRIPTORS, WORDS = 128, 256, 384, 512, 1024
 
 
 def test_layout_of_the_sample():
@@ -82,7 +82,8 @@ def test_layout_of_the_sample():
     ("offset", "value", "reason"),
     [
         (0, b"SISX", "magic"),
-        (4, b"\x01\x00", "is of version 1, but only version 2 of the instruction set is read"),
+        (4, b"\x01\x00", "is of version 1, but only version 3 of the instruction set is read"),
+        (4, b"\x02\x00", "is of version 2, but only version 3 of the instruction set is read"),
         (6, b"\x00\x00", "expects a header of 128 bytes"),
         (12, b"\x09", "expects 4 sections"),
         (16, b"\xff", "the header says"),
@@ -124,18 +125,18 @@ def test_layout_of_the_sample():
         (DESCRIPTORS + 13, b"\x03", "log2_element_bytes"),
         (DESCRIPTORS + 14, b"\x05", "rank expects 0 to 4"),
         (DESCRIPTORS + 15, b"\x80", "unknown flags 0x80"),
-        (DESCRIPTORS + 88, b"\x02", "lane_stride expects an element descriptor"),
+        (DESCRIPTORS + 136, b"\x02", "not in canonical form"),
         (DESCRIPTORS + 20, b"\x01", "beyond the rank must be zero"),
-        (DESCRIPTORS + 80, b"\x00", "buffers expects 1 to 255"),
-        (DESCRIPTORS + 81, b"\x01", "must be zero for one buffer"),
-        (DESCRIPTORS + 82, b"\x01", "reserved field is not zero"),
-        (DESCRIPTORS + 96, b"\x03", "dim 3 is not one of"),
-        (DESCRIPTORS + 97, b"\x09", "level expects 0 to 7"),
-        (DESCRIPTORS + 98, b"\x05\x00", "table 5 is not one of"),
-        (DESCRIPTORS + 100, b"\x00", "an unused bound must be zero"),
-        (DESCRIPTORS + 112, b"\x01", "an unused bound must be zero"),
-        (DESCRIPTORS + 118, b"\x01", "an unused bound must be zero"),
-        (DESCRIPTORS + 256 + 16, b"\x02", "group 0 expects values of 0 to 1"),
+        (DESCRIPTORS + 152, b"\x00", "buffers expects 1 to 255"),
+        (DESCRIPTORS + 153, b"\x01", "must be zero for one buffer"),
+        (DESCRIPTORS + 154, b"\x01", "reserved field is not zero"),
+        (DESCRIPTORS + 160, b"\x03", "dim 3 is not one of"),
+        (DESCRIPTORS + 161, b"\x09", "level expects 0 to 7"),
+        (DESCRIPTORS + 162, b"\x05\x00", "table 5 is not one of"),
+        (DESCRIPTORS + 164, b"\x00", "an unused bound must be zero"),
+        (DESCRIPTORS + 176, b"\x01", "an unused bound must be zero"),
+        (DESCRIPTORS + 182, b"\x01", "an unused bound must be zero"),
+        (DESCRIPTORS + 384 + 16, b"\x02", "group 0 expects values of 0 to 1"),
         (WORDS, b"\x77", "unknown opcode 0x77"),
         (WORDS + 1, b"\x01", "'move' does not use flags"),
         (WORDS + 2, b"\x02", "expects src in 0 to 1"),
@@ -198,18 +199,11 @@ def test_damaged_payload_with_a_good_checksum(data):
         (lambda k: k.tables.append([1]), "table 1 expects 2 values"),
         (lambda k: k.descriptors.append(Descriptor("lx", 2, (0,), (1,))), "extent expects values of 1"),
         (lambda k: k.descriptors.append(Descriptor("lx", 2, (2**16, 2**16), (1, 1))), "more than a descriptor can"),
-        (lambda k: k.descriptors.append(Descriptor("lx", 2, (1,), (2**31,))), "stride expects 32-bit values"),
+        (lambda k: k.descriptors.append(Descriptor("lx", 2, (1,), (2**38,))), "stride expects values of -137438953472 to 137438953472"),
         (lambda k: k.channels.append(k.channels[0]), "is declared twice"),
-        (lambda k: k.descriptors.append(Descriptor("lx", 2, (1,), (1,), element=True)), "only a ddr descriptor counts elements"),
-        (lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, element=True, corelet_step=1)), "has no corelet_step"),
-        (
-            lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, lane_stride=2)),
-            "lane_stride expects an element descriptor",
-        ),
-        (
-            lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, element=True, lane_stride=2**31)),
-            "lane_stride expects 32-bit values",
-        ),
+        (lambda k: k.descriptors.append(Descriptor("lx", 2, (1,), (1,), lane_stride=2)), "only a ddr descriptor has a lane_stride"),
+        (lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, lane_stride=2, corelet_step=2)), "has no corelet_step"),
+        (lambda k: k.descriptors.append(Descriptor("ddr", 2, (1,), (1,), arg=0, lane_stride=2**38)), "lane_stride expects values of"),
         (lambda k: k.units[Unit.MNIL].append(word("move", dim=4, size=1)), "expects dim in 0 to 3"),
         (lambda k: k.units[Unit.MNIL].append(word("move", size=-1)), "expects size in 0 to"),
     ],

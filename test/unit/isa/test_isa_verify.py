@@ -60,41 +60,41 @@ CHANGES = [
     (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%x.0, dst=%lx.2"), "moves 1024 bytes into 512"),
     (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%lx.7, dst=%lx.1"), "expects src to be of ddr, but it is of lx"),
     (ROW_SHARE, ("fifo=I0 @2", "fifo=I0, transpose @2"), "'push' transposes blocks of 64 entries, but has 4"),
-    (ROW_SHARE, ("stride=[2, 1]\n", "stride=[3, 1]\n"), "must be contiguous"),
-    (ROW_SHARE, ("stride=[2], base=12", "stride=[0], base=12"), "two of its positions share a stick"),
-    (ROW_SHARE, ("stride=[2], base=12, corelet_step=1", "stride=[2], base=12"), "two of its positions share a stick"),
-    (ROW_SHARE, ("stride=[57, 1], arg=a1", "stride=[0, 1], arg=a1"), "two of its positions share a stick"),
-    (ROW_SHARE, ("base=8, corelet_step=2\n", "base=16383, corelet_step=2\n"), "but LX has 16384"),
-    (ROW_SHARE, ("stride=[57, 1], arg=a0", "stride=[58, 1], arg=a0"), "reaches sticks 0 to 230, but argument 'x' has 228"),
-    (ROW_SHARE, ("2, 2, 2, 1]", "2, 2, 2, 2]"), "reaches sticks 0 to 228, but argument 'x' has 228"),
-    (ROW_SHARE, ("bound=(limit=t1, dim=1, dim_step=1)\n.descriptor %lx.1", "base=1\n.descriptor %lx.1"), "reaches sticks 1 to 229"),
-    (ROW_SHARE, ("base=12, corelet_step=1", "base=12, corelet_step=1, level_step=[0, 4]"), "steps over level 1, which is not open"),
-    (ROW_SHARE, ("[2, 1], base=12", "[2, 1], base=12, corelet_step=1"), "but MNIS exists once per core"),
-    (ROW_SHARE, ("[2, 1], base=12", "[2, 1], base=12, splat"), "repeats lane 0, which only 'push' can do"),
+    (ROW_SHARE, ("stride=[256, 128]\n", "stride=[384, 128]\n"), "must be contiguous"),
+    (ROW_SHARE, ("stride=[256], base=1536", "stride=[0], base=1536"), "two of its positions share a stick"),
+    (ROW_SHARE, ("stride=[256], base=1536, corelet_step=128", "stride=[256], base=1536"), "two of its positions share a stick"),
+    (ROW_SHARE, ("stride=[7296, 128], arg=a1", "stride=[0, 128], arg=a1"), "two of its positions share a stick"),
+    (ROW_SHARE, ("base=1024, corelet_step=256\n", "base=2097024, corelet_step=256\n"), "but LX has 2097152"),
+    (ROW_SHARE, ("stride=[7296, 128], arg=a0", "stride=[7424, 128], arg=a0"), "reaches bytes 0 to 29567, but argument 'x' has 29184"),
+    (ROW_SHARE, ("2, 2, 2, 1]", "2, 2, 2, 2]"), "reaches bytes 0 to 29311, but argument 'x' has 29184"),
+    (ROW_SHARE, ("bound=(limit=t1, dim=1, dim_step=1)\n.descriptor %lx.1", "base=128\n.descriptor %lx.1"), "reaches bytes 128 to 29439"),
+    (ROW_SHARE, ("base=1536, corelet_step=128", "base=1536, corelet_step=128, level_step=[0, 512]"), "steps over level 1, which is not open"),
+    (ROW_SHARE, ("[256, 128], base=1536", "[256, 128], base=1536, corelet_step=128"), "but MNIS exists once per core"),
+    (ROW_SHARE, ("[256, 128], base=1536", "[256, 128], base=1536, splat"), "repeats lane 0, which only 'push' can do"),
     (ROW_SHARE, ("sticks=228, element_bytes=2", "sticks=228, element_bytes=4"), "has elements of 2 bytes, but argument 'x' of 4"),
-    (ROW_SHARE, ("%lx.1 = lx, element_bytes=2, extent=[4, 2], stride=[2, 1]", "%lx.1 = lx, element_bytes=4, extent=[2, 2], stride=[4, 2]"), "changes the element size"),
-    (MATMUL, ("rotate_step=64\n.descriptor %b.2", "rotate_step=63\n.descriptor %b.2"), "has buffers of 64 sticks, but they lie 63 apart"),
-    (MATMUL, ("rotate_levels=[0], rotate_step=64\n.descriptor %b.2", "rotate_levels=[1], rotate_step=64\n.descriptor %b.2"), "no level that chooses the buffer is open"),
-    (MATMUL, ("level_step=[64]", "level_step=[65]"), "reaches sticks 0 to 258, but argument 'b' has 256"),
-    (MATMUL, ("level_step=[64]", "level_step=[-1]"), "reaches sticks -3 to 63"),
+    (ROW_SHARE, ("%lx.1 = lx, element_bytes=2, extent=[4, 2], stride=[256, 128]", "%lx.1 = lx, element_bytes=4, extent=[2, 2], stride=[512, 256]"), "changes the element size"),
+    (MATMUL, ("rotate_step=8192\n.descriptor %b.2", "rotate_step=8064\n.descriptor %b.2"), "has buffers of 8192 bytes, but they lie 8064 apart"),
+    (MATMUL, ("rotate_levels=[0], rotate_step=8192\n.descriptor %b.2", "rotate_levels=[1], rotate_step=8192\n.descriptor %b.2"), "no level that chooses the buffer is open"),
+    (MATMUL, ("level_step=[8192]", "level_step=[8320]"), "reaches bytes 0 to 33151, but argument 'b' has 32768"),
+    (MATMUL, ("level_step=[8192]", "level_step=[-128]"), "reaches bytes -384 to 8191"),
     (MATMUL, ("move src=%b.2", "move src=%a.0"), "core 0 read for core 1, but table 0 differs between them"),
     (MATMUL, ("g0 = [0, 0]", "g0 = [1, 0]"), "core 1 receives from core 0"),
     (MATMUL, ("mm rows=32", "mm rows=999"), "'mm' expects 1 to 256 rows"),
     (MATMUL, ("pto rows=32", "pto rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
     (MATMUL, ("loop trips=4, level=0, region=1\n    ldw", "loop trips=3, level=0, region=1\n    ldw"), "'loop' has 3 trips, but region 1 has 4 in MNIL"),
     # elements and indices
-    (GATHER, ("size=50", "size=51"), "reaches elements 0 to 5099, but argument 'table' has 5056"),
-    (GATHER, ("sticks=32", "sticks=10"), "reaches elements 0 to 699, but argument 'y' has 640"),
+    (GATHER, ("size=50", "size=51"), "reaches bytes 0 to 10199, but argument 'table' has 10112"),
+    (GATHER, ("sticks=32", "sticks=10"), "reaches bytes 0 to 1399, but argument 'y' has 1280"),
     (GATHER, ("limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1, dim_step=1)\n.descriptor %lx", "limit=t1, dim=1, dim_step=1)\n.descriptor %lx"), None),
-    (GATHER, ("sticks=79", "sticks=78"), "reaches elements 0 to 4999, but argument 'table' has 4992"),
+    (GATHER, ("sticks=79", "sticks=78"), "reaches bytes 0 to 9999, but argument 'table' has 9984"),
     (GATHER, ("sticks=2, element_bytes=4", "sticks=2, element_bytes=2"), "has elements of 4 bytes, but argument 'rows' of 2"),
-    (GATHER, ("core_table=t0, element", "core_table=t0, element, base=57"), "reaches elements 57 to 64, but argument 'rows' has 64"),
-    (GATHER, ("arg=a1, core_table=t0, element", "arg=a1, core_table=t0"), "expects an element descriptor of 4 bytes for its indices"),
+    (GATHER, ("core_table=t0, lane", "core_table=t0, base=228, lane"), "reaches bytes 228 to 259, but argument 'rows' has 256"),
+    (GATHER, ("stride=[4], arg=a1, core_table=t0, lane_stride=4", "stride=[128], arg=a1"), "expects an element descriptor of 4 bytes for its indices"),
     (GATHER, ("dim=1, size=50", "dim=0, size=50"), "expects an index for each of 2 positions, but got 4"),
     (GATHER, ("dim=1, size=50", "dim=2, size=50"), "expects dim in 0 to 1, but got 2"),
     (GATHER, ("index=%rows.2", "index=%lx.1"), "'move' expects index to be of ddr, but it is of lx"),
-    (GATHER, ("stride=[64, 100], arg=a2, core_table=t2, element, bound=(limit=100, dim=0, dim_step=64, lanes), ", "stride=[64, 100], arg=a2, core_table=t2, element, "), "two of its positions share an element"),
-    (GATHER, ("arg=a2, core_table=t2, element", "arg=a2, core_table=t2, element, lane_stride=0"), "two of its positions share an element"),
+    (GATHER, ("arg=a2, core_table=t2, lane_stride=2, bound=(limit=100, dim=0, dim_step=64, lanes), ", "arg=a2, core_table=t2, lane_stride=2, "), "two of its positions share an element"),
+    (GATHER, ("arg=a2, core_table=t2, lane_stride=2", "arg=a2, core_table=t2, lane_stride=0"), "two of its positions share an element"),
     # bodies
     (ROW_SHARE, ("vacc kind=add, dst=acc0, src=r0", "vacc kind=add, dst=acc0, src=r3"), "uses r3 before it is defined"),
     (ROW_SHARE, ("each=2, end=2", "each=3, end=1"), "stands in each, but acc0 holds a value of end"),
@@ -140,14 +140,14 @@ def test_bounds_of_two_loops_clip_exactly():
     """A walk over rows (level 0) and columns (level 1), both clipped: exactly the argument."""
     text = (
         '.program "p"\n.argument a0 = "x", role=input, sticks=35, element_bytes=2\n.kernel "k", cores=1\n'
-        ".descriptor %x = ddr, element_bytes=2, extent=[2, 3], stride=[7, 1], arg=a0, level_step=[14, 3],"
+        ".descriptor %x = ddr, element_bytes=2, extent=[2, 3], stride=[896, 128], arg=a0, level_step=[1792, 384],"
         " bound=(limit=5, dim=0, dim_step=1, level=0, level_step=2), bound=(limit={}, dim=1, dim_step=1, level=1, level_step=3)\n"
-        ".descriptor %l = lx, element_bytes=2, extent=[2, 3], stride=[3, 1]\n"
+        ".descriptor %l = lx, element_bytes=2, extent=[2, 3], stride=[384, 128]\n"
         ".unit MNIL\nloop trips=3, level=0, region=0\nloop trips=3, level=1, region=0\nmove src=%x, dst=%l\n"
         "endl level=1\nendl level=0\nhalt\n"
     )
     assert verify(parse_program(text.format(7)), DATASHEET) == []
-    assert "reaches sticks 0 to 35" in verify(parse_program(text.format(8)), DATASHEET)[0].message
+    assert "reaches bytes 0 to 4607" in verify(parse_program(text.format(8)), DATASHEET)[0].message
 
 
 def test_hostile_nests_cost_little():
@@ -163,9 +163,9 @@ def spanning(rows: int, extent: str = "extent=[2, 1]") -> Program:
     """Two cores: each reads a stick at either end of its half of `rows` sticks, the second core one stick less."""
     text = (
         f'.program "p"\n.argument a0 = "x", role=input, sticks={2 * rows}, element_bytes=2\n.kernel "k", cores=2\n'
-        f".table t0 = [0, {rows}]\n.table t1 = [2, 1]\n"
-        f".descriptor %x = ddr, element_bytes=2, {extent}, stride=[{rows - 1}, 1], arg=a0, core_table=t0, bound=(limit=t1, dim=0, dim_step=1)\n"
-        ".descriptor %l = lx, element_bytes=2, extent=[2, 1], stride=[1, 1]\n.unit MNIL\nmove src=%x, dst=%l\nhalt\n"
+        f".table t0 = [0, {128 * rows}]\n.table t1 = [2, 1]\n"
+        f".descriptor %x = ddr, element_bytes=2, {extent}, stride=[{128 * (rows - 1)}, 128], arg=a0, core_table=t0, bound=(limit=t1, dim=0, dim_step=1)\n"
+        ".descriptor %l = lx, element_bytes=2, extent=[2, 1], stride=[128, 128]\n.unit MNIL\nmove src=%x, dst=%l\nhalt\n"
     )
     return parse_program(text)
 

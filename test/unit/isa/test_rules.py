@@ -25,7 +25,7 @@ ODD = """.program "odd"
 .kernel "k", cores=2
 .table t0 = [0, {second}]
 .descriptor %x = ddr, element_bytes=4, extent=[2], stride=[{stride}], arg=a0, core_table=t0, base={base}, level_step=[{step}]
-.descriptor %l = lx, element_bytes=4, extent=[2], stride=[2], base=1
+.descriptor %l = lx, element_bytes=4, extent=[2], stride=[256], base=128
 .unit MNIL
 loop trips=2, level=0, region=0
 move src=%x, dst=%l
@@ -34,7 +34,7 @@ halt
 """
 FILL = """.program "f"
 .kernel "k", cores=1
-.descriptor %l = lx, element_bytes=2, extent=[1], stride=[1]
+.descriptor %l = lx, element_bytes=2, extent=[1], stride=[128]
 .unit MNIL
 fill lx=%l, value={}
 halt
@@ -86,11 +86,11 @@ BREAKS = [
     held("kernel.groups", [[0] * 29] * 65535),
     *(held("kernel.channels", [c]) for c in (Channel(Unit.PT, Unit.SFP, -1), Channel(Unit.PT, Unit.SFP, 0, -1), Channel("x", Unit.PT, 0))),  # type: ignore[arg-type]
     held("kernel.channels", [Channel(Unit.PT, Unit.SFP, 0)] * 2),
-    *(other(0, **c) for c in ({"space": "x"}, {"arg": None}, {"arg": 9}, {"core_table": 9}, {"pad": "x"}, {"corelet_step": 2**31})),
-    *(other(0, **c) for c in ({"extent": (1,) * 5}, {"extent": (0, 2)}, {"extent": (2**31, 4)}, {"stride": (2**31, 1)}, {"base": -1})),
-    *(other(0, **c) for c in ({"level_step": (0,)}, {"lane_stride": 2}, {"element": True, "corelet_step": 1}, {"buffers": 0})),
+    *(other(0, **c) for c in ({"space": "x"}, {"arg": None}, {"arg": 9}, {"core_table": 9}, {"pad": "x"}, {"corelet_step": 2**38})),
+    *(other(0, **c) for c in ({"extent": (1,) * 5}, {"extent": (0, 2)}, {"extent": (2**31, 4)}, {"stride": (2**38, 1)}, {"base": -1})),
+    *(other(0, **c) for c in ({"level_step": (0,)}, {"lane_stride": 2, "corelet_step": 2}, {"buffers": 0})),
     *(other(0, **c) for c in ({"rotate_levels": 1}, {"rotate_step": -1}, {"rotate_levels": 256}, {"element_bytes": 3})),
-    *(other(1, **c) for c in ({"arg": 0}, {"element": True})),
+    *(other(1, **c) for c in ({"arg": 0}, {"lane_stride": 2})),
     *(bound(b) for b in (Bound(dim=0, dim_step=-1), Bound(dim=7), Bound(dim_step=2), Bound(level=8), Bound(level_step=1), Bound(table=9))),
     *(bound(b) for b in (Bound(limit=-1), Bound(limit=1, table=0), Bound(corelet_step=-1))),
     bound(Bound(1), Bound(1), Bound(1)),
@@ -123,15 +123,15 @@ def broken() -> Iterator[Program]:
         program = parse_program(ROW_SHARE)
         change(program)
         yield program
-    yield from (parse_program(odd(**c)) for c in ({"second": 3}, {"stride": 3}, {"base": 1}, {"step": 1}))
+    yield from (parse_program(odd(**c)) for c in ({"second": 3}, {"stride": 257}, {"base": 64}, {"step": 1}))
     yield parse_program(FILL.format(0.1))
     yield parse_program(GATHER.replace("index=", "group=g0, index=").replace(".table t0", ".group g0 = [0, 1]\n.table t0", 1))
     yield parse_program(ROW_SHARE.replace("mov, dst=r0, src=r2", "absi, dst=r0, src=r2"))
     yield spanning(DATASHEET.span_bytes // 128 + 1)
 
 
-def odd(second: int = 2, stride: int = 2, base: int = 0, step: int = 4) -> str:
-    """A load of f32, on two cores and in two trips."""
+def odd(second: int = 128, stride: int = 384, base: int = 0, step: int = 128) -> str:
+    """A load of f32 that begins at any stick, on two cores and in two trips."""
     return ODD.format(second=second, stride=stride, base=base, step=step)
 
 
@@ -145,5 +145,5 @@ def test_every_message_has_a_rule() -> None:
 
 
 def test_what_keeps_the_rules() -> None:
-    for text in (ROW_SHARE, GATHER, MATMUL, odd(), odd(base=2, second=6), FILL.format(0.5), FILL.format("-inf")):
+    for text in (ROW_SHARE, GATHER, MATMUL, odd(), odd(base=128, second=640), FILL.format(0.5), FILL.format("-inf")):
         assert verify(parse_program(text), DATASHEET) == []

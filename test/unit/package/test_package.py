@@ -26,8 +26,8 @@ PROGRAM = """
 .argument a0 = "x", role=input, sticks=6, element_bytes=2
 .argument a1 = "pool0", role=pool, sticks=12, element_bytes=4
 .kernel "k", cores=1
-.descriptor %x = ddr, element_bytes=2, extent=[6], stride=[1], arg=a0
-.descriptor %lx = lx, element_bytes=2, extent=[6], stride=[1]
+.descriptor %x = ddr, element_bytes=2, extent=[6], stride=[128], arg=a0
+.descriptor %lx = lx, element_bytes=2, extent=[6], stride=[128]
 .unit MNIL
   move src=%x, dst=%lx @1
   halt
@@ -119,7 +119,7 @@ def test_manifest() -> None:
         ({**FILES, "x": b""}, "'x' is no file of a package"),
         ({n: d for n, d in FILES.items() if n != "debug.json"}, "file 'debug.json' is missing"),
         ({n: d for n, d in FILES.items() if n != "allocated.ktir.mlir"}, "file 'allocated.ktir.mlir' is missing"),
-        ({**FILES, "program.bin": FILES["program.bin"][:-1]}, "file 'program.bin' has 895 bytes, but the manifest says 896"),
+        ({**FILES, "program.bin": FILES["program.bin"][:-1]}, "file 'program.bin' has 1023 bytes, but the manifest says 1024"),
         ({**FILES, "debug.json": FILES["debug.json"].replace(b"3", b"4")}, "file 'debug.json' is damaged"),
         ({**FILES, "spyrecode.json": b"[]"}, "expects an object with the key 'Package'"),
         ({**FILES, "spyrecode.json": b"{"}, "is not valid JSON"),

@@ -38,12 +38,12 @@ THROUGH = """
 .kernel "k", cores=1
 .channel LXLU -> MNIL, token=0, leftover=1
 .channel MNIS -> LXSU, token=0, leftover=1
-.descriptor %x = ddr, element_bytes=4, extent=[{entries}], stride=[2], arg=a0
-.descriptor %y = ddr, element_bytes=4, extent=[{entries}], stride=[2], arg=a1
-.descriptor %in = lx, element_bytes=4, extent=[{entries}], stride=[2]
-.descriptor %out = lx, element_bytes=4, extent=[{entries}], stride=[2], base={sticks}
-.descriptor %push = lx, element_bytes=4, extent=[{half}], stride=[2], corelet_step={entries}
-.descriptor %pull = lx, element_bytes=4, extent=[{half}], stride=[2], base={sticks}, corelet_step={entries}
+.descriptor %x = ddr, element_bytes=4, extent=[{entries}], stride=[256], arg=a0
+.descriptor %y = ddr, element_bytes=4, extent=[{entries}], stride=[256], arg=a1
+.descriptor %in = lx, element_bytes=4, extent=[{entries}], stride=[256]
+.descriptor %out = lx, element_bytes=4, extent=[{entries}], stride=[256], base={bytes}
+.descriptor %push = lx, element_bytes=4, extent=[{half}], stride=[256], corelet_step={part}
+.descriptor %pull = lx, element_bytes=4, extent=[{half}], stride=[256], base={bytes}, corelet_step={part}
 .unit MNIL
   move src=%x, dst=%in
   sig token=0, receiver=LXLU, count=1
@@ -72,7 +72,8 @@ THROUGH = """
 
 def through(source: Layout, target: Layout, role: str = "input") -> Executable:
     """y = x, through LX and the vector unit."""
-    program = parse_program(THROUGH.format(sticks=source.sticks, entries=source.entries, half=source.entries // 2))
+    sizes = {"sticks": source.sticks, "bytes": 128 * source.sticks, "entries": source.entries, "half": source.entries // 2}
+    program = parse_program(THROUGH.format(**sizes, part=128 * source.entries))
     program.arguments[0] = type(program.arguments[0])("x", role, source.sticks, 4)
     host = None if role == "iota" else 0
     return executable(program, argument(0, "x", role, source, host), argument(1, "y", "output", target, 0 if host is None else 1))
@@ -116,14 +117,14 @@ GATHER = """
 .argument a1 = "ids", role=input, sticks=2, element_bytes=4
 .argument a2 = "y", role=output, sticks=11, element_bytes=2
 .kernel "k", cores=2
-.table t0 = [0, 4]
+.table t0 = [0, 16]
 .table t1 = [4, 3]
-.table t2 = [0, 400]
-.descriptor %table = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a0, element, \
+.table t2 = [0, 800]
+.descriptor %table = ddr, element_bytes=2, extent=[2, 4], stride=[128, 200], arg=a0, lane_stride=2, \
 bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
-.descriptor %lx = lx, element_bytes=2, extent=[2, 4], stride=[4, 1]
-.descriptor %ids = ddr, element_bytes=4, extent=[4], stride=[1], arg=a1, core_table=t0, element
-.descriptor %y = ddr, element_bytes=2, extent=[2, 4], stride=[64, 100], arg=a2, core_table=t2, element, \
+.descriptor %lx = lx, element_bytes=2, extent=[2, 4], stride=[512, 128]
+.descriptor %ids = ddr, element_bytes=4, extent=[4], stride=[4], arg=a1, core_table=t0, lane_stride=4
+.descriptor %y = ddr, element_bytes=2, extent=[2, 4], stride=[128, 200], arg=a2, core_table=t2, lane_stride=2, \
 bound=(limit=100, dim=0, dim_step=64, lanes), bound=(limit=t1, dim=1)
 .unit MNIL
   move src=%table, dst=%lx, index=%ids, dim=1, size=50 @1

@@ -132,9 +132,6 @@ class Checks:
         if leaders is not None:
             self._check_members(event, x)
         number = x.ddr.descriptor.arg or 0
-        if x.ddr.misaligned(event.counters):
-            message = f"{self.state.site(event)} begins at the second stick of an f32 entry of {self._argument(number)}"
-            raise self.state.fault(faults.TypeFault, message, event)
         if not self.memories.cells[number]:
             touch, low, high = self._toucher(x.ddr, False, leaders).touch(event.counters)
             self._check_memory(event, x.ddr, low, high)

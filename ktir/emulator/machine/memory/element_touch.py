@@ -8,7 +8,7 @@ from math import gcd
 
 import numpy as np
 
-from ktir.emulator.machine.memory.touch import F16, HIGH, LOW, Touch
+from ktir.emulator.machine.memory.touch import F16, F32, Touch
 from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.descriptor import Descriptor
 from ktir.isa.granules import ElementPrice
@@ -42,7 +42,8 @@ def _steps(d: Descriptor, kernel: Kernel) -> list[int]:
     out: list[int] = []
     if d.element:
         table = [] if d.core_table is None else kernel.tables[d.core_table]
-        out += [d.base, *d.stride, *d.level_step, d.rotate_step, *table, *([] if d.lane_stride == 1 else [1])]
+        out += [v // d.element_bytes for v in (d.base, *d.stride, *d.level_step, d.rotate_step, *table)]
+        out += [] if d.lane_stride == d.element_bytes else [1]
     for b in d.bounds:
         if b.lanes:
             out += [b.dim_step if b.dim is not None else 0, b.level_step, b.limit]
@@ -76,8 +77,11 @@ class ElementToucher:
         self._unit = LANES // access.width
         """Lanes that a stick descriptor takes together."""
         self._apart = access.descriptor.element and access.lane == 1 and access.entries == 1
-        self._known: dict[tuple[bytes, bool, int], _Touched] = {}
-        self._reaches: dict[tuple[bytes, int], tuple[int, int]] = {}
+        d = access.descriptor
+        self._first = self.price.first // d.element_bytes
+        self._stride = 0 if dim is None else d.stride[dim] // d.element_bytes
+        self._known: dict[tuple[bytes, bool], _Touched] = {}
+        self._reaches: dict[bytes, tuple[int, int]] = {}
 
     def visits_twice(self, touch: Touch) -> bool:
         """Whether a core visits a cell twice."""
@@ -94,30 +98,26 @@ class ElementToucher:
     def touch(self, counters: Counters, writes: bool = False) -> tuple[Touch, int, int]:
         """The cells, and the lowest and highest element; empty touches give (0, -1). Writes of stick descriptors take whole sticks."""
         pattern, live = self.price.live(counters)
-        origin, phase = self._origin(counters)
-        key = pattern, writes, phase
+        key = pattern, writes
         if key not in self._known:
-            self._known[key] = self._touched(self.price.first(phase), live, writes)
-        known, shift = self._known[key], int(self.access.elements(np.array(origin - phase)))
+            self._known[key] = self._touched(live, writes)
+        known, shift = self._known[key], self._shift(counters)
         if not known.touch.cells.size:
             return known.touch, 0, -1
         return known.touch.moved(shift // self.cell), known.low + shift, known.high + shift
 
-    def _origin(self, counters: Counters) -> tuple[int, int]:
-        """Where the walk starts, and the part of it that matters to more than the addresses: which half of an f32 entry a stick is."""
-        origin = self.access.origin(counters)
-        if self.access.width == 1:
-            return origin, 0
-        return origin, origin % (LANES if self.access.descriptor.element else self.access.width)
+    def _shift(self, counters: Counters) -> int:
+        """The element at which the walk starts."""
+        return self.access.origin(counters) // self.access.descriptor.element_bytes
 
-    def _touched(self, first: Ints, live: Ints, writes: bool) -> _Touched:
+    def _touched(self, live: Ints, writes: bool) -> _Touched:
         unit = self._unit if writes and not self.access.descriptor.element else 1
         keep = live[..., None] > self.lane // unit * unit
-        at = (first[..., None] + self.lane * self.access.lane)[keep]
+        at = (self._first[..., None] + self.lane * self.access.lane)[keep]
         core, entry, _ = np.nonzero(keep)
         lanes = np.broadcast_to(live[..., None] > self.lane, keep.shape)[keep]
         zero = np.zeros(at.size, np.int64)
-        tag = np.full(at.size, F16, np.int8) if self.access.width == 1 else np.where(at // self._unit % 2, HIGH, LOW).astype(np.int8)
+        tag = np.full(at.size, F16 if self.access.width == 1 else F32, np.int8)
         touch = Touch(at // self.cell, self.price.owners[core], zero, entry, tag, lanes.astype(np.int64))
         if not at.size:
             return _Touched(touch, 0, -1)
@@ -126,23 +126,19 @@ class ElementToucher:
     def reach(self, counters: Counters, size: int = 1) -> tuple[int, int]:
         """The lowest and highest element, with indices below `size`; (0, -1) where nothing is live."""
         pattern, live = self.price.live(counters)
-        origin, phase = self._origin(counters)
-        if (pattern, phase) not in self._reaches:
-            self._reaches[pattern, phase] = self._reach(self.price.first(phase), live)
-        low, high = self._reaches[pattern, phase]
+        if pattern not in self._reaches:
+            self._reaches[pattern] = self._reach(live)
+        low, high = self._reaches[pattern]
         if high < low:
             return 0, -1
-        span, dim = 0, self.price.dim
-        if dim is not None:
-            span = (size - 1) * int(self.access.elements(np.array(self.access.descriptor.stride[dim])))
-        shift = int(self.access.elements(np.array(origin - phase)))
+        span, shift = (size - 1) * self._stride, self._shift(counters)
         return low + shift + min(span, 0), high + shift + max(span, 0)
 
-    def _reach(self, first: Ints, live: Ints) -> tuple[int, int]:
-        """The lowest and highest element of a walk, with indices 0."""
-        dim = self.price.dim
-        if dim is not None:
-            first = first - self.access.positions(dim) * int(self.access.elements(np.array(self.access.descriptor.stride[dim])))
+    def _reach(self, live: Ints) -> tuple[int, int]:
+        """The lowest and highest element of a walk that starts at 0, with indices 0."""
+        first = self._first
+        if self.price.dim is not None:
+            first = first - self.access.positions(self.price.dim) * self._stride
         if not (live > 0).any():
             return 0, -1
         last = (live - 1) * self.access.lane

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.machine.memory.conflicts import Conflict, Report
-from ktir.emulator.machine.memory.touch import F16, HIGH, LOW, NEVER, Touch
+from ktir.emulator.machine.memory.touch import F16, F32, NEVER, Touch
 from ktir.emulator.machine.trace.clocks import MNIL, MNIS, Clock
 from ktir.isa.program import Argument
 from ktir.target import STICK_BYTES
@@ -29,24 +29,16 @@ class ArgumentShadow:
 
     def __init__(self, argument: Argument, cell: int = 0) -> None:
         per_stick = STICK_BYTES // argument.element_bytes
-        self.halves = per_stick // (cell or per_stick)
-        """Cells of a stick."""
-        self.width = argument.element_bytes // 2
+        self.own = F16 if argument.element_bytes == 2 else F32
         self.constant = argument.constant
-        self.cells = 0 if self.constant else argument.sticks * self.halves
+        self.cells = 0 if self.constant else argument.sticks * (per_stick // (cell or per_stick))
         full = 1 if cell else per_stick
-        self.tag = self._pattern(np.arange(self.cells)) if argument.given else np.full(self.cells, NEVER, np.int8)
+        self.tag = np.full(self.cells, self.own if argument.given else NEVER, np.int8)
         self.lanes = np.full(self.cells, full if argument.given else 0, np.int8)
         self.protected = False
         self._full = full
         self._holes: Ints | None = None
         """Per cell how many cells before it do not hold all of their own elements; none yet counted in this kernel."""
-
-    def _pattern(self, cells: Ints) -> NDArray[np.int8]:
-        """What cells of the argument's own elements hold."""
-        if self.width == 1:
-            return np.full(len(cells), F16, np.int8)
-        return np.where(cells // self.halves % 2, HIGH, LOW).astype(np.int8)
 
     def _fresh(self) -> None:
         n = self.cells
@@ -65,20 +57,18 @@ class ArgumentShadow:
             self._fresh()
 
     def complete(self, low: int, high: int) -> bool:
-        """Whether any aligned read of the cells `low` to `high` is in order: the kernel does not write the argument, and they all hold its
-        own elements.
-        """
+        """Whether any read of the cells `low` to `high` is in order: the kernel does not write the argument, and they hold elements."""
         if self.protected or high >= self.cells:
             return False
         if self._holes is None:
-            whole = (self.tag == self._pattern(np.arange(self.cells))) & (self.lanes >= self._full)
+            whole = (self.tag == self.own) & (self.lanes >= self._full)
             self._holes = np.concatenate(([0], np.cumsum(~whole)))
         return bool(self._holes[high + 1] == self._holes[low])
 
     def read(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
         """MNIL, which has seen `clock`, reads."""
         cells = touch.cells
-        tag = self._pattern(cells) if self.constant else self.tag[cells]
+        tag = np.full(cells.size, self.own, np.int8) if self.constant else self.tag[cells]
         bad = tag != touch.tag if self.constant else (tag != touch.tag) | (self.lanes[cells] < touch.lanes)
         if bad.any():
             k = int(bad.argmax())

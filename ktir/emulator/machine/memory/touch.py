@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ktir.isa.access import Access, Counters
 from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel
-from ktir.target import LANES
+from ktir.target import LANES, STICK_BYTES
 
-NEVER, F16, LOW, HIGH = range(4)
-"""What a stick holds: nothing yet, 64 lanes of f16, the low or the high half of an f32 entry."""
+NEVER, F16, F32 = range(3)
+"""What a stick holds: nothing yet, 64 lanes of f16, or 32 of f32."""
 
 HALF = LANES // 2
 """Lanes of an f32 stick."""
@@ -57,11 +57,11 @@ class Toucher:
         n, width = access.entries, access.width
         shape = (len(owners), corelets, n, width)
         d = access.descriptor
-        stick = access.inner[:, None] + np.arange(width)
-        stick = stick + (np.arange(corelets) * d.corelet_step)[:, None, None]
+        stick = access.inner[:, None] // STICK_BYTES + np.arange(width)
+        stick = stick + (np.arange(corelets) * d.corelet_step)[:, None, None] // STICK_BYTES
         stick = np.broadcast_to(stick, shape)
         if access.table is not None:
-            stick = stick + access.table[self.owners][:, None, None, None]
+            stick = stick + access.table[self.owners][:, None, None, None] // STICK_BYTES
         self.low, self.high = (int(stick.min()), int(stick.max())) if stick.size else (0, -1)
         """First and last stick relative to the origin, if every position is live."""
         self._stick = np.ascontiguousarray(stick).ravel()
@@ -74,13 +74,12 @@ class Toucher:
         self._owner_at = flat(np.arange(len(owners)), 0)
         self._half = flat(np.arange(width), 3)
         base = flat(np.array(rows, np.int64) * row_sticks, 0)
-        tag = np.array([F16] if width == 1 else [LOW, HIGH], np.int8)
         self._all = Touch(
             self._stick + base,
             flat(self.owners, 0),
             flat(np.arange(corelets), 1),
             flat(np.arange(n), 2),
-            tag[self._half],
+            np.full(self._stick.size, F16 if width == 1 else F32, np.int8),
             np.full(self._stick.size, LANES if width == 1 else HALF),
         )
         self._apart = np.unique(self._stick.reshape(-1, n * width)[0]).size == n * width
@@ -95,7 +94,7 @@ class Toucher:
     def touch(self, counters: Counters) -> tuple[Touch, int, int]:
         """The sticks, and the lowest and highest of them within the memory; empty touches give (0, -1)."""
         access = self.access
-        origin = access.origin(counters)
+        origin = access.origin(counters) // STICK_BYTES
         live = self._live(counters)
         every = self._all
         if live is None:

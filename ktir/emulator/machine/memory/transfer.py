@@ -49,21 +49,21 @@ def transfer(x: Instruction, counters: Counters) -> Transfer:
     """What a MOVE between memory and LX moves. As many cores as differ: 1 or all."""
     access = x.ddr
     assert access
-    at, live = access.elements(access.addresses(counters)), access.lanes(counters)
+    at, live = access.elements(counters), access.lanes(counters)
     if x.leaders is not None:
         at, live = (a[x.leaders] if a is not None and len(a) > 1 else a for a in (at, live))
     assert at is not None
     indices = None
     if x.idx is not None:
         d = access.descriptor
-        position, step = access.positions(x.dim), int(access.elements(np.array(d.stride[x.dim])))
+        position, step = access.positions(x.dim), d.stride[x.dim] // d.element_bytes
         at = at - position * step
         read = x.idx.lanes(counters)
         if read is not None:
             there = np.where(read > 0, LANES, 0)[:, position]
             live = there if live is None else np.minimum(live, there)
         used = np.ones((1, d.extent[x.dim]), bool) if live is None else _used(live, d.extent, x.dim)
-        indices = Indices(x.idx.descriptor.arg or 0, x.idx.addresses(counters), used, position, step, x.size)
+        indices = Indices(x.idx.descriptor.arg or 0, x.idx.elements(counters), used, position, step, x.size)
     cores = max(len(at), 1 if live is None else len(live), 1 if indices is None else len(indices.at))
     shape = (cores, access.entries)
     live = np.full(shape, LANES) if live is None else np.broadcast_to(live, shape)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ktir.emulator.machine.program.body import Body, BodyError
 from ktir.emulator.machine.program.faults import IllegalProgram, Site
 from ktir.isa.access import Access
+from ktir.isa.addresses import misaligned
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import STREAMS, Does
 from ktir.isa.program import Argument, Kernel, Program, Word
@@ -105,6 +106,8 @@ class DecodedKernel:
         )
         if bad:
             raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} names a table, dimension or argument that does not exist")
+        if misaligned(d, kernel) is not None:
+            raise IllegalProgram(f"kernel '{kernel.name}', descriptor {index} has addresses that are no multiples of {d.unit} bytes")
         if d.entries > MAX_ENTRIES:
             raise IllegalProgram(
                 f"kernel '{kernel.name}', descriptor {index} visits {d.entries} entries, but at most {MAX_ENTRIES} are possible"

@@ -16,7 +16,7 @@ from ktir.emulator.machine.replay.ops import Piece
 from ktir.emulator.machine.replay.values import Ints, Value, shrink
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access
-from ktir.target import LANES
+from ktir.target import LANES, STICK_BYTES
 
 Mask = NDArray[np.bool_]
 
@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 class _Found:
     """The producers of some sticks [classes, corelets, entries, halves]: place in `LxMap.values` (-1 = none) and cell.
 
-    A cell is corelet * entries + entry of the value.
+    A cell is corelet * entries + entry of the value, times 2, plus which half of the entry it is.
     """
 
     value: NDArray[np.int32]
@@ -72,7 +72,7 @@ class LxMap:
                 live = np.broadcast_to(lanes > half * (LANES // access.width), sticks.shape)
                 at, r, c = at[live], r[live], c[live]
             self.producer[r, at] = len(self.values) - 1
-            self.cell[r, at] = c
+            self.cell[r, at] = 2 * c + half
 
     def read(self, access: Access, e: Event) -> Value:
         """The entries that `access` reads."""
@@ -90,10 +90,10 @@ class LxMap:
 
     def _sticks(self, access: Access, e: Event) -> Ints:
         """First sticks per class [classes, corelets or 1, entries]."""
-        key, origin = (access.index, e.unit.per_corelet), access.origin(e.counters)
+        key, origin = (access.index, e.unit.per_corelet), access.origin(e.counters) // STICK_BYTES
         if key not in self._walks:
             corelets = range(self.corelets) if e.unit.per_corelet else (0,)
-            self._walks[key] = np.stack([self._per_class(access.addresses(e.counters, k)) for k in corelets], 1) - origin
+            self._walks[key] = np.stack([self._per_class(access.sticks(e.counters, k)) for k in corelets], 1) - origin
         return self._walks[key] + origin
 
     def _lanes(self, access: Access, e: Event) -> Ints | None:
@@ -118,9 +118,10 @@ class LxMap:
     def _forward(self, found: _Found) -> Value | None:
         """The one value that holds all entries, or None."""
         first = int(found.value.flat[0])
-        cells = found.cell[..., 0]
-        if (found.value != first).any() or (found.cell != cells[..., None]).any():
+        halves = np.arange(found.cell.shape[-1])
+        if (found.value != first).any() or (found.cell % 2 != halves).any() or (found.cell // 2 != found.cell[..., :1] // 2).any():
             return None
+        cells = found.cell[..., 0] // 2
         source = self.values[first]
         k, i = np.divmod(cells, source.entries)
         k = np.minimum(k, source.at.shape[1] - 1)
@@ -161,10 +162,10 @@ class LxMap:
             core = np.broadcast_to(np.arange(self.cores)[:, None, None], producers.shape)
             for p in np.unique(producers[producers >= 0]):
                 source, which = self.values[p], producers == p
-                k, i = np.divmod(cells[which], source.entries)
+                k, i = np.divmod(cells[which] // 2, source.entries)
                 c = np.minimum(core[which], source.at.shape[0] - 1)
                 at = source.at[c, np.minimum(k, source.at.shape[1] - 1), i]
-                of = at[:, None] + (np.arange(per) + half * per) * source.lane
+                of = at[:, None] + (np.arange(per) + cells[which][:, None] % 2 * per) * source.lane
                 take = wanted[..., span][which]
                 pieces.append(Piece(source.buffer, of[take], target[..., span][which][take]))
         return pieces

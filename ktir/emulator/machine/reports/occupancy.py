@@ -53,6 +53,6 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
 def _sticks(access: Access, e: Event, core: int) -> np.ndarray:
     """Every stick that the access touches on a core."""
     corelets = range(2) if e.unit.per_corelet else range(1)
-    rows = [access.addresses(e.counters, k) for k in corelets]
+    rows = [access.sticks(e.counters, k) for k in corelets]
     first = np.concatenate([r[min(core, len(r) - 1)] for r in rows])
     return np.unique(first[:, None] + np.arange(access.width))

@@ -70,7 +70,7 @@ def commit_log(program: Program, trace: Trace, *, cores: Collection[int] = (0,),
     """A line per word that moves or computes data, in an order that is legal to execute, for each of `cores` that its kernel uses.
 
     `core 07 cyc 1234..1250 SFP word 12 rep i0=3 ...`: cycles from the start of the program, the word's number in its unit's program, open
-    loops, addresses in sticks of the first corelet, and the KTIR op and source line that it comes from.
+    loops, addresses in bytes of the first corelet, and the KTIR op and source line that it comes from.
     """
     starts = _kernel_starts(trace)
     for e in trace.events:
@@ -109,14 +109,13 @@ def _places(program: Program, e: Event, core: int) -> Iterator[str]:
 
 
 def _extent(access: Access, e: Event, core: int) -> str:
-    """First address, length, and, where a bound clips it, the live lanes of an access, in sticks or in elements (`e`)."""
+    """First address, length, and, where a bound clips it, the live lanes of an access, in bytes."""
     addresses = access.addresses(e.counters)
     at = addresses[min(core, len(addresses) - 1)]
-    element = access.descriptor.element
     low, high = int(at.min(initial=at[0])), int(at.max(initial=at[0]))
-    reach = (LANES - 1) * access.lane if element else access.width - 1
+    reach = (LANES - 1) * access.descriptor.lane_step
     low, high = low + min(reach, 0), high + max(reach, 0)
-    text = f"{low}+{high - low + 1}{'e' if element else ''}"
+    text = f"{low}+{high - low + access.descriptor.element_bytes}"
     lanes = access.lanes(e.counters)
     if lanes is None:
         return text

@@ -133,7 +133,7 @@ class Step:
     # LX
 
     def _read_lx(self, access: Access, counters: Counters, k: int) -> F32:
-        at = access.addresses(counters, k)
+        at = access.sticks(counters, k)
         live = access.lanes(counters, k)
         every = self._every
         if live is not None:
@@ -152,7 +152,7 @@ class Step:
         return np.repeat(x[..., :1], LANES, -1) if access.descriptor.splat else x
 
     def _write_lx(self, access: Access, counters: Counters, k: int, values: F32) -> None:
-        at = access.addresses(counters, k)
+        at = access.sticks(counters, k)
         live = access.lanes(counters, k)
         shape = (self.cores, access.entries, LANES)
         x = np.broadcast_to(values, shape)

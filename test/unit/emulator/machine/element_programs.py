@@ -65,7 +65,7 @@ class Mover:
             bounds.append(Bound(limit=self.shape[-1], dim=0, dim_step=64, lanes=True))
         place = {"core_table": self.b.table([s * strides[-2] for s in self.starts]), "steps": {0: self.block * strides[-2]}} if rows else {}
         return self.b.ddr(
-            arg, self.extent, (64 * strides[-1], *strides[:-1]), base=base, element=True, lane_stride=strides[-1],
+            arg, self.extent, (64 * strides[-1], *strides[:-1]), base=base, lane_stride=strides[-1],
             element_bytes=self.element_bytes, bounds=tuple(bounds), **place, **more,
         )  # fmt: skip
 
@@ -74,7 +74,7 @@ class Mover:
         bounds = (self.row_bound(0),) if self.r.random() < 0.5 else ()
         table = self.b.table(self.starts)
         return self.b.ddr(
-            arg, (self.block,), (1,), element=True, element_bytes=4, core_table=table, steps={0: self.block}, bounds=bounds
+            arg, (self.block,), (1,), lane_stride=1, element_bytes=4, core_table=table, steps={0: self.block}, bounds=bounds
         )  # fmt: skip
 
     def program(self, arguments: list[Argument], load: dict, store: dict) -> Program:

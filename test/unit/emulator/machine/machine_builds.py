@@ -17,6 +17,8 @@ MNIL, MNIS, LXLU, PT, SFP, LXSU = Unit
 
 F32 = np.ndarray
 
+ADDRESSES = ("base", "rotate_step", "corelet_step", "lane_stride")
+
 
 @dataclass
 class Case:
@@ -62,18 +64,22 @@ class Build:
         return at
 
     def lx(self, extent, stride, **more) -> int:
-        """An LX descriptor; `steps` maps levels to steps."""
+        """An LX descriptor; `steps` maps levels to steps. Addresses count sticks, here and below."""
         return self._descriptor("lx", extent, stride, **more)
 
     def ddr(self, arg: int, extent, stride, **more) -> int:
-        """A memory descriptor."""
+        """A memory descriptor; with `lane_stride`, an element descriptor, its addresses count elements."""
         return self._descriptor("ddr", extent, stride, arg=arg, **more)
 
-    def _descriptor(self, space, extent, stride, steps=None, element_bytes: Literal[2, 4] = 2, **more) -> int:
+    def _descriptor(self, space, extent, stride, steps=None, element_bytes: Literal[2, 4] = 2, core_table=None, **more) -> int:
         if self.corelets == 1:
             more.pop("corelet_step", None)
-        level_step = tuple((steps or {}).get(level, 0) for level in range(LEVELS))
-        d = Descriptor(space, element_bytes, tuple(extent), tuple(stride), level_step=level_step, **more)
+        unit = 128 if more.get("lane_stride") is None else element_bytes
+        more = {name: value * unit if name in ADDRESSES and value is not None else value for name, value in more.items()}
+        if core_table is not None:
+            more["core_table"] = self.table([v * unit for v in self.tables[core_table]])
+        level_step = tuple((steps or {}).get(level, 0) * unit for level in range(LEVELS))
+        d = Descriptor(space, element_bytes, tuple(extent), tuple(s * unit for s in stride), level_step=level_step, **more)
         self.descriptors.append(d)
         return len(self.descriptors) - 1
 

@@ -79,9 +79,10 @@ def mutate(program: Program, r: random.Random, kind: str) -> Program | None:
     if kind == "table":
         if not kernel.tables or kernel.cores < 2:
             return None
-        t = r.choice(kernel.tables)
+        number = r.randrange(len(kernel.tables))
+        t, unit = kernel.tables[number], next((d.unit for d in kernel.descriptors if d.core_table == number), 1)
         i, j = r.sample(range(len(t)), 2)
-        t[i] = t[j] if r.random() < 0.5 else max(0, t[i] + r.choice([-1, 1]))
+        t[i] = t[j] if r.random() < 0.5 else max(0, t[i] + unit * r.choice([-1, 1]))
         return p
     if kind == "group":
         if not kernel.groups or kernel.cores < 2:
@@ -129,29 +130,30 @@ def _sync(kernel: Kernel, r: random.Random, kind: str) -> bool:
 
 def _descriptor(d: Descriptor, r: random.Random, kind: str) -> Descriptor | None:
     if kind == "base":
-        return replace(d, base=max(0, d.base + r.choice([-16, -2, -1, 1, 2, 16])))
+        return replace(d, base=max(0, d.base + d.unit * r.choice([-16, -2, -1, 1, 2, 16])))
     if kind == "level_step":
         steps = list(d.level_step)
         level = r.choice([i for i, s in enumerate(steps) if s] or [0, 1])
-        steps[level] += r.choice([-1, 1, 2])
+        steps[level] += d.unit * r.choice([-1, 1, 2])
         return replace(d, level_step=tuple(steps))
     if kind in ("stride", "extent"):
         values = list(getattr(d, kind))
         k = r.randrange(len(values))
-        values[k] = max(1 if kind == "extent" else -9, values[k] + r.choice([-1, 1, 2]))
+        values[k] = max(1, values[k] + r.choice([-1, 1, 2])) if kind == "extent" else values[k] + d.unit * r.choice([-1, 1, 2])
         return replace(d, **{kind: tuple(values)})
     if kind == "buffers":
         return replace(d, buffers=r.choice([1, 2, 3]), rotate_levels=d.rotate_levels or 1)
     if kind == "rotate_levels":
         return replace(d, rotate_levels=r.choice([1, 2, 3, 4, 6]))
     if kind in ("rotate_step", "corelet_step"):
-        return replace(d, **{kind: getattr(d, kind) + r.choice([-1, 1, 2])})
+        return replace(d, **{kind: getattr(d, kind) + d.unit * r.choice([-1, 1, 2])})
     if kind == "element_bytes":
         return replace(d, element_bytes=6 - d.element_bytes)
     if kind == "element":
-        return replace(d, element=not d.element) if d.space == "ddr" and d.lane_stride == 1 else None
+        adjacent = d.space == "ddr" and d.lane_step == d.element_bytes
+        return replace(d, lane_stride=None if d.element else d.lane_step) if adjacent else None
     if kind == "lane_stride":
-        return replace(d, lane_stride=d.lane_stride + r.choice([-1, 1, 2])) if d.element else None
+        return replace(d, lane_stride=d.lane_step + d.element_bytes * r.choice([-1, 1, 2])) if d.element else None
     if kind == "pad":
         return replace(d, pad=r.choice(PADS))
     return replace(d, splat=not d.splat)

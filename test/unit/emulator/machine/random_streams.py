@@ -126,13 +126,13 @@ class Maker:
         table = None
         kind = r.randrange(4)
         if kind == 1:
-            table = b.table([c * width * r.choice([3, 3, 5]) % 60 for c in range(b.cores)])
+            table = b.table([c * r.choice([3, 3, 5]) % 60 for c in range(b.cores)])
         elif kind == 2:
             table = b.table([c * 2 for c in range(b.cores)])
         multicast = kind == 3 and bool(b.groups)
         ddr = b.ddr(
-            0 if width == 1 else 1, extent, strides, base=r.randrange(20) * width, element_bytes=2 * width, core_table=table,
-            steps={0: width * r.choice([0, 1, 4])} if inside else {},
+            0 if width == 1 else 1, extent, strides, base=r.randrange(20 * width), element_bytes=2 * width, core_table=table,
+            steps={0: r.choice([0, 1, 4])} if inside else {},
             bounds=self.bounds(extent, b.cores, 2) if inside and self.maybe(0.5) else (), pad=r.choice(["zero", "-inf", "+inf", "zero"]),
         )  # fmt: skip
         b.add(MNIL, "move", src=ddr, dst=lx, group=0 if multicast else None)
@@ -151,13 +151,13 @@ class Maker:
         if self.maybe(0.2):
             strides[r.randrange(len(strides))] = 0
         reach = sum(s * (e - 1) for s, e in zip(strides, extent, strict=True)) + x.width
-        slack = (room - reach) // x.width
+        slack = room - reach
         offset = r.randint(0, slack) if slack else 0
         step = r.choice([0, r.randint(0, slack - offset)]) if slack else 0
         bounds = self.bounds(extent, b.cores, 2, True) if self.maybe(0.25) else ()
         pad = r.choice(["zero", "zero", "-inf", "+inf"])
         d = b.lx(
-            extent, strides, base=x.base + offset * x.width, corelet_step=step * x.width, element_bytes=2 * x.width,
+            extent, strides, base=x.base + offset, corelet_step=step, element_bytes=2 * x.width,
             bounds=bounds, pad=pad, splat=splats and self.maybe(0.2),
         )  # fmt: skip
         return d, x.width == 2
@@ -284,7 +284,7 @@ class Maker:
         per_core = size * self.trips
         if self.out[which] + per_core * b.cores > ARGUMENTS[3 + which].sticks:
             return
-        offset = r.randint(0, x.entries - n) * x.width
+        offset = r.randint(0, (x.entries - n) * x.width)
         lx = b.lx(extent, self.strides(extent, x.width), base=x.base + offset, element_bytes=2 * x.width)
         order = list(range(b.cores))
         if self.maybe(0.3):

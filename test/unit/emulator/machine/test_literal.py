@@ -21,6 +21,7 @@ from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
+from ktir.isa.descriptor import Bound
 from ktir.isa.kinds import KINDS, REDUCTIONS
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
@@ -160,6 +161,33 @@ def test_every_reduction_on_any_bits(kind: str) -> None:
         b.wait(MNIS, LXSU)
         b.add(MNIS, "move", dst=b.ddr(1, (2 * groups,), (2,), element_bytes=4), src=b.lx((2 * groups,), (2,), base=out, element_bytes=4))
         agrees(program("sum", arguments, b.kernel()), [x, np.zeros((2 * groups, 64), np.float32)])
+
+
+@pytest.mark.parametrize("live", [64, 40, 33])
+def test_entries_of_f32_begin_at_any_stick(live: int) -> None:
+    """In memory and in LX, where they are read one stick off from where they were written; with `live` lanes of some of them."""
+    b, rng = Build("odd", 2), np.random.default_rng(live)
+    arguments = [Argument("x", "input", 31, 4), Argument("y", "output", 45, 4)]
+    clips = {"bounds": (Bound(live, dim=0, dim_step=0, lanes=True),)} if live < 64 else {}
+    size = {"element_bytes": 4}
+    b.add(
+        MNIL, "move", src=b.ddr(0, (4,), (3,), base=1, core_table=b.table([0, 17]), **clips, **size), dst=b.lx((4,), (2,), base=3, **size)
+    )
+    b.sig(MNIL, LXLU)
+    b.wait(LXLU, MNIL)
+    b.add(LXLU, "push", lx=b.lx((3,), (2,), base=4, **size), fifo="I0")
+    b.rep(3, 1, vin(0, "I0"), v1("neg", 1, 0), vout(1, "O"))
+    b.add(LXSU, "pull", lx=b.lx((3,), (2,), base=20, corelet_step=9, **clips, **size), fifo="O")
+    b.sig(LXSU, MNIS)
+    b.wait(MNIS, LXSU)
+    table = b.table([0, 22])
+    for k in range(2):
+        lx, base = b.lx((3,), (2,), base=20 + 9 * k, **clips, **size), 1 + 10 * k
+        b.add(MNIS, "move", dst=b.ddr(1, (3,), (3,), base=base, core_table=table, **clips, **size), src=lx)
+    x = bits(rng, "f", 64 * 16).reshape(16, 64)
+    x[15, 32:] = 0
+    found = agrees(program("odd", arguments, b.kernel()), [x, np.zeros((23, 64), np.float32)])
+    assert (found[1] != 0).any()
 
 
 def test_coefficients_are_those_of_the_page() -> None:

@@ -1,6 +1,7 @@
 """Element descriptors, gathers and scatters: all executors agree with NumPy, bit for bit; every fault has its place."""
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_fills_with_integers(value):
     b.add(MNIL, "fill", lx=b.lx((2,), (2,), element_bytes=4), value=value)
     b.sig(MNIL, MNIS)
     b.wait(MNIS, MNIL)
-    ddr = b.ddr(0, (2,), (64,), element=True, element_bytes=4, core_table=b.table([0, 100, 200]), bounds=lanes(100, 64))
+    ddr = b.ddr(0, (2,), (64,), lane_stride=1, element_bytes=4, core_table=b.table([0, 100, 200]), bounds=lanes(100, 64))
     b.add(MNIS, "move", dst=ddr, src=b.lx((2,), (2,), element_bytes=4))
     y = linear("y", "output", 300, 4)
     expected = carrier(y, np.full(300, value, np.int32))
@@ -128,7 +129,7 @@ def lanes(n: int, step: int = 0) -> tuple[Bound, ...]:
 def store(b: Build, arg: int, base: int, n: int, cores: list[int] | None = None, **more) -> Build:
     """Store `n` elements of LX from element `base` on."""
     table = None if cores is None else b.table(cores)
-    d = b.ddr(arg, (1,), (64,), base=base, element=True, core_table=table, bounds=lanes(n), **more)
+    d = b.ddr(arg, (1,), (64,), base=base, core_table=table, bounds=lanes(n), **{"lane_stride": 1, **more})
     size = more.get("element_bytes", 2)
     b.add(MNIS, "move", dst=d, src=b.lx((1,), (size // 2,), base=8 if size == 4 else 0, element_bytes=size))
     return b
@@ -138,7 +139,7 @@ def load(b: Build, arg: int, base: int, n: int, cores: list[int] | None = None, 
     """Load `n` elements."""
     table = None if cores is None else b.table(cores)
     size = more.get("element_bytes", 2)
-    d = b.ddr(arg, (1,), (64,), base=base, element=True, core_table=table, bounds=lanes(n), **more)
+    d = b.ddr(arg, (1,), (64,), base=base, core_table=table, bounds=lanes(n), **{"lane_stride": 1, **more})
     b.add(MNIL, "move", src=d, dst=b.lx((1,), (size // 2,), base=32, element_bytes=size))
     return b
 
@@ -146,8 +147,8 @@ def load(b: Build, arg: int, base: int, n: int, cores: list[int] | None = None, 
 def index(b: Build, unit: Unit, arg: int, idx: int = IDS, cores: int = 1, size: int = 8) -> Build:
     """Gather or scatter 4 sticks of an argument."""
     table = b.table([4 * c for c in range(cores)])
-    d = b.ddr(arg, (4,), (64,), element=True)
-    i = b.ddr(idx, (4,), (1,), element=True, element_bytes=4, core_table=table)
+    d = b.ddr(arg, (4,), (64,), lane_stride=1)
+    i = b.ddr(idx, (4,), (1,), lane_stride=1, element_bytes=4, core_table=table)
     lx = b.lx((4,), (1,), base=32 if unit is MNIL else 0)
     src, dst = (d, lx) if unit is MNIL else (lx, d)
     b.add(unit, "move", src=src, dst=dst, index=i, dim=0, size=size)
@@ -204,7 +205,7 @@ def test_initialised_elements():
 
 def test_order_within_a_core():
     b = load(Build("k", 2), IO, 5, 3, [0, 10])
-    b.add(MNIS, "move", dst=b.ddr(IO, (1,), (64,), element=True, core_table=b.table([5, 15])), src=b.lx((1,), (1,), base=32))
+    b.add(MNIS, "move", dst=b.ddr(IO, (1,), (64,), lane_stride=1, core_table=b.table([5, 15])), src=b.lx((1,), (1,), base=32))
     found(faults.MemoryHazard, "writes argument 'io' element 5, not ordered after", b)
     b = store(build(2), Y, 0, 10, [0, 10])
     b.sig(MNIS, MNIL)
@@ -218,17 +219,26 @@ def test_order_within_a_core():
 
 def test_a_store_visits_an_element_once():
     b = build()
-    b.add(MNIS, "move", dst=b.ddr(Y, (2,), (63,), element=True), src=b.lx((2,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(Y, (2,), (63,), lane_stride=1), src=b.lx((2,), (1,)))
     found(faults.IllegalProgram, "visits an element twice", b)
     b = build()
-    b.add(MNIS, "move", dst=b.ddr(Y, (2,), (63,), element=True, bounds=lanes(63)), src=b.lx((2,), (1,)))
+    b.add(MNIS, "move", dst=b.ddr(Y, (2,), (63,), lane_stride=1, bounds=lanes(63)), src=b.lx((2,), (1,)))
     clean(b)
 
 
-def test_phase_of_f32():
+def test_entries_of_f32_begin_at_any_stick():
     b = store(build(), F, 0, 64, element_bytes=4)
     b.add(MNIS, "move", dst=b.ddr(F, (1,), (2,), base=3, element_bytes=4), src=b.lx((1,), (2,), base=8, element_bytes=4))
-    found(faults.TypeFault, "begins at the second stick of an f32 entry of argument 'f'", b)
+    clean(b)
+
+
+def test_addresses_are_multiples_of_their_unit():
+    for unit, more in ((128, {}), (4, {"lane_stride": 1})):
+        b = build()
+        d = b.descriptors[b.ddr(F, (1,), (2,), element_bytes=4, **more)]
+        for change in ({"base": unit // 2}, {"stride": (unit + 2,)}, {"level_step": (unit // 2, *d.level_step[1:])}):
+            b.descriptors[-1] = replace(d, **change)
+            found(faults.IllegalProgram, f"has addresses that are no multiples of {unit} bytes", b)
 
 
 def test_gathers_need_what_other_kernels_wrote():

@@ -194,17 +194,6 @@ def test_element_sizes():
     e = found(faults.TypeFault, b)
     assert e.kind == "type"
     b = Build("k", 1)
-    f32 = {"element_bytes": 4}
-    b.add(MNIL, "move", src=b.ddr(3, (4,), (2,), **f32), dst=b.lx((4,), (2,), **f32))
-    b.sig(MNIL, LXLU)
-    b.wait(LXLU, MNIL)
-    b.add(LXLU, "push", lx=b.lx((2,), (2,), base=1, **f32), fifo="I0")  # one stick off
-    b.rep(2, 1, vin(0, "I0"))
-    found(faults.TypeFault, b)
-    b = Build("k", 1)
-    b.add(MNIL, "move", src=b.ddr(3, (1,), (2,), base=1, **f32), dst=b.lx((1,), (2,), **f32))
-    found(faults.TypeFault, b)
-    b = Build("k", 1)
     b.add(MNIL, "move", src=b.ddr(3, (1,), (1,)), dst=b.lx((1,), (1,)))
     assert "moves elements of 2 bytes, but argument 'f' has 4" in found(faults.IllegalProgram, b).message
 

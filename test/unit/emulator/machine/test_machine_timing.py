@@ -246,7 +246,7 @@ def test_dead_writes():
 def moved(n: int, cores: int = 1, **descriptor) -> tuple[int, int]:
     """Bytes read and cycles of MNIL for an element load of `n` entries."""
     b = Build("k", cores)
-    ddr = b.ddr(0, (n,), descriptor.pop("stride", (64,)), element=True, **descriptor)
+    ddr = b.ddr(0, (n,), descriptor.pop("stride", (64,)), **{"lane_stride": 1, **descriptor})
     b.add(MNIL, "move", src=ddr, dst=b.lx((n,), (1,)))
     s = statistics(b)
     return s.dram_read, s.units[MNIL].busy
@@ -282,8 +282,8 @@ def test_the_cost_model_counts_the_same_bytes(seed):
 def test_indices_are_priced_each_on_its_own():
     def read(stride: int) -> int:
         b = Build("k", 1)
-        ids = b.ddr(1, (4,), (1,), element=True, element_bytes=4)
-        b.add(MNIL, "move", src=b.ddr(0, (4,), (stride,), element=True), dst=b.lx((4,), (1,)), index=ids, dim=0, size=4)
+        ids = b.ddr(1, (4,), (1,), lane_stride=1, element_bytes=4)
+        b.add(MNIL, "move", src=b.ddr(0, (4,), (stride,), lane_stride=1), dst=b.lx((4,), (1,)), index=ids, dim=0, size=4)
         p = program("p", [Argument("x", "input", 100, 2), Argument("i", "input", 2, 4)], b.kernel())
         return control(p, DATASHEET).statistics[0].dram_read
 

@@ -1,6 +1,7 @@
 """Words and bodies without meaning, and what the array takes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from fault_programs import clean, found, loaded
@@ -151,5 +152,6 @@ def test_cores_and_tables():
     b = Build("k", 33)
     assert "expects 1 to 32 cores, but got 33" in found(faults.IllegalProgram, b).message
     b = Build("k", 2)
-    b.lx((1,), (1,), core_table=4)
+    b.lx((1,), (1,))
+    b.descriptors[-1] = replace(b.descriptors[-1], core_table=4)
     assert "names a table, dimension or argument that does not exist" in found(faults.IllegalProgram, b).message
