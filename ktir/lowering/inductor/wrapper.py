@@ -23,7 +23,7 @@ from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.running import progress
 from ktir.lowering.inductor.running.fallback import Apart, Place, refused_by_chip
 from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, in_the_users_words, notice, reproducer
-from ktir.lowering.region_to_ktir.emit import emit
+from ktir.lowering.region_to_ktir.emit import read, write
 from ktir.lowering.region_to_ktir.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
@@ -41,8 +41,8 @@ def compile_region(region: Region) -> str:
 
     with context(), ir.Location.unknown():
         try:
-            module = emit(region)
-            text = print_module(module, debuginfo=True)
+            text = write(region)
+            module = read(text)
         except NestRefused:
             raise
         except Exception as error:
@@ -82,7 +82,7 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
     if options.engine != "spyre":
         _show(name, "logical", module)
         if folder:
-            (folder / "0_logical.ktir.mlir").write_text(text)
+            (folder / "0_logical.ktir.mlir").write_text(print_module(module, debuginfo=True))
         return files, []
     try:
         return files | compile_logical(module, observe=lambda stage, m: _show(name, stage, m)), []
@@ -98,7 +98,7 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
     except Exception as error:
         fault = fault_of(error, "the compiler for the chip", region)
         if options.fallback == "error":
-            raise as_error(fault, reproducer(text, folder, name)) from error
+            raise as_error(fault, reproducer(print_module(read(text), debuginfo=True), folder, name)) from error
         return files | {NOTICE: notice(fault)}, []
 
 

@@ -2,18 +2,23 @@
 
 import re
 
+import pytest
 import torch
 from torch import nn
 
+from ktir import config
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import location_text
 from ktir.dialects.structured import Generic
+from ktir.lowering.inductor import wrapper
 from ktir.lowering.inductor.capture import capture, capture_region
-from ktir.lowering.region_to_ktir.emit import emit
+from ktir.lowering.region_to_ktir.emit import emit, write
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir, operations
 from ktir.pipeline import run_pipeline
+from ktir.runtime import cache
+from ktir.runtime.logical import PROGRAM
 
 
 class Block(nn.Module):
@@ -97,6 +102,17 @@ def test_a_region_from_json_gives_the_same_module() -> None:
     region = capture_region(Block().half(), torch.ones(3, 10, 64).half())
     with context(), ir.Location.unknown():
         assert str(emit(Region.from_json(region.to_json()))) == str(emit(region))
+
+
+@pytest.mark.parametrize("engine", ["spyre", "ktir"])
+def test_a_region_is_written_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiler reads is what the program keeps; nothing is printed for a reader who is not there."""
+    region = capture_region(Block().half(), torch.ones(57, 64).half())
+    monkeypatch.setattr(wrapper, "print_module", None)
+    with config.patch(engine=engine):
+        files = cache.files(wrapper.compile_region(region))
+    with context():
+        assert files[PROGRAM].decode() == write(region)
 
 
 def test_intermediates_take_no_host_memory() -> None:

@@ -123,7 +123,7 @@ def test_a_fault_of_the_compiler_is_an_error_if_asked(monkeypatch: pytest.Monkey
 
 def test_a_fault_of_the_translation(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Without a logical form no engine of ours has a result."""
-    failing(monkeypatch, wrapper, "emit", KeyError("i0"))
+    failing(monkeypatch, wrapper, "write", KeyError("i0"))
     same(compiled(add), add)
     assert "warning: the translation to KTIR failed: KeyError: 'i0'" in caplog.text
     assert "the whole graph runs in PyTorch" in caplog.text
