@@ -56,7 +56,7 @@ class DeviceTensor(NamedTuple):
 
     def read(self, slot: Slot, taken: list[Form]) -> DeviceForm:
         """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
-        form = self.allocation.form(self._binding(slot).place, slot.argument.name)
+        form = self.allocation.form(self._binding(slot).place, slot.argument.name, slot.argument.range)
         slot.check(form)
         return form
 

@@ -47,6 +47,8 @@ class Allocation:
         self.version = 0
         """Writes so far."""
         self._forms: dict[Arrangement, DeviceForm] = {}
+        self._whole: Arrangement | None = None
+        """Which of them has taken the place of the linear bytes."""
         self._linear_size = rounded(nbytes)
         self._linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
@@ -95,17 +97,21 @@ class Allocation:
             self._drop_forms()
             return self._place()
 
-    def form(self, wanted: Arrangement, name: str = "") -> DeviceForm:
-        """A form, made if it is not valid; its carrier is only to be read. name: of the argument, for messages."""
+    def form(self, wanted: Arrangement, name: str = "", allowed: ValueRange | None = None) -> DeviceForm:
+        """A form, made if it is not valid; its carrier is only to be read. Raises OutOfRange where it is made, and some element is not in
+        the `allowed` range. name: of the argument, for messages.
+        """
         found = self._forms.get(wanted)
         if found is not None:
             return found
         with self.card.compute:
             filled = carrier(wanted.layout)
-            wanted.pack(self.linear(), filled, name)
+            wanted.pack(self.linear(), filled, name, allowed)
             size = wanted.layout.sticks * STICK_BYTES
-            replaces = wanted.exact and wanted.view.is_all_of(self.nbytes)
-            address = self._in_place_of_linear(size) if replaces else self.card.take(size)
+            if self._linear_at is not None and wanted.exact and wanted.view.is_all_of(self.nbytes):
+                address, self._whole = self._in_place_of_linear(size), wanted
+            else:
+                address = self.card.take(size)
             form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
             self.card.record("Relayout", self._linear_size + size)
             return form
@@ -125,7 +131,7 @@ class Allocation:
             self.version += 1
             form.now_holds(self.version)
             self._drop_forms()
-            self._forms[written] = form
+            self._forms[written], self._whole = form, written
 
     def put(self, written: Arrangement, filled: NDArray[np.float32], allowed: ValueRange | None = None) -> None:
         """A program has written a part of the allocation, or what has to be converted, through this carrier."""
@@ -153,8 +159,8 @@ class Allocation:
         kept = self.card.unpacked
         if kept is None or kept[:2] != (self.handle, self.version):
             out = np.empty(self.nbytes, np.uint8)
-            place, form = next((p, f) for p, f in self._forms.items() if p.exact and p.view.is_all_of(self.nbytes))
-            place.unpack(form.carrier, out)
+            assert self._whole is not None
+            self._whole.unpack(self._forms[self._whole].carrier, out)
             kept = self.card.unpacked = (self.handle, self.version, out)
         return kept[2]
 

@@ -20,9 +20,9 @@ BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 _KEPT = {
     "f16": ("float16",),
     "f32": ("float32", "float16"),
-    "i32": ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
+    "i32": ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
 }
-"""Type of a layout -> types whose elements come back from it as they were."""
+"""Type of a layout -> types whose bytes come back from it as they were; those of bool need not."""
 _WRITTEN = {"f16": ("float16",), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
 """Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
 
@@ -66,14 +66,16 @@ class Arrangement:
         self.view = view
         self.layout = layout
         self.exact = view.dtype in _KEPT[layout.dtype]
-        """Whether elements come back as they were."""
+        """Whether all bytes come back as they were."""
         self.adopts = view.dtype in _WRITTEN[layout.dtype]
         """Whether what a program writes may stay as it is."""
         self._as = _i32(bits) if layout.dtype == "i32" else None
 
-    def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str) -> None:
-        """Elements to a carrier whose padding is zero. Raises OutOfRange for integers that the layout has no room for."""
-        to_device(self.view.of(linear), self.layout, name, self._values(carrier), self._as)
+    def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str, allowed: ValueRange | None) -> None:
+        """Elements to a carrier whose padding is zero. Raises OutOfRange for those outside of a range, by default integers that the layout
+        has no room for.
+        """
+        to_device(self.view.of(linear), self.layout, name, self._values(carrier), allowed or self._as)
 
     def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None) -> None:
         """A carrier's elements to where they belong."""
