@@ -117,6 +117,8 @@ class Target:
     pt_accumulator_rows: int = _figure(256, "rows", "assumed", "ours: rows of f32 partial sums that PT holds between LDWs", 2, 2**16)
     sources: tuple[tuple[str, str, str], ...] = field(default=(), compare=False, repr=False)
     """Figure, status and source, of figures that are not the datasheet's."""
+    idle_cores: int = field(default=0, compare=False, repr=False)
+    """Cores of the machine that are left out of `cores`."""
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -127,7 +129,7 @@ class Target:
         """This target with another number of active cores: 1 to all."""
         if not 1 <= cores <= self.cores:
             raise ValueError(f"expects 1 to {self.cores} cores, but got {cores}")
-        return replace(self, cores=cores)
+        return replace(self, cores=cores, idle_cores=self.idle_cores + self.cores - cores)
 
     def with_room(self, lx_bytes: int) -> Target:
         """This target with `lx_bytes` of each core's scratchpad to plan with, 1 to all."""

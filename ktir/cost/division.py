@@ -18,7 +18,7 @@ from ktir.cost.problem import Operand, Problem
 from ktir.diagnostics import KtirError
 from ktir.hints import Hint
 from ktir.layout import Layout
-from ktir.target import DATASHEET, STICK_BYTES, Target
+from ktir.target import STICK_BYTES, Target
 
 TAILS = ("masked", "padded", "exact")
 """What happens where a loop does not divide: the last core's view is masked, every share is padded, or such splits are not allowed."""
@@ -229,5 +229,5 @@ def _why_not(problem: Problem, target: Target, refused: Counter[str], hint: Hint
     reasons = "; ".join(f"{count} because {reason}" for reason, count in refused.most_common())
     shape = " x ".join(f"{loop.name}={loop.extent}" for loop in problem.loops)
     what = f"the division that hint '{hint}' asks for" if hint is not None and hint.work_div else "every division"
-    way_out = "more cores" if target.cores < DATASHEET.cores else "layouts with another outermost dimension, or tiles in time"
+    way_out = "more cores" if target.idle_cores else "layouts with another outermost dimension, or tiles in time"
     return f"'{problem.name}' ({shape}) cannot be divided over {target.cores} cores: {what} is refused, {reasons}; a way out: {way_out}"

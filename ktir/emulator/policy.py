@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ktir.target import DATASHEET
-
-__all__ = ["LX_BYTES", "Disturbance", "Policy"]
-
-LX_BYTES = DATASHEET.lx_planned_bytes
-"""The part of a core's scratchpad that programs may use, in bytes."""
+__all__ = ["Disturbance", "Policy"]
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,13 @@ def test_infeasible_says_what_and_how_to_get_out() -> None:
         solve(matmul(8192, 32768, 4096), DATASHEET.with_cores(1))
 
 
+def test_a_machine_without_idle_cores_has_no_more_of_them() -> None:
+    with pytest.raises(Infeasible, match=r"over 1 cores: .* a way out: layouts with another"):
+        solve(matmul(8192, 32768, 4096), DATASHEET.changed({}, cores=1))
+    with pytest.raises(Infeasible, match=r"over 40 cores: .* a way out: more cores"):
+        solve(matmul(65536, 131072, 64), DATASHEET.changed({}, cores=64).with_cores(40))
+
+
 # Hints
 
 

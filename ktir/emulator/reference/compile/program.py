@@ -9,7 +9,6 @@ from typing import Any
 
 from ktir.dialects.module_level import Level
 from ktir.emulator.findings import Where
-from ktir.target import DATASHEET
 
 __all__ = ["OWN_ROLES", "Action", "Argument", "BlockPlan", "Function", "OpPlan", "Program"]
 
@@ -79,9 +78,9 @@ class Program:
 
     functions: dict[str, Function]
     entry: str | None
-    remote: bool = False
+    remote: bool
     """Whether a view names the scratchpad of a tile: then tiles may touch each other's."""
-    level: Level | None = None
+    level: Level | None
     """Attribute `ktir.level` of the module."""
-    lx_bytes: int = DATASHEET.lx_planned_bytes
+    lx_bytes: int
     """Scratchpad of a core that the module's target has for programs."""

@@ -20,11 +20,14 @@ from ktir.emulator.findings import (
     TypeConfusion,
     Uninitialized,
 )
-from ktir.emulator.policy import LX_BYTES, Policy
+from ktir.emulator.policy import Policy
 from ktir.emulator.reference import Scratch, execute
+from ktir.target import DATASHEET
 
 F16 = np.float16
 TILE = "%t = ktdp.get_compute_tile_id : index\n"
+
+LX_BYTES = DATASHEET.lx_planned_bytes
 
 
 def constants(**values: int) -> str:
