@@ -7,41 +7,18 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-_TOKEN = re.compile(r'\s*(?:(?:(?://|;).*)|("(?:[^"\\]|\\.)*"|->|[=,\[\]()]|[^\s=,\[\]()";]+))')
+Word = dict[str, Any]
+"""An instruction: its operands, and its name as `op`; `body` has the words of a loop, the streams of a PAR, or the lists of a REP."""
 
-DEFAULTS: dict[str, Any] = {
-    "base": 0,
-    "arg": None,
-    "core_table": None,
-    "level_step": [],
-    "buffers": 1,
-    "rotate_levels": [],
-    "rotate_step": 0,
-    "corelet_step": 0,
-    "lane_stride": None,
-    "splat": False,
-    "pad": "zero",
-}
-"""What a descriptor holds that says nothing of it."""
-LANES = ("value", "fill")
-"""Operands that are the bits of a lane: an integer, or an f32 as a decimal with a point or exponent, `inf`, `-inf`, `nan`."""
-BOUND_DEFAULTS: dict[str, Any] = {"dim": None, "dim_step": 1, "level": None, "level_step": 0, "corelet_step": 0, "lanes": False}
-
-
-@dataclass
-class Word:
-    """An instruction: its name and operands."""
-
-    op: str
-    operands: dict[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.operands[name]
+_NAME, _STRING = r"[^\s=,\[\]()\"@]+", r'"(?:[^"\\]|\\.)*"'
+_OPERAND = re.compile(rf"({_NAME})(?: *= *(\[[^\]]*\]|\([^)]*\)|{_STRING}|{_NAME}))?|(?:{_STRING}|@\d+)")
+_COMMENT = re.compile(rf"({_STRING})|(?://|;).*")
+_INTEGER = re.compile(r"[+-]?(0[xX][0-9A-Fa-f]+|[0-9]+)")
 
 
 @dataclass
 class Kernel:
-    """Tables and groups by name, descriptors by name, unit programs by the unit's name."""
+    """Tables, groups and descriptors by name, unit programs by the unit's name."""
 
     cores: int
     tables: dict[str, list[int]] = field(default_factory=dict)
@@ -52,9 +29,9 @@ class Kernel:
 
 @dataclass
 class Program:
-    """Arguments by name (`a0`, ..), each with its operands, and kernels in order."""
+    """Names of arguments (`a0`, ..) and kernels, in order."""
 
-    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
 
 
@@ -62,54 +39,59 @@ def read(text: str) -> Program:
     """The program of well-formed assembly text."""
     program, unit = Program(), []
     for line in text.split("\n"):
-        tokens = [t for t in _TOKEN.findall(line) if t]
-        if not tokens:
-            continue
-        name = tokens.pop(0)
+        name, _, rest = _COMMENT.sub(r"\1", line).strip().partition(" ")
         kernel = program.kernels[-1] if program.kernels else Kernel(0)
+        operands = _operands(rest) if name not in (".program", ".source") else {}
+        label = next(iter(operands), "")
         if name == ".argument":
-            label, _, _name, *rest = tokens
-            program.arguments[label] = _operands(rest)
+            program.arguments.append(label)
         elif name == ".kernel":
-            program.kernels.append(Kernel(**_operands(tokens[1:])))
+            program.kernels.append(Kernel(**operands))
         elif name in (".table", ".group"):
-            getattr(kernel, name[1:] + "s")[tokens[0]] = _value(tokens[2:])[0]
+            getattr(kernel, name[1:] + "s")[label] = operands[label]
         elif name == ".descriptor":
-            label, _, space, *rest = tokens
-            kernel.descriptors[label] = {**DEFAULTS, "space": space, "bounds": [], **_operands(rest)}
+            kernel.descriptors[label] = operands | {"space": operands[label]}
         elif name == ".unit":
-            unit = kernel.units.setdefault(tokens[0], [])
-        elif not name.startswith("."):
-            unit.append(Word(name, _operands([t for t in tokens if not t.startswith("@")])))
+            unit = kernel.units[label] = []
+        elif name and not name.startswith("."):
+            unit.append({"op": name} | operands)
+    for kernel in program.kernels:
+        kernel.units = {unit: _nested(words) for unit, words in kernel.units.items()}
     return program
 
 
-def _operands(tokens: list[str]) -> dict[str, Any]:
+def _operands(text: str) -> dict[str, Any]:
     """`name=value` and bare names, with commas between; the bounds of a descriptor as a list."""
     found: dict[str, Any] = {}
-    while tokens:
-        name, *tokens = tokens
-        if name == ",":
-            continue
-        value: Any = True
-        if tokens and tokens[0] == "=":
-            value, tokens = _value(tokens[1:], name in LANES)
+    for name, value in _OPERAND.findall(text):
         if name == "bound":
-            found.setdefault("bounds", []).append({**BOUND_DEFAULTS, **value})
-        else:
-            found[name] = value
+            found.setdefault("bounds", []).append(_operands(value[1:-1]))
+        elif name:
+            found[name] = _value(value, name in ("value", "fill"))
     return found
 
 
-def _value(tokens: list[str], real: bool = False) -> tuple[Any, list[str]]:
-    """A number, list, group of operands or name, and what follows it."""
-    first, *rest = tokens
-    if first == "[":
-        end = rest.index("]")
-        return [int(t, 0) for t in rest[:end] if t != ","], rest[end + 1 :]
-    if first == "(":
-        end = rest.index(")")
-        return _operands(rest[:end]), rest[end + 1 :]
-    if re.fullmatch(r"[+-]?(0[xX][0-9A-Fa-f]+|[0-9]+)", first):
-        return int(first, 0), rest
-    return (struct.unpack("<I", struct.pack("<f", float(first)))[0] if real else first), rest
+def _value(text: str, real: bool) -> Any:
+    """A list of integers, an integer, or a name; `real`: the bits of a lane, of an f32 if it is no integer. Nothing is True."""
+    if text.startswith("["):
+        return [int(x, 0) for x in re.findall(r"[^\s,\[\]]+", text)]
+    if _INTEGER.fullmatch(text):
+        return int(text, 0)
+    return struct.unpack("<I", struct.pack("<f", float(text)))[0] if real else text or True
+
+
+def _nested(words: list[Word]) -> list[Word]:
+    """Words with those that belong to others in the others' bodies; `words` is used up, to the end of the loop that they are in."""
+    out: list[Word] = []
+    while words:
+        w = words.pop(0)
+        if w["op"] in ("endl", "halt"):
+            break
+        if w["op"] == "loop":
+            w["body"] = _nested(words)
+        if w["op"] == "par":
+            w["body"] = [words.pop(0) for _ in range(w["streams"])]
+        if w["op"] == "rep":
+            w["body"] = {part: [words.pop(0) for _ in range(w[part])] for part in ("start", "each", "end")}
+        out.append(w)
+    return out

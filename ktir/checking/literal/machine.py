@@ -1,7 +1,7 @@
 """The machine: memory and scratchpads as bytes, walks of descriptors, and units that run their words and wait for each other.
 
-Each core has the units MNIL and MNIS, each of its corelets LXLU, PT, SFP and LXSU. A unit is a generator that yields between its steps and
-while it is blocked; what a program without races computes does not depend on who runs when.
+Each core has the units MNIL and MNIS, each of its corelets LXLU, PT, SFP and LXSU. A unit is a generator that yields after each step:
+True if it has done something, False while it is blocked. What a program without races computes does not depend on who runs when.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from . import arithmetic
 from .arithmetic import Entry
-from .assembly import Kernel, Program, Word, read
+from .assembly import Kernel, Word, read
 
 LANES = 64
 LX_BYTES = 2 << 20
 CORELETS = 2
 FIFO_ENTRIES = 16
 CORE_UNITS = ("MNIL", "MNIS")
-CORELET_UNITS = ("LXLU", "PT", "SFP", "LXSU")
 PADS = {"zero": 0.0, "-inf": -math.inf, "+inf": math.inf}
 FORMATS = {2: "<H", 4: "<I"}
 
-Steps = Generator[None, None, Any]
+Steps = Generator[bool, None, None]
+Fifo = tuple[Any, ...]
 
 
 class Fault(Exception):
@@ -40,269 +40,213 @@ def run(text: str, arguments: Sequence[bytearray], *, order: random.Random | Non
     `order` draws which unit runs next; `unwritten` is the byte that LX is full of before anything is written.
     """
     program = read(text)
-    cores = max((k.cores for k in program.kernels), default=0)
-    lx = [bytearray([unwritten]) * LX_BYTES for _ in range(cores)]
+    memory = dict(zip(program.arguments, arguments, strict=True))
+    lx = [bytearray([unwritten]) * LX_BYTES for _ in range(max((k.cores for k in program.kernels), default=0))]
     for kernel in program.kernels:
-        _Kernel(program, kernel, arguments, lx).run(order)
+        _run_kernel(_Shared(kernel, memory), lx, order)
 
 
-class _Kernel:
-    """What lives as long as a kernel: tokens and FIFOs. Memory and LX outlive it."""
+def _run_kernel(shared: _Shared, lx: list[bytearray], order: random.Random | None) -> None:
+    """Run all units until they have halted."""
+    units = [
+        _Unit(shared, lx[core], unit, core, corelet).words(words)
+        for core in range(shared.kernel.cores)
+        for unit, words in shared.kernel.units.items()
+        for corelet in range(1 if unit in CORE_UNITS else CORELETS)
+    ]
+    while units:
+        if order:
+            order.shuffle(units)
+        steps = [(unit, next(unit, None)) for unit in units]
+        if not any(done is not False for _, done in steps):
+            raise Fault("deadlock")
+        units = [unit for unit, done in steps if done is not None]
 
-    def __init__(self, program: Program, kernel: Kernel, arguments: Sequence[bytearray], lx: list[bytearray]) -> None:
-        self.kernel, self.lx = kernel, lx
-        self.memory = dict(zip(program.arguments, arguments, strict=True))
+
+class _Shared:
+    """What the units of a kernel share: memory, which outlives it, tokens and FIFOs."""
+
+    def __init__(self, kernel: Kernel, memory: dict[str, bytearray]) -> None:
+        self.kernel, self.memory = kernel, memory
         self.tokens: dict[tuple[Any, ...], int] = defaultdict(int)
-        self.fifos: dict[tuple[Any, ...], deque[Entry]] = defaultdict(deque)
-        self.progress = 0
+        self.fifos: dict[Fifo, deque[Entry]] = defaultdict(deque)
 
-    def run(self, order: random.Random | None) -> None:
-        """Run all units until they have halted."""
-        units = [
-            _Unit(self, unit, core, corelet).run()
-            for core in range(self.kernel.cores)
-            for unit in self.kernel.units
-            for corelet in range(CORELETS if unit in CORELET_UNITS else 1)
-        ]
-        while units:
-            before, left = self.progress, []
-            if order:
-                order.shuffle(units)
-            for unit in units:
-                try:
-                    next(unit)
-                    left.append(unit)
-                except StopIteration:
-                    self.progress += 1
-            if self.progress == before:
-                raise Fault("deadlock")
-            units = left
-
-    def push(self, fifo: tuple[Any, ...], entry: Entry) -> Steps:
+    def push(self, fifo: Fifo, entry: Entry) -> Steps:
         """Wait for room in a FIFO and put an entry into it."""
         while len(self.fifos[fifo]) == FIFO_ENTRIES:
-            yield
+            yield False
         self.fifos[fifo].append(entry)
-        self.progress += 1
-        yield
+        yield True
 
-    def pop(self, fifo: tuple[Any, ...]) -> Generator[None, None, Entry]:
+    def pop(self, fifo: Fifo) -> Generator[bool, None, Entry]:
         """Wait for an entry of a FIFO and take it."""
         while not self.fifos[fifo]:
-            yield
-        self.progress += 1
+            yield False
+        yield True
         return self.fifos[fifo].popleft()
 
 
 class _Unit:
     """A unit of a core, or of a corelet, in one kernel."""
 
-    def __init__(self, whole: _Kernel, unit: str, core: int, corelet: int) -> None:
-        self.whole, self.unit, self.core, self.corelet = whole, unit, core, corelet
+    def __init__(self, shared: _Shared, lx: bytearray, unit: str, core: int, corelet: int) -> None:
+        self.shared, self.lx, self.unit, self.core, self.corelet = shared, lx, unit, core, corelet
         self.counters = [0] * 8
-        self.weights: list[arithmetic.Numbers] = []
+        self.weights: list[Sequence[float]] = []
         self.sums: list[Entry] = []
 
     # --- control ---
 
-    def run(self) -> Steps:
-        """The unit's program."""
-        words = self.whole.kernel.units[self.unit]
-        at, open_loops = 0, []
-        while words[at].op != "halt":
-            w = words[at]
-            if w.op == "loop":
-                if w["trips"]:
-                    open_loops.append(at)
-                else:
-                    at = _end_of_loop(words, at)
-            elif w.op == "endl":
-                start = open_loops[-1]
-                self.counters[w["level"]] += 1
-                if self.counters[w["level"]] < words[start]["trips"]:
-                    at = start
-                else:
-                    self.counters[w["level"]] = 0
-                    open_loops.pop()
-            elif w.op == "par":
-                yield from _together([self._word(x, []) for x in words[at + 1 : at + 1 + w["streams"]]])
-                at += w["streams"]
+    def words(self, words: Sequence[Word]) -> Steps:
+        """Words one after the other."""
+        for w in words:
+            if w["op"] == "par":
+                yield from _together([self.words([x]) for x in w["body"]])
+            elif w["op"] == "loop":
+                for n in range(w["trips"]):
+                    self.counters[w["level"]] = n
+                    yield from self.words(w["body"])
+                self.counters[w["level"]] = 0
             else:
-                body = words[at + 1 : at + 1 + w["start"] + w["each"] + w["end"]] if w.op == "rep" else []
-                yield from self._word(w, body)
-                at += len(body)
-            self.whole.progress += 1
-            yield
-            at += 1
+                yield from getattr(self, "_" + w["op"])(w)
+            yield True
 
-    def _word(self, w: Word, body: list[Word]) -> Steps:
-        match w.op:
-            case "sig" | "wait":
-                yield from self._token(w)
-            case "move":
-                yield from self._move(w)
-            case "fill":
-                self._fill(w)
-            case "push":
-                yield from self._push(w)
-            case "pull":
-                for place in self._places(w["lx"]):
-                    self._write_lx(place, (yield from self._pop(w["fifo"])))
-            case "ldw" | "mm" | "pto":
-                yield from self._array(w)
-            case "rep":
-                yield from self._rep(w, body)
-            case _:
-                raise Fault(f"unknown instruction '{w.op}'")
+    def _queues(self, sender: str, receiver: str, token: int) -> list[tuple[Any, ...]]:
+        """Of a channel. Between a core unit and a corelet unit there is one per corelet: the core unit uses both."""
+        between = (sender in CORE_UNITS) != (receiver in CORE_UNITS)
+        corelets = range(CORELETS) if between and self.unit in CORE_UNITS else [self.corelet]
+        return [(self.core, k, sender, receiver, token) for k in corelets]
 
-    def _token(self, w: Word) -> Steps:
-        """SIG and WAIT. A channel between a core unit and a corelet unit has a queue per corelet: the core unit uses both."""
-        sender, receiver = (self.unit, w["receiver"]) if w.op == "sig" else (w["sender"], self.unit)
-        corelets: Sequence[int] = (self.corelet,)
-        if self.unit in CORE_UNITS and (sender in CORELET_UNITS or receiver in CORELET_UNITS):
-            corelets = range(CORELETS)
-        for k in corelets:
-            queue = (self.core, k, sender, receiver, w["token"])
-            if w.op == "sig":
-                self.whole.tokens[queue] += w["count"]
-                continue
-            while self.whole.tokens[queue] < w["count"]:
-                yield
-            self.whole.tokens[queue] -= w["count"]
+    def _sig(self, w: Word) -> Steps:
+        for queue in self._queues(self.unit, w["receiver"], w["token"]):
+            self.shared.tokens[queue] += w["count"]
+        yield True
 
-    def _group(self, w: Word) -> list[int]:
-        return self.whole.kernel.groups[w["group"]]
+    def _wait(self, w: Word) -> Steps:
+        for queue in self._queues(w["sender"], self.unit, w["token"]):
+            while self.shared.tokens[queue] < w["count"]:
+                yield False
+            self.shared.tokens[queue] -= w["count"]
 
-    def _pop(self, fifo: str) -> Generator[None, None, Entry]:
-        return self.whole.pop((fifo, self.core, self.corelet))
+    def _pop(self, fifo: str) -> Generator[bool, None, Entry]:
+        return self.shared.pop((fifo, self.core, self.corelet))
 
     def _put(self, fifo: str, entry: Entry) -> Steps:
-        return self.whole.push((fifo, self.core, self.corelet), entry)
+        return self.shared.push((fifo, self.core, self.corelet), entry)
 
     # --- walks ---
 
-    def _places(self, name: str, dim: int = -1, indices: Sequence[int] = ()) -> Iterator[_Place]:
-        """The entries of a walk; `indices` replace the positions along inner dim `dim` in addresses, not in bounds."""
-        d = self.whole.kernel.descriptors[name]
-        tables = self.whole.kernel.tables
-        start = d["base"] + self.corelet * d["corelet_step"]
-        start += tables[d["core_table"]][self.core] if d["core_table"] else 0
-        start += sum(step * counter for step, counter in zip(d["level_step"], self.counters, strict=False))
-        start += sum(self.counters[level] for level in d["rotate_levels"]) % d["buffers"] * d["rotate_step"]
+    def _places(self, name: str, dim: int = -1, indices: Sequence[int] = (), lanes: int = LANES) -> Iterator[_Place]:
+        """The first lanes of the entries of a walk; `indices` replace the positions along inner dim `dim` in addresses, not in bounds."""
+        d = self.shared.kernel.descriptors[name]
+        space = self.lx if d["space"] == "lx" else self.shared.memory[d["arg"]]
+        start = d.get("base", 0) + self.corelet * d.get("corelet_step", 0) + self._of_core(d.get("core_table", 0))
+        start += sum(step * counter for step, counter in zip(d.get("level_step", []), self.counters, strict=False))
+        start += sum(self.counters[level] for level in d.get("rotate_levels", [])) % d.get("buffers", 1) * d.get("rotate_step", 0)
         for position in product(*map(range, d["extent"])):
-            live = LANES
-            for b in d["bounds"]:
-                limit = b["limit"] if isinstance(b["limit"], int) else tables[b["limit"]][self.core]
-                room = limit - self.corelet * b["corelet_step"]
-                room -= 0 if b["dim"] is None else b["dim_step"] * position[b["dim"]]
-                room -= 0 if b["level"] is None else b["level_step"] * self.counters[b["level"]]
-                live = min(live, max(room, 0) if b["lanes"] else LANES if room > 0 else 0)
+            live = min(lanes, *(self._live(b, position) for b in d.get("bounds", [])), LANES)
             chosen = [indices[p] if i == dim else p for i, p in enumerate(position)]
-            at = start + sum(p * stride for p, stride in zip(chosen, d["stride"], strict=True))
-            yield _Place(self, d, at, live)
+            yield _Place(d, space, start + sum(p * stride for p, stride in zip(chosen, d["stride"], strict=True)), live)
 
-    def _read_lx(self, place: _Place) -> Entry:
-        """An entry of LX as lanes; f16 elements widen."""
-        values = place.read()
-        lanes = values if place.size == 4 else [arithmetic.widened(v) for v in values]
-        return [lanes[0]] * LANES if place.d["splat"] else lanes
+    def _live(self, b: dict[str, Any], position: Sequence[int]) -> int:
+        """How many lanes of the entry at a position a bound leaves live."""
+        room = self._of_core(b["limit"]) - self.corelet * b.get("corelet_step", 0)
+        room -= b.get("dim_step", 1) * position[b["dim"]] if "dim" in b else 0
+        room -= b.get("level_step", 0) * self.counters[b["level"]] if "level" in b else 0
+        return max(0, min(room, LANES)) if "lanes" in b else LANES if room > 0 else 0
 
-    def _write_lx(self, place: _Place, lanes: Entry) -> None:
-        """Lanes to LX; into f16 elements they are rounded."""
-        place.write(lanes if place.size == 4 else [arithmetic.half(arithmetic.number(x)) for x in lanes])
+    def _of_core(self, value: int | str) -> int:
+        """A number, or that of the core in a table."""
+        return value if isinstance(value, int) else self.shared.kernel.tables[value][self.core]
 
     # --- transfers ---
 
     def _move(self, w: Word) -> Steps:
         """Elements go as they are. Each core of a group reads for itself what its leader reads."""
-        if "src" not in w.operands:
-            for place in self._places(w["dst"]):
-                self._write_lx(place, (yield from self.whole.pop(("R", self._group(w)[self.core], self.core))))
+        if "src" not in w or "dst" not in w:
+            yield from self._exchange(w, self.shared.kernel.groups[w["group"]])
             return
-        if "dst" not in w.operands:
-            receivers = [r for r, sender in enumerate(self._group(w)) if sender == self.core]
-            for place in self._places(w["src"]):
-                for r in receivers:
-                    yield from self.whole.push(("R", self.core, r), self._read_lx(place))
-            return
-        dim, indices = -1, []
-        if "index" in w.operands:
-            dim = w.operands.get("dim", 0)
-            indices = [arithmetic.signed(p.read(1)[0]) if p.live else 0 for p in self._places(w["index"])]
+        ends = {name: (w[name], -1, []) for name in ("src", "dst")}
+        if "index" in w:
+            indices = [arithmetic.signed(p.read()[0]) if p.live else 0 for p in self._places(w["index"], lanes=1)]
             if not all(0 <= i < w["size"] for i in indices):
                 raise Fault(f"an index is not below {w['size']}")
-        source, target = (self._places(w[name], dim if self._in_memory(w[name]) else -1, indices) for name in ("src", "dst"))
-        for a, b in zip(source, target, strict=True):
-            b.write(a.read())
+            memory = "src" if self.unit == "MNIL" else "dst"
+            ends[memory] = (w[memory], w.get("dim", 0), indices)
+        for source, target in zip(*(self._places(*end) for end in ends.values()), strict=True):
+            target.write(source.read())
+        yield True
 
-    def _in_memory(self, name: str) -> bool:
-        return self.whole.kernel.descriptors[name]["space"] == "ddr"
+    def _exchange(self, w: Word, senders: list[int]) -> Steps:
+        """What goes over the ring: `senders` has per core the one that it receives from."""
+        if "dst" in w:
+            for place in self._places(w["dst"]):
+                place.write_lanes((yield from self.shared.pop(("ring", senders[self.core], self.core))))
+            return
+        for place in self._places(w["src"]):
+            for receiver in (r for r, sender in enumerate(senders) if sender == self.core):
+                yield from self.shared.push(("ring", self.core, receiver), place.read_lanes())
 
-    def _fill(self, w: Word) -> None:
+    def _fill(self, w: Word) -> Steps:
         for place in self._places(w["lx"]):
-            self._write_lx(place, [arithmetic.wrapped(w["value"])] * LANES)
+            place.write_lanes([arithmetic.wrapped(w["value"])] * LANES)
+        yield True
 
     def _push(self, w: Word) -> Steps:
-        """PUSH; where it transposes, lane n of 64 entries goes on as entry n."""
+        """Where it transposes, lane n of 64 entries goes on as entry n."""
         block: list[Entry] = []
         for place in self._places(w["lx"]):
-            entry = self._read_lx(place)
-            if "transpose" not in w.operands:
-                yield from self._put(w["fifo"], entry)
-                continue
-            block.append(entry)
-            if len(block) == LANES:
-                for column in zip(*block, strict=True):
-                    yield from self._put(w["fifo"], list(column))
+            block.append(place.read_lanes())
+            if "transpose" not in w or len(block) == LANES:
+                for entry in zip(*block, strict=True) if "transpose" in w else block:
+                    yield from self._put(w["fifo"], list(entry))
                 block = []
+
+    def _pull(self, w: Word) -> Steps:
+        for place in self._places(w["lx"]):
+            place.write_lanes((yield from self._pop(w["fifo"])))
 
     # --- PT ---
 
-    def _array(self, w: Word) -> Steps:
-        if w.op == "ldw":
-            rows: list[Entry] = []
-            for _ in range(LANES):
-                rows.append((yield from self._pop("W")))
-            self.weights = [arithmetic.numbers(column) for column in zip(*rows, strict=True)]
-            return
+    def _ldw(self, _w: Word) -> Steps:
+        rows: list[Entry] = []
+        for _ in range(LANES):
+            rows.append((yield from self._pop("W")))
+        self.weights = [list(map(arithmetic.number, column)) for column in zip(*rows, strict=True)]
+
+    def _mm(self, w: Word) -> Steps:
         self.sums = self.sums or [[0] * LANES for _ in range(w["rows"])]
-        for m in range(w["rows"]):
-            if w.op == "pto":
-                yield from self._put("P", self.sums[m])
-                continue
-            row = arithmetic.numbers((yield from self._pop("A")))
-            for n, column in enumerate(self.weights):
-                term = arithmetic.lane(arithmetic.sum_of_products(row, column))
-                self.sums[m][n] = arithmetic.compute("add", self.sums[m][n], term)
-        if w.op == "pto":
-            self.sums = []
+        for row in self.sums:
+            a = list(map(arithmetic.number, (yield from self._pop("A"))))
+            row[:] = [arithmetic.compute("add", x, arithmetic.dot(a, column)) for x, column in zip(row, self.weights, strict=True)]
+
+    def _pto(self, _w: Word) -> Steps:
+        for row in self.sums:
+            yield from self._put("P", row)
+        self.sums = []
 
     # --- SFP ---
 
-    def _rep(self, w: Word, body: list[Word]) -> Steps:
+    def _rep(self, w: Word) -> Steps:
         """The lists of the body, for every group; registers keep what they hold, accumulators start anew."""
-        start, each, end = body[: w["start"]], body[w["start"] : len(body) - w["end"]], body[len(body) - w["end"] :]
         registers: dict[str, Entry] = {}
         for _ in range(w["groups"]):
-            for v in body:
-                if v.op == "vacc":
+            for v in w["body"]["each"]:
+                if v["op"] == "vacc":
                     registers[v["dst"]] = [arithmetic.START[v["kind"]]] * LANES
-            for v in start:
-                yield from self._lanes(v, 0, registers)
-            for stick in range(w["sticks"]):
-                for v in each:
-                    yield from self._lanes(v, stick, registers)
-            for v in end:
-                yield from self._lanes(v, w["sticks"] - 1, registers)
+            for part, sticks in (("start", [0]), ("each", range(w["sticks"])), ("end", [w["sticks"] - 1])):
+                for stick in sticks:
+                    for v in w["body"][part]:
+                        yield from self._lanes(v, stick, registers)
 
     def _lanes(self, v: Word, stick: int, r: dict[str, Entry]) -> Steps:
         """One op of a body."""
-        if v.op == "vout":
-            yield from self._put(v["fifo"], r[v["src"]])
-            return
-        operands = [r[v[name]] for name in ("src", "src2", "src3") if name in v.operands]
-        live = [LANES * stick + i < v.operands.get("lanes", 0) for i in range(LANES)]
-        match v.op:
+        operands = [r[v[name]] for name in ("src", "src2", "src3") if name in v]
+        live = [LANES * stick + i < v.get("lanes", 0) for i in range(LANES)]
+        match v["op"]:
+            case "vout":
+                yield from self._put(v["fifo"], operands[0])
+                return
             case "vin":
                 result = yield from self._pop(v["fifo"])
             case "vconst":
@@ -317,54 +261,43 @@ class _Unit:
                 result = [arithmetic.compute(v["kind"], *x) for x in zip(r[v["dst"]], operands[0], strict=True)]
             case _:
                 result = [arithmetic.compute(v["kind"], *x) for x in zip(*operands, strict=True)]
-        r[v["dst"]] = [arithmetic.rounded_to_half(x) for x in result] if v.operands.get("round") else result
+        r[v["dst"]] = [arithmetic.widened(arithmetic.half(arithmetic.number(x))) for x in result] if "round" in v else result
 
 
 class _Place:
-    """An entry: address `at` of its lane 0, and how many of its lanes are live."""
+    """An entry: `address` of its lane 0 in a space, and how many of its lanes are live."""
 
-    def __init__(self, unit: _Unit, d: dict[str, Any], at: int, live: int) -> None:
-        self.d, self.live, self.size = d, live, d["element_bytes"]
-        self.space = unit.whole.lx[unit.core] if d["space"] == "lx" else unit.whole.memory[d["arg"]]
-        self.first = at
-        self.step = self.size if d["lane_stride"] is None else d["lane_stride"]
-
-    def _addresses(self, lanes: int = LANES) -> list[int]:
-        """The bytes at which those of the first lanes that are live lie."""
-        found = [self.first + lane * self.step for lane in range(min(self.live, lanes))]
-        if found and (min(found) < 0 or max(found) + self.size > len(self.space)):
+    def __init__(self, d: dict[str, Any], space: bytearray, address: int, live: int) -> None:
+        self.d, self.space, self.live, self.size = d, space, live, d["element_bytes"]
+        self.addresses = [address + lane * d.get("lane_stride", self.size) for lane in range(live)]
+        if live and (min(self.addresses) < 0 or max(self.addresses) + self.size > len(space)):
             raise Fault("an address outside of memory")
-        return found
 
-    def read(self, lanes: int = LANES) -> list[int]:
-        """The bits of the elements of the first lanes; dead lanes give the pad value."""
-        pad = PADS[self.d["pad"]]
+    def read(self) -> list[int]:
+        """The bits of the elements; dead lanes give the pad value."""
+        pad = PADS[self.d.get("pad", "zero")]
         dead = arithmetic.half(pad) if self.size == 2 else arithmetic.lane(pad)
-        found = [struct.unpack_from(FORMATS[self.size], self.space, at)[0] for at in self._addresses(lanes)]
-        return found + [dead] * (lanes - len(found))
+        found = [struct.unpack_from(FORMATS[self.size], self.space, at)[0] for at in self.addresses]
+        return found + [dead] * (LANES - self.live)
 
     def write(self, values: Sequence[int]) -> None:
         """Set the elements of the live lanes."""
-        for at, value in zip(self._addresses(), values, strict=False):
+        for at, value in zip(self.addresses, values, strict=False):
             struct.pack_into(FORMATS[self.size], self.space, at, value)
 
+    def read_lanes(self) -> Entry:
+        """The elements as lanes; f16 widens."""
+        lanes = self.read() if self.size == 4 else [arithmetic.widened(v) for v in self.read()]
+        return [lanes[0]] * LANES if "splat" in self.d else lanes
 
-def _end_of_loop(words: list[Word], at: int) -> int:
-    """The ENDL of a loop."""
-    depth = 0
-    while True:
-        depth += {"loop": 1, "endl": -1}.get(words[at].op, 0)
-        if not depth:
-            return at
-        at += 1
+    def write_lanes(self, lanes: Entry) -> None:
+        """Lanes as elements; into f16 they are rounded."""
+        self.write(lanes if self.size == 4 else [arithmetic.half(arithmetic.number(x)) for x in lanes])
 
 
 def _together(streams: list[Steps]) -> Steps:
     """Run words concurrently until all are done."""
     while streams:
-        for s in list(streams):
-            try:
-                next(s)
-            except StopIteration:
-                streams.remove(s)
-        yield
+        steps = [(s, next(s, None)) for s in streams]
+        streams = [s for s, done in steps if done is not None]
+        yield any(done is not False for _, done in steps)

@@ -205,8 +205,7 @@ SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @given(st.lists(st.tuples(SINGLE, SINGLE), min_size=1, max_size=64))
 def test_sums_of_products_are_exact(pairs: list[tuple[float, float]]) -> None:
     """Rounded once: no f32 is nearer, and of two as near the even one is taken."""
-    a, b = (arithmetic.numbers(arithmetic.lane(x) for x in column) for column in zip(*pairs, strict=True))
-    found = arithmetic.sum_of_products(a, b)
+    found = arithmetic.number(arithmetic.dot(*zip(*pairs, strict=True)))
     exact = sum(Fraction(x) * Fraction(y) for x, y in pairs)
     if abs(exact) >= 2**128 - 2**103:
         assert found == (np.inf if exact > 0 else -np.inf)
