@@ -14,7 +14,7 @@ from ktir.isa.cycles import op_cycles, ring_route
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.instructions import Does
-from ktir.isa.program import Kernel, Word
+from ktir.isa.program import Kernel, Word, drained_rows
 from ktir.target import LANES, STICK_BYTES, Target
 
 
@@ -78,6 +78,7 @@ class _Counter:
     def unit(self, words: list[Word]) -> None:
         """Count one unit's words, each as often as its loops run it."""
         loops: list[tuple[int, int]] = []
+        drained = drained_rows(words)
         for i, w in enumerate(words):
             if w.does is Does.LOOP:
                 loops.append((w["level"], w["trips"]))
@@ -86,9 +87,9 @@ class _Counter:
             elif w.does is Does.REPEAT:
                 self._rep(w, prod(trips for _, trips in loops), words[i + 1 : i + 1 + w.held])
             elif not w.opcode.body_only:
-                self._word(w, dict(loops))
+                self._word(w, dict(loops), drained.get(i, 0))
 
-    def _word(self, w: Word, trips: dict[int, int]) -> None:
+    def _word(self, w: Word, trips: dict[int, int], drained: int) -> None:
         runs = prod(trips.values())
         match w.does:
             case Does.MOVE:
@@ -105,7 +106,7 @@ class _Counter:
                 self.busy["rows"] += runs * w["rows"] * self.target.pt_row_cycles
                 self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
             case Does.DRAIN:
-                self.busy["drains"] += runs * (w["rows"] + self.target.pt_fill_cycles)
+                self.busy["drains"] += runs * (drained + self.target.pt_fill_cycles)
             case Does.HALT | Does.WAIT | Does.SIGNAL | Does.TOGETHER | Does.FILL | Does.RECEIVE | Does.PULL:
                 pass  # what they take is behind that of others
             case _:

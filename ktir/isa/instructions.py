@@ -261,8 +261,8 @@ OPCODES: dict[str, Opcode] = {
             0x33,
             (Unit.PT,),
             Does.DRAIN,
-            (Field("rows", "i1", "int", "rows, as many as every MM since the last PTO had"),),
-            "Push the f32 accumulator rows to FIFO P and clear them.",
+            (),
+            "Push the f32 accumulator rows, as many as the last MM above has, to FIFO P and clear them.",
             pushes="P",
         ),
         Opcode(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,16 @@ class Word:
 
     def __getitem__(self, name: str) -> Operand:
         return self.operands[name]
+
+
+def drained_rows(words: Sequence[Word]) -> dict[int, int]:
+    """Per place of a PTO how many rows it pushes: as many as the last MM above it has, 0 if there is none."""
+    found, rows = {}, 0
+    for i, w in enumerate(words):
+        rows = w["rows"] if w.does is Does.MULTIPLY else rows
+        if w.does is Does.DRAIN:
+            found[i] = rows
+    return found
 
 
 def word(op: str, source: int = 0, **operands: Operand) -> Word:

@@ -34,7 +34,7 @@ spyre.program "matmul" {
     spyre.unit PT {
       spyre.ldw
       spyre.mm rows = 2
-      spyre.pto rows = 2
+      spyre.pto
       spyre.halt
     }
     spyre.unit SFP {

@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
         Rule("Words of bodies stand in the body of a `rep`, which is complete, and no other words stand there.", "inside the body of a 'rep'|'rep' has a body"),
         Rule("`par` is followed by as many streams as it says, each of a FIFO of its own.", "'par' expects"),
         Rule("`wait` and `sig` name another unit.", "names its own unit"),
-        Rule("What `push` transposes is a multiple of 64 entries; `mm` and `pto` have 1 to 256 rows.", "transposes blocks|rows, but got"),
+        Rule("What `push` transposes is a multiple of 64 entries; `mm` has 1 to 256 rows, and one stands above each `pto`.", "transposes blocks|rows, but got|above it"),
         Rule("Loops of one region have the same trips in all units that have it, and a unit has one of a region.", "region"),
         Rule("Every FIFO has as many entries pushed as popped in a kernel.", "pushes .* pops"),
         Rule("Of every channel as many tokens are left as the kernel declares.", "tokens are left over|tokens are posted|no word posts"),

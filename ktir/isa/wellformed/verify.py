@@ -17,7 +17,7 @@ from ktir.isa.descriptor import Descriptor
 from ktir.isa.instructions import Does
 from ktir.isa.lane import lane_text, lane_value
 from ktir.isa.problem import Problem
-from ktir.isa.program import Kernel, Program, Word
+from ktir.isa.program import Kernel, Program, Word, drained_rows
 from ktir.isa.units import FIFOS, Unit
 from ktir.isa.wellformed import vector_body
 from ktir.isa.wellformed.structure import Fault, Site, sites
@@ -43,6 +43,7 @@ class _Kernel:
     def __init__(self, program: Program, index: int, kernel: Kernel, target: Target) -> None:
         self.program, self.index, self.kernel, self.target = program, index, kernel, target
         self.seen: set[tuple[object, ...]] = set()
+        self.drained: dict[Unit, dict[int, int]] = {}
 
     def problems(self) -> Iterator[Problem]:
         if self.kernel.cores > self.target.cores:
@@ -83,7 +84,9 @@ class _Kernel:
                 yield s.index, f"'{w.op}' names its own unit {unit.name}"
             elif w.operands.get("transpose") and self._entries(w) % BLOCK:
                 yield s.index, f"'{w.op}' transposes blocks of {BLOCK} entries, but has {self._entries(w)}"
-            elif w.does in (Does.MULTIPLY, Does.DRAIN) and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
+            elif w.does is Does.DRAIN and not self._rows(unit, s.index):
+                yield s.index, f"'{w.op}' has no 'mm' above it"
+            elif w.does is Does.MULTIPLY and not 1 <= w["rows"] <= self.target.pt_accumulator_rows:
                 yield s.index, f"'{w.op}' expects 1 to {self.target.pt_accumulator_rows} rows, but got {w['rows']}"
             elif w.does is Does.REPEAT:
                 yield from self._rep(s, places)
@@ -189,7 +192,7 @@ class _Kernel:
         first: dict[str, tuple[Unit, int]] = {}
         for unit, places in found.items():
             for s in places:
-                for fifo, pushes, count in self._traffic(s):
+                for fifo, pushes, count in self._traffic(unit, s):
                     totals[fifo, pushes] = totals.get((fifo, pushes), 0) + count * s.repetitions
                     first.setdefault(fifo, (unit, s.index))
         for fifo, place in first.items():
@@ -204,14 +207,20 @@ class _Kernel:
         named = [w[name] for name in ("lx", "src", "dst") if w.operands.get(name) is not None]
         return self.kernel.descriptors[named[0]].entries if named else w.operands.get("rows", BLOCK)
 
-    def _traffic(self, s: Site) -> Iterator[tuple[str, bool, int]]:
+    def _rows(self, unit: Unit, index: int) -> int:
+        """Rows that the PTO at a place pushes."""
+        if unit not in self.drained:
+            self.drained[unit] = drained_rows(self.kernel.units[unit])
+        return self.drained[unit][index]
+
+    def _traffic(self, unit: Unit, s: Site) -> Iterator[tuple[str, bool, int]]:
         """What one run of a word moves: FIFO, whether it pushes, entries per corelet."""
         w = s.word
         fifo = w.pops or w.pushes
         if not fifo:
             return
         if not w.opcode.body_only:
-            yield fifo, bool(w.pushes), self._entries(w)
+            yield fifo, bool(w.pushes), self._rows(unit, s.index) if w.does is Does.DRAIN else self._entries(w)
         elif s.rep is not None:
             sticks = s.rep["sticks"] if s.part == "each" else 1
             yield fifo, bool(w.pushes), s.rep["groups"] * sticks

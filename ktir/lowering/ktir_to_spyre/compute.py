@@ -54,7 +54,7 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Act
     for i, tile in enumerate(tiles):
         check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
         if tile is None:
-            program[Unit.PT] = [word("pto", number, rows=rows)]
+            program[Unit.PT] = [word("pto", number)]
             streams.append(Stream("P", "each"))
             continue
         by_stick = g.loop_of(i, 0) == stick_loop and sticks > 1

@@ -79,7 +79,6 @@ def with_operand(name: str, unit: Unit, op: str, number: int = 0, **operands: An
         ("linear_relu", Unit.SFP, "vconst", {"value": 0x3F800000}, r"the body computes .*select\(.*, 1, .* instead of .*select\(.*, 0, "),
         ("linear_relu", Unit.SFP, "v1", {"round": False}, r"the body computes select\(.* instead of f16\(select"),
         ("linear_relu", Unit.PT, "mm", {"rows": 9}, r"'mm' multiplies 9 rows, but KTIR \d per corelet"),
-        ("linear_relu", Unit.PT, "pto", {"rows": 9}, r"KTIR reads the sums of \d rows here"),
         ("softmax", Unit.SFP, "rep", {"groups": 3}, r"'rep' computes 3 groups of \d sticks, but KTIR 1"),
         ("softmax", Unit.MNIL, "loop", {"trips": 7}, r"'loop' has 7 trips of level 0, but KTIR"),
     ],

@@ -155,7 +155,7 @@ MATMUL = """\
     ldw
     mm rows=32
   endl level=0
-  pto rows=32
+  pto
   halt
 .unit SFP
   rep groups=32, sticks=1, start=0, each=3, end=0

@@ -80,7 +80,8 @@ CHANGES = [
     (MATMUL, ("move src=%b.2", "move src=%a.0"), "core 0 read for core 1, but table 0 differs between them"),
     (MATMUL, ("g0 = [0, 0]", "g0 = [1, 0]"), "core 1 receives from core 0"),
     (MATMUL, ("mm rows=32", "mm rows=999"), "'mm' expects 1 to 256 rows"),
-    (MATMUL, ("pto rows=32", "pto rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
+    (MATMUL, ("mm rows=32", "mm rows=31"), "PT pushes 31 entries into FIFO P, but SFP pops 32"),
+    (MATMUL, ("  loop trips=4, level=0, region=1\n    ldw", "  pto\n  loop trips=4, level=0, region=1\n    ldw"), "'pto' has no 'mm' above it"),
     (MATMUL, ("loop trips=4, level=0, region=1\n    ldw", "loop trips=3, level=0, region=1\n    ldw"), "'loop' has 3 trips, but region 1 has 4 in MNIL"),
     # elements and indices
     (GATHER, ("size=50", "size=51"), "reaches bytes 0 to 10199, but argument 'table' has 10112"),

@@ -14,7 +14,7 @@ from ktir.isa.access import Access
 from ktir.isa.addresses import misaligned
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import STREAMS, Does
-from ktir.isa.program import Argument, Kernel, Program, Word
+from ktir.isa.program import Argument, Kernel, Program, Word, drained_rows
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import LANES, Target
 
@@ -125,6 +125,7 @@ class _UnitDecoder:
         self.decoded = decoded
         self.unit = unit
         self.words = decoded.kernel.units.get(unit, [])
+        self.drained = drained_rows(self.words)
 
     def fail(self, message: str, index: int) -> IllegalProgram:
         return IllegalProgram(f"{self.unit.name} '{self.words[index].op}' {message}", self.decoded.site(self.unit, index))
@@ -196,8 +197,10 @@ class _UnitDecoder:
                 self._par(x)
             case Does.WEIGHTS:
                 x.count, x.fifo = LANES, w.pops
-            case Does.MULTIPLY | Does.DRAIN:
-                x.count, x.fifo = w["rows"], w.pops or w.pushes
+            case Does.DRAIN:
+                x.count, x.fifo = self.drained[i], w.pushes
+            case Does.MULTIPLY:
+                x.count, x.fifo = w["rows"], w.pops
                 limit = self.decoded.target.pt_accumulator_rows
                 if not 1 <= x.count <= limit:
                     raise self.fail(f"expects 1 to {limit} rows, but got {x.count}", i)

@@ -285,7 +285,7 @@ def matmul(w: Work, k: int, n: int, transposed: bool = False, multicast: bool = 
     b.add(PT, "mm", rows=h)
     b.end(2)
     b.add(LXLU, "push", lx=b.lx((h,), (0,), base=bias, steps={1: 1}), fifo="I0")
-    b.add(PT, "pto", rows=h)
+    b.add(PT, "pto")
     b.rep(1, h, vin(0, "P"), vin(1, "I0"), vconst(5, 0.0), v2("add", 2, 0, 1), v2("max", 3, 2, 5, True), vout(3, "O"))
     b.wait(LXSU, MNIS)
     rotate_y = double(2, r, rotation_levels(w.trips, nb))

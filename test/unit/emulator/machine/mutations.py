@@ -182,7 +182,7 @@ def _bound(d: Descriptor, kernel: Kernel, r: random.Random) -> Descriptor:
 
 def _word(kernel: Kernel, r: random.Random, kind: str) -> bool:
     ops = {
-        "trips": ("loop",), "entries": ("mm", "pto", "rep"), "operation": ("v1", "v2", "vacc", "vred"),
+        "trips": ("loop",), "entries": ("mm", "rep"), "operation": ("v1", "v2", "vacc", "vred"),
         "register": ("v1", "v2", "vacc", "vred", "vmask", "vin", "vout"), "round": ("v1", "v2"),
         "part": ("rep",), "constant": ("vconst", "vmask", "fill"),
         "descriptor": ("move", "push", "pull"), "opcode": ("move", "push"),

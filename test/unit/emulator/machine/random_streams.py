@@ -270,7 +270,7 @@ class Maker:
             for _ in range(r.choice([1, 1, 2])):
                 b.add(LXLU, "push", lx=self.source(rows, 1)[0], fifo="A")
                 b.add(PT, "mm", rows=rows)
-        b.add(PT, "pto", rows=rows)
+        b.add(PT, "pto")
         self.vector(rows)
 
     def store(self) -> None:

@@ -115,7 +115,7 @@ def test_array():
     b.add(LXLU, "push", lx=b.lx((10,), (1,)), fifo="A")
     b.add(PT, "ldw")
     b.add(PT, "mm", rows=10)
-    b.add(PT, "pto", rows=10)
+    b.add(PT, "pto")
     b.rep(10, 1, vin(0, "P"))
     s = statistics(b)
     start = s.units[LXLU].stalls["token MNIL"]

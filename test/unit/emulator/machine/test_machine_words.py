@@ -22,11 +22,14 @@ def _array(*words: tuple[str, dict], pushes: tuple[tuple[str, int], ...] = ()) -
     return b
 
 
+REPEATED = (("ldw", {}), ("mm", {"rows": 4}), ("loop", {"trips": 2, "level": 0}))
+
+
 @pytest.mark.parametrize(
     ("words", "pushes", "message"),
     [
         ([("mm", {"rows": 4})], [("A", 4)], "multiplies before any LDW"),
-        ([("ldw", {}), ("pto", {"rows": 4})], [("W", 64)], "drains, but no MM has run"),
+        ([("ldw", {}), ("pto", {})], [("W", 64)], "drains, but no MM has run"),
         ([("ldw", {}), ("mm", {"rows": 4})], [("W", 64), ("A", 4)], "ends with sums that PTO has not drained"),
         (
             [("ldw", {}), ("mm", {"rows": 4}), ("mm", {"rows": 2})],
@@ -34,9 +37,9 @@ def _array(*words: tuple[str, dict], pushes: tuple[tuple[str, int], ...] = ()) -
             "has 2 rows, but the accumulators hold sums of 4",
         ),
         (
-            [("ldw", {}), ("mm", {"rows": 4}), ("pto", {"rows": 3})],
-            [("W", 64), ("A", 4)],
-            "has 3 rows, but the accumulators hold sums of 4",
+            [*REPEATED, ("pto", {}), ("mm", {"rows": 2}), ("endl", {"level": 0}), ("pto", {})],
+            [("W", 64), ("A", 8)],
+            "has 4 rows, but the accumulators hold sums of 2",
         ),
     ],
 )
