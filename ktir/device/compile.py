@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ktir.device.kernels import is_ours
+from ktir.device.operators.kernels import is_ours
 
 
 def install() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ktir.device.kernels import is_ours
-from ktir.device.storage import on_card
+from ktir.device.operators.kernels import is_ours
+from ktir.device.tensors.storage import on_card
 from ktir.runtime import cache
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import _tensor_str
 
-from ktir.device import current
-from ktir.device.storage import allocate
+from ktir.device.tensors import current, statistics
+from ktir.device.tensors.storage import allocate
 
 
 def install() -> None:
@@ -17,6 +18,24 @@ def install() -> None:
     new: Any = torch.UntypedStorage.__new__
     torch.UntypedStorage.__new__ = functools.partial(_new_storage, new)  # type: ignore[method-assign]
     _tensor_str._tensor_str = functools.partial(_content_as_text, _tensor_str._tensor_str)
+    for name, function in _ACCELERATOR.items():
+        setattr(torch._C, f"_accelerator_{name}", function)
+
+
+_ACCELERATOR: dict[str, Callable[..., Any]] = {
+    "getDeviceIndex": current.get,
+    "setDeviceIndex": current.put,
+    "exchangeDevice": lambda index: current.put(index) if index >= 0 else current.get(),
+    "maybeExchangeDevice": lambda index: current.put(index) if index >= 0 else current.get(),
+    "synchronizeDevice": current.checked,
+    "isAllocatorInitialized": lambda: True,
+    "getDeviceStats": statistics.memory_stats_as_nested_dict,
+    "emptyCache": statistics.empty_cache,
+    "resetAccumulatedStats": statistics.reset_accumulated_memory_stats,
+    "resetPeakStats": statistics.reset_peak_memory_stats,
+    "getMemoryInfo": statistics.mem_get_info,
+}
+"""What `torch.accelerator` asks."""
 
 
 def _content_as_text(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

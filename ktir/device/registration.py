@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Any
 
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+log = logging.getLogger("ktir")
 _libraries: list[torch.library.Library] = []
 
 
 def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
-    from ktir.device import compile, patches, spyre
-    from ktir.device.attention import attention
-    from ktir.device.kernels import KERNELS
+    from ktir.device import compile, guard, patches, spyre
+    from ktir.device.operators.attention import attention
+    from ktir.device.operators.kernels import KERNELS
+    from ktir.device.tensors import current, storage
 
     _setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
@@ -27,6 +30,9 @@ def register() -> None:
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(_otherwise, "PrivateUse1")
     _libraries.extend((kernels, with_gradients, rest))
+    if current.count() > 1 and (reason := guard.install()):
+        log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
+    storage.before_first.append(register_operators)
     patches.install()
     compile.install()
 
@@ -38,12 +44,12 @@ _LAST = "_like _copy clone _sparse fill zero copy"
 
 def register_operators() -> None:
     """Take what PyTorch would take apart into smaller steps as one program each; done when there are tensors on the device."""
-    from ktir.device import eager
+    from ktir.device.operators import autocast, eager
 
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     apart = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    _libraries.append(library)
+    _libraries.extend((library, *autocast.register()))
     for name in torch._C._dispatch_get_all_op_names():
         if not name.startswith("aten::") or not any(has(name, key) for key in apart) or has(name, "PrivateUse1"):
             continue
@@ -56,6 +62,6 @@ def register_operators() -> None:
 
 
 def _otherwise(op: Any, *args: Any, **kwargs: Any) -> Any:
-    from ktir.device.fallback import fallback
+    from ktir.device.operators.fallback import fallback
 
     return fallback(op, *args, **kwargs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ktir.device import current, randomness
+from ktir.device.tensors import current, randomness, statistics
 
 
 def is_available() -> bool:
@@ -96,6 +96,17 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether bfloat16 can be used: on the host, the chip has no such numbers."""
     return including_emulation
 
+
+memory_allocated = statistics.memory_allocated
+max_memory_allocated = statistics.max_memory_allocated
+memory_reserved = statistics.memory_reserved
+max_memory_reserved = statistics.max_memory_reserved
+memory_stats = statistics.memory_stats
+memory_stats_as_nested_dict = statistics.memory_stats_as_nested_dict
+reset_peak_memory_stats = statistics.reset_peak_memory_stats
+reset_accumulated_memory_stats = statistics.reset_accumulated_memory_stats
+empty_cache = statistics.empty_cache
+mem_get_info = statistics.mem_get_info
 
 manual_seed = randomness.manual_seed
 manual_seed_all = randomness.manual_seed_all

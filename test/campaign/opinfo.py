@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--ops", default="*", metavar="PATTERN", help="variants whose name fits this (shell patterns, comma between)")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--engine", default="spyre", choices=("spyre", "ktir"))
+    parser.add_argument("--engine", default="spyre", choices=("spyre", "ktir", "eager"), help="eager: uncompiled, on the device")
     parser.add_argument("--device", default="cpu", help="on which the samples are made")
     parser.add_argument("--samples", type=int, default=8, metavar="N", help="samples per variant, spread evenly over all; 0 = all")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="worker processes")
@@ -117,6 +117,7 @@ def _work() -> int:
         from campaign.opinfo_samples import TYPES, check, has, variants
 
         import ktir.lowering.inductor  # noqa: F401  registers the backend
+        from ktir.device.autoload import register
 
         torch.set_num_threads(1)
         inductor.force_disable_caches = True  # a cached result would not tell again what falls back
@@ -125,6 +126,8 @@ def _work() -> int:
         def answer(request: dict[str, Any]) -> Result:
             if "list" in request:
                 return {"variants": [(n, d) for d in TYPES for n, op in found.items() if has(op, d, request["device"])]}
+            if request["engine"] == "eager":
+                register()
             outcome = check(found[request["name"]], **request)
             return {**request, **asdict(outcome)}
 

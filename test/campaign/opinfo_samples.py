@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
+from ktir.device.operators import fallback
 from ktir.diagnostics import KtirError
 from ktir.runtime import metrics
 
@@ -82,9 +84,11 @@ def check(op: OpInfo, dtype: str, samples: int, engine: str = "spyre", device: s
 
 def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any], engine: str) -> tuple[str, str]:
     """The outcome of a sample, and a reason where it has one."""
-    torch._dynamo.reset()
     described = _described(sample)
-    with torch.no_grad(), Warnings() as warnings, metrics.counted() as launches:
+    if engine == "eager":
+        return _eager(op, sample, dtype, expected, described)
+    torch._dynamo.reset()
+    with torch.no_grad(), Warnings() as heard, metrics.counted() as launches:
         arguments = _arguments(sample)
         compiled = torch.compile(_function(op), backend="ktir", fullgraph=True, dynamic=False, options={"engine": engine})
         torch.manual_seed(0)
@@ -102,8 +106,32 @@ def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Seque
         return "wrong", f"{reason} ({described}; {launches()})"
     ran = launches()
     place = "PyTorch" if ran.torch else "executor" if ran.executor else "chip" if ran.chip else "no code"
-    why = [f"a fault: {fault}" for fault in warnings.faults] + warnings.reasons
+    why = [f"a fault: {fault}" for fault in heard.faults] + heard.reasons
     return place, why[0] if why and place in ("executor", "PyTorch") else ""
+
+
+def _eager(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any], described: str) -> tuple[str, str]:
+    """The same without a compiled graph, on tensors of the device."""
+    arguments = pytree.tree_map(_to_device, _arguments(sample))
+    with torch.no_grad(), warnings.catch_warnings(record=True) as said, metrics.counted() as launches:
+        warnings.simplefilter("always")
+        fallback._said.clear()
+        torch.manual_seed(0)
+        try:
+            got = [_function(op)(*arguments), arguments]
+        except Exception as error:
+            return "fails", f"{type(error).__name__}: {first_line(error)} ({described})"
+    got = pytree.tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, got)
+    if reason := _difference(op, dtype, got, expected):
+        return "wrong", f"{reason} ({described}; {launches()})"
+    left = [str(w.message) for w in said if issubclass(w.category, fallback.FallbackWarning)]
+    return ("PyTorch", left[0]) if left else ("chip" if launches().chip else "no code", "")
+
+
+def _to_device(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("spyre")
+    return "spyre" if isinstance(value, (str, torch.device)) and str(value) == "cpu" else value
 
 
 # ------------------------------------------------------------------------------------------------------------------------- running

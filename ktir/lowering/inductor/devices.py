@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,11 +13,26 @@ from torch._inductor.codegen.common import DeviceOpOverrides, register_backend_f
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.scheduler import BaseScheduling
 
+HOST = torch.device("cpu")
 
-def device_of(gm: fx.GraphModule, inputs: Any) -> str:
-    """The type of the device that a graph is on: another one than the host's where anything in it is there."""
+
+def device_of(gm: fx.GraphModule, inputs: Any) -> torch.device:
+    """The device that a graph is on: another one than the host where anything in it is there."""
     values = (*inputs, *(node.meta.get("example_value") for node in gm.graph.nodes))
-    return next((v.device.type for v in values if isinstance(v, torch.Tensor) and v.device.type != "cpu"), "cpu")
+    return next((v.device for v in values if isinstance(v, torch.Tensor) and v.device != HOST), HOST)
+
+
+def placed(compiled: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """The same, with its results on a device of several: generated code names the type alone."""
+    if device == HOST or getattr(torch, device.type).device_count() == 1:
+        return compiled
+
+    @functools.wraps(compiled)
+    def call(*inputs: Any) -> Any:
+        with getattr(torch, device.type).device(device):
+            return compiled(*inputs)
+
+    return call
 
 
 @functools.cache

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ktir import config
-from ktir.device import eager, fallback
-from ktir.device.fallback import FallbackWarning
+from ktir.device.operators import eager, fallback
+from ktir.device.operators.fallback import FallbackWarning
 from ktir.runtime import metrics
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import ktir
-from ktir.device import autoload, current, registration, spyre
+from ktir.device import autoload, registration, spyre
+from ktir.device.tensors import current
 
 ROOT = Path(ktir.__file__).parents[1]
 PROGRAM = """

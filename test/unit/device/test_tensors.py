@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from ktir.device import spyre, storage
+from ktir.device import spyre
+from ktir.device.tensors import storage
 
 DTYPES = list(storage._CODES)
 NAMES = [str(d).removeprefix("torch.") for d in DTYPES]
@@ -121,7 +122,7 @@ FACTORIES: dict[str, Callable[[str], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", FACTORIES)
-@pytest.mark.filterwarnings("ignore::ktir.device.fallback.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
 def test_factories(name: str) -> None:
     torch.manual_seed(3)
     expected = FACTORIES[name]("cpu")

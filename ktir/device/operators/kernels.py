@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ktir.device import current
-from ktir.device.storage import allocate, contiguous_strides, empty_strided, on_host
+from ktir.device.tensors import current
+from ktir.device.tensors.storage import allocate, contiguous_strides, empty_strided, on_host
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)

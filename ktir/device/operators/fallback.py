@@ -13,10 +13,11 @@ import torch.utils._pytree as pytree
 
 import ktir
 from ktir import config
-from ktir.device import current, eager, randomness
-from ktir.device.kernels import aten, is_ours
-from ktir.device.schemas import Schema, functional, schema_of
-from ktir.device.storage import on_host, to_device
+from ktir.device.operators import eager
+from ktir.device.operators.kernels import aten, is_ours
+from ktir.device.operators.schemas import Schema, functional, schema_of
+from ktir.device.tensors import current, randomness
+from ktir.device.tensors.storage import on_host, to_device
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
 _set_part = aten.set_.source_Storage_storage_offset

@@ -8,8 +8,7 @@ nothing reaches the bytes but by asking for them. When the storage goes, NumPy's
 from __future__ import annotations
 
 import ctypes
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +47,10 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 _int64, _int32 = ctypes.c_int64.from_address, ctypes.c_int32.from_address
 
 
+before_first: list[Callable[[], None]] = []
+"""What is to be done before there is a tensor on the device."""
+
+
 class _Held(np.ndarray):
     """What a storage of torch holds: its end is that of the allocation."""
 
@@ -70,18 +73,12 @@ def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
     return torch._C._from_dlpack(capsule)
 
 
-@functools.cache
-def _first_tensor() -> None:
-    from ktir.device.registration import register_operators
-
-    register_operators()
-
-
 def _allocation(nbytes: int, device: int) -> Allocation:
     from ktir.runtime.memory.allocation import Allocation  # what knows the card is imported with the first tensor on it
     from ktir.runtime.memory.card import DeviceOutOfMemory, card
 
-    _first_tensor()
+    while before_first:
+        before_first.pop()()
 
     try:
         return Allocation(card(device), nbytes)

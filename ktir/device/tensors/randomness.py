@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ktir.device import current
+from ktir.device.tensors import current
 
 
 @cache

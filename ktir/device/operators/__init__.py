@@ -1,0 +1,1 @@
+"""What is computed on tensors of the device: by hand-written kernels, by programs of the chip, or by the host with a warning."""

@@ -1,0 +1,69 @@
+"""What is counted of a card's memory, and what happens where there is none left."""
+
+import gc
+
+import pytest
+import torch
+
+from ktir.device import spyre
+from ktir.runtime.memory.card import card
+
+MEBIBYTE = 1 << 20
+
+
+def test_memory_is_counted() -> None:
+    gc.collect()
+    before, requests = spyre.memory_allocated(), spyre.memory_stats()["allocation.all.allocated"]
+    spyre.reset_peak_memory_stats()
+    x = torch.empty(3 * MEBIBYTE, dtype=torch.uint8, device="spyre")
+    y = x[5:]
+    assert spyre.memory_allocated() - before == 3 * MEBIBYTE == torch.accelerator.memory_allocated() - before
+    assert spyre.memory_stats()["allocation.all.allocated"] == requests + 1
+    assert spyre.memory_stats()["allocated_bytes.large_pool.current"] >= 3 * MEBIBYTE
+    del x
+    assert spyre.memory_allocated() - before == 3 * MEBIBYTE, "the view is there"
+    del y
+    assert spyre.memory_allocated() == before
+    assert spyre.max_memory_allocated() - before == 3 * MEBIBYTE
+    spyre.reset_peak_memory_stats()
+    assert spyre.max_memory_allocated() == before == spyre.memory_reserved()
+    assert dict(torch.accelerator.memory_stats()) == dict(spyre.memory_stats())
+    torch.accelerator.reset_accumulated_memory_stats()
+    assert spyre.memory_stats()["allocation.all.allocated"] == 0
+    spyre.empty_cache()
+
+
+def test_out_of_memory() -> None:
+    free, whole = spyre.mem_get_info()
+    assert whole == 7 << 34
+    assert free == torch.accelerator.get_memory_info()[0]
+    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 16385.00 MiB. Card 0 has a total capacity of 112.00 GiB"):
+        torch.empty((1 << 34) + MEBIBYTE, dtype=torch.uint8, device="spyre")
+    assert spyre.memory_stats()["num_ooms"] >= 1
+    held = [torch.empty(1 << 34, dtype=torch.uint8, device="spyre") for _ in range(6)]
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(2, 1 << 34, dtype=torch.uint8, device="spyre")
+    del held
+    assert card(0).used < whole
+
+
+def test_what_refers_to_itself_is_collected_first() -> None:
+    gc.disable()
+    try:
+        for _ in range(20):
+            ring: list[object] = [torch.empty(1 << 33, dtype=torch.uint8, device="spyre")]
+            ring.append(ring)
+            del ring
+    finally:
+        gc.enable()
+
+
+def test_accelerator() -> None:
+    assert torch.accelerator.current_accelerator() == torch.device("spyre")
+    assert torch.accelerator.device_count() == 1
+    assert torch.accelerator.current_device_index() == 0
+    with torch.accelerator.device_index(0):
+        torch.accelerator.synchronize()
+    with pytest.raises(RuntimeError, match="there is no device 'spyre:3'"):
+        torch.accelerator.set_device_index(3)
+    torch.accelerator.empty_cache()

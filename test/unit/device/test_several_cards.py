@@ -1,0 +1,58 @@
+"""Several cards in one process: tensors, gradients, threads."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+
+def program() -> None:
+    """What a process with three cards does."""
+    from ktir.device.autoload import register
+
+    register()
+    from ktir.device import spyre
+
+    assert spyre.device_count() == torch.accelerator.device_count() == 3
+    assert torch.ones(2, device="spyre:2").to("spyre:1").device == torch.device("spyre:1")
+    with spyre.device(2):
+        assert torch.ones(1, device="spyre").device.index == 2 == torch.accelerator.current_device_index()
+    assert spyre.memory_allocated(2) == 0
+
+    found = []
+
+    def backward(card: int) -> None:
+        model = torch.nn.Linear(4, 3).to(f"spyre:{card}")
+        x = torch.ones(2, 4, device=f"spyre:{card}", requires_grad=True)
+        model(x).sum().backward()
+        assert x.grad is not None
+        torch.testing.assert_close(x.grad.cpu(), model.weight.detach().cpu().sum(0).expand(2, 4))
+        found.append(x.grad.device.index)
+
+    threads = [threading.Thread(target=backward, args=(k,)) for k in (0, 1, 2, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 1, 1, 2], found
+
+    a, b = (torch.ones(4, device=f"spyre:{k}", requires_grad=True) for k in (1, 2))
+    (a.to("spyre:2") * b * 3).sum().backward()
+    assert a.grad is not None
+    assert (a.grad.device.index, a.grad.tolist()) == (1, [3.0] * 4)
+    with pytest.raises(RuntimeError, match="same device"):
+        _ = a + b
+    print("right")
+
+
+def test_three_cards() -> None:
+    environment = {**os.environ, "AIU_WORLD_SIZE": "3"}
+    ran = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    assert ran.stdout.endswith("right\n"), ran.stderr
+
+
+if __name__ == "__main__":
+    program()
