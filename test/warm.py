@@ -6,7 +6,9 @@ of the environment when it is imported is what this process had, but for what it
 
 from __future__ import annotations
 
+import atexit
 import functools
+import gc
 import json
 import os
 import runpy
@@ -61,6 +63,7 @@ def main() -> None:
     from ktir.lowering.inductor.capture import capture
 
     capture(lambda x: (x @ x).softmax(-1), torch.ones(5, 5).half())
+    gc.freeze()  # as in ktir.tools.served
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who serve
     for line in sys.stdin:
         if not os.fork():
@@ -84,6 +87,20 @@ def serve(arguments: list[str], env: dict[str, str], cwd: str, folder: str) -> N
 
         logs.LOG_TRACE_HANDLER = None
         logs._init_logs()
+    status = 0
+    try:
+        execute(arguments)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        status = end.code or 0
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def execute(arguments: list[str]) -> None:
+    """What the interpreter does with its arguments."""
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         sys.path[0] = ""
@@ -93,7 +110,6 @@ def serve(arguments: list[str], env: dict[str, str], cwd: str, folder: str) -> N
         sys.argv = arguments
         sys.path[0] = str(Path(arguments[0]).parent)
         runpy.run_path(arguments[0], run_name="__main__")
-    sys.exit()
 
 
 if __name__ == "__main__":

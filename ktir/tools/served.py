@@ -4,6 +4,8 @@
 environment and the standard streams of the one who asks, and nothing of other runs.
 """
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -32,6 +34,8 @@ def main() -> None:
         load(importlib.import_module(f"ktir.{room}"))
     with suppress(ImportError):  # who has no FileCheck may check otherwise
         importlib.import_module(tools["FileCheck"])
+    gc.collect()
+    gc.freeze()  # the collector would touch it in each process, and so copy it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who serve
     with socket.socket(fileno=int(sys.argv[1])) as listening, selectors.DefaultSelector() as waiting:
         waiting.register(listening, selectors.EVENT_READ)
@@ -75,7 +79,14 @@ def serve(connection: socket.socket, tools: dict[str, str]) -> None:
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
     sys.argv = asked["words"]
-    sys.exit(importlib.import_module(tools[Path(sys.argv[0]).name]).main())
+    try:
+        sys.exit(importlib.import_module(tools[Path(sys.argv[0]).name]).main())
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit(end.code or 0)  # the interpreter's own end would touch all that was forked, and so copy it
 
 
 def started(environment: dict[str, str]) -> dict[str, str]:
