@@ -6,11 +6,10 @@ items from laid-out IR; `ktir-plan` makes those that its choice of layouts would
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
-from typing import Literal
 
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.attributes.plan_attributes import kernel_of
@@ -28,7 +27,6 @@ MANY_KEYS = 128
 _PART = 8
 """Sticks of keys that a block has at most, as far as forming kernels goes."""
 
-Kind = Literal["pointwise", "reduction", "contraction", "store"]
 Walk = tuple[int | None, ...]
 """Per dim of a tensor the loop that walks it; None: no loop does."""
 
@@ -75,38 +73,16 @@ class Tensor:
 
 
 @dataclass(eq=False)
-class Item:
-    """An op or a store, with what it needs of others."""
-
+class _Item:
     number: int
-    kind: Kind
     sources: list[Tensor]
     """What it reads. A contraction's second one is the whole tensor, before it is padded and split into blocks."""
     value: Tensor
     """What it makes, or stores."""
-    walks: list[Walk]
-    """Per source, then of the result, the loop of each dim; none of a store."""
-    row_loops: tuple[int, ...] = ()
-    producers: list[Item] = field(default_factory=list)
-    matmul_row: int | None = None
-    """Of a contraction: the innermost row loop that is no batch loop, None if it has no rows."""
-    has_batches: bool = False
-    """Of a contraction."""
-    work: int = 0
-    """Cycles of the vector unit per stick."""
-    positional: bool = False
-    """Whether the body computes with its position."""
+    producers: list[Op] = field(default_factory=list)
     reads: list[tuple[int, Region]] = field(default_factory=list)
     """Operands that are read from memory that the program writes; of a store its indices, as operand -1."""
     writes: list[Region] = field(default_factory=list)
-    moved: int = 0
-    """Of a store: as `moved` and `pieces` of a tensor that is loaded."""
-    pieces: int = 0
-    indirect: bool = False
-    """Of a store: whether it is a scatter; `index_dims`: dims along which it reads indices."""
-    index_dims: tuple[int, ...] = ()
-    ordered: bool = False
-    """Of a store: whether its indices may name an element several times."""
     op: ir.Operation | None = None
     """Of an item that was read from IR."""
     wish: int | None = None
@@ -115,15 +91,31 @@ class Item:
     def __post_init__(self) -> None:
         self.ancestors: frozenset[int] = frozenset({self.number}).union(*(p.ancestors for p in self.producers))
 
-    @property
-    def is_store(self) -> bool:
-        """Whether it stores, and makes nothing."""
-        return self.kind == "store"
 
-    @property
-    def is_contraction(self) -> bool:
-        """Whether it is a matmul."""
-        return self.kind == "contraction"
+@dataclass(eq=False)
+class Store(_Item):
+    """A store of a tensor to memory. `moved` and `pieces`: as of a tensor that is loaded."""
+
+    moved: int = 0
+    pieces: int = 0
+    indirect: bool = False
+    """Whether it is a scatter; `index_dims`: dims along which it reads indices."""
+    index_dims: tuple[int, ...] = ()
+    ordered: bool = False
+    """Whether its indices may name an element several times."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Op(_Item):
+    """An op that makes a tensor."""
+
+    walks: list[Walk]
+    """Per source, then of the result, the loop of each dim."""
+    row_loops: tuple[int, ...]
+    work: int
+    """Cycles of the vector unit per stick."""
+    positional: bool = False
+    """Whether the body computes with its position."""
 
     @cached_property
     def extents(self) -> dict[int, int]:
@@ -136,17 +128,39 @@ class Item:
         """The row loops; none where all have one trip."""
         return list(self.row_loops) if prod(self.extents.values()) > 1 else []
 
-    @property
-    def matmul_extents(self) -> tuple[int, int, int]:
-        """Of a contraction: rows (those of all row loops), sticks of columns and sticks of the reduced loop."""
-        return self.value.row_count, self.value.shape[0], self.sources[0].shape[0]
+    def is_local(self, sticks: int) -> bool:
+        """Whether each stick of `sticks` sticks is computed from the same stick of the operands."""
+        return False
+
+
+class Pointwise(Op):
+    """An op without a reduced loop."""
 
     def is_local(self, sticks: int) -> bool:
-        """Whether each stick of `sticks` sticks is computed from the same stick of the operands; a body that knows its position would see
-        that of a core's part."""
-        if self.kind != "pointwise" or self.value.shape[0] != sticks or self.positional:
-            return False
-        return all(walk[0] in (0, None) for walk in self.walks)
+        """As of any op; a body that knows its position would see that of a core's part."""
+        return self.value.shape[0] == sticks and not self.positional and all(walk[0] in (0, None) for walk in self.walks)
+
+
+class Reduction(Op):
+    """A reduction of rows."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Contraction(Op):
+    """A matmul."""
+
+    matmul_row: int | None
+    """The innermost row loop that is no batch loop, None if it has no rows."""
+    has_batches: bool
+
+    @property
+    def matmul_extents(self) -> tuple[int, int, int]:
+        """Rows (those of all row loops), sticks of columns and sticks of the reduced loop."""
+        return self.value.row_count, self.value.shape[0], self.sources[0].shape[0]
+
+
+Item = Op | Store
+"""What kernels are formed of."""
 
 
 def is_indirect(access: ir.Operation) -> bool:
@@ -179,7 +193,7 @@ class _Reader:
         self.ops = [op for op in ops if is_a(op, linalg.GenericOp, ktdp.StoreOp)]
         self.written = {r.argument for op in self.ops if is_a(op, ktdp.StoreOp) for r in regions(op)[:1]}
         self.results = {op.results[0] for op in self.ops if is_a(op, linalg.GenericOp)}
-        self.made: dict[ir.Value, Item] = {}
+        self.made: dict[ir.Value, Op] = {}
         self.tensors: dict[ir.Value, Tensor] = {}
         self.in_parts = {v for softmax in softmaxes(ops, MANY_KEYS) for v in softmax.keyed}
 
@@ -206,47 +220,44 @@ class _Reader:
             )
         return self.tensors[value]
 
-    def _op(self, number: int, op: ir.Operation) -> Item:
+    def _op(self, number: int, op: ir.Operation) -> Op:
         g = Generic(op)
-        contraction = g.contraction
         loops = row_loops(g)
-        values = [second_operand_source(g) if contraction is not None and i == 1 else v for i, v in enumerate(g.inputs)]
+        values = list(g.inputs)
         walks = [tuple(g.loop_of(i, d) for d in range(len(m.results))) for i, m in enumerate(g.maps)]
-        if contraction is not None:
+        kind: Callable[..., Op] = Pointwise if g.is_pointwise else Reduction
+        if (contraction := g.contraction) is not None:
+            values[1] = second_operand_source(g)
             walks[1] = (*(loop if loop in loops else None for loop in walks[1][:-3]), None, None)
+            row = contraction.rows[-1] if contraction.rows else None
+            kind = partial(Contraction, matmul_row=row, has_batches=bool(contraction.batch))
         sources = [self._tensor(v) for v in values]
-        item = Item(
+        self.made[op.results[0]] = item = kind(
             number,
-            "contraction" if contraction is not None else "pointwise" if g.is_pointwise else "reduction",
             sources,
             self._tensor(op.results[0]),
-            walks,
-            tuple(loops),
             [self.made[v] for v in values if v in self.made],
-            contraction.rows[-1] if contraction is not None and contraction.rows else None,
-            contraction is not None and bool(contraction.batch),
-            stick_cycles(g, self.target),
-            any(is_a(o, linalg.IndexOp) for o in g.body_ops),
             [(i, r) for i, source in enumerate(sources) for r in source.regions],
             op=op,
+            walks=walks,
+            row_loops=tuple(loops),
+            work=stick_cycles(g, self.target),
+            positional=any(is_a(o, linalg.IndexOp) for o in g.body_ops),
         )
-        self.made[op.results[0]] = item
         return item
 
-    def _store(self, number: int, op: ir.Operation) -> Item:
+    def _store(self, number: int, op: ir.Operation) -> Store:
         value, (written, *indices) = op.operands[0], regions(op)
         source = self._tensor(value)
-        return Item(
+        return Store(
             number,
-            "store",
             [source],
             source,
-            [],
-            producers=[self.made[value]] if value in self.made else [],
-            reads=[*((0, r) for r in source.regions), *((-1, r) for r in indices if r.argument in self.written)],
-            writes=[written],
+            [self.made[value]] if value in self.made else [],
+            [*((0, r) for r in source.regions), *((-1, r) for r in indices if r.argument in self.written)],
+            [written],
+            op,
             indirect=is_indirect(op),
             index_dims=index_dims(op),
             ordered="ktir.ordered" in op.attributes,
-            op=op,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ktir.analysis.axes import Axes
-from ktir.analysis.items import Item, Tensor, Walk, items_of
+from ktir.analysis.items import Contraction, Op, Pointwise, Reduction, Store, Tensor, Walk, items_of
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.mlir import func, ir
 from ktir.passes.kernels.clusters import Cluster
@@ -27,8 +27,8 @@ class KernelFacts:
     """Of the axes; the last one is the row axis."""
     columns: int
     """Sticks of every result where columns may be dealt out, else 0."""
-    ops: tuple[Item, ...]
-    stores: tuple[Item, ...]
+    ops: tuple[Op, ...]
+    stores: tuple[Store, ...]
     axes: Mapping[int, Mapping[int | None, int]]
     """Per op (its number) the axis of each row loop."""
     stored_axes: Mapping[int, Walk]
@@ -40,8 +40,8 @@ class KernelFacts:
         axes = Axes.of(kernel.operation)
         columns = ir.IntegerAttr(kernel.attributes["ktir.columns"]).value if "ktir.columns" in kernel.attributes else 0
         items = items_of([o.operation for o in kernel.regions[0].blocks[0].operations], target)
-        ops = tuple(i for i in items if not i.is_store)
-        stores = tuple(i for i in items if i.is_store)
+        ops = tuple(i for i in items if not isinstance(i, Store))
+        stores = tuple(i for i in items if isinstance(i, Store))
         loops: dict[int, Mapping[int | None, int]] = {i.number: {loop: axis for axis, loop in enumerate(i.row_loops)} for i in ops}
         made = {item.value: tuple(loops[item.number].get(loop) for loop in item.walks[-1]) for item in ops}
         stored = {item.number: made.get(item.value) or tuple(_copied(item, axes.extents)) for item in stores}
@@ -57,7 +57,7 @@ class KernelFacts:
             loops[item.number] = {loop: place[axis] for loop, axis in zip(item.loops, cluster.loops[item.number], strict=True)}
         made = {i.value: tuple(None if a is None else place[a] for a in cluster.axes[i.value]) for i in cluster.compute}
         left = (item.value for item in cluster.compute if item.value in crossing)
-        stores = (*cluster.stores, *(Item(~i, "store", [value], value, []) for i, value in enumerate(left)))
+        stores = (*cluster.stores, *(Store(~i, [value], value) for i, value in enumerate(left)))
         stored = {item.number: made.get(item.value) or tuple(_copied(item, extents)) for item in stores}
         return KernelFacts(name, target, extents, cluster.columns, tuple(cluster.compute), stores, loops, stored)
 
@@ -72,9 +72,9 @@ class KernelFacts:
         return [*(f"b{i}" for i in range(len(self.extents) - 1)), "m"]
 
     @cached_property
-    def contractions(self) -> list[Item]:
+    def contractions(self) -> list[Contraction]:
         """The matmuls."""
-        return [item for item in self.ops if item.is_contraction]
+        return [item for item in self.ops if isinstance(item, Contraction)]
 
     @cached_property
     def whole(self) -> list[int]:
@@ -92,7 +92,7 @@ class KernelFacts:
             return "a matmul of this kernel reads what the kernel computes"
         return None
 
-    def walked(self, item: Item, operand: int) -> tuple[str, ...]:
+    def walked(self, item: Op, operand: int) -> tuple[str, ...]:
         """Names of the axes that an operand of an op runs along (the result is operand -1)."""
         axes = self.axes[item.number]
         return tuple(dict.fromkeys(self.names[axes[loop]] for loop in item.walks[operand] if loop in axes))
@@ -102,7 +102,7 @@ class KernelFacts:
         rows, *batches = reversed(list(zip(self.names, self.extents, strict=True)))
         return [Loop(*rows), *(Loop(name, extent, even=True) for name, extent in reversed(batches))]
 
-    def reading(self, item: Item, operand: int) -> Reading:
+    def reading(self, item: Op, operand: int) -> Reading:
         """How an op reads an operand."""
         return item.sources[operand], (*self.walked(item, operand), *self._dealt(item, operand))
 
@@ -124,18 +124,18 @@ class KernelFacts:
                 found[item.value, tuple(dict.fromkeys(names))] = item.value.bytes
         return found
 
-    def _dealt(self, item: Item, operand: int) -> tuple[str, ...]:
+    def _dealt(self, item: Op, operand: int) -> tuple[str, ...]:
         """Name of the columns, where they are dealt out and a core reads those of an operand that are its own."""
-        own = operand == 1 if item.is_contraction else item.walks[operand][0] == 0
+        own = operand == 1 if isinstance(item, Contraction) else item.walks[operand][0] == 0
         return ("n",) if self.columns and own else ()
 
     def vector_work(self) -> int:
         """Cycles of the vector unit in one row."""
         total = 0
         for item in self.ops:
-            if item.kind == "pointwise":
+            if isinstance(item, Pointwise):
                 total += item.value.shape[0] * item.work
-            elif item.kind == "reduction":
+            elif isinstance(item, Reduction):
                 total += max(source.shape[0] for source in item.sources) * item.work + self.target.sfp_lane_reduction_cycles
         return total
 
@@ -167,7 +167,7 @@ class KernelFacts:
         return Problem(f"kernel '{self.name}'", loops, operands, "vector", max(1.0, self.vector_work() / sticks))
 
 
-def _copied(item: Item, extents: tuple[int, ...]) -> Iterator[int | None]:
+def _copied(item: Store, extents: tuple[int, ...]) -> Iterator[int | None]:
     """Axes of a tensor that is stored as it was loaded or filled: it has the axes in order as its rows."""
     yield None
     for axis in range(len(item.value.shape) - 2):

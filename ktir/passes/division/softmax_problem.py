@@ -2,7 +2,7 @@
 
 from math import prod
 
-from ktir.analysis.items import Item, Tensor
+from ktir.analysis.items import Contraction, Op, Reduction, Tensor
 from ktir.cost.problem import Loop, Operand, Problem, Scores
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.target import LANES
@@ -21,7 +21,7 @@ def softmax_problem(kernel: KernelFacts) -> Problem | None:
     scores, products = found
     keys = scores[0].value.shape[0]
     numbers = {s.number for s in scores}
-    keyed = [i for i in kernel.ops if i.kind != "contraction" and i.ancestors & numbers and keys in (i.value.shape[0], *_read(i))]
+    keyed = [i for i in kernel.ops if not isinstance(i, Contraction) and i.ancestors & numbers and keys in (i.value.shape[0], *_read(i))]
     matmuls = [*scores, *products]
     second = [(m.sources[1], kernel.walked(m, 1)) for m in matmuls]
     loads = kernel.loads()
@@ -45,7 +45,7 @@ def softmax_problem(kernel: KernelFacts) -> Problem | None:
     )
 
 
-def _scores_and_products(kernel: KernelFacts) -> tuple[list[Item], list[Item]] | None:
+def _scores_and_products(kernel: KernelFacts) -> tuple[list[Contraction], list[Contraction]] | None:
     """The matmuls that make scores and those that reduce their keys; None if there is another one, or no softmax."""
     numbers = {item.number for item in kernel.contractions}
     products = [item for item in kernel.contractions if (item.ancestors - {item.number}) & numbers]
@@ -54,11 +54,11 @@ def _scores_and_products(kernel: KernelFacts) -> tuple[list[Item], list[Item]] |
         return None
     keys = {item.value.shape[0] for item in scores} | {item.sources[0].shape[0] for item in products}
     made = {item.number for item in scores}
-    reduced = [i for i in kernel.ops if i.kind == "reduction" and i.ancestors & made and keys & set(_read(i))]
+    reduced = [i for i in kernel.ops if isinstance(i, Reduction) and i.ancestors & made and keys & set(_read(i))]
     return (scores, products) if len(keys) == 1 and reduced else None
 
 
-def _read(item: Item) -> list[int]:
+def _read(item: Op) -> list[int]:
     return [source.shape[0] for source in item.sources]
 
 

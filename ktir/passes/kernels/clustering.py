@@ -14,7 +14,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Literal
 
-from ktir.analysis.items import Item, Tensor
+from ktir.analysis.items import Contraction, Item, Store, Tensor
 from ktir.cost.estimate import kernel_start
 from ktir.passes.kernels.clusters import Cluster, Fit
 from ktir.passes.kernels.columns import saved_by_columns, wishes
@@ -65,7 +65,7 @@ class Clustering:
         found: dict[Tensor, list[Item]] = {}
         for item in self.items:
             for i, value in enumerate(item.sources):
-                if not item.is_store and not (item.is_contraction and i == 1):
+                if not isinstance(item, Store) and not (isinstance(item, Contraction) and i == 1):
                     found.setdefault(value, []).append(item)
         return found
 
@@ -78,14 +78,14 @@ class Clustering:
                 readers.setdefault(value, []).append((item, i))
         found: set[Item] = set()
         for item in reversed(self.items):
-            uses = [] if item.is_store else [u for u in readers.get(item.value, ()) if not u[0].is_store]
-            if uses and all(i == 1 if reader.is_contraction else reader in found for reader, i in uses):
+            uses = [] if isinstance(item, Store) else [u for u in readers.get(item.value, ()) if not isinstance(u[0], Store)]
+            if uses and all(i == 1 if isinstance(reader, Contraction) else reader in found for reader, i in uses):
                 found.add(item)
         return found
 
     def crossing(self) -> list[Tensor]:
         """Tensors that are made in one kernel and used in another one, in order of use."""
-        maker = {item.value: number for item, number in self.home.items() if not item.is_store}
+        maker = {item.value: number for item, number in self.home.items() if not isinstance(item, Store)}
         found: dict[Tensor, None] = {}
         for i, cluster in enumerate(self.clusters):
             for item in (*cluster.compute, *cluster.stores):
@@ -122,7 +122,7 @@ class Clustering:
             return self._new(item, 0)
         fits = [(i, fit) for i in range(first, len(self.clusters)) if (fit := self._fit(item, i)) is not None]
         found = min(fits, key=lambda f: self._distance(item, f[0]), default=None)
-        if not item.is_store and move != "rows":
+        if not isinstance(item, Store) and move != "rows":
             current = None if found is None else self.clusters[found[0]]
             if current is None or not current.columns:
                 columns = item.value.shape[0] if move == "columns" else self._own_columns(item, current)
@@ -174,7 +174,7 @@ class Clustering:
         """Order of preference: where columns are dealt out, for a matmul; little that crosses kernels; much that is read by both; the
         latest, or the first."""
         cluster = self.clusters[number]
-        whole = item.is_contraction and not cluster.columns
+        whole = isinstance(item, Contraction) and not cluster.columns
         crosses = sum(p.value.bytes for p in item.producers if self.home[p] != number)
         shared = sum(v.bytes for v in item.sources if v in cluster.loaded)
         return whole, crosses, -shared, number if item in self._becomes_second else -number
@@ -185,7 +185,7 @@ class Clustering:
         What such a kernel computes and reads through global memory, instead of in the kernel `current`, is the price of it.
         """
         sticks = item.value.shape[0]
-        if not item.is_contraction or item.has_batches or max(item.matmul_extents[1:]) < 2:
+        if not isinstance(item, Contraction) or item.has_batches or max(item.matmul_extents[1:]) < 2:
             return 0
         asked = dict(wishes(self.work_div).work_div)
         if "n" in asked or "k" in asked:
@@ -193,13 +193,13 @@ class Clustering:
         cluster = _empty(item, sticks, self.target)
         saved = 0.0
         for other in self.items[item.number :]:
-            if other.is_store:
+            if isinstance(other, Store):
                 continue
             fit = cluster.fit(other)
             if fit is None:
                 break
             cluster.add(other, fit)
-            if other.is_contraction:
+            if isinstance(other, Contraction):
                 saved += saved_by_columns(*other.matmul_extents, self.target)
         moved = 0
         for other in cluster.items:
@@ -222,7 +222,7 @@ def _touched(item: Item) -> set[Hashable]:
 
 
 def _empty(item: Item, columns: int, target: Target) -> Cluster:
-    extents = item.value.rows if item.is_store else [item.extents[loop] for loop in item.loops]
+    extents = item.value.rows if isinstance(item, Store) else [item.extents[loop] for loop in item.loops]
     return Cluster(extents, target.lx_planned_bytes, columns)
 
 
@@ -240,7 +240,7 @@ def _same_rows(cluster: Cluster, earlier: Item, item: Item) -> bool:
     if item.value not in cluster.axes:
         return False
     own = cluster.axes[item.value]
-    if earlier.is_store:
+    if isinstance(earlier, Store):
         return cluster.axes.get(earlier.value) == own
     touched = [i for i, r in earlier.reads if r.overlaps(item.writes[0])]
     return not cluster.columns and all(cluster.operand_axes(earlier, i) == own for i in touched)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ktir.analysis.items import Item, Tensor
+from ktir.analysis.items import Contraction, Item, Op, Store, Tensor
 from ktir.cost.tiles import WEIGHT_BUFFERS
 from ktir.target import LANES, STICK_BYTES
 
@@ -48,14 +48,14 @@ class Cluster:
     """Scratchpad for two rows of everything."""
 
     @property
-    def compute(self) -> list[Item]:
+    def compute(self) -> list[Op]:
         """The ops, in program order."""
-        return sorted((i for i in self.items if not i.is_store), key=lambda i: i.number)
+        return sorted((i for i in self.items if not isinstance(i, Store)), key=lambda i: i.number)
 
     @property
-    def stores(self) -> list[Item]:
+    def stores(self) -> list[Store]:
         """The stores, in program order."""
-        return sorted((i for i in self.items if i.is_store), key=lambda i: i.number)
+        return sorted((i for i in self.items if isinstance(i, Store)), key=lambda i: i.number)
 
     @property
     def order(self) -> list[int]:
@@ -77,7 +77,7 @@ class Cluster:
         self.bytes += sum(self._new_bytes(item))
         self.items.append(item)
         self.row = fit.row
-        if item.is_store:
+        if isinstance(item, Store):
             self.indexed.update(self.axes[item.value][d] for d in item.index_dims if item.value in self.axes)
             return
         self.loops[item.number] = fit.axes
@@ -88,7 +88,7 @@ class Cluster:
                 self.loaded.setdefault(value, walked)
                 self.indexed.update(walked[d] for d in value.index_dims)
 
-    def operand_axes(self, item: Item, operand: int) -> list[int | None]:
+    def operand_axes(self, item: Op, operand: int) -> list[int | None]:
         """Per dim of an operand of an op of the kernel the axis that it runs along."""
         axis: dict[int | None, int] = dict(zip(item.loops, self.loops[item.number], strict=True))
         return [axis.get(loop) for loop in item.walks[operand]]
@@ -98,7 +98,7 @@ class Cluster:
         too_large = self.items and self.bytes + sum(self._new_bytes(item)) > self.lx_bytes
         if too_large and not self._is_stick_local(item):
             return None
-        if item.is_store:
+        if isinstance(item, Store):
             return self._fit_store(item)
         if len(item.loops) != len(self.extents) or (self.columns and not self._fits_columns(item)):
             return None
@@ -106,7 +106,7 @@ class Cluster:
         if axes is None or not self._match_rest(item, axes):
             return None
         wanted = self.row
-        if item.is_contraction and item.loops:
+        if isinstance(item, Contraction) and item.loops:
             wanted = NO_ROW if item.matmul_row is None else axes[item.matmul_row]
         if self.row not in (None, wanted):
             return None
@@ -115,24 +115,24 @@ class Cluster:
     def _is_stick_local(self, item: Item) -> bool:
         """Whether all ops, with `item`, work on each stick by itself: some sticks of a row are then enough at a time."""
         items = [*self.items, item]
-        ops = [i for i in items if not i.is_store]
+        ops = [i for i in items if not isinstance(i, Store)]
         sticks = max((op.value.shape[0] for op in ops), default=0)
-        direct = not any(i.index_dims or any(s.index_dims for s in i.sources) for i in items)
+        direct = not any((isinstance(i, Store) and i.index_dims) or any(s.index_dims for s in i.sources) for i in items)
         return direct and all(op.is_local(sticks) for op in ops)
 
-    def _fits_columns(self, item: Item) -> bool:
-        if item.is_contraction:
+    def _fits_columns(self, item: Op) -> bool:
+        if isinstance(item, Contraction):
             return not item.has_batches and item.sources[0] not in self.axes and item.value.shape[0] == self.columns
         return item.is_local(self.columns)
 
-    def _tied(self, item: Item) -> dict[int, int] | None:
+    def _tied(self, item: Op) -> dict[int, int] | None:
         """Axes of the loops that walk values made here; None where that contradicts itself."""
         tied: dict[int, int] = {}
         for i, value in enumerate(item.sources):
             known = self.axes.get(value)
             if known is None:
                 continue
-            if item.is_contraction and i == 1:
+            if isinstance(item, Contraction) and i == 1:
                 return None  # each row needs all rows of it
             for walked, axis in zip(item.walks[i], known, strict=True):
                 loop = walked if walked in item.loops else None
@@ -142,7 +142,7 @@ class Cluster:
                     return None
         return tied if len(set(tied.values())) == len(tied) else None
 
-    def _match_rest(self, item: Item, axes: dict[int, int]) -> bool:
+    def _match_rest(self, item: Op, axes: dict[int, int]) -> bool:
         """Give the other loops axes of their extent: that of the rows, those of what both read, the next one."""
         for loop, axis in self._wishes(item):
             if loop not in axes and axis not in axes.values() and item.extents[loop] == self.extents[axis]:
@@ -155,19 +155,19 @@ class Cluster:
                 axes[loop] = axis
         return all(item.extents[loop] == self.extents[axis] for loop, axis in axes.items())
 
-    def _wishes(self, item: Item) -> Iterator[tuple[int, int]]:
-        if self.row is not None and item.matmul_row is not None:
+    def _wishes(self, item: Op) -> Iterator[tuple[int, int]]:
+        if self.row is not None and isinstance(item, Contraction) and item.matmul_row is not None:
             yield item.matmul_row, self.row
         for i, value in enumerate(item.sources):
-            if value in self.loaded and not (item.is_contraction and i == 1):
+            if value in self.loaded and not (isinstance(item, Contraction) and i == 1):
                 for loop, axis in zip(item.walks[i], self.loaded[value], strict=True):
                     if loop is not None and loop in item.loops and axis is not None:
                         yield loop, axis
 
-    def _fit_store(self, item: Item) -> Fit | None:
+    def _fit_store(self, item: Store) -> Fit | None:
         return Fit([], self.row) if item.value in self.axes else self._fit_copy(item)
 
-    def _fit_copy(self, item: Item) -> Fit | None:
+    def _fit_copy(self, item: Store) -> Fit | None:
         """A tensor that is stored as it is loaded or filled has the axes in order as its rows, so the last one is the row axis."""
         innermost = len(self.extents) - 1 if self.extents else None
         if self.columns or item.value.rows != self.extents or self.row not in (None, innermost):
@@ -175,11 +175,11 @@ class Cluster:
         return Fit([], innermost)
 
     def _new_bytes(self, item: Item) -> Iterator[int]:
-        if item.is_store:
+        if isinstance(item, Store):
             return
         yield 2 * item.value.row_bytes
         for i, value in enumerate(item.sources):
-            if item.is_contraction and i == 1:
+            if isinstance(item, Contraction) and i == 1:
                 yield WEIGHT_BUFFERS * LANES * STICK_BYTES
             elif value not in self.axes and value not in self.loaded:
                 yield 4 * value.row_bytes

@@ -20,7 +20,7 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import KERNEL, PLAN, PlannedKernel, plan_of
 from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.calls import calls_of, hand_down_memory
-from ktir.analysis.items import Item, Tensor, items_of
+from ktir.analysis.items import Item, Op, Store, Tensor, items_of
 from ktir.analysis.memory_order import regions
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
@@ -83,7 +83,7 @@ class _Splitter:
             raise Unsupported("'func.func' op computes nothing", location_text(self.source.location))
         for item, text in found.notes:
             self.options.remark("passed", text, _op(item).location)
-        cluster_of = {_op(item).results[0]: number for item, number in found.home.items() if not item.is_store}
+        cluster_of = {_op(item).results[0]: number for item, number in found.home.items() if not isinstance(item, Store)}
         crossing = [_value(tensor_) for tensor_ in found.crossing()]
         name = self.source.name.value
         index = ir.IndexType.get()
@@ -209,7 +209,7 @@ class _Kernel:
             function.attributes[PLAN] = planned.attribute()
         return self.used
 
-    def _order_loops(self, item: Item) -> None:
+    def _order_loops(self, item: Op) -> None:
         """Interchange the row loops of a clone so that they come in the order of the axes."""
         axes = self.cluster.loops[item.number]
         places = sorted(range(len(axes)), key=lambda i: self.cluster.order.index(axes[i]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ktir.analysis.flat import Node
-from ktir.analysis.items import MANY_KEYS, Item, Tensor
+from ktir.analysis.items import MANY_KEYS, Contraction, Item, Op, Pointwise, Reduction, Store, Tensor
 from ktir.mlir import math, names
 
 _EXPONENTIALS = names(math.ExpOp, math.Exp2Op)
@@ -19,7 +19,7 @@ _EXPONENTIALS = names(math.ExpOp, math.Exp2Op)
 def mark_many_keys(items: Mapping[Node, Item]) -> None:
     """Note on tensors that a kernel may see them in parts."""
     for node, item in items.items():
-        if _combiner(node) == "max" and max(source.shape[0] for source in item.sources) >= MANY_KEYS:
+        if isinstance(item, Reduction) and _combiner(node) == "max" and max(source.shape[0] for source in item.sources) >= MANY_KEYS:
             for tensor in _along_keys(item, items):
                 tensor.in_parts = True
 
@@ -28,23 +28,23 @@ def _combiner(node: Node) -> str | None:
     return node.generic.combiner if node.kind == "reduction" and node.generic is not None else None
 
 
-def _along_keys(largest: Item, items: Mapping[Node, Item]) -> Collection[Tensor]:
+def _along_keys(largest: Reduction, items: Mapping[Node, Item]) -> Collection[Tensor]:
     """Tensors whose sticks are walked together with those that the largest score is taken of; none if these are no scores of a softmax."""
     keyed = set(_walked_together(largest))
-    walks = {item: _walked_together(item) for item in items.values() if item.kind in ("pointwise", "reduction")}
+    walks = {item: _walked_together(item) for item in items.values() if isinstance(item, Pointwise | Reduction)}
     while more := {tensor for together in walks.values() if keyed & together for tensor in together} - keyed:
         keyed |= more
-    inside = {node: item for node, item in items.items() if not item.is_store and keyed & {*item.sources, item.value}}
+    inside = {node: item for node, item in items.items() if not isinstance(item, Store) and keyed & {*item.sources, item.value}}
     weighed = any(largest.number in i.ancestors and i.value in keyed and _has_exponential(node) for node, i in inside.items())
     summed = any(largest.number in i.ancestors and _combiner(node) == "add" for node, i in inside.items())
-    mixed = any(i.is_contraction and i.sources[1] in keyed for i in items.values())
+    mixed = any(isinstance(i, Contraction) and i.sources[1] in keyed for i in items.values())
     alike = len({tensor.shape[0] for tensor in keyed}) == 1
     return keyed if weighed and summed and alike and not mixed else ()
 
 
-def _walked_together(item: Item) -> set[Tensor]:
+def _walked_together(item: Op) -> set[Tensor]:
     """Tensors of an op that its loop over sticks walks."""
-    loop = 0 if item.kind == "pointwise" else len(item.row_loops)
+    loop = 0 if isinstance(item, Pointwise) else len(item.row_loops)
     return {tensor for tensor, walk in zip([*item.sources, item.value], item.walks, strict=True) if walk[0] == loop}
 
 

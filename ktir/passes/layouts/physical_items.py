@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from ktir.analysis.flat import IndexedBy, Memory, Node, dtype_of, shape_of
-from ktir.analysis.items import Item, Tensor, Walk
+from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Store, Tensor, Walk
 from ktir.analysis.memory_order import Region
 from ktir.analysis.pads import folded_pad, unsafe_divisions
 from ktir.cost.bodies import stick_cycles
@@ -36,7 +37,7 @@ class _Form:
 
     tensor: Tensor
     pad: float | None
-    maker: Item | None = None
+    maker: Op | None = None
 
 
 class PhysicalItems:
@@ -128,7 +129,7 @@ class PhysicalItems:
 
     # Items
 
-    def _store(self, node: Node) -> Item:
+    def _store(self, node: Node) -> Store:
         form, use = self._operand(node, 0)
         assert node.memory is not None
         if node.kind == "scatter":
@@ -144,11 +145,11 @@ class PhysicalItems:
             item.moved, item.pieces = _transfer(node.memory, use.stick)
         return item
 
-    def _add_store(self, form: _Form, writes: list[Region], reads: list[tuple[int, Region]]) -> Item:
+    def _add_store(self, form: _Form, writes: list[Region], reads: list[tuple[int, Region]]) -> Store:
         value = form.tensor
         producers = [] if form.maker is None else [form.maker]
         reads = [*((0, r) for r in value.regions), *reads]
-        item = Item(len(self.items), "store", [value], value, [], producers=producers, reads=reads, writes=writes)
+        item = Store(len(self.items), [value], value, producers, reads, writes)
         self.items.append(item)
         return item
 
@@ -195,7 +196,7 @@ class PhysicalItems:
         columns = self._columns(node.result)
         masked = node.result in self._zero_pads and columns % LANES != 0 and pad != 0.0
         positional = masked or bool(unsafe_divisions(node.generic, shown, columns))
-        made = self._item(node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=positional)
+        made = self._item(Pointwise, node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=positional)
         return _Form(made.value, 0.0 if masked else pad, made)
 
     def _work(self, node: Node) -> int:
@@ -216,7 +217,7 @@ class PhysicalItems:
         forms, walks, rows = self._inputs(node)
         physical = {0: rows, **{r: r - 1 for r in range(1, rows + 1)}, rows + 1: rows + 1, None: None}  # (rows.., s, l)
         walks = [tuple(physical[loop] for loop in walk) for walk in walks]
-        made = self._item(node, forms, [*walks, (None, *range(rows), None)], range(rows))
+        made = self._item(Reduction, node, forms, [*walks, (None, *range(rows), None)], range(rows))
         return _Form(made.value, None, made)
 
     def _contraction(self, node: Node) -> _Form:
@@ -227,32 +228,33 @@ class PhysicalItems:
         n, j, k, i = 0, rows + 1, rows + 2, rows + 3
         first = (k, *([places[loop] for loop in a_use.loops] or [1]), i)
         second = (None, *(places.get(loop) for loop in b_use.loops), None)
-        made = self._item(node, [a, b], [first, second, (n, *range(1, rows + 1), j)], range(1, rows + 1))
-        own = [loop for loop in made.row_loops if loop in first and loop not in second]
-        made.matmul_row = own[-1] if own else None
-        made.has_batches = any(loop in first and loop in second for loop in made.row_loops)
+        loops = range(1, rows + 1)
+        row = max((loop for loop in loops if loop in first and loop not in second), default=None)
+        kind = partial(Contraction, matmul_row=row, has_batches=any(loop in first and loop in second for loop in loops))
+        made = self._item(kind, node, [a, b], [first, second, (n, *loops, j)], loops)
         return _Form(made.value, None, made)
 
     def _columns(self, value: ir.Value) -> int:
         stick = self.roles.made(value)
         return 1 if stick is None else shape_of(value)[stick]
 
-    def _item(self, node: Node, forms: list[_Form], walks: list[Walk], row_loops: range, *, positional: bool = False) -> Item:
+    def _item(
+        self, kind: Callable[..., Op], node: Node, forms: list[_Form], walks: list[Walk], row_loops: range, *, positional: bool = False
+    ) -> Op:
         assert node.generic is not None
         value, stick, groups = self._made(node.result)
         tensor = self._tensor((value, stick, groups), shape_of(value), stick, groups, dtype_of(value))
         tensor.made = True
-        item = Item(
+        item = kind(
             len(self.items),
-            node.kind,  # type: ignore[arg-type]
             [f.tensor for f in forms],
             tensor,
-            walks,
-            tuple(row_loops),
             [f.maker for f in forms if f.maker is not None],
+            [(i, r) for i, f in enumerate(forms) for r in f.tensor.regions],
+            walks=walks,
+            row_loops=tuple(row_loops),
             work=self._work(node),
             positional=positional,
-            reads=[(i, r) for i, f in enumerate(forms) for r in f.tensor.regions],
         )
         self.items.append(item)
         return item

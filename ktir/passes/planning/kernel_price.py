@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import prod
 
-from ktir.analysis.items import Item, Tensor
+from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Tensor
 from ktir.cost.estimate import Cost, Term, delivery_cycles, half
 from ktir.cost.kernel import Load, Stage, Store, kernel_cost
 from ktir.cost.tiles import (
@@ -87,35 +87,35 @@ class _Price:
         copied = dict.fromkeys(item.value for item in self.facts.stores if item.value not in made)
         return [*stages, *map(self._copy, copied)]
 
-    def _fused(self, item: Item, later: list[Item]) -> Item | None:
+    def _fused(self, item: Op, later: list[Op]) -> Op | None:
         """The op that is computed on each finished stick of a matmul."""
-        if not item.is_contraction:
+        if not isinstance(item, Contraction):
             return None
         reader, *others = self.readers.get(item.value, [None])
-        if reader not in later or others or reader is None or reader.kind != "pointwise" or reader.positional:
+        if reader not in later or others or reader is None or not isinstance(reader, Pointwise) or reader.positional:
             return None
         if reader.walks[reader.sources.index(item.value)] != reader.walks[-1]:  # it spreads a column, a row or a scalar
             return None
         waiting = {other.value for other in later}
         return None if any(value in waiting for value in reader.sources) else reader
 
-    def _stage(self, item: Item, fused: Item | None, made: dict[Tensor, int]) -> Stage:
+    def _stage(self, item: Op, fused: Op | None, made: dict[Tensor, int]) -> Stage:
         both = [item] if fused is None else [item, fused]
         loads = tuple(x for one in both for i in range(len(one.sources)) if (x := self._load(one, i)) is not None)
         needs = tuple(sorted({made[value] for one in both for value in one.sources if value in made}))
         last = both[-1].value
-        stores = self._stores(last, item.is_contraction)
+        stores = self._stores(last, isinstance(item, Contraction))
         own = half(self.rows, self.target.corelets)
-        if not item.is_contraction:
+        if not isinstance(item, Contraction):
             return Stage(0.0, self._vector(item), loads, needs, stores)
         sticks = self._columns(item)
         pt = block_cycles(self.rows, sticks, self._depth(item), self.target)
         return Stage(pt, own * sticks if fused is None else self._vector(fused), loads, needs, stores)
 
-    def _vector(self, item: Item) -> float:
+    def _vector(self, item: Op) -> float:
         """Cycles of the vector unit on a block, or of what brings it its operands."""
         rows, sticks = half(self._rows(item), self.target.corelets), self._sticks(item)
-        summed = item.kind == "reduction"
+        summed = isinstance(item, Reduction)
         cycles = rows * (sticks * max(item.work, 1) + summed * self.target.sfp_lane_reduction_cycles)
         loop = len(item.row_loops) if summed else 0
         brought = 0
@@ -124,19 +124,19 @@ class _Price:
             brought += rows * (sticks if walk[0] == loop else 1) * width
         return max(cycles, brought)
 
-    def _rows(self, item: Item) -> int:
+    def _rows(self, item: Op) -> int:
         """Rows of a block that an op walks."""
         return self.rows if len(self.facts.extents) - 1 in self.facts.axes[item.number].values() else 1
 
-    def _columns(self, item: Item) -> int:
+    def _columns(self, item: Op) -> int:
         return self.work.stick_share if self.facts.columns else item.value.shape[0]
 
-    def _depth(self, item: Item) -> int:
+    def _depth(self, item: Contraction) -> int:
         return self.work.depth_share or item.matmul_extents[2]
 
-    def _sticks(self, item: Item) -> int:
+    def _sticks(self, item: Op) -> int:
         """Sticks of one core that an op walks in a row."""
-        return max(source.shape[0] for source in item.sources) if item.kind == "reduction" else self._columns(item)
+        return max(source.shape[0] for source in item.sources) if isinstance(item, Reduction) else self._columns(item)
 
     def _own_sticks(self, tensor: Tensor, dealt: bool) -> int:
         return -(-tensor.shape[0] // self.work.column_parts) if dealt else tensor.shape[0]
@@ -148,14 +148,14 @@ class _Price:
         reading = next((key for key in self.facts.loads() if key[0] is tensor), None)
         return Stage(0.0, 0.0, () if reading is None else (self._rows_load(reading),), (), self._stores(tensor, False))
 
-    def _load(self, item: Item, operand: int) -> Load | None:
+    def _load(self, item: Op, operand: int) -> Load | None:
         value = item.sources[operand]
         if value in self.resident or (not value.loaded and (value in self.facts.made or not value.made)):
             return None
         key = self.facts.reading(item, operand)
         if key not in self.loads:
-            weights = item.is_contraction and operand == 1
-            self.loads[key] = self._weights(item, key) if weights else self._rows_load(key, item if item.is_contraction else None)
+            matmul = item if isinstance(item, Contraction) else None
+            self.loads[key] = self._weights(matmul, key) if matmul and operand == 1 else self._rows_load(key, matmul)
         return self.loads[key]
 
     def _walked(self, names: tuple[str, ...]) -> tuple[int, int]:
@@ -177,7 +177,7 @@ class _Price:
             cycles = max(cycles, delivery_cycles(moved / own, members, self.target))
         return moved, cycles, moved / own, members
 
-    def _rows_load(self, key: Reading, matmul: Item | None = None) -> Load:
+    def _rows_load(self, key: Reading, matmul: Contraction | None = None) -> Load:
         tensor, names = key
         parts, times = self._walked(names)
         moved, cycles, own, members = self._transfer(key, parts, 1 if matmul is None else self.work.sums)
@@ -187,7 +187,7 @@ class _Price:
             return Load("rows", moved * again, cycles * again, times, ROW_STICKS, again * depth, members=members)
         return Load("rows", moved, cycles, times, stream_buffers(max(int(own), 1), answers, self.target), 0, answers, members)
 
-    def _weights(self, item: Item, key: Reading) -> Load:
+    def _weights(self, item: Contraction, key: Reading) -> Load:
         _, names = key
         columns, depth = self._columns(item), self._depth(item)
         parts, times = self._walked(names)

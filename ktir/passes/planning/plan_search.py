@@ -16,7 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from ktir.analysis.flat import Node, shape_of
-from ktir.analysis.items import Item
+from ktir.analysis.items import Contraction, Op
 from ktir.cost.estimate import kernel_start
 from ktir.passes.layouts.physical_items import PhysicalItems
 from ktir.passes.layouts.stick_roles import Configuration, stick_text
@@ -126,11 +126,12 @@ class _Search:
                 self.left -= len(facts.ops) + len(facts.stores)
         return [self._known[kernel] for kernel in kernels]
 
-    def _moves(self) -> Iterator[tuple[Item, Move, list[int]]]:
+    def _moves(self) -> Iterator[tuple[Op, Move, list[int]]]:
         """Changes of kernels: those of the kernel that takes longest first; per group of ops that are alike once."""
         alike: dict[Hashable, list[int]] = {}
         for item in self.best.physical.items:
-            alike.setdefault(_likeness(item), []).append(item.number)
+            if isinstance(item, Op):
+                alike.setdefault(_likeness(item), []).append(item.number)
         priced = self._priced(self.best)
         order = sorted(range(len(priced)), key=lambda i: (-priced[i].cycles, i))
         named = set(self.best.physical.of_node.values())
@@ -142,12 +143,12 @@ class _Search:
                 columns = clusters[number].columns
                 wide = item.value.shape[0] > 1
                 moves: list[Move] = []
-                if item.is_contraction and not item.has_batches and wide:
+                if isinstance(item, Contraction) and not item.has_batches and wide:
                     toggled: Move = "rows" if columns else "columns"
                     moves.append(toggled)
                 elif idle and wide and not columns and item.is_local(item.value.shape[0]):
                     moves.append("columns")
-                if at and idle and not item.is_contraction:
+                if at and idle and not isinstance(item, Contraction):
                     moves.append("cut")
                 for move in moves:
                     key = _likeness(item), move
@@ -174,9 +175,9 @@ def _outcome(draft: Draft) -> Hashable:
     return tuple(draft.roles.chosen.values())
 
 
-def _likeness(item: Item) -> Hashable:
+def _likeness(item: Op) -> Hashable:
     shapes = tuple(tensor.shape for tensor in (*item.sources, item.value))
-    return item.kind, shapes, tuple(item.walks), item.work, item.has_batches, item.positional
+    return type(item), shapes, tuple(item.walks), item.work, isinstance(item, Contraction) and item.has_batches, item.positional
 
 
 def _layouts(draft: Draft) -> Iterator[tuple[Node, Configuration]]:
