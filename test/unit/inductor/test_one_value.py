@@ -205,3 +205,37 @@ def test_elements_that_share_memory_are_written_apart(write: str, dtype: torch.d
     x = torch.ones(18).to(dtype)
     torch._dynamo.reset()
     assert torch.equal(torch.compile(f, backend="spyre", dynamic=False)(x, index, values), f(x, index, values))
+
+
+def _operands(x: torch.Tensor, s: Any) -> tuple[torch.Tensor, ...]:
+    """What PyTorch's kernels do with one number in half precision: all but a factor and a divisor are converted first."""
+    sums = x + s, s + x, x - s, s - x, torch.add(x, x.flip(0), alpha=s), torch.sub(x, x.flip(0), alpha=s), torch.add(x, s, alpha=s)
+    return *sums, x * s, s * x, x / s, x**s, s**x, s // x, torch.rsub(x, s, alpha=1.3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_operands_that_are_numbers_are_those_of_eager(dtype: torch.dtype) -> None:
+    """Bit for bit, whether a number is a constant or changes between calls."""
+    torch._dynamo.reset()
+    x = torch.arange(-(2**15), 2**15, 37, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = x[x.abs() < 2.0**100]
+    x = x[: len(x) // 64 * 64]  # what is left of vectors, eager's kernels compute in half precision
+    changing = torch.compile(_operands, backend="ktir", fullgraph=True)
+    for number in (0.3, 1.7, 2049.3, 1e-5):
+        constant = torch.compile(lambda x, number=number: _operands(x, number), backend="ktir", fullgraph=True)
+        for found in (changing(x, number), constant(x)):
+            for k, (a, b) in enumerate(zip(found, _operands(x, number), strict=True)):
+                assert torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)), k
+
+
+def _tensors(x: torch.Tensor, t: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    held = torch.tensor(0.3)
+    return x + held, held - x, x + t, t - x, x * t, t * x, x / t, t / x.abs(), torch.maximum(x, t), x + n, x - n
+
+
+def test_operands_that_are_converted_are_those_of_eager(on_chip: None) -> None:
+    torch._dynamo.reset()
+    x, t, n = torch.linspace(-5, 5, 999).half(), torch.tensor(1.7), torch.arange(2000, 2999)
+    found = torch.compile(_tensors, backend="spyre", fullgraph=True)(x, t, n)
+    for k, (a, b) in enumerate(zip(found, _tensors(x, t, n), strict=True)):
+        assert torch.equal(a, b), k

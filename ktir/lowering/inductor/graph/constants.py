@@ -13,6 +13,8 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from ktir.lowering.inductor.graph.rounding import ROUNDED
+
 aten, prims = torch.ops.aten, torch.ops.prims
 
 MOST_ELEMENTS = 1 << 20
@@ -31,7 +33,9 @@ def fold(gm: fx.GraphModule) -> None:
     values: dict[fx.Node, torch.Tensor] = {}
     hard: set[fx.Node] = set()
     for node in gm.graph.nodes:
-        if _foldable(node) and all(n in values for n in node.all_input_nodes):
+        if node.op == "get_attr" and isinstance(number := getattr(gm, node.target, None), torch.Tensor) and number.dim() == 0:
+            values[node] = number
+        elif _foldable(node) and all(n in values for n in node.all_input_nodes):
             with unset_fake_temporarily(), torch.no_grad():
                 try:
                     values[node] = node.target(*fx.map_arg(node.args, values.get), **fx.map_arg(node.kwargs, values.get))
@@ -65,6 +69,8 @@ def _is_hard(node: fx.Node) -> bool:
     inputs = [n.meta["val"] for n in node.all_input_nodes]
     if not inputs and value.dim() == 0:
         return False  # a number as it stands
+    if node.target is ROUNDED:
+        return value.dim() == 0  # Inductor takes a number that is converted for the number
     if any(t.dtype == torch.float64 for t in (value, *inputs)):
         return True
     to_integers = not value.dtype.is_floating_point and value.dtype != torch.bool and any(t.dtype.is_floating_point for t in inputs)
@@ -72,6 +78,12 @@ def _is_hard(node: fx.Node) -> bool:
 
 
 def _replace(gm: fx.GraphModule, node: fx.Node, value: torch.Tensor, name: str) -> None:
+    if node.target is ROUNDED:
+        with gm.graph.inserting_before(node):
+            number = gm.graph.call_function(aten.full.default, ([], value.item()), {"dtype": value.dtype})
+        number.meta.update(node.meta)
+        node.replace_all_uses_with(number)
+        return
     while hasattr(gm, name):
         name += "_"
     # of two dims, for Inductor turns a short constant of one dim into comparisons of its index

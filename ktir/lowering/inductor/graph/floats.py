@@ -21,7 +21,7 @@ def _exact(number: Any) -> torch.Tensor:
     return torch.mul(torch.full((), 1.0, dtype=torch.float64), number)
 
 
-def _held(number: Any, dtype: torch.dtype) -> torch.Tensor:
+def held(number: Any, dtype: torch.dtype) -> torch.Tensor:
     """A number as a tensor without dims, rounded to what its type holds."""
     tensor = _exact(number).to(dtype)
     return ROUNDED(tensor) if dtype in NARROW else tensor
@@ -32,7 +32,7 @@ def _of_tensors(form: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
     def run(a: Any, b: Any) -> torch.Tensor:
         dtype = torch.result_type(a, 1.0) if isinstance(a, torch.Tensor) else torch.result_type(b, 1.0)
-        return form(*(x.to(dtype) if isinstance(x, torch.Tensor) else _held(x, dtype) for x in (a, b)))
+        return form(*(x.to(dtype) if isinstance(x, torch.Tensor) else held(x, dtype) for x in (a, b)))
 
     return run
 
@@ -64,7 +64,7 @@ def _quotient(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
 
 def _scalar(number: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
     dtype = dtype or torch.get_default_dtype()
-    return _held(number, dtype) if dtype.is_floating_point else NotImplemented
+    return held(number, dtype) if dtype.is_floating_point else NotImplemented
 
 
 def _full(size: Sequence[int], number: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
@@ -72,15 +72,19 @@ def _full(size: Sequence[int], number: Any, *, dtype: torch.dtype | None = None,
     return tensor if tensor is NotImplemented else tensor.expand(size).clone(memory_format=torch.contiguous_format)
 
 
-def _sum(a: torch.Tensor, b: Any, *, alpha: Any = 1) -> torch.Tensor:
-    """`a + alpha * b`, rounded once in half precision, as PyTorch's kernel does it."""
+def _sum(a: Any, b: Any, alpha: Any = 1) -> Any:
+    """`a + alpha * b`, in half precision of numbers of that type and rounded once, as PyTorch's kernel does it."""
     dtype = torch.result_type(a, b)
+    scaled = isinstance(alpha, torch.SymFloat) or alpha != 1
+    if dtype not in NARROW and not scaled:
+        return NotImplemented
     work = torch.float32 if dtype in NARROW else dtype
-    return (a.to(work) + (b.to(work) if isinstance(b, torch.Tensor) else b) * alpha).to(dtype)
+    a, b = (x.to(work) if isinstance(x, torch.Tensor) else held(x, dtype).to(work) for x in (a, b))
+    return (a + (b * held(alpha, dtype).to(work) if scaled else b)).to(dtype)
 
 
-def _difference(a: torch.Tensor, b: Any, *, alpha: Any = 1) -> torch.Tensor:
-    return _sum(a, b, alpha=-alpha)
+def _difference(a: Any, b: Any, alpha: Any = 1) -> Any:
+    return _sum(a, b, -alpha)
 
 
 _COMPARISONS = (aten.gt, aten.ge, aten.lt, aten.le, aten.eq, aten.ne)
@@ -99,27 +103,24 @@ _FORMS: dict[Any, Callable[..., Any]] = {
     aten.div.Tensor_mode: _quotient,
     aten.scalar_tensor.default: _scalar,
     aten.full.default: _full,
+    aten.add.Tensor: _sum,
+    aten.sub.Tensor: _difference,
+    aten.rsub.Scalar: lambda x, number, alpha=1: _difference(number, x, alpha),
 }
-
-
-_SCALED: dict[Any, Callable[..., Any]] = {aten.add.Tensor: _sum, aten.sub.Tensor: _difference}
-"""Sums that PyTorch knows but for their `alpha`."""
 
 
 def with_numbers(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """A table of decompositions, with the forms for numbers that change."""
-    forms = {op: _chosen(form, table.get(op)) for op, form in _FORMS.items()}
-    return table | forms | {op: _chosen(form, table.get(op), "alpha") for op, form in _SCALED.items()}
+    return table | {op: _chosen(form, table.get(op)) for op, form in _FORMS.items()}
 
 
 @functools.cache
-def _chosen(form: Callable[..., Any], usual: Callable[..., Any] | None, wanted: str = "") -> Callable[..., Any]:
-    """`form` where a number changes, and the option `wanted` is given; the usual decomposition, or none, elsewhere."""
+def _chosen(form: Callable[..., Any], usual: Callable[..., Any] | None) -> Callable[..., Any]:
+    """`form` where a number changes, if it has a result; the usual decomposition, or none, elsewhere."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         changes = any(isinstance(x, torch.SymFloat) for x in (*args, *kwargs.values()))
-        if changes and (not wanted or wanted in kwargs):
-            return form(*args, **kwargs)
-        return usual(*args, **kwargs) if usual is not None else NotImplemented
+        result = form(*args, **kwargs) if changes else NotImplemented
+        return usual(*args, **kwargs) if result is NotImplemented and usual is not None else result
 
     return run

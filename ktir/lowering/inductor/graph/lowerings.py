@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from ktir.lowering.inductor.graph import edges, floats, groups, interpolation, rounding
+from ktir.lowering.inductor.graph import edges, floats, groups, interpolation, operands, rounding
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -54,7 +54,8 @@ def decompositions() -> Table:
     for packet in _AS_THEY_ARE:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
-    return Table({op: rounding.as_one(op, decomposition) for op, decomposition in floats.with_numbers(table).items()})
+    table = operands.of_their_type(floats.with_numbers(table))
+    return Table({op: rounding.as_one(op, decomposition) for op, decomposition in table.items()})
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

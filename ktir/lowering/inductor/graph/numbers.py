@@ -1,8 +1,8 @@
 """Python floats that change between calls: the host computes with them, in double precision as Python does, and a program gets the result.
 
 Inductor has such a number as a tensor of float64 without dims. What a nest computes of these alone, up to the conversion to the type it is
-used in, is an expression of the host; in its place the nest loads a number of float32. Eager PyTorch computes half precision and float32
-with a Python float that is float32 too, so a conversion to half precision does not round it.
+used in, is an expression of the host; in its place the nest loads a number of float32. A conversion to half precision does not round it:
+where eager PyTorch does, there is a rounding in the graph.
 """
 
 from __future__ import annotations

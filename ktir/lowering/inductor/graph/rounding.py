@@ -12,6 +12,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ aten = torch.ops.aten
 NARROW = (torch.float16, torch.bfloat16)
 _CALL = "ktir_call"
 _calls = itertools.count()
+_depth: ContextVar[int] = ContextVar("ktir_decompositions", default=0)
+"""Decompositions that are being written, one inside of the other."""
 
 _LIBRARY = torch.library.Library("ktir", "DEF")
 _LIBRARY.define("rounded(Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
@@ -54,7 +57,11 @@ def as_one(op: Any, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         mode = get_proxy_mode()
         graph = mode.tracer.graph if mode is not None else None
         last = next(iter(reversed(graph.nodes)), None) if graph is not None else None
-        result = decomposition(*args, **kwargs)
+        token = _depth.set(_depth.get() + 1)
+        try:
+            result = decomposition(*args, **kwargs)
+        finally:
+            _depth.reset(token)
         if graph is not None:
             call = (next(_calls), op)
             for node in itertools.takewhile(lambda n: n is not last, reversed(graph.nodes)):
@@ -62,6 +69,11 @@ def as_one(op: Any, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return run
+
+
+def is_outermost() -> bool:
+    """Asked by a decomposition: whether the program calls its operator, not another decomposition."""
+    return _depth.get() == 1
 
 
 def mark(graph: fx.Graph) -> None:

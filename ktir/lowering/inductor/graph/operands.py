@@ -1,0 +1,70 @@
+"""Operands that are converted to float16 or bfloat16 are numbers of that type, as in eager: `x + 0.3` adds what the type holds of 0.3.
+
+Inductor computes in float32 with the number as it was written. PyTorch's kernels convert the operands of an operator first, be they Python
+numbers, tensors of one number or of integers; only a factor and a divisor that are one number keep their digits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ktir.arithmetic.floats import round_to
+from ktir.lowering.inductor.graph import rounding
+
+aten = torch.ops.aten
+
+_KINDS = {torch.float16: "f16", torch.bfloat16: "bf16"}
+_EXACT = (torch.bool, torch.uint8, torch.int8)
+"""Types whose numbers all fit."""
+
+_BOTH = (
+    *(aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor, aten.rsub.Scalar, aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar),
+    *(aten.pow.Scalar, aten.remainder.Tensor, aten.remainder.Scalar_Tensor, aten.fmod.Tensor, aten.maximum.default),
+    *(aten.minimum.default, aten.fmax.default, aten.fmin.default, aten.atan2.default, aten.hypot.default, aten.copysign.Tensor),
+    *(aten.logaddexp.default, aten.logaddexp2.default, aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self),
+    *(aten.special_xlog1py.default, aten.special_xlog1py.other_scalar, aten.special_xlog1py.self_scalar, aten.nextafter.default),
+)
+_FIRST = (aten.mul.Tensor, aten.div.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
+"""The second operand keeps its digits if it is one number."""
+
+
+def of_their_type(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """A table of decompositions in which the operators that the program calls have operands of one type."""
+    return table | {op: _converting(op, table.get(op)) for op in (*_BOTH, *_FIRST)}
+
+
+@functools.cache
+def _converting(op: Any, usual: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The usual decomposition, or none, of `op` once its operands are of its type."""
+
+    def run(a: Any, b: Any, *alpha: Any, **options: Any) -> Any:
+        given, dtype = (a, b, *alpha, *options.values()), torch.result_type(a, b)
+        if dtype in _KINDS and rounding.is_outermost():
+            a, b = _operand(a, dtype), b if op in _FIRST and _is_one(b) else _operand(b, dtype)
+            alpha, options = tuple(_operand(x, dtype) for x in alpha), {name: _operand(x, dtype) for name, x in options.items()}
+            if any(now is not before for now, before in zip((a, b, *alpha, *options.values()), given, strict=True)):
+                return op(a, b, *alpha, **options)
+        return NotImplemented if usual is None else usual(a, b, *alpha, **options)
+
+    return run
+
+
+def _is_one(operand: Any) -> bool:
+    return not isinstance(operand, torch.Tensor) or operand.dim() == 0
+
+
+def _operand(operand: Any, dtype: torch.dtype) -> Any:
+    """The same object where nothing changes."""
+    if isinstance(operand, torch.Tensor):
+        same = operand.dtype == dtype or operand.dtype in _EXACT
+        return operand if same else rounding.ROUNDED(operand.to(dtype))
+    if type(operand) not in (int, float):
+        return operand  # one that changes: see `floats`
+    with np.errstate(over="ignore"):
+        number = float(round_to(_KINDS[dtype], np.array([operand], np.float32))[0])
+    return number if number != operand and operand == operand else operand
