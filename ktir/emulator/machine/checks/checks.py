@@ -113,7 +113,7 @@ class Checks:
 
     def _check_lx(self, event: Event, low: int, high: int) -> None:
         if low < 0 or high >= self.memories.lx_sticks:
-            self._out_of_range(event, low, high, f"LX, which has {self.memories.lx_sticks}")
+            self._out_of_range(event, low, high, STICK_BYTES, f"LX, which has {self.memories.lx_sticks * STICK_BYTES}")
         self.state.trace.lx_sticks = max(self.state.trace.lx_sticks, high + 1)
 
     def early_reads(self) -> None:
@@ -231,20 +231,17 @@ class Checks:
     def _argument(self, number: int) -> str:
         return f"argument '{self.memories.program.arguments[number].name}'"
 
-    def _place(self, access: Access) -> tuple[str, str, int]:
-        """An argument and its cells, for messages."""
+    def _place(self, access: Access) -> tuple[str, int]:
+        """An argument and the bytes of its cells, for messages."""
         number = access.descriptor.arg or 0
-        cell = self.memories.cells[number]
-        return self._argument(number), "element" if cell else "stick", cell or 1
+        return self._argument(number), self.memories.cells[number] * access.descriptor.element_bytes or STICK_BYTES
 
     def _check_memory(self, event: Event, access: Access, low: int, high: int) -> None:
         number = access.descriptor.arg or 0
         argument = self.memories.program.arguments[number]
-        unit, size = "sticks", argument.sticks
-        if self.memories.cells[number]:
-            unit, size = "elements", size * STICK_BYTES // argument.element_bytes
-        if low < 0 or high >= size:
-            self._out_of_range(event, low, high, f"{self._argument(number)} of {size} {unit}", unit)
+        unit, size = argument.element_bytes if self.memories.cells[number] else STICK_BYTES, argument.sticks * STICK_BYTES
+        if low < 0 or high * unit >= size:
+            self._out_of_range(event, low, high, unit, f"{self._argument(number)} of {size} bytes")
 
     def _check_members(self, event: Event, x: Instruction) -> None:
         """Every member of a group must describe what its leader reads."""
@@ -260,8 +257,8 @@ class Checks:
 
     # Findings
 
-    def _out_of_range(self, event: Event, low: int, high: int, whole: str, unit: str = "sticks") -> NoReturn:
-        message = f"{self.state.site(event)} accesses {unit} {low} to {high} of {whole}"
+    def _out_of_range(self, event: Event, low: int, high: int, unit: int, whole: str) -> NoReturn:
+        message = f"{self.state.site(event)} accesses bytes {low * unit} to {(high + 1) * unit - 1} of {whole}"
         raise self.state.fault(faults.OutOfRange, message, event)
 
     def _check_apart(self, event: Event, access: Access, toucher: Toucher | ElementToucher, touch: Touch) -> None:
@@ -270,19 +267,19 @@ class Checks:
             message = f"{self.state.site(event)} writes through descriptor {access.index}, which visits {what} twice"
             raise self.state.fault(faults.IllegalProgram, message, event)
 
-    def _reporter(self, event: Event, where: str, unit: str = "stick", size: int = 1) -> Callable[[Conflict], None]:
-        return lambda found: self._conflict(event, where, found, unit, size)
+    def _reporter(self, event: Event, where: str, size: int = STICK_BYTES) -> Callable[[Conflict], None]:
+        return lambda found: self._conflict(event, where, found, size)
 
-    def _conflict(self, event: Event, where: str, found: Conflict, unit: str = "stick", size: int = 1) -> NoReturn:
-        """Raise the finding that a conflict amounts to; its place is the first of `size` units."""
-        stick = f"{where} {unit} {found.stick * size}"
+    def _conflict(self, event: Event, where: str, found: Conflict, size: int = STICK_BYTES) -> NoReturn:
+        """Raise the finding that a conflict amounts to, in cells of `size` bytes."""
+        place = f"{where} byte {found.cell * size}"
         earlier = self.state.trace.events[found.event] if found.event >= 0 else None
         if found.kind == "early":
             assert earlier
             reader = self.state.site(earlier, found.corelet if earlier.unit.per_corelet else None)
             writer = self.state.site(event)
-            raise faults.RawHazard(f"RAW hazard: {reader} reads {stick}, not ordered after {writer} writes it", reader, writer)
+            raise faults.RawHazard(f"RAW hazard: {reader} reads {place}, not ordered after {writer} writes it", reader, writer)
         site = self.state.site(event, found.corelet if event.unit.per_corelet else None)
         other = self.state.site(earlier, party(found.other)[1] if found.other >= 0 else None) if earlier else None
         kind, text = WORDING[found.kind]
-        raise kind(text.format(me=site, other=other or "another word", stick=stick), site, other)
+        raise kind(text.format(me=site, other=other or "another word", place=place), site, other)

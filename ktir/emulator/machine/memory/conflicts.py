@@ -13,13 +13,13 @@ from ktir.emulator.machine.program import faults
 
 @dataclass(frozen=True)
 class Conflict:
-    """An access that fails. `kind` is a key of `WORDING`, or `early`; `stick` the first stick at fault, `corelet` the one that accesses it.
+    """An access that fails. `kind` is a key of `WORDING`, or `early`; `cell` the first cell at fault, `corelet` the one that accesses it.
 
     `other` is the component (absolute) of the earlier access and `event` its place in the trace, -1 if there is none.
     """
 
     kind: str
-    stick: int
+    cell: int
     corelet: int
     other: int = -1
     event: int = -1
@@ -39,16 +39,16 @@ Report = Callable[[Conflict], None]
 """Called with the first conflict of an access; raises."""
 
 WORDING: dict[str, tuple[type[faults.MachineFinding], str]] = {
-    "RAW": (faults.RawHazard, "RAW hazard: {me} reads {stick}, not ordered after {other} wrote it"),
-    "WAR": (faults.WarHazard, "WAR hazard: {me} overwrites {stick} before {other} has surely read it"),
-    "WAW": (faults.WawHazard, "WAW hazard: {me} overwrites {stick}, not ordered after {other} wrote it"),
-    "flight": (faults.WawHazard, "WAW hazard: {me} overwrites {stick}, to which {other} may still be loading"),
-    "uninit": (faults.UninitialisedRead, "{me} reads {stick}, which nothing has written"),
-    "type": (faults.TypeFault, "{me} reads {stick} with another element size than {other} wrote"),
-    "foreign read": (faults.MemoryHazard, "{me} reads {stick}, which another core writes in this kernel by {other}"),
-    "foreign write": (faults.MemoryHazard, "{me} writes {stick}, which another core reads in this kernel by {other}"),
-    "unordered read": (faults.MemoryHazard, "{me} reads {stick} back, not ordered after {other} wrote it"),
-    "unordered write": (faults.MemoryHazard, "{me} writes {stick}, not ordered after {other} read it"),
-    "twice": (faults.MemoryHazard, "{me} writes {stick}, which another core writes in this kernel by {other}"),
+    "RAW": (faults.RawHazard, "RAW hazard: {me} reads {place}, not ordered after {other} wrote it"),
+    "WAR": (faults.WarHazard, "WAR hazard: {me} overwrites {place} before {other} has surely read it"),
+    "WAW": (faults.WawHazard, "WAW hazard: {me} overwrites {place}, not ordered after {other} wrote it"),
+    "flight": (faults.WawHazard, "WAW hazard: {me} overwrites {place}, to which {other} may still be loading"),
+    "uninit": (faults.UninitialisedRead, "{me} reads {place}, which nothing has written"),
+    "type": (faults.TypeFault, "{me} reads {place} with another element size than {other} wrote"),
+    "foreign read": (faults.MemoryHazard, "{me} reads {place}, which another core writes in this kernel by {other}"),
+    "foreign write": (faults.MemoryHazard, "{me} writes {place}, which another core reads in this kernel by {other}"),
+    "unordered read": (faults.MemoryHazard, "{me} reads {place} back, not ordered after {other} wrote it"),
+    "unordered write": (faults.MemoryHazard, "{me} writes {place}, not ordered after {other} read it"),
+    "twice": (faults.MemoryHazard, "{me} writes {place}, which another core writes in this kernel by {other}"),
 }
 """Kind of conflict -> the finding and its message; `me` accesses now, `other` did before."""

@@ -101,7 +101,7 @@ class LxShadow:
             met = np.isin(touch.cells, early.cells)
             if met.any():
                 k = int(met.argmax())
-                report(replace(early.conflict, kind="early", stick=int(touch.cells[k]) % self.sticks, writer=event))
+                report(replace(early.conflict, kind="early", cell=int(touch.cells[k]) % self.sticks, writer=event))
 
     def _conflict(self, kind: str, touch: Touch, k: int, other: int, event: int) -> Conflict:
         return Conflict(kind, int(touch.cells[k]) % self.sticks, int(touch.corelet[k]), other, event)

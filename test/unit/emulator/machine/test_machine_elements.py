@@ -168,17 +168,17 @@ def clean(*builds: Build) -> Machine:
 
 def test_range():
     clean(store(build(), Y, 500, 12))
-    found(faults.OutOfRange, "accesses elements 500 to 512 of argument 'y' of 512 elements", store(build(), Y, 500, 13))
-    found(faults.OutOfRange, "accesses elements -1 to 9 of argument 'y'", load(store(build(), Y, 0, 12), Y, -1, 11))
-    found(faults.OutOfRange, "accesses elements 0 to 567 of argument 'x'", load(build(), X, 0, 64, lane_stride=9))
+    found(faults.OutOfRange, "accesses bytes 1000 to 1025 of argument 'y' of 1024 bytes", store(build(), Y, 500, 13))
+    found(faults.OutOfRange, "accesses bytes -2 to 19 of argument 'y'", load(store(build(), Y, 0, 12), Y, -1, 11))
+    found(faults.OutOfRange, "accesses bytes 0 to 1135 of argument 'x'", load(build(), X, 0, 64, lane_stride=9))
 
 
 def test_elements_of_one_stick_belong_to_several_cores():
     clean(store(build(3), Y, 0, 10, [0, 10, 20]))
-    found(faults.MemoryHazard, "writes argument 'y' element 9, which another core writes", store(build(3), Y, 0, 10, [0, 9, 20]))
+    found(faults.MemoryHazard, "writes argument 'y' byte 18, which another core writes", store(build(3), Y, 0, 10, [0, 9, 20]))
     found(
         faults.MemoryHazard,
-        "writes argument 'y' element 20, which another core writes",
+        "writes argument 'y' byte 40, which another core writes",
         store(store(build(2), Y, 0, 10, [0, 10]), Y, 0, 10, [20, 20]),
     )
 
@@ -189,24 +189,24 @@ def test_a_stick_descriptor_writes_whole_sticks():
     clean(b)
     b = store(build(2), Y, 0, 10, [64, 20])
     b.add(MNIS, "move", dst=b.ddr(Y, (1,), (1,), core_table=b.table([0, 2]), bounds=lanes(10)), src=b.lx((1,), (1,)))
-    found(faults.MemoryHazard, "writes argument 'y' element 20, which another core writes", b)
+    found(faults.MemoryHazard, "writes argument 'y' byte 40, which another core writes", b)
 
 
 def test_initialised_elements():
     clean(store(build(), P, 3, 10), load(Build("l", 1), P, 3, 10))
-    found(faults.UninitialisedRead, "reads argument 'p' element 13, which nothing", store(build(), P, 3, 10), load(Build("l", 1), P, 3, 11))
-    found(faults.UninitialisedRead, "reads argument 'p' element 2, which nothing", store(build(), P, 3, 10), load(Build("l", 1), P, 2, 10))
+    found(faults.UninitialisedRead, "reads argument 'p' byte 26, which nothing", store(build(), P, 3, 10), load(Build("l", 1), P, 3, 11))
+    found(faults.UninitialisedRead, "reads argument 'p' byte 4, which nothing", store(build(), P, 3, 10), load(Build("l", 1), P, 2, 10))
     whole = [Build("l", 1) for _ in range(2)]
     for b in whole:
         b.add(MNIL, "move", src=b.ddr(P, (1,), (1,), bounds=lanes(13)), dst=b.lx((1,), (1,), base=32))
-    found(faults.UninitialisedRead, "reads argument 'p' element 0, which nothing", store(build(), P, 3, 10), whole[0])
+    found(faults.UninitialisedRead, "reads argument 'p' byte 0, which nothing", store(build(), P, 3, 10), whole[0])
     clean(store(store(build(), P, 3, 10), P, 0, 3), whole[1])
 
 
 def test_order_within_a_core():
     b = load(Build("k", 2), IO, 5, 3, [0, 10])
     b.add(MNIS, "move", dst=b.ddr(IO, (1,), (64,), lane_stride=1, core_table=b.table([5, 15])), src=b.lx((1,), (1,), base=32))
-    found(faults.MemoryHazard, "writes argument 'io' element 5, not ordered after", b)
+    found(faults.MemoryHazard, "writes argument 'io' byte 10, not ordered after", b)
     b = store(build(2), Y, 0, 10, [0, 10])
     b.sig(MNIS, MNIL)
     b.wait(MNIL, MNIS)
@@ -214,7 +214,7 @@ def test_order_within_a_core():
     b = store(build(2), Y, 0, 10, [0, 10])
     b.sig(MNIS, MNIL)
     b.wait(MNIL, MNIS)
-    found(faults.MemoryHazard, "reads argument 'y' element 5, which another core writes", load(b, Y, 5, 5, [0, 0]))
+    found(faults.MemoryHazard, "reads argument 'y' byte 10, which another core writes", load(b, Y, 5, 5, [0, 0]))
 
 
 def test_a_store_visits_an_element_once():
@@ -243,9 +243,9 @@ def test_addresses_are_multiples_of_their_unit():
 
 def test_gathers_need_what_other_kernels_wrote():
     clean(index(build(), MNIL, X))
-    found(faults.UninitialisedRead, "reads argument 'p' element 64, which nothing", store(build(), P, 0, 64), index(Build("l", 1), MNIL, P))
+    found(faults.UninitialisedRead, "reads argument 'p' byte 128, which nothing", store(build(), P, 0, 64), index(Build("l", 1), MNIL, P))
     found(faults.MemoryHazard, "gathers from argument 'y', which this kernel writes", index(store(build(), Y, 0, 64), MNIL, Y))
-    found(faults.UninitialisedRead, "reads argument 'n' element 0, which nothing", index(build(), MNIL, X, N))
+    found(faults.UninitialisedRead, "reads argument 'n' byte 0, which nothing", index(build(), MNIL, X, N))
     filled = store(build(), N, 0, 16, element_bytes=4)
     clean(filled, index(Build("l", 1), MNIL, X, N))
 
@@ -256,7 +256,7 @@ def test_scatters_have_their_argument_for_themselves():
     found(faults.MemoryHazard, "scatters to argument 'y', which 'move' of this kernel uses too", index(store(build(), Y, 0, 64), MNIS, Y))
     written = store(build(), N, 0, 16, element_bytes=4)
     found(faults.MemoryHazard, "reads indices from argument 'n', which this kernel writes", index(written, MNIS, Y, N))
-    found(faults.UninitialisedRead, "reads argument 'n' element 0, which nothing", index(build(), MNIS, Y, N))
+    found(faults.UninitialisedRead, "reads argument 'n' byte 0, which nothing", index(build(), MNIS, Y, N))
 
 
 def launched(b: Build, ids: list[int], mode: Mode) -> np.ndarray:

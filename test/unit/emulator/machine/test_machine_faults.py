@@ -25,7 +25,7 @@ def test_read_after_write():
     e = found(faults.RawHazard, b)
     assert e.kind == "RAW"
     assert str(e).splitlines() == [
-        "model.py:12:5: error: RAW hazard: LXLU 'push' (word 0, corelet 0) reads LX stick 0, "
+        "model.py:12:5: error: RAW hazard: LXLU 'push' (word 0, corelet 0) reads LX byte 0, "
         "not ordered after MNIL 'move' (word 0) writes it [ktdp.read]",
         "model.py:10:5: note: the other access is MNIL 'move' (word 0) [ktdp.load]",
     ]
@@ -47,9 +47,8 @@ def test_write_after_read():
     b.end(3, MNIL)
     e = found(faults.WarHazard, b)
     assert e.kind == "WAR"
-    assert (
-        "WAR hazard: MNIL 'fill' (word 4, i3 = 0) overwrites LX stick 2 before LXLU 'push' (word 2, corelet 0) has surely read it" in str(e)
-    )
+    wanted = "WAR hazard: MNIL 'fill' (word 4, i3 = 0) overwrites LX byte 256 before LXLU 'push' (word 2, corelet 0) has surely read it"
+    assert wanted in str(e)
 
 
 def test_write_after_write():
@@ -63,12 +62,12 @@ def test_write_after_write():
     negate(b, 4, 0, 8)
     b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=15), value=0.0)
     e = found(faults.WawHazard, b)
-    assert "overwrites LX stick 15, to which MNIL 'move' (word 0) may still be loading" in e.message
+    assert "overwrites LX byte 1920, to which MNIL 'move' (word 0) may still be loading" in e.message
     b = loaded(16)
     negate(b, 4, 0, 8)
     b.add(MNIL, "fill", lx=b.lx((1,), (1,), base=11), value=0.0)  # what LXSU writes too
     e = found(faults.WawHazard, b)
-    assert "overwrites LX stick 11, " in e.message
+    assert "overwrites LX byte 1408, " in e.message
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -85,7 +84,7 @@ def test_fill_while_a_load_is_in_flight(answered):
         clean(b)
     else:
         e = found(faults.WawHazard, b)
-        assert "MNIL 'fill' (word 1) overwrites LX stick 7, to which MNIL 'move' (word 0) may still be loading" in e.message
+        assert "MNIL 'fill' (word 1) overwrites LX byte 896, to which MNIL 'move' (word 0) may still be loading" in e.message
 
 
 def test_corelets_write_one_stick():
@@ -128,7 +127,7 @@ def test_uninitialised_lx():
     negate(b, 5, 0, 10)
     e = found(faults.UninitialisedRead, b)
     assert e.kind == "uninit"
-    assert "LXLU 'push' (word 1, corelet 1) reads LX stick 8, which nothing has written" in str(e)
+    assert "LXLU 'push' (word 1, corelet 1) reads LX byte 1024, which nothing has written" in str(e)
     b = loaded(cores=2)
     row = b.table([1, 0])
     b.add(LXLU, "push", lx=b.lx((1,), (1,), corelet_step=1), fifo="I0")
@@ -201,10 +200,10 @@ def test_element_sizes():
 def test_addresses():
     b = Build("k", 1)
     b.add(MNIL, "fill", lx=b.lx((2,), (1,), base=DATASHEET.lx_bytes // 128 - 1), value=0.0)
-    assert "sticks 16383 to 16384 of LX, which has 16384" in found(faults.OutOfRange, b).message
+    assert "bytes 2097024 to 2097279 of LX, which has 2097152" in found(faults.OutOfRange, b).message
     b = Build("k", 2)
     b.add(MNIL, "move", src=b.ddr(0, (40,), (1,), core_table=b.table([0, 30])), dst=b.lx((40,), (1,)))
-    assert "sticks 0 to 69 of argument 'x' of 64 sticks" in found(faults.OutOfRange, b).message
+    assert "bytes 0 to 8959 of argument 'x' of 8192 bytes" in found(faults.OutOfRange, b).message
     b = Build("k", 2)  # the part beyond is clipped
     limit = (Bound(table=b.table([40, 34]), dim=0),)
     b.add(MNIL, "move", src=b.ddr(0, (40,), (1,), core_table=b.table([0, 30]), bounds=limit), dst=b.lx((40,), (1,)))
@@ -220,7 +219,7 @@ def test_what_begins_at_a_core_table_may_go_backwards():
     clean(b)
     b = Build("k", 1)
     b.add(MNIL, "move", src=b.ddr(0, (4,), (-1,), base=70), dst=b.lx((4,), (1,)))
-    assert "sticks 67 to 70 of argument 'x' of 64 sticks" in found(faults.OutOfRange, b).message
+    assert "bytes 8576 to 9087 of argument 'x' of 8192 bytes" in found(faults.OutOfRange, b).message
 
 
 def test_two_cores_write_one_stick():
@@ -229,7 +228,7 @@ def test_two_cores_write_one_stick():
     b.wait(MNIS, MNIL)
     store(b, 0, core_table=b.table([0, 7]))
     e = found(faults.MemoryHazard, b)
-    assert "argument 'y' stick 7, which another core writes" in e.message
+    assert "argument 'y' byte 896, which another core writes" in e.message
 
 
 def _write_then_read(cores: int, ordered: bool, shift: int) -> Build:
@@ -266,7 +265,7 @@ def test_reading_what_another_core_reads_and_writing_it():
     b.wait(MNIS, MNIL)
     store(b, 0, arg=2, core_table=b.table([0, 8]))
     e = found(faults.MemoryHazard, first, b)
-    assert "writes argument 'p' stick 0, which another core reads in this kernel" in e.message
+    assert "writes argument 'p' byte 0, which another core reads in this kernel" in e.message
 
 
 def test_the_barrier_orders_kernels():
@@ -280,7 +279,7 @@ def test_the_barrier_orders_kernels():
     c = Build("beyond", 4)
     c.add(MNIL, "move", src=c.ddr(2, (9,), (1,)), dst=c.lx((9,), (1,)))
     e = found(faults.UninitialisedRead, loaded_to_pool(), c)
-    assert "reads argument 'p' stick 8, which nothing has written" in e.message
+    assert "reads argument 'p' byte 1024, which nothing has written" in e.message
 
 
 def loaded_to_pool() -> Build:

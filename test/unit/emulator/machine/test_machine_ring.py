@@ -164,7 +164,7 @@ def test_arrival_says_nothing_of_the_own_sender() -> None:
     """That another core's entries are here does not mean that this core's have left."""
     b = alone(MNIS, ("move", {"src": 0, "group": 0}))
     b.add(MNIL, "move", dst=0, group=0)
-    with pytest.raises(WarHazard, match=r"MNIL 'move' .* overwrites LX stick 0 before MNIS 'move' .* has surely read it"):
+    with pytest.raises(WarHazard, match=r"MNIL 'move' .* overwrites LX byte 0 before MNIS 'move' .* has surely read it"):
         control(program("p", [], b.kernel()), DATASHEET)
 
 
