@@ -13,12 +13,14 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.emulator.machine import Machine
+from ktir.emulator.machine.machine import Mode
 from ktir.layout import Layout
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
+from ktir.runtime.memory import forms
 from ktir.runtime.memory.allocation import Allocation
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.steps import Kind, Step
@@ -201,3 +203,21 @@ def test_steps_have_prices(layer: Executable) -> None:
     tensors[3].allocation.read()
     assert seen[-1] == Step("D2H", 40 * 70 * 2, 40 * 70 * 2 / target.host_gb_per_second)
     assert card.statistics.moves["H2D"] == (1, arrays[1].nbytes)
+
+
+@pytest.mark.parametrize("mode", ["tape", "step"])
+@pytest.mark.parametrize("odd", [None, np.inf, np.nan, 6e-8])
+def test_halves_that_stay_halves(files: dict[str, bytes], odd: float | None, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = linear(40, 96, 70, transposed=True).arrays()
+    if odd is not None:
+        arrays[1][3, 5] = odd
+    wide, halved = arrays[3].copy(), arrays[3].copy()
+    Executable(read(files))(*arrays[:3], wide, mode=mode)
+    monkeypatch.setattr(forms, "_HALVED", 1)
+    card = Card(segment_bytes=SEGMENT)
+    tensors = [put(card, a) for a in arrays]
+    Executable(read(files))(*arrays[:3], halved, mode=mode)
+    Executable(read(files))(*tensors, mode=mode)
+    assert [form.carrier.dtype for form in tensors[1].allocation.forms.values()] == [np.float16]
+    np.testing.assert_array_equal(halved, wide)
+    np.testing.assert_array_equal(tensors[3].array(), wide)
