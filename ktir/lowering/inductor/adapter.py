@@ -14,7 +14,7 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ from torch._inductor import ir
 from torch._inductor import standalone_compile as inductor_standalone
 from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
-from torch._inductor.compile_fx import compile_fx
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, CustomGraphPass, CustomSchedulerPass, get_custom_graph_passes
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.virtualized import V
 
 import ktir
 from ktir import config, hints, version
+from ktir.lowering.inductor import devices
 from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.interpolation import bytes_left_whole
 from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings
@@ -75,7 +76,8 @@ def compile_graph(
 
     def run(patches: dict[str, Any]) -> Any:
         patches["fx_graph_cache"] = cached and inductor_config.fx_graph_cache
-        return compile_fx(gm, inputs, decompositions=decompositions(), config_patches=patches)  # type: ignore[arg-type]
+        inner = compile_fx_inner if device == "cpu" else devices.as_on_host(compile_fx_inner)
+        return compile_fx(gm, inputs, inner, config_patches=patches, decompositions=decompositions())  # type: ignore[arg-type]
 
     return _accepted(run, compile_region, device, nonce, otherwise=gm)
 
@@ -144,19 +146,18 @@ def inductor(
     refused = {} if refused is None else refused
     before = (*get_custom_graph_passes(inductor_config.joint_custom_pre_pass), RoundValues())
     patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused), "joint_custom_pre_pass": before}
-    scheduling = functools.partial(Scheduling, compile_region, apart=apart)
-    with _LOCK, ExitStack() as stack:
-        for each in dict.fromkeys(("cpu", device)):  # a graph on the device may have parts on the host
-            stack.enter_context(backend_for(each, scheduling, MarkRefused(nonce, refused)))
-        stack.enter_context(user_lowerings(refused))
-        stack.enter_context(bytes_left_whole())
+    scheduling = functools.partial(Scheduling, compile_region, apart=apart, device=device)
+    backend = backend_for("cpu", scheduling, MarkRefused(nonce + device, refused), device)
+    with _LOCK, backend, user_lowerings(refused), bytes_left_whole():
         yield patches
 
 
 @contextmanager
-def backend_for(device: str, scheduling: Callable[..., BaseScheduling], custom_pass: CustomGraphModulePass) -> Iterator[None]:
+def backend_for(
+    device: str, scheduling: Callable[..., BaseScheduling], custom_pass: CustomGraphModulePass, buffers: str = "cpu"
+) -> Iterator[None]:
     """Inductor uses our scheduling for `device` inside the block, in this thread: what other threads compile meanwhile is left alone. Old
-    entries are assigned back, not popped: their order is part of the cache key.
+    entries are assigned back, not popped: their order is part of the cache key. buffers: the device that generated code makes them on.
     """
     common.init_backend_registration()  # cached: lets Inductor fill its own entries first, so that there is something to restore
     tables: Any = (common.device_codegens, common.custom_backend_passes, common.custom_backend_codegen_configs)
@@ -164,18 +165,31 @@ def backend_for(device: str, scheduling: Callable[..., BaseScheduling], custom_p
     theirs = common.device_codegens.get(device)
     here = threading.get_ident()
 
-    class OfThread(BaseScheduling):  # for devices other than the CPU, Inductor takes nothing but classes
-        def __new__(cls, scheduler: Any) -> Any:
-            return theirs.scheduling(scheduler) if theirs and threading.get_ident() != here else scheduling(scheduler)
+    def of_thread(scheduler: Any) -> BaseScheduling:
+        return theirs.scheduling(scheduler) if theirs and threading.get_ident() != here else scheduling(scheduler)
 
     others = (theirs.wrapper_codegen, theirs.cpp_wrapper_codegen, theirs.fx_wrapper_codegen) if theirs else (PythonWrapperCodegen,)
+    if buffers != device:
+        others = (_WrapperOfThread(here, devices.wrapper_for(buffers), others[0]), *others[1:])
     custom: Any = PassOfThread(here, custom_pass, common.custom_backend_passes.get(device))
-    common.register_backend_for_device(device, OfThread, *others, device_custom_pass=custom)  # type: ignore[arg-type]
+    common.register_backend_for_device(device, of_thread, *others, device_custom_pass=custom)  # type: ignore[arg-type]
     try:
         yield
     finally:
         for table, value in saved:
             table[device] = value
+
+
+class _WrapperOfThread:
+    """Makes code with our class in one thread, with the one that was there before in all others."""
+
+    def __init__(self, thread: int, ours: type[PythonWrapperCodegen], theirs: Any) -> None:
+        self._thread = thread
+        self._ours = ours
+        self._theirs = theirs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ours if threading.get_ident() == self._thread else self._theirs, name)
 
 
 class PassOfThread(CustomGraphModulePass):
@@ -248,7 +262,7 @@ class RoundValues(CustomGraphPass):
 class CheckExterns(CustomSchedulerPass):
     """Whatever is no loop nest runs as a call on the host: say so, or refuse it; the generated wrapper counts it."""
 
-    _BARRIERS = (ir._CollectiveKernel, ir.DeviceCopy, ir.InvokeSubgraph, ir.Conditional, ir.WhileLoop, ir.MultiOutput)
+    _BARRIERS = (ir._CollectiveKernel, ir.InvokeSubgraph, ir.Conditional, ir.WhileLoop, ir.MultiOutput)
     _SCALARS = (ir.DynamicScalar, ir.AssertScalar, ir.DynamicSliceSize, ir.DynamicSelectStorageOffset)
 
     def __init__(self, refused: Refusals | None = None) -> None:

@@ -104,12 +104,11 @@ def compile_graph(
         check_writes(gm)
         artifacts.take_missing()
         device = devices.device_of(gm, inputs)
-        devices.know(device.type)
         compiled = adapter.compile_graph(gm, inputs, compile_region, device=device.type, nonce=beside_operators(gm, inputs), cached=cached)
         if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
             compiled = adapter.compile_graph(gm, inputs, compile_region, device=device.type, cached=False)
-        return devices.placed(compiled, device)
+        return devices.placed(compiled, gm, device)
 
 
 def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:

@@ -1,78 +1,115 @@
-"""What Dynamo and Inductor have to know of a device besides the host."""
+"""Graphs on a device other than the host: compiled as on the host, run on the device.
+
+Inductor asks in many places whether something is on the CPU: where it computes a value again for each reader, how it divides by constants
+and finds the places of extremes. So that a graph gives the same bits, and takes the same time, wherever its tensors are, Inductor is shown
+the graph with all tensors on the host. The code that it generates makes buffers on the device.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._dynamo.device_interface import CpuInterface, register_interface_for_device
-from torch._inductor.codegen.common import DeviceOpOverrides, register_backend_for_device, register_device_op_overrides
-from torch._inductor.codegen.wrapper import PythonWrapperCodegen
-from torch._inductor.scheduler import BaseScheduling
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._subclasses import FakeTensor
+from torch.fx.node import map_aggregate
+from torch.utils import _pytree as pytree
 
 HOST = torch.device("cpu")
 
 
 def device_of(gm: fx.GraphModule, inputs: Any) -> torch.device:
     """The device that a graph is on: another one than the host where anything in it is there."""
-    values = (*inputs, *(node.meta.get("example_value") for node in gm.graph.nodes))
+    values = pytree.tree_leaves([*inputs, *(node.meta.get("example_value") for node in gm.graph.nodes)])
     return next((v.device for v in values if isinstance(v, torch.Tensor) and v.device != HOST), HOST)
 
 
-def placed(compiled: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """The same, with its results on a device of several: generated code names the type alone."""
-    if device == HOST or getattr(torch, device.type).device_count() == 1:
+# ------------------------------------------------------------------------------------------------------------------------- compiling
+
+
+def as_on_host(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Inductor's compilation of a graph, which is shown the graph on the host."""
+
+    @functools.wraps(inner)
+    def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+        for module in gm.modules():
+            if isinstance(module, fx.GraphModule):
+                _move(module)
+        return inner(gm, pytree.tree_map(_moved, list(example_inputs)), **kwargs)
+
+    return compile_inner
+
+
+def _move(module: fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        node.args, node.kwargs = map_aggregate(node.args, _moved), map_aggregate(node.kwargs, _moved)  # type: ignore[assignment]
+        if "val" in node.meta:
+            node.meta["val"] = pytree.tree_map(_moved, node.meta["val"])
+        if node.op == "get_attr" and isinstance(value := getattr(module, str(node.target), None), torch.Tensor):
+            setattr(module, str(node.target), value.cpu())
+
+
+def _moved(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return HOST
+    if not isinstance(value, FakeTensor) or value.device == HOST:
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=HOST)
+
+
+class _OnDevice(PythonWrapperCodegen):
+    device = HOST
+
+    def make_allocation(self, name: str, device: torch.device, *args: Any, **kwargs: Any) -> str:
+        return super().make_allocation(name, self.device, *args, **kwargs)
+
+
+def wrapper_for(device: str) -> type[PythonWrapperCodegen]:
+    """What writes the code that runs a graph, with buffers on a device."""
+    place = torch.device(device)
+
+    class OnDevice(_OnDevice):
+        device = place
+
+        @staticmethod
+        def create(is_subgraph: bool, subgraph_name: Any, parent_wrapper: Any, partition_signatures: Any = None) -> Any:
+            return OfSubgraph(subgraph_name, parent_wrapper, partition_signatures) if is_subgraph else OnDevice()
+
+    class OfSubgraph(_OnDevice, SubgraphPythonWrapperCodegen):
+        device = place
+
+    return OnDevice
+
+
+# --------------------------------------------------------------------------------------------------------------------------- running
+
+
+def placed(compiled: Callable[..., Any], gm: fx.GraphModule, device: torch.device) -> Callable[..., Any]:
+    """The same, with buffers on a device of several, and each result where the graph has it."""
+    if device == HOST:
         return compiled
+    (results,) = gm.graph.find_nodes(op="output")[0].args
+    wanted = [_place(r) for r in (results if isinstance(results, (tuple, list)) else [results])]
+    elsewhere = [k for k, place in enumerate(wanted) if place not in (None, device)]
+    current = getattr(torch, device.type).device
 
     @functools.wraps(compiled)
     def call(*inputs: Any) -> Any:
-        with getattr(torch, device.type).device(device):
-            return compiled(*inputs)
+        with current(device):
+            found = compiled(*inputs)
+        if elsewhere:
+            found = list(found)
+            for k in elsewhere:
+                found[k] = found[k].to(wanted[k])
+        return found
 
     return call
 
 
-@functools.cache
-def know(device: str) -> None:
-    """Tell Dynamo and Inductor about a device, once."""
-    if device == "cpu":
-        return
-    module = getattr(torch, device)
-
-    class Overrides(DeviceOpOverrides):
-        def import_get_raw_stream_as(self, name: str) -> str:
-            return f"def {name}(index): return 0\n"
-
-        def set_device(self, device_idx: int) -> str:
-            return f"torch.{device}.set_device({device_idx})"
-
-        def synchronize(self) -> str:
-            return f"torch.{device}.synchronize()"
-
-        def device_guard(self, device_idx: int) -> str:
-            return f"torch.{device}.device({device_idx})"
-
-    class Interface(CpuInterface):
-        device = module.device  # type: ignore[assignment]
-        device_count = staticmethod(module.device_count)
-        current_device = staticmethod(module.current_device)
-        set_device = staticmethod(module.set_device)
-        exchange_device = staticmethod(module._exchange_device)
-        maybe_exchange_device = staticmethod(module._exchange_device)
-        get_raw_stream = staticmethod(lambda device_idx: 0)
-        is_triton_capable = staticmethod(lambda device=None: False)
-
-        class Worker(CpuInterface.Worker):
-            set_device = staticmethod(module.set_device)
-            current_device = staticmethod(module.current_device)
-
-    class Unasked(BaseScheduling):
-        def __init__(self, scheduler: Any) -> None:
-            raise RuntimeError(f"graphs on the device '{device}' are compiled by torch.compile without a backend name, or by ktir")
-
-    register_device_op_overrides(device, Overrides())
-    register_interface_for_device(device, Interface)
-    register_backend_for_device(device, Unasked, PythonWrapperCodegen)
+def _place(result: Any) -> torch.device | None:
+    value = result.meta.get("example_value") if isinstance(result, fx.Node) else None
+    return value.device if isinstance(value, torch.Tensor) else None

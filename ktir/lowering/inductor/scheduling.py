@@ -47,10 +47,11 @@ class Scheduling(BaseScheduling):
 
     scheduler: Any
 
-    def __init__(self, compile_region: RegionCompiler, scheduler: Any, apart: Collection[Place] = ()) -> None:
+    def __init__(self, compile_region: RegionCompiler, scheduler: Any, apart: Collection[Place] = (), device: str = "cpu") -> None:
         super().__init__(scheduler)
         self._compile_region = compile_region
         self._apart = apart
+        self._launches = "ktir.runtime.cache" if device == "cpu" else "ktir.device.launches"
         self._in_part = False
         self._pending: list[BaseSchedulerNode] = []
         self._nests: dict[str, Nest] | None = None
@@ -117,13 +118,12 @@ class Scheduling(BaseScheduling):
             kernel = wrapper.src_to_kernel.get(key, "")
             if not kernel:
                 kernel = wrapper.src_to_kernel[key] = f"ktir_kernel_{wrapper.next_kernel_suffix()}"
-                launches = "ktir.runtime.cache" if set(V.graph.device_types) <= {"cpu"} else "ktir.device.launches"
-                wrapper.add_import_once(f"import {launches}, ktir.lowering.inductor.artifacts")
+                wrapper.add_import_once(f"import {self._launches}, ktir.lowering.inductor.artifacts")
                 wrapper.add_import_once(f"ktir.lowering.inductor.artifacts.note({key!r})")
                 comment = "\n".join(get_kernel_metadata(nodes, wrapper))
                 options = {"frozen_weights": config.current().frozen_weights, "strict": config.current().fallback == "error"}
                 asked = "".join(f", {name}=True" for name, value in options.items() if value)
-                wrapper.define_kernel(kernel, f"{launches}.kernel({key!r}{asked})", comment, gpu=False)
+                wrapper.define_kernel(kernel, f"{self._launches}.kernel({key!r}{asked})", comment, gpu=False)
         for node in nodes:
             node.mark_run()
         if kernel:
@@ -175,9 +175,8 @@ class Scheduling(BaseScheduling):
         written: dict[str, str] = {}  # by name as stored: the real name
         through_indices: set[str] = set()
         refused: list[NestRefused] = []
-        number, part, device = 0, False, None
+        number, part = 0, False
         for node in self.scheduler.nodes:
-            number += device != (device := node.get_device() or device)  # Inductor flushes there as well
             if node.is_extern() or node.is_template():
                 number += 1
                 for dep in node.read_writes.reads | node.read_writes.writes:

@@ -28,10 +28,11 @@ torch._inductor.codegen.common register_backend_for_device init_backend_registra
 torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT
 torch._inductor.codegen.common BackendFeature.PREFER_STORE_LOOP_ORDER BackendFeature.SCAN BackendFeature.SORT
 torch._inductor.codegen.common BackendFeature.TUPLE_REDUCTION BackendFeature.MASKED_SCATTER_WITH_INDEX BackendFeature.BUCKETIZE
-torch._inductor.codegen.common DeviceOpOverrides register_device_op_overrides
 torch._inductor.codegen.wrapper PythonWrapperCodegen.define_kernel PythonWrapperCodegen.writeline
 torch._inductor.codegen.wrapper PythonWrapperCodegen.next_kernel_suffix
-torch._inductor.compile_fx compile_fx
+torch._inductor.compile_fx compile_fx compile_fx_inner
+torch._inductor.codegen.wrapper SubgraphPythonWrapperCodegen PythonWrapperCodegen.make_allocation PythonWrapperCodegen.create
+torch._subclasses FakeTensor
 torch._inductor standalone_compile
 torch._inductor.custom_graph_pass CustomGraphModulePass CustomGraphPass CustomSchedulerPass get_custom_graph_passes
 torch._inductor.decomposition select_decomp_table
@@ -48,7 +49,6 @@ torch._inductor.config mtia.disable_welford_reduction pattern_matcher online_sof
 torch._inductor.config triton.decompose_sort_ops fallback_random graph_partition trace joint_custom_pre_pass
 torch._dynamo.backends.registry register_backend _BACKENDS _COMPILER_FNS
 torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit fail_on_recompile_limit_hit
-torch._dynamo.device_interface CpuInterface register_interface_for_device
 torch._dynamo.eval_frame get_compiler_fn
 torch._dynamo.exc BackendCompilerFailed TorchDynamoException
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break
