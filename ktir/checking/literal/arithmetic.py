@@ -6,6 +6,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .elementary import ELEMENTARY, divided, root
@@ -24,29 +25,15 @@ def _cast(source: str, target: str, x: Any) -> Any:
         return _cast(source, target, math.copysign(math.inf, x))
 
 
-def number(lane: Lane) -> float:
-    """The f32 of a lane."""
-    return _cast("I", "f", lane)
-
-
-def lane(x: float) -> Lane:
-    """The lane of a number, rounded to f32."""
-    return _cast("f", "I", x)
-
-
-def half(x: float) -> int:
-    """The 16 bits of a number rounded to f16."""
-    return _cast("e", "H", x)
+number = partial(_cast, "I", "f")  # the f32 of a lane
+lane = partial(_cast, "f", "I")  # the lane of a number, rounded to f32
+half = partial(_cast, "e", "H")  # the 16 bits of a number, rounded to f16
+signed = partial(_cast, "I", "i")  # the i32 of a lane
 
 
 def widened(bits: int) -> Lane:
     """16 bits of an f16 as a lane."""
     return lane(_cast("H", "e", bits))
-
-
-def signed(x: Lane) -> int:
-    """The i32 of a lane."""
-    return _cast("I", "i", x)
 
 
 def wrapped(x: int) -> Lane:
@@ -171,14 +158,7 @@ def compute(kind: str, *operands: Lane) -> Lane:
     return wrapped((UNSIGNED | BITS)[kind](*operands))
 
 
-START: dict[str, Lane] = {
-    "add": lane(0.0),
-    "max": lane(-math.inf),
-    "min": lane(math.inf),
-    "addi": 0,
-    "maxsi": wrapped(-(2**31)),
-    "minsi": 2**31 - 1,
-}
+START = {"add": lane(0.0), "max": lane(-math.inf), "min": lane(math.inf), "addi": 0, "maxsi": 2**31, "minsi": 2**31 - 1}
 """What an accumulator holds at the start of a group."""
 
 

@@ -27,26 +27,20 @@ class Kernel:
     units: dict[str, list[Word]] = field(default_factory=dict)
 
 
-@dataclass
-class Program:
-    """Names of arguments (`a0`, ..) and kernels, in order."""
-
-    arguments: list[str] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
-
-
-def read(text: str) -> Program:
-    """The program of well-formed assembly text."""
-    program, unit = Program(), []
+def read(text: str) -> tuple[list[str], list[Kernel]]:
+    """Names of arguments (`a0`, ..) and kernels of well-formed assembly text, in order."""
+    arguments: list[str] = []
+    kernels: list[Kernel] = []
+    unit: list[Word] = []
     for line in text.split("\n"):
         name, _, rest = _COMMENT.sub(r"\1", line).strip().partition(" ")
-        kernel = program.kernels[-1] if program.kernels else Kernel(0)
+        kernel = kernels[-1] if kernels else Kernel(0)
         operands = _operands(rest) if name not in (".program", ".source") else {}
         label = next(iter(operands), "")
         if name == ".argument":
-            program.arguments.append(label)
+            arguments.append(label)
         elif name == ".kernel":
-            program.kernels.append(Kernel(**operands))
+            kernels.append(Kernel(**operands))
         elif name in (".table", ".group"):
             getattr(kernel, name[1:] + "s")[label] = operands[label]
         elif name == ".descriptor":
@@ -55,9 +49,9 @@ def read(text: str) -> Program:
             unit = kernel.units[label] = []
         elif name and not name.startswith("."):
             unit.append({"op": name} | operands)
-    for kernel in program.kernels:
+    for kernel in kernels:
         kernel.units = {unit: _nested(words) for unit, words in kernel.units.items()}
-    return program
+    return arguments, kernels
 
 
 def _operands(text: str) -> dict[str, Any]:

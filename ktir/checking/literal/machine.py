@@ -39,10 +39,10 @@ def run(text: str, arguments: Sequence[bytearray], *, order: random.Random | Non
 
     `order` draws which unit runs next; `unwritten` is the byte that LX is full of before anything is written.
     """
-    program = read(text)
-    memory = dict(zip(program.arguments, arguments, strict=True))
-    lx = [bytearray([unwritten]) * LX_BYTES for _ in range(max((k.cores for k in program.kernels), default=0))]
-    for kernel in program.kernels:
+    names, kernels = read(text)
+    memory = dict(zip(names, arguments, strict=True))
+    lx = [bytearray([unwritten]) * LX_BYTES for _ in range(max((k.cores for k in kernels), default=0))]
+    for kernel in kernels:
         _run_kernel(_Shared(kernel, memory), lx, order)
 
 
