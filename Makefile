@@ -9,9 +9,9 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --dura
 LIT := $(BIN)/lit -sv test/lit
 # The inner loop: one in eight of the parameter sets of every test that neither starts processes nor compiles models, one model, and some
 # programs of each generator.
-QUICK := --every 8 $(addprefix test/unit/,arithmetic assembly checking conformance core dialects emulator/machine isa lowering package \
-	passes runtime inductor/test_values.py inductor/test_views.py inductor/test_integers.py inductor/test_refusals.py) \
-	test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
+QUICK := --every 8 $(wildcard test/unit/test_*.py) $(addprefix test/unit/,arithmetic assembly checking conformance dialects emulator/machine \
+	isa lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime $(addprefix lowering/inductor/test_,values.py views.py \
+	integers.py refusals.py)) test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
 
 .PHONY: run test test-quick test-long checked lint style types ir bench clean
 

@@ -90,34 +90,34 @@ NUMBERS = (
         "Integers of every type are those of eager PyTorch: wrap, promotion, quotients, shifts, comparisons, sums. A launch whose data lie "
         "outside of the range for which its program is proved runs on the executor and writes nothing before.",
         (
-            "unit/inductor/test_integers.py::test_edge_values_on_the_default_engine",
-            "unit/inductor/test_integers.py::test_edge_values",
-            "unit/inductor/test_integers.py::test_what_32_bits_do_not_hold_runs_on_the_executor",
-            "unit/inductor/test_integers.py::test_a_launch_out_of_range_says_so_and_writes_nothing",
-            "unit/inductor/test_faults.py::test_data_out_of_range",
+            "unit/lowering/inductor/test_integers.py::test_edge_values_on_the_default_engine",
+            "unit/lowering/inductor/test_integers.py::test_edge_values",
+            "unit/lowering/inductor/test_integers.py::test_what_32_bits_do_not_hold_runs_on_the_executor",
+            "unit/lowering/inductor/test_integers.py::test_a_launch_out_of_range_says_so_and_writes_nothing",
+            "unit/lowering/inductor/test_faults.py::test_data_out_of_range",
         ),
     ),
     Promise(
         "Conversions between integers and floats, those out of range too, are those of eager PyTorch.",
         (
-            "unit/inductor/test_integers.py::test_conversions_of_large_integers_round_as_eager_does",
-            "unit/inductor/test_integers.py::test_conversions_of_floats_beyond_the_integers_are_those_of_eager",
+            "unit/lowering/inductor/test_integers.py::test_conversions_of_large_integers_round_as_eager_does",
+            "unit/lowering/inductor/test_integers.py::test_conversions_of_floats_beyond_the_integers_are_those_of_eager",
         ),
     ),
     Promise(
         "One value, one meaning: a float16 or bfloat16 result of the user's program is one number for all who read it; what jumps "
         "(comparisons, places of extremes, rounding) reads the rounded number.",
         (
-            "unit/inductor/test_one_value.py::test_what_jumps_reads_the_number_that_is_returned",
-            "unit/inductor/test_one_value.py::test_two_readers_see_the_rounded_value",
+            "unit/lowering/inductor/test_one_value.py::test_what_jumps_reads_the_number_that_is_returned",
+            "unit/lowering/inductor/test_one_value.py::test_two_readers_see_the_rounded_value",
             "campaign/test_functions.py::test_a_value_that_is_returned_is_that_of_its_readers",
         ),
     ),
     Promise(
         "What only moves elements keeps their bits: views, gathers, scatters, joins, transfers to the device and back.",
         (
-            "unit/inductor/test_views.py::test_views",
-            "unit/inductor/test_lookups.py::test_values",
+            "unit/lowering/inductor/test_views.py::test_views",
+            "unit/lowering/inductor/test_lookups.py::test_values",
             "unit/runtime/test_transfer.py::test_there_and_back_keeps_bits",
             "unit/runtime/test_integers.py::test_bits_survive",
         ),
@@ -148,8 +148,8 @@ ENGINES = (
         "A stream says what its allocated KTIR says, as far as a comparison of the two can show; a changed stream is reported, or computes "
         "the same.",
         (
-            "unit/checking/test_stream.py::test_nothing_is_found_in_a_compiled_stream",
-            "unit/checking/test_stream.py::test_it_has_its_own_facts",
+            "unit/checking/stream/test_stream.py::test_nothing_is_found_in_a_compiled_stream",
+            "unit/checking/stream/test_stream.py::test_it_has_its_own_facts",
             "campaign/test_mutants.py::test_mutants",
             "campaign/test_mutants.py::test_many_mutants",
         ),
@@ -161,8 +161,8 @@ ENGINES = (
     Promise(
         "Columns, rows and numbers that a matmul makes are read as such by what spreads them; the stream is checked for it.",
         (
-            "unit/inductor/test_broadcast_readers.py::test_what_is_spread_has_eagers_value",
-            "unit/inductor/test_broadcast_readers.py::test_the_check_of_a_stream_sees_sums_that_are_spread",
+            "unit/lowering/inductor/test_broadcast_readers.py::test_what_is_spread_has_eagers_value",
+            "unit/lowering/inductor/test_broadcast_readers.py::test_the_check_of_a_stream_sees_sums_that_are_spread",
         ),
     ),
 )
@@ -224,8 +224,8 @@ CONDUCT = (
     Promise(
         "A launch uses what the tensors hold then, however they have changed.",
         (
-            "unit/inductor/test_weights.py::test_a_changed_weight_is_arranged_again",
-            "unit/inductor/test_weights.py::test_what_a_program_writes_is_read_anew",
+            "unit/lowering/inductor/test_weights.py::test_a_changed_weight_is_arranged_again",
+            "unit/lowering/inductor/test_weights.py::test_what_a_program_writes_is_read_anew",
             "unit/runtime/test_forms.py::test_any_element_counts",
             "unit/runtime/test_forms.py::test_what_a_launch_reads_stays_as_it_is",
         ),
@@ -233,29 +233,32 @@ CONDUCT = (
     Promise(
         "What the chip refuses is a program of its own on the executor, with one warning, or an error if asked; the ops around it stay.",
         (
-            "unit/inductor/test_apart.py::test_the_rest_stays_on_the_chip",
-            "unit/inductor/test_apart.py::test_refusals_are_errors_if_asked",
-            "unit/inductor/test_refusals.py::test_refused_by_name",
+            "unit/lowering/inductor/test_apart.py::test_the_rest_stays_on_the_chip",
+            "unit/lowering/inductor/test_apart.py::test_refusals_are_errors_if_asked",
+            "unit/lowering/inductor/test_refusals.py::test_refused_by_name",
         ),
     ),
     Promise(
         "A fault of the compiler or of a launch is a warning with a reproducer, and the right result; memory is mutated once.",
         (
-            "unit/inductor/test_faults.py::test_a_fault_of_the_compiler",
-            "unit/inductor/test_faults.py::test_a_fault_of_the_translation",
-            "unit/inductor/test_faults.py::test_a_fault_at_a_launch",
+            "unit/lowering/inductor/test_faults.py::test_a_fault_of_the_compiler",
+            "unit/lowering/inductor/test_faults.py::test_a_fault_of_the_translation",
+            "unit/lowering/inductor/test_faults.py::test_a_fault_at_a_launch",
         ),
     ),
     Promise(
         "Results have the strides and aliases of eager PyTorch.",
-        ("unit/inductor/test_strides.py::test_strides", "unit/inductor/test_engine.py::TestMutation::test_input_is_returned"),
+        (
+            "unit/lowering/inductor/test_strides.py::test_strides",
+            "unit/lowering/inductor/test_engine.py::TestMutation::test_input_is_returned",
+        ),
     ),
     Promise(
         "Python numbers that change between calls are arguments of one program.",
         (
-            "unit/inductor/test_numbers.py::test_integers",
-            "unit/inductor/test_numbers.py::test_floats",
-            "unit/inductor/test_numbers.py::test_twenty_floats_in_a_row",
+            "unit/lowering/inductor/test_numbers.py::test_integers",
+            "unit/lowering/inductor/test_numbers.py::test_floats",
+            "unit/lowering/inductor/test_numbers.py::test_twenty_floats_in_a_row",
         ),
     ),
     Promise(
@@ -263,9 +266,9 @@ CONDUCT = (
         (
             "unit/runtime/test_cache.py::test_a_damaged_entry_heals",
             "unit/runtime/test_cache.py::test_without_a_place_packages_are_in_memory",
-            "unit/inductor/test_caches.py::test_nothing_is_written_outside_the_cache",
-            "unit/inductor/test_caches.py::test_other_options_miss",
-            "unit/inductor/test_caches.py::test_a_program_names_the_lines_of_who_compiles_it",
+            "unit/lowering/inductor/test_caches.py::test_nothing_is_written_outside_the_cache",
+            "unit/lowering/inductor/test_caches.py::test_other_options_miss",
+            "unit/lowering/inductor/test_caches.py::test_a_program_names_the_lines_of_who_compiles_it",
         ),
     ),
     Promise(

@@ -3,8 +3,8 @@
 
 Inductor decomposes, lowers and schedules as always; we keep its loop nests unfused and un-merged, take all nests between two barriers
 (calls of ATen on the host, collectives) as one region (RegionIR), and write one kernel call per region into the generated wrapper.
-Private names of torch that are touched here are listed in test/unit/inductor/test_private_names.py, so that a new torch release shows at
-once what moved. Pinned to torch 2.13.
+Private names of torch that are touched here are listed in test/unit/lowering/inductor/test_private_names.py, so that a new torch release
+shows at once what moved. Pinned to torch 2.13.
 """
 
 from __future__ import annotations

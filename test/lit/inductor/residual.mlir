@@ -1,4 +1,4 @@
-// three linear layers with a residual, 57x64: logical KTIR as the Inductor route emits it. Written by test/unit/inductor/test_lit_inputs.py.
+// three linear layers with a residual, 57x64: logical KTIR as the Inductor route emits it. Written by test/unit/lowering/inductor/test_lit_inputs.py.
 // RUN: ktir-opt %s --verify-roundtrip | FileCheck %s
 // RUN: ktir-opt %s --ktir-to-allocated | FileCheck %s --check-prefix=ALLOCATED
 // ALLOCATED: ktir.level = "allocated"

@@ -1,6 +1,6 @@
 """The captured texts under test/lit/inductor are what the models below give today.
 
-After a wanted change of the emitter: `KTIR_UPDATE=1 pytest test/unit/inductor/test_lit_inputs.py` writes them again.
+After a wanted change of the emitter: `KTIR_UPDATE=1 pytest test/unit/lowering/inductor/test_lit_inputs.py` writes them again.
 """
 
 import os
@@ -15,7 +15,7 @@ from torch import nn
 
 from ktir.lowering.inductor.capture import capture
 
-FOLDER = Path(__file__).parents[2] / "lit" / "inductor"
+FOLDER = Path(__file__).parents[3] / "lit" / "inductor"
 
 
 def half(*shape: int) -> torch.Tensor:
@@ -71,7 +71,7 @@ def test_lit_input_is_up_to_date(name: str) -> None:
 
 
 def _header(title: str) -> str:
-    return f"""// {title}: logical KTIR as the Inductor route emits it. Written by test/unit/inductor/test_lit_inputs.py.
+    return f"""// {title}: logical KTIR as the Inductor route emits it. Written by test/unit/lowering/inductor/test_lit_inputs.py.
 // RUN: ktir-opt %s --verify-roundtrip | FileCheck %s
 // RUN: ktir-opt %s --ktir-to-allocated | FileCheck %s --check-prefix=ALLOCATED
 // ALLOCATED: ktir.level = "allocated"
