@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,15 @@ class DeviceTensor(NamedTuple):
             else:
                 np.copyto(carrier, held)
         return carrier
+
+    def held_at(self, slot: Slot) -> int:
+        """Where what the program reads lies."""
+        return self.allocation.forms[self._binding(slot).place].address
+
+    def address(self, slot: Slot, read: Collection[int]) -> int | None:
+        """Where what the program writes will lie, apart from what it reads; None where it is put into the tensor afterwards."""
+        place, adopts = self._binding(slot)
+        return self.allocation.reserve(place, read) if adopts else None
 
     def close(self, slot: Slot, carrier: NDArray[np.float32]) -> None:
         """The program has written it."""

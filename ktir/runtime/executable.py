@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,22 +10,27 @@ from functools import lru_cache
 from math import prod
 from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
+from ktir.isa.binary.encoding import encode
 from ktir.layout import Layout
 from ktir.package import Package
 from ktir.runtime import metrics
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import Host
+from ktir.runtime.jobplan import JobPlan
+from ktir.runtime.memory.allocation import Allocation
+from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
 from ktir.runtime.memory.steps import Step
 from ktir.runtime.memory.transfer import as_array, to_device
 from ktir.runtime.slot import Slot
-from ktir.target import Target
+from ktir.target import STICK_BYTES, Target
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Executable:
         self.hosts = len(self.spec.hosts) or 1 + max((s.host for s in self.slots), default=-1)
         self.written = sorted({s.host for s in self.slots if s.host >= 0 and s.argument.role != "input"})
         """Numbers of the tensors that a launch writes."""
+        self._plans: WeakKeyDictionary[Card, JobPlan] = WeakKeyDictionary()
         report = self.machine.report
         self._step = Step("Compute", 0, report.cycles / self.machine.target.clock_ghz, self.spec.kernel_name)
 
@@ -91,21 +97,29 @@ class Executable:
         """
         if len(tensors) != self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
-        card = next((t.allocation.card for t in tensors if type(t) is DeviceTensor), None)
+        cards = {t.allocation.card for t in tensors if type(t) is DeviceTensor}
+        if len(cards) > 1:
+            raise KtirError(f"'{self.spec.kernel_name}' expects tensors of one card, but got some of {sorted(c.index for c in cards)}")
+        card = next(iter(cards), None)
         with self.lock, nullcontext() if card is None else card.compute:  # a machine runs one launch at a time, and so does a card
             taken: list[Form] = []
             try:
-                self._launch(tensors, stamps or [None] * self.hosts, mode, taken)
+                self._launch(card, tensors, stamps or [None] * self.hosts, mode, taken)
             finally:
                 shared.release(taken)
-            if card is not None:
-                card.run(self._step)
         metrics.count(chip=1)
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
 
-    def _launch(self, tensors: Sequence[Any], stamps: Sequence[object | None], mode: Mode, taken: list[Form]) -> None:
+    def plan(self, card: Card) -> JobPlan:
+        """The program on a card, prepared once."""
+        found = self._plans.get(card)
+        if found is None:
+            found = self._plans[card] = JobPlan(card, self.spec.kernel_name, self.slots, lambda: encode(self.machine.program))
+        return found
+
+    def _launch(self, card: Card | None, tensors: Sequence[Any], stamps: Sequence[object | None], mode: Mode, taken: list[Form]) -> None:
         """The launch itself; adds the forms of the host that it reads to `taken`."""
         operands: dict[int, Host | DeviceTensor] = {}
         written: list[tuple[Slot, Host | DeviceTensor, np.ndarray]] = []
@@ -126,11 +140,40 @@ class Executable:
                 carrier = operand.open(slot)
                 written.append((slot, operand, carrier))
                 carriers.append(carrier)
+        if card is not None:
+            carriers = self._bound(self.plan(card), operands, carriers)
         self.machine.launch(carriers, mode, bounds)
+        if card is not None:
+            card.run(self._step)
         for slot, operand, carrier in written:
             operand.close(slot, carrier)
         for number in self.written:
             operands[number].finish(tensors[number])
+
+    def _bound(
+        self, plan: JobPlan, operands: Mapping[int, Host | DeviceTensor], carriers: Sequence[np.ndarray | None]
+    ) -> list[np.ndarray | None]:
+        """The carriers of a launch on a card, at the addresses that the program finds there."""
+        addresses: list[int | None] = [None] * len(self.slots)
+        later: list[tuple[int, Slot, DeviceTensor]] = []
+        for i, slot in enumerate(self.slots):
+            operand = operands.get(slot.host)
+            if isinstance(operand, DeviceTensor):
+                if slot.argument.role == "input":
+                    addresses[i] = operand.held_at(slot)
+                else:
+                    later.append((i, slot, operand))
+            elif operand is not None:
+                plan.card.record("D2H" if slot.argument.role == "output" else "H2D", slot.layout.sticks * STICK_BYTES)
+        read = {a for a in addresses if a is not None}
+        apart: set[Allocation] = set()
+        for i, slot, operand in later:
+            if operand.allocation not in apart:  # else it is written twice, one after the other
+                apart.add(operand.allocation)
+                addresses[i] = operand.address(slot, read)
+        given = [plan.own(i) if a is None else a for i, a in enumerate(addresses)]
+        at = dict(zip(given, carriers, strict=True))
+        return [at[a] for a in plan.bind(given)]
 
     def _operand(self, slot: Slot, tensor: Any, stamp: object | None) -> Host | DeviceTensor:
         """A tensor as what launches deal with."""

@@ -7,7 +7,7 @@ is made from a valid one, which is a relayout. One valid form at least has all o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -47,6 +47,8 @@ class Allocation:
         self.version = 0
         """Writes so far."""
         self._forms: dict[Arrangement, DeviceForm] = {}
+        self._reserved: tuple[Arrangement, int, int] | None = None
+        """Address and bytes of a form that a program is about to write."""
         self._whole: Arrangement | None = None
         """Which of them has taken the place of the linear bytes."""
         self._linear_size = rounded(nbytes)
@@ -120,18 +122,33 @@ class Allocation:
         """A program has written all of the allocation through this carrier, which belongs to it from now on."""
         with self.card.compute:
             written.settle(filled)
-            form = self._forms.pop(written, None)
-            if form is None:
-                size = written.layout.sticks * STICK_BYTES
-                form = DeviceForm(written.layout, filled, self._in_place_of_linear(size), size, 0)
-            else:
-                self.card.put_back(form.carrier)
-                form.carrier = filled
-                self._drop_linear()
-            self.version += 1
-            form.now_holds(self.version)
+            address = self.reserve(written)
+            size = written.layout.sticks * STICK_BYTES
+            before = self._forms.get(written)
+            if before is not None and before.address == address:
+                self.card.put_back(self._forms.pop(written).carrier)
+            elif address == self._linear_at:
+                self._linear_at = None
+            self._reserved = None
+            self._drop_linear()
             self._drop_forms()
-            self._forms[written], self._whole = form, written
+            self.version += 1
+            self._forms[written], self._whole = DeviceForm(written.layout, filled, address, size, self.version), written
+
+    def reserve(self, wanted: Arrangement, read: Collection[int] = ()) -> int:
+        """The address that a form will have that a program is about to write, which is none of those that it reads."""
+        with self.card.compute:
+            if self._reserved is not None and (self._reserved[0] is wanted and self._reserved[1] not in read):
+                return self._reserved[1]
+            self._drop_reserved()
+            size = wanted.layout.sticks * STICK_BYTES
+            before = self._forms.get(wanted)
+            if before is not None and before.address not in read:
+                return before.address
+            if self._linear_at is not None and size == self._linear_size:
+                return self._linear_at
+            self._reserved = wanted, self.card.take(size), size
+            return self._reserved[1]
 
     def put(self, written: Arrangement, filled: NDArray[np.float32], allowed: ValueRange | None = None) -> None:
         """A program has written a part of the allocation, or what has to be converted, through this carrier."""
@@ -144,6 +161,7 @@ class Allocation:
         """Give everything back; may be called at any time, more than once."""
         self._drop_linear()
         self._drop_forms()
+        self._drop_reserved()
 
     def __del__(self) -> None:
         self.free()
@@ -177,6 +195,11 @@ class Allocation:
         if self._linear_at is not None:
             address, self._linear_at = self._linear_at, None
             self.card.give(address, self._linear_size)
+
+    def _drop_reserved(self) -> None:
+        if self._reserved is not None:
+            (_, address, size), self._reserved = self._reserved, None
+            self.card.give(address, size)
 
     def _drop_forms(self) -> None:
         while self._forms:

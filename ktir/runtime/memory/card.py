@@ -37,16 +37,16 @@ _PAGE = mmap.PAGESIZE
 class DeviceOutOfMemory(KtirError):
     """No segment of a card has room for a range of `requested` bytes; the numbers are those of the moment, in bytes."""
 
-    def __init__(self, card: Card, requested: int) -> None:
-        self.card = card.index
+    def __init__(self, card: int, pool: Pool, requested: int, what: str) -> None:
+        self.card = card
         self.requested = requested
-        self.capacity = card.capacity
-        self.used = card.used
+        self.capacity = pool.capacity
+        self.used = pool.used
         self.free = self.capacity - self.used
-        self.largest = card.largest
+        self.largest = pool.largest
         super().__init__(
-            f"card {self.card} has no room for {requested} bytes: of {self.capacity} bytes {self.used} are taken, and the largest free "
-            f"range has {self.largest}"
+            f"card {card} has no room for {requested} bytes: of {self.capacity} bytes for {what} {self.used} are taken, and the largest "
+            f"free range has {self.largest}"
         )
 
 
@@ -127,7 +127,7 @@ class Card:
                 self.statistics.retries += 1
                 gc.collect()
         self.statistics.failures += 1
-        raise DeviceOutOfMemory(self, size)
+        raise DeviceOutOfMemory(self.index, pool, size, "programs" if program else "tensors")
 
     def give(self, address: int, size: int) -> None:
         """Give a range back; may be called at any time, also by finalizers."""

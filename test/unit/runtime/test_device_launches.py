@@ -18,11 +18,13 @@ from ktir.layout import Layout
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
+from ktir.package.manifest import PROGRAM
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
+from ktir.runtime.jobplan import Correction
 from ktir.runtime.memory import forms
 from ktir.runtime.memory.allocation import Allocation
-from ktir.runtime.memory.card import Card
+from ktir.runtime.memory.card import Card, DeviceOutOfMemory
 from ktir.runtime.memory.steps import Kind, Step
 from ktir.runtime.memory.view import View
 from ktir.tools.ktir_launch import main as ktir_launch
@@ -187,22 +189,78 @@ def test_a_launch_that_fails_has_written_nothing(layer: Executable, monkeypatch:
     np.testing.assert_array_equal(tensors[3].array(), before)
 
 
-def test_steps_have_prices(layer: Executable) -> None:
+def test_steps_have_prices(files: dict[str, bytes], layer: Executable) -> None:
     card, seen = Card(segment_bytes=SEGMENT), list[Step]()
     arrays = linear(40, 96, 70, transposed=True).arrays()
     tensors = [put(card, a) for a in arrays]
     tensors[1].allocation.write(arrays[1])
     card.observers.append(seen.append)
     layer(*tensors)
+    layer(*tensors)
     target = layer.machine.target
-    assert [s.kind for s in seen] == ["Relayout"] * 3 + ["Compute"]
+    bound = ["HostCompute", "H2D"]
+    assert [s.kind for s in seen] == ["Relayout"] * 3 + ["H2D", *bound, "Compute", "Compute"]
     assert seen[-1].ns == layer.machine.report.cycles / target.clock_ghz
     x = tensors[0].allocation
     sticks = sum(f.size for f in x.forms.values())
     assert seen[0] == Step("Relayout", x.nbytes + sticks, (x.nbytes + sticks) / target.dram_gb_per_second)
     tensors[3].allocation.read()
     assert seen[-1] == Step("D2H", 40 * 70 * 2, 40 * 70 * 2 / target.host_gb_per_second)
-    assert card.statistics.moves["H2D"] == (1, arrays[1].nbytes)
+    assert seen[3].nbytes == len(files[PROGRAM])
+    assert card.statistics.moves["H2D"] == (3, arrays[1].nbytes + len(files[PROGRAM]) + 128 + 4)
+
+
+def test_the_block_of_addresses() -> None:
+    addresses = [k * 128 << 20 for k in range(11)]
+    correction = Correction(len(addresses))
+    block = correction.block(addresses)
+    assert (correction.flits, correction.size, block.size) == (2, 264, 264)  # flits of 128 bytes, and a word for each
+    for k, address in enumerate(addresses):
+        assert int.from_bytes(block[k * 16 : k * 16 + 4].tobytes(), "little") == address >> 7
+    assert correction.addresses(block) == addresses
+    assert [Correction(n).size for n in (256, 512)] == [4224, 8448]  # those of the published examples
+
+
+def test_addresses_are_bound_at_a_launch(layer: Executable) -> None:
+    card = Card(segment_bytes=SEGMENT)
+    arrays = linear(40, 96, 70, transposed=True).arrays()
+    x, w, b, y = (put(card, a) for a in arrays)
+    plan = layer.plan(card)
+    for other in (y, put(card, arrays[3]), y):
+        layer(x, w, b, other)
+        bound = plan.bind(plan._bound)
+        (there,) = other.allocation.forms.values()
+        assert there.address in bound
+        assert all(next(iter(t.allocation.forms.values())).address in bound for t in (x, w, b))
+    assert len(set(bound)) == len(bound)
+    before = x.array().copy()
+    copy = through(Layout.rows(40, 96, "i32"), Layout.rows(40, 96, "i32"))
+    numbers = put(card, np.arange(40 * 96, dtype=np.int32).reshape(40, 96))
+    copy(numbers, numbers)  # reads and writes one tensor: its form is written to another place
+    np.testing.assert_array_equal(numbers.array(), np.arange(40 * 96).reshape(40, 96))
+    np.testing.assert_array_equal(x.array(), before)
+
+
+def test_programs_leave_the_card() -> None:
+    card = Card(segment_bytes=SEGMENT)
+    copy = through(Layout.rows(3, 100, "i32"), Layout.rows(3, 100, "i32"))
+    x = np.ones((3, 100), np.int32)
+    source, target = put(card, x), put(card, x)
+    copy(source, target)
+    copy(source, x)
+    assert card.used == 2 * 1536  # 3 rows of 2 times 64 numbers of 4 bytes; the program is elsewhere
+    with pytest.raises(DeviceOutOfMemory, match=f"of {SEGMENT} bytes for programs"):
+        card.take(SEGMENT, program=True)
+    del copy
+    assert card.take(SEGMENT, program=True) == 7 * SEGMENT
+
+
+def test_tensors_of_two_cards() -> None:
+    copy = through(Layout.rows(3, 100, "i32"), Layout.rows(3, 100, "i32"))
+    x = np.ones((3, 100), np.int32)
+    one, other = (put(Card(k, segment_bytes=SEGMENT), x) for k in (0, 1))
+    with pytest.raises(KtirError, match=r"'through' expects tensors of one card, but got some of \[0, 1\]"):
+        copy(one, other)
 
 
 @pytest.mark.parametrize("mode", ["tape", "step"])

@@ -1,0 +1,93 @@
+"""A program on a card: where it lies, and what tells it, at each launch, where its arguments lie.
+
+As published, a program begins with a block of addresses that the host fills in (*program correction*): a symbol per argument, a 32-bit
+number of a stick, in slots of 16 bytes of flits of 128 bytes; behind the flits a word for each. Block and program lie in the card's last
+segment, and with them what is the program's own: pools, iotas, and room for what travels between host and card or is a part of a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.runtime.memory.card import Card
+from ktir.runtime.memory.pool import rounded
+from ktir.runtime.memory.steps import Step
+from ktir.runtime.slot import Slot
+from ktir.target import STICK_BYTES
+
+_SLOT_WORDS, _FLIT_SLOTS = 4, 8
+
+
+class Correction:
+    """The block of addresses of so many arguments."""
+
+    def __init__(self, symbols: int) -> None:
+        self.symbols = symbols
+        self.flits = -(-symbols // _FLIT_SLOTS)
+        self.size = self.flits * (STICK_BYTES + 4)
+
+    def block(self, addresses: Sequence[int]) -> NDArray[np.uint8]:
+        """The block for arguments at these addresses."""
+        words = np.zeros(self.size // 4, "<u4")
+        words[: self.symbols * _SLOT_WORDS : _SLOT_WORDS] = [a // STICK_BYTES for a in addresses]
+        words[self.flits * STICK_BYTES // 4 :] = np.arange(self.flits)  # where each flit goes
+        return words.view(np.uint8)
+
+    def addresses(self, block: NDArray[np.uint8]) -> list[int]:
+        """The addresses in a block."""
+        return [int(word) * STICK_BYTES for word in block.view("<u4")[: self.symbols * _SLOT_WORDS : _SLOT_WORDS]]
+
+
+class JobPlan:
+    """A program prepared on a card. `program`: gives its bytes, once."""
+
+    def __init__(self, card: Card, name: str, slots: Sequence[Slot], program: Callable[[], bytes]) -> None:
+        """Raises DeviceOutOfMemory where the segment of programs has no room."""
+        self.card = card
+        self.name = name
+        self._slots = slots
+        self._correction = Correction(len(slots))
+        self._taken: dict[int, tuple[int, int]] = {}
+        """By number of an argument, what is the program's own for it: address and bytes."""
+        self._bound: list[int] = []
+        data = np.frombuffer(program(), np.uint8)
+        head = rounded(self._correction.size)
+        self._size = head + rounded(data.size)
+        self._at: int | None = None
+        self._at = card.take(self._size, program=True)
+        card.bytes(self._at + head, data.size)[...] = data
+        card.record("H2D", data.size)
+
+    def own(self, index: int) -> int:
+        """The address of room for an argument that no tensor of the card is in the form for."""
+        found = self._taken.get(index)
+        if found is None:
+            size = self._slots[index].layout.sticks * STICK_BYTES
+            found = self._taken[index] = self.card.take(size, program=True), size
+        return found[0]
+
+    def bind(self, addresses: list[int]) -> list[int]:
+        """Tell the program where its arguments are; what it then finds, which is read where it lies. Nothing to do where it knows."""
+        assert self._at is not None
+        if addresses != self._bound:
+            self.card.bytes(self._at, self._correction.size)[...] = self._correction.block(addresses)
+            self.card.run(Step("HostCompute", 0, self.card.target.host_launch_us * 1e3, self.name))
+            self.card.record("H2D", self._correction.size)
+            self._bound = self._correction.addresses(self.card.bytes(self._at, self._correction.size))
+        return self._bound
+
+    def free(self) -> None:
+        """Take the program from the card; may be called at any time, more than once."""
+        if self._at is not None:
+            address, self._at = self._at, None
+            self.card.give(address, self._size)
+        while self._taken:
+            _, (address, size) = self._taken.popitem()
+            self.card.give(address, size)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_at"):
+            self.free()
