@@ -4,6 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+# Tests start many processes; each reads what was compiled once, also where the environment asks not to write it.
+export PYTHONDONTWRITEBYTECODE :=
 # Each core goes through its own part of the tests from front to back, so that what a file prepares is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --durations-min 1
 LIT := $(BIN)/lit -sv test/lit
@@ -13,29 +15,24 @@ QUICK := --every 8 $(wildcard test/unit/test_*.py) $(addprefix test/unit/,arithm
 	isa lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime $(addprefix lowering/inductor/test_,values.py views.py \
 	integers.py refusals.py)) test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
 
-.PHONY: run test test-quick test-long checked lint style types ir bench clean
+.PHONY: run test test-quick test-long test-beside test-long-beside lint style types ir bench clean
 
 run: $(STAMP)
 	$(BIN)/python examples/search.py
 
-test: checked
-	@echo '== 2 of 2: the tests (pytest) on all cores, then the slowest of them'
-	$(PYTEST) -m "not long"
+# Types take one core for a while: meanwhile the other one goes on. `test-long` adds tests that take minutes each.
+test test-long: $(STAMP)
+	@echo '== Types (pyright), and beside them: style (ruff), the tests of the IR (lit), then all others (pytest) and the slowest of them'
+	$(MAKE) -j2 types $@-beside
+
+test-beside test-long-beside: style ir
+	$(PYTEST) $(if $(findstring long,$@),,-m "not long")
 
 test-quick: $(STAMP)
 	@echo '== 1 of 2: the tests of the IR (lit)'
 	$(LIT)
 	@echo '== 2 of 2: some of the tests (pytest) on all cores, then the slowest of them'
 	$(PYTEST) -m "not long" $(QUICK)
-
-test-long: checked
-	@echo '== 2 of 2: all tests (pytest) on all cores, then the slowest of them; some take minutes'
-	$(PYTEST)
-
-# Types take one core for a while: meanwhile the other one goes through the tests of the IR.
-checked: $(STAMP)
-	@echo '== 1 of 2: types (pyright) on one core; on the other style (ruff), then the tests of the IR (lit)'
-	$(MAKE) -j2 types style ir
 
 lint: style types
 

@@ -32,14 +32,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item in chosen]
 
 
-def pytest_collection_finish() -> None:
-    """What is imported by now stays: the collector need not look through all of torch each time that a test makes some objects."""
+def keep() -> None:
+    """What there is by now stays: the collector need not look through all of it each time that a test makes some objects."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    keep()
     gc.set_threshold(20_000, 20, 20)
     # pytest listens to every logger that does not propagate; where somebody listens to this one, torch prints each stage of each graph,
     # and we each stage of each kernel.
     logging.getLogger("torch.__trace").propagate = True
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Torch keeps more than a thousand objects of each graph that it compiles."""
+    if nextitem is not None and nextitem.path != item.path:
+        keep()
 
 
 @pytest.fixture
