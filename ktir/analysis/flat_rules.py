@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.dialects import ktdp
+from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 
 Rule = Callable[[ir.Operation], None]
 
 OPS = frozenset(names(
-    func.FuncOp, func.ReturnOp, func.CallOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp,
-    ktdp.RegionTerminatorOp, ktdp.LoadOp, ktdp.StoreOp, tensor.EmptyOp, linalg.FillOp, linalg.GenericOp, linalg.YieldOp,
+    func.FuncOp, func.ReturnOp, func.CallOp, *PLACES, ktdp.RegionTerminatorOp, ktdp.LoadOp, ktdp.StoreOp, tensor.EmptyOp,
+    linalg.FillOp, linalg.GenericOp, linalg.YieldOp,
 ))  # fmt: skip
 """Ops of the level besides the scalar ones."""
 
@@ -32,7 +33,7 @@ def no_unit_dims(op: ir.Operation) -> None:
 
 def in_a_body(op: ir.Operation) -> None:
     """What computes stands in the body of a generic; beside these there are numbers and sums of addresses."""
-    if op.name not in OPS and is_a(op.parent, func.FuncOp) and not is_a(op, arith.ConstantOp, arith.AddIOp):
+    if op.name not in OPS and is_a(op.parent, func.FuncOp) and op.name not in ADDRESSES:
         raise Broken("is not supported on the flat level outside of a 'linalg.generic'")
 
 

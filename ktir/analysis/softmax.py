@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from ktir.analysis.axes import second_operand_source
 from ktir.analysis.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
 from ktir.dialects import ktdp
+from ktir.dialects.op_facts import EXPONENTIALS
 from ktir.dialects.structured import Generic
-from ktir.mlir import arith, ir, is_a, linalg, math, tensor
+from ktir.mlir import arith, ir, is_a, linalg, tensor
 
 WEIGHT = Hole("weight")
 """In trees: the weight of a key."""
@@ -272,7 +273,7 @@ class _Reading:
         if is_a(tree, arith.MulFOp) and sorted(kinds) == ["exponent", "free"]:
             _need(_number(operands[kinds.index("free")]) is not None)
             return "exponent"
-        if is_a(tree, math.ExpOp, math.Exp2Op) and kinds == ["exponent"]:
+        if tree.name in EXPONENTIALS and kinds == ["exponent"]:
             self._note(tree)
             return "weight"
         if is_a(tree, arith.SelectOp) and kinds[0] == "free":

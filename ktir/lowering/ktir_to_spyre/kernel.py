@@ -16,6 +16,7 @@ import numpy as np
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
+from ktir.dialects.op_facts import PLACES
 from ktir.dialects.structured import Generic
 from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel, word
@@ -34,9 +35,8 @@ from ktir.target import Target
 
 _IGNORED = names(
     arith.ConstantOp, arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.MinSIOp, arith.DivUIOp, arith.RemUIOp, arith.CmpIOp, arith.AndIOp,
-    arith.OrIOp, arith.XOrIOp, ktdp.GetComputeTileIdOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp,
-    ktdp.ConstructIndirectAccessTileOp, ktdp.LoadOp, tensor.EmptyOp, ktdp.InterTileProduceOp, ktdp.InterTileConsumeOp, linalg.FillOp,
-    scf.YieldOp, func.ReturnOp,
+    arith.OrIOp, arith.XOrIOp, ktdp.GetComputeTileIdOp, *PLACES, ktdp.LoadOp, tensor.EmptyOp, ktdp.InterTileProduceOp,
+    ktdp.InterTileConsumeOp, linalg.FillOp, scf.YieldOp, func.ReturnOp,
 )  # fmt: skip
 """Ops that become part of a descriptor, or that the op which uses them emits."""
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
-from ktir.analysis.axes import second_operand_source
+from ktir.analysis.axes import SECOND_OPERAND, second_operand_source
 from ktir.analysis.partial_sums import reduced
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
@@ -25,6 +25,7 @@ from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
+from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic, constant, fill, index_constant, rebuild
 from ktir.mlir import arith, func, ir, is_a, linalg, names, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
@@ -88,8 +89,7 @@ class DivideWorkPass(Pass):
         return None
 
 
-_REBUILT = names(arith.ConstantOp, arith.AddIOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp,
-    ktdp.ConstructIndirectAccessTileOp, ktdp.LoadOp, tensor.EmptyOp, tensor.PadOp, tensor.ExpandShapeOp, linalg.FillOp)  # fmt: skip
+_REBUILT = names(*ADDRESSES, *PLACES, ktdp.LoadOp, tensor.EmptyOp, linalg.FillOp, *SECOND_OPERAND)
 """Ops that are rebuilt where their result is used."""
 
 

@@ -27,7 +27,8 @@ from ktir.analysis.shared_memory import base_of, shared_arguments, uses_of
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.module_level import Level
-from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
+from ktir.dialects.op_facts import ADDRESSES, PLACES
+from ktir.mlir import func, ir, is_a, linalg, names, operations, tensor
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.pipeline import Pass
 from ktir.target import LANES
@@ -89,9 +90,7 @@ def _set_roles(function: func.FuncOp, roles: dict[int, str]) -> None:
     set_arguments(function, [ir.DictAttr.get(a) for a in attributes])
 
 
-_PLACES = (
-    ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp,
-)  # fmt: skip
+_REPEATED = names(*ADDRESSES, *PLACES, ktdp.ConstructDistributedMemoryViewOp, tensor.EmptyOp, linalg.FillOp)
 
 
 class _Parts:
@@ -132,7 +131,7 @@ class _Parts:
         if is_a(op, ktdp.LoadOp):
             views = [v.owner for v in op.operands[0].owner.operands if isinstance(v.type, ir.MemRefType)]
             return not any(base_of(view.operands[0])[0] in self.written for view in views)
-        return is_a(op, arith.ConstantOp, arith.AddIOp, tensor.EmptyOp, linalg.FillOp, *_PLACES)
+        return op.name in _REPEATED
 
     def _spill(self, op: ir.Operation) -> None:
         """Find memory for what later parts read of an op."""

@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping
 
 from ktir.analysis.flat import Node
 from ktir.analysis.items import MANY_KEYS, Contraction, Item, Op, Pointwise, Reduction, Store, Tensor
-from ktir.mlir import math, names
-
-_EXPONENTIALS = names(math.ExpOp, math.Exp2Op)
+from ktir.dialects.op_facts import EXPONENTIALS
 
 
 def mark_many_keys(items: Mapping[Node, Item]) -> None:
@@ -49,4 +47,4 @@ def _walked_together(item: Op) -> set[Tensor]:
 
 
 def _has_exponential(node: Node) -> bool:
-    return node.generic is not None and any(op.name in _EXPONENTIALS for op in node.generic.body_ops)
+    return node.generic is not None and any(op.name in EXPONENTIALS for op in node.generic.body_ops)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktir as kt
+from ktir.dialects.op_facts import INDEX_CASTS, SIGNED_CASTS, UNSIGNED_CASTS
 from ktir.dialects.structured import constant
 from ktir.mlir import arith, func, ir, is_a, linalg, math, names, operations, tensor
 
-_OF_INDICES = names(arith.IndexCastOp, arith.IndexCastUIOp)
-_CASTS = names(arith.IndexCastOp, arith.IndexCastUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
-_UNSIGNED = names(arith.ExtUIOp, arith.IndexCastUIOp)
 _WRAPS = names(arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.ShLIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp,
                math.AbsIOp, arith.FPToSIOp, arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp)  # fmt: skip
 """Ops whose results in 32 bits may be beyond a narrower type."""
@@ -28,7 +26,7 @@ _INDEX = 64
 def integers_as_i32(function: func.FuncOp) -> None:
     """Make i32 of every integer type in tensors and views, and in bodies of all but i1. In place."""
     everything = operations(function)
-    if not any(op.name in _OF_INDICES or _is_foreign(v.type) for op in everything for v in op.results):
+    if not any(op.name in INDEX_CASTS or _is_foreign(v.type) for op in everything for v in op.results):
         return
     for op in [op for op in everything if is_a(op, linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)]:  # others may go
         if is_a(op, linalg.FillOp, tensor.PadOp):
@@ -155,7 +153,7 @@ class _Body:
 
     def _scalar(self, op: ir.Operation) -> None:
         width = self.widths.get(op.results[0]) if op.results else None
-        if op.name in _CASTS:
+        if op.name in (*SIGNED_CASTS, *UNSIGNED_CASTS):
             self._cast(op, width or 0)
             return
         if op.name in _BARE:
@@ -189,7 +187,7 @@ class _Body:
     def _cast(self, op: ir.Operation, width: int) -> None:
         value, result = op.operands[0], op.results[0]
         before = self.widths[value]
-        unsigned = op.name in _UNSIGNED
+        unsigned = op.name in UNSIGNED_CASTS
         i32 = ir.IntegerType.get_signless(32)
         with ir.InsertionPoint(op), op.location:
             if before == 1:

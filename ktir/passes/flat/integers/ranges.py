@@ -14,6 +14,7 @@ from math import prod
 from ktir.analysis.calls import Functions, callee
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.op_facts import PLACES, SIGNED_CASTS, UNSIGNED_CASTS
 from ktir.dialects.structured import loop_extents
 from ktir.mlir import arith, func, ir, is_a, linalg, math, named, names, tensor
 from ktir.passes.flat.integers import intervals
@@ -22,8 +23,6 @@ from ktir.passes.flat.integers.intervals import FLAG, I32, Interval, Values, all
 Memory = tuple[str, int]
 """A buffer: of the entry's arguments by number, or what an op or a callee has for itself."""
 
-_CASTS = names(arith.ExtSIOp, arith.TruncIOp, arith.IndexCastOp)
-_UNSIGNED_CASTS = names(arith.ExtUIOp, arith.IndexCastUIOp)
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
 
@@ -365,9 +364,9 @@ def _signed_number(a: Interval, op: ir.Operation) -> Interval:
 
 _ACTIONS: dict[str, Callable[[Walk, ir.Operation], None]] = named({
     **dict.fromkeys((*intervals.RING, *_FUNCTIONS), Walk._scalar_op),
-    **dict.fromkeys(_CASTS, Walk._cast),
-    **dict.fromkeys(_UNSIGNED_CASTS, Walk._unsigned_cast),
-    **dict.fromkeys((ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp), Walk._view),
+    **dict.fromkeys(SIGNED_CASTS, Walk._cast),
+    **dict.fromkeys(UNSIGNED_CASTS, Walk._unsigned_cast),
+    **dict.fromkeys(PLACES, Walk._view),
     **dict.fromkeys(
         (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp, tensor.ConcatOp,
          linalg.TransposeOp, linalg.BroadcastOp, linalg.FillOp), Walk._moved,

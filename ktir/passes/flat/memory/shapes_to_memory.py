@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
+from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic, affine_map, element_of, fill, loop_extents
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 from ktir.passes.flat.memory import windows
@@ -20,9 +21,10 @@ from ktir.passes.flat.memory.places import Computed, Places, is_computed_tile, s
 from ktir.passes.flat.memory.pools import InMemory, Pools, put
 from ktir.passes.flat.memory.windows import Window, box_of, moved_back, shape, source
 
-_DEAD = names(tensor.EmptyOp, arith.ConstantOp, arith.AddIOp, linalg.FillOp, linalg.GenericOp, ktdp.LoadOp,
-              ktdp.ConstructAccessTileOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructIndirectAccessTileOp, kt.MaterializeOp,
-              tensor.InsertSliceOp, tensor.PadOp, tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp)  # fmt: skip
+_DEAD = names(
+    *ADDRESSES, *PLACES, ktdp.LoadOp, tensor.EmptyOp, linalg.FillOp, linalg.GenericOp, kt.MaterializeOp, tensor.InsertSliceOp, tensor.PadOp,
+    tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp,
+)  # fmt: skip
 """Ops that go when nobody uses their results."""
 
 
