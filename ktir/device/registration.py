@@ -17,7 +17,7 @@ def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
     from ktir.device import compile, guard, patches, spyre
     from ktir.device.operators.attention import attention
-    from ktir.device.operators.kernels import KERNELS
+    from ktir.device.operators.kernels import KERNELS, PINNED
     from ktir.device.tensors import current, storage
 
     _setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
@@ -29,7 +29,10 @@ def register() -> None:
     with_gradients.impl("scaled_dot_product_attention", attention)
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(_otherwise, "PrivateUse1")
-    _libraries.extend((kernels, with_gradients, rest))
+    host = torch.library.Library("aten", "IMPL", "CPU")
+    for name, kernel in PINNED.items():  # DataLoader pins what it loads wherever there is an accelerator
+        host.impl(name, kernel)
+    _libraries.extend((host, kernels, with_gradients, rest))
     if current.count() > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     storage.before_first.append(register_operators)

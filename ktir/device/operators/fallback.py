@@ -17,7 +17,7 @@ from ktir.device.operators import eager
 from ktir.device.operators.kernels import aten, is_ours
 from ktir.device.operators.schemas import Schema, functional, schema_of
 from ktir.device.tensors import current, randomness
-from ktir.device.tensors.storage import on_host, to_device
+from ktir.device.tensors.storage import on_host, record, to_device
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
 _set_part = aten.set_.source_Storage_storage_offset
@@ -89,6 +89,7 @@ class _Call:
                     self.outs[name].copy_(on_host(value))
                 return self.outs[name]
             host = on_host(value, write=name in self.schema.written)
+            record(value, "D2H")
             self.pairs.append((value, host))
             return host
         if type(value) in (list, tuple):
@@ -106,6 +107,7 @@ class _Call:
                 ours.resize_(host.size())
             if host.numel():
                 on_host(ours, write=True).copy_(host)
+                record(ours, "H2D")
         for ours, host in self.pairs:
             if (ours.size(), ours.stride(), ours.storage_offset()) != (host.size(), host.stride(), host.storage_offset()):
                 if _same_memory(host, on_host(ours)):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ktir.device.tensors import current
-from ktir.device.tensors.storage import allocate, contiguous_strides, empty_strided, on_host
+from ktir.device.tensors.storage import allocate, contiguous_strides, empty_strided, on_host, record
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
@@ -123,6 +123,10 @@ def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False
     source = on_host(self) if is_ours(self) else self
     target = on_host(dst, write=True) if is_ours(dst) else dst
     target.copy_(source)
+    if not is_ours(dst):
+        record(self, "D2H")
+    else:
+        record(dst, "D2D" if is_ours(self) else "H2D")
     return dst
 
 
@@ -133,6 +137,7 @@ def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor
 
 
 def _local_scalar_dense(self: torch.Tensor) -> Any:
+    record(self, "D2H")
     return on_host(self).item()
 
 
@@ -154,6 +159,17 @@ def _equal(self: torch.Tensor, other: torch.Tensor) -> bool:
 def _record_stream(self: torch.Tensor, stream: Any) -> None:
     """Values are computed in program order: memory is never reused early."""
 
+
+def _pin_memory(self: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
+    return self.clone()
+
+
+def _is_pinned(self: torch.Tensor, device: torch.device | None = None) -> bool:
+    return False
+
+
+PINNED: dict[str, Callable[..., Any]] = {"_pin_memory": _pin_memory, "is_pinned": _is_pinned}
+"""For tensors of the host: an emulated card reads any memory, so pinning it is a copy without effect."""
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": _empty,

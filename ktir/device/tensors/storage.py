@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -137,10 +137,16 @@ def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
     return torch.ops.aten._neg_view.default(alias) if tensor.is_neg() else alias
 
 
+def record(tensor: torch.Tensor, kind: Literal["H2D", "D2H", "D2D"]) -> None:
+    """Tell the card that a tensor on it has travelled."""
+    allocation_of(tensor).card.record(kind, tensor.numel() * tensor.dtype.itemsize)
+
+
 def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
     """A copy of a tensor of the host, with its strides where no two elements share a place and none is left out."""
     dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
     copy = empty_strided(tensor.size(), tensor.stride() if dense else contiguous_strides(tensor.size()), tensor.dtype, device)
     if tensor.numel():
         on_host(copy, write=True).copy_(tensor)
+        record(copy, "H2D")
     return copy

@@ -1,6 +1,7 @@
 """What is counted of a card's memory, and what happens where there is none left."""
 
 import gc
+from typing import Any
 
 import pytest
 import torch
@@ -67,3 +68,23 @@ def test_accelerator() -> None:
     with pytest.raises(RuntimeError, match="there is no device 'spyre:3'"):
         torch.accelerator.set_device_index(3)
     torch.accelerator.empty_cache()
+
+
+@pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
+def test_what_travels_is_told() -> None:
+    steps: list[tuple[str, int]] = []
+
+    def observer(step: Any) -> None:
+        steps.append((step.kind, step.nbytes))
+
+    card(0).observers.append(observer)
+    try:
+        x = torch.ones(64, 4).to("spyre")
+        y = x.clone()
+        y[0].cpu()
+        y[0, 0].item()
+        torch.linalg.norm(x.double())
+    finally:
+        card(0).observers.remove(observer)
+    assert steps[:4] == [("H2D", 1024), ("D2D", 1024), ("D2H", 16), ("D2H", 4)]
+    assert steps[-2:] == [("D2H", 2048), ("H2D", 8)], "an operator that falls back"

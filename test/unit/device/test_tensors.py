@@ -251,6 +251,15 @@ def test_threads_and_children() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_pinned_memory() -> None:
+    """Programs that pin their data go on working where the device is there."""
+    data = torch.utils.data.TensorDataset(torch.arange(6.0))
+    loaded = [batch[0] for batch in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True)]
+    assert torch.cat(loaded).tolist() == list(range(6))
+    assert torch.ones(2).pin_memory().to("spyre", non_blocking=True).tolist() == [1, 1]
+    assert not torch.ones(2).is_pinned()
+
+
 def test_generators() -> None:
     spyre.manual_seed(5)
     state = spyre.get_rng_state()

@@ -1,0 +1,34 @@
+"""The programs of the page on the device run, and print what it says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ktir.device.operators import fallback
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "device.md").read_text()
+
+
+def test_programs_of_the_page(on_chip: None) -> None:
+    fallback._said.clear()
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for program in re.findall(r"```python\n(.*?)```", PAGE, re.S):
+            exec(program, names)
+    assert printed.getvalue().splitlines() == [
+        "spyre:0 torch.Size([5, 64])",
+        "aten.sin is falling back to cpu",
+        str(1 << 20),
+    ]
+    assert "`FallbackWarning: aten.sin is falling back to cpu`" in PAGE
+
+
+def test_what_is_not_there_is_not_there() -> None:
+    for name in ("Stream", "Event", "Generator"):
+        assert not hasattr(torch.get_device_module("spyre"), name)
