@@ -63,7 +63,7 @@ class DeviceTensor(NamedTuple):
 
     def open(self, slot: Slot) -> NDArray[np.float32]:
         """A carrier for what the program writes, apart from what is valid now: the launch may fail."""
-        carrier = self.allocation.card.carrier(slot.layout.entries)
+        carrier = self.allocation.card.carrier(slot.entries)
         allowed = slot.argument.range
         if slot.argument.role == "output":
             carrier.fill(np.nan)

@@ -42,6 +42,7 @@ class Slot:
     def __init__(self, argument: LaunchArgument) -> None:
         self.argument = argument
         self.layout = layout_of(argument)
+        self.entries = self.layout.entries
         self.host = -1 if argument.host is None else argument.host.arg
         """The number of its tensor; -1 where nobody gives one."""
         view, self.bits = argument.host, argument.range.bits if argument.range else None

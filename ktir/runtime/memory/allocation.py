@@ -56,7 +56,7 @@ class Allocation:
         """Address of the linear bytes; None where they are not valid."""
         self._linear_at = card.take(self._linear_size)
         self.handle = _new_handle(self)
-        card.statistics.asked(nbytes)
+        card.asked(nbytes)
 
     @property
     def forms(self) -> Mapping[Arrangement, DeviceForm]:
@@ -109,7 +109,7 @@ class Allocation:
         with self.card.compute:
             filled = carrier(wanted.layout)
             wanted.pack(self.linear(), filled, name, allowed)
-            size = wanted.layout.sticks * STICK_BYTES
+            size = wanted.size
             if self._linear_at is not None and wanted.exact and wanted.view.is_all_of(self.nbytes):
                 address, self._whole = self._in_place_of_linear(size), wanted
             else:
@@ -123,7 +123,6 @@ class Allocation:
         with self.card.compute:
             written.settle(filled)
             address = self.reserve(written)
-            size = written.layout.sticks * STICK_BYTES
             before = self._forms.get(written)
             if before is not None and before.address == address:
                 self.card.put_back(self._forms.pop(written).carrier)
@@ -133,7 +132,7 @@ class Allocation:
             self._drop_linear()
             self._drop_forms()
             self.version += 1
-            self._forms[written], self._whole = DeviceForm(written.layout, filled, address, size, self.version), written
+            self._forms[written], self._whole = DeviceForm(written.layout, filled, address, written.size, self.version), written
 
     def reserve(self, wanted: Arrangement, read: Collection[int] = ()) -> int:
         """The address that a form will have that a program is about to write, which is none of those that it reads."""
@@ -141,20 +140,19 @@ class Allocation:
             if self._reserved is not None and (self._reserved[0] is wanted and self._reserved[1] not in read):
                 return self._reserved[1]
             self._drop_reserved()
-            size = wanted.layout.sticks * STICK_BYTES
             before = self._forms.get(wanted)
             if before is not None and before.address not in read:
                 return before.address
-            if self._linear_at is not None and size == self._linear_size:
+            if self._linear_at is not None and wanted.size == self._linear_size:
                 return self._linear_at
-            self._reserved = wanted, self.card.take(size), size
+            self._reserved = wanted, self.card.take(wanted.size), wanted.size
             return self._reserved[1]
 
     def put(self, written: Arrangement, filled: NDArray[np.float32], allowed: ValueRange | None = None) -> None:
         """A program has written a part of the allocation, or what has to be converted, through this carrier."""
         with self.card.compute:
             written.unpack(filled, self.linear(write=True), allowed)
-            self.card.record("Relayout", written.layout.sticks * STICK_BYTES * 2)
+            self.card.record("Relayout", 2 * written.size)
             self.card.put_back(filled)
 
     def free(self) -> None:
@@ -166,7 +164,7 @@ class Allocation:
     def __del__(self) -> None:
         self.free()
         if hasattr(self, "handle"):
-            self.card.statistics.asked(-self.nbytes)
+            self.card.asked(-self.nbytes)
 
     def _place(self) -> NDArray[np.uint8]:
         assert self._linear_at is not None

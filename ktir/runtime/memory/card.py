@@ -80,7 +80,7 @@ class Card:
         self.target = target
         self.compute = RLock()
         """Held by whoever changes forms, and by a launch: a card runs one program at a time."""
-        self.statistics = Statistics()
+        self._statistics = Statistics()
         self.observers: list[Callable[[Step], None]] = []
         """Told of each step: a clock, a profiler."""
         self.unpacked: tuple[int, int, NDArray[np.uint8]] | None = None
@@ -91,8 +91,15 @@ class Card:
         self._tensors = Pool([(s.base, s.size) for s in self.segments[:-1]])
         self._programs = Pool([(s.base, s.size) for s in self.segments[-1:]])
         self._given_back: deque[tuple[int, int]] = deque()  # filled by finalizers, which come at any time
+        self._asked: deque[int] = deque()  # likewise
         self._stale = 0
         self._lock = Lock()
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts of what there is at this moment."""
+        with self._locked():
+            return self._statistics
 
     @property
     def capacity(self) -> int:
@@ -121,12 +128,12 @@ class Card:
                 address = pool.take(size)
             if address is not None:
                 if not program:
-                    self.statistics.took(size)
+                    self._statistics.took(size)
                 return address
             if not attempt:
-                self.statistics.retries += 1
+                self._statistics.retries += 1
                 gc.collect()
-        self.statistics.failures += 1
+        self._statistics.failures += 1
         raise DeviceOutOfMemory(self.index, pool, size, "programs" if program else "tensors")
 
     def give(self, address: int, size: int) -> None:
@@ -138,13 +145,17 @@ class Card:
             finally:
                 self._lock.release()
 
+    def asked(self, nbytes: int) -> None:
+        """A tensor asks for bytes; negative: it is gone. May be called at any time, also by finalizers."""
+        self._asked.append(nbytes)
+
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range."""
         return self._segment(address).bytes(address, size)
 
     def record(self, kind: Kind, nbytes: int) -> None:
         """Something has moved bytes: count it, and tell those who want to know."""
-        self.statistics.moved(kind, nbytes)
+        self._statistics.moved(kind, nbytes)
         if self.observers:
             self.run(Step(kind, nbytes, moving_ns(kind, nbytes, self.target)))
 
@@ -179,13 +190,15 @@ class Card:
         return self.segments[address // self.segments[0].size]
 
     def _collect(self) -> None:
+        while self._asked:
+            self._statistics.asked(self._asked.popleft())
         while self._given_back:
             address, size = self._given_back.popleft()
             if self._segment(address) is self.segments[-1]:
                 self._programs.give(address, size)
                 continue
             self._tensors.give(address, size)
-            self.statistics.gave(size)
+            self._statistics.gave(size)
             self._stale += size
         if self._stale > _KEPT:
             self._drop_pages()

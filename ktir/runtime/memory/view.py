@@ -13,7 +13,7 @@ from ktir.diagnostics import KtirError
 from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.transfer import from_device, to_device
-from ktir.target import LANES
+from ktir.target import LANES, STICK_BYTES
 
 BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 """Element types that NumPy lacks -> those that carry their bits."""
@@ -65,6 +65,8 @@ class Arrangement:
     def __init__(self, view: View, layout: Layout, bits: int | None) -> None:
         self.view = view
         self.layout = layout
+        self.size = layout.sticks * STICK_BYTES
+        """Bytes that it takes on a card."""
         self.exact = view.dtype in _KEPT[layout.dtype]
         """Whether all bytes come back as they were."""
         self.adopts = view.dtype in _WRITTEN[layout.dtype]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import mmap
+import random
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +15,7 @@ import pytest
 from ktir.diagnostics import KtirError
 from ktir.layout import Layout
 from ktir.runtime.memory.allocation import Allocation, find
-from ktir.runtime.memory.card import Card, DeviceOutOfMemory
+from ktir.runtime.memory.card import MOST_CARDS, SEGMENT_BYTES, SEGMENTS, Card, DeviceOutOfMemory
 from ktir.runtime.memory.transfer import to_device
 from ktir.runtime.memory.view import View, arrangement
 
@@ -60,3 +65,75 @@ def test_out_of_memory_has_the_numbers() -> None:
     assert card.statistics.nested()["num_ooms"] == 1
     kept.pop()
     assert Allocation(card, SMALL).nbytes == SMALL
+
+
+def resident() -> int:
+    """Bytes of the process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_eight_whole_cards_cost_what_is_written() -> None:
+    before = resident()
+    cards = [Card(k) for k in range(MOST_CARDS)]
+    full = [Allocation(card, SEGMENT_BYTES) for card in cards for _ in range(SEGMENTS - 1)]
+    for allocation in full:
+        allocation.write(np.array([1, 2, 3], np.uint8), SEGMENT_BYTES - 3)
+    assert resident() - before < 64 << 20
+    assert [card.used for card in cards] == [112 << 30] * MOST_CARDS
+    with pytest.raises(DeviceOutOfMemory):
+        Allocation(cards[3], 1)
+    assert all(a.read(SEGMENT_BYTES - 4).tolist() == [0, 1, 2, 3] for a in full)
+
+
+def test_pages_go_back() -> None:
+    card = Card()
+    allocation = Allocation(card, 128 << 20)
+    allocation.linear(write=True)[...] = 1
+    held = resident()
+    del allocation
+    assert card.used == 0
+    assert held - resident() > 100 << 20
+
+
+def test_what_is_given_back_in_the_midst_of_anything() -> None:
+    """Finalizers run wherever Python collects garbage, also while the card's books are open."""
+    card = Card(segment_bytes=SMALL)
+
+    class Circle:
+        def __init__(self) -> None:
+            self.me, self.held = self, Allocation(card, 1000)
+
+    gc.collect()
+    gc.set_threshold(1)
+    try:
+        for _ in range(300):
+            Circle()
+    finally:
+        gc.set_threshold(700, 10, 10)
+    gc.collect()
+    assert card.used == 0
+    counts = card.statistics.nested()
+    assert counts["allocation"]["all"] == {"current": 0, "peak": counts["allocation"]["all"]["peak"], "allocated": 300, "freed": 300}
+    assert counts["requested_bytes"]["small_pool"]["current"] == 0
+
+
+def test_threads() -> None:
+    card = Card(segment_bytes=SMALL)
+
+    def work(seed: int) -> None:
+        rng, kept = random.Random(seed), list[tuple[Allocation, int]]()
+        for _ in range(300):
+            if kept and rng.random() < 0.5:
+                allocation, value = kept.pop(rng.randrange(len(kept)))
+                assert (allocation.read() == value).all()
+            allocation = Allocation(card, rng.randint(1, 5000))
+            allocation.linear(write=True)[...] = seed
+            kept = [*kept[-20:], (allocation, seed)]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(1, 5)))
+    gc.collect()
+    assert card.used == 0
+    requested = card.statistics.nested()["requested_bytes"]["all"]
+    assert requested["current"] == 0
+    assert requested["allocated"] == requested["freed"] > 0
