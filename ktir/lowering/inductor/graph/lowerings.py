@@ -346,3 +346,31 @@ def user_lowerings(refused: Refusals) -> Iterator[None]:
         for op in ours:
             del builtin.user_lowerings[op]
         builtin.user_lowerings.update(theirs)
+
+
+@contextmanager
+def values_once() -> Iterator[None]:
+    """Inside the block, what is inlined into several places of a loop body is evaluated once for each index: a value that n steps read
+    twice each would be evaluated 2^n times.
+
+    Values belong to the handler of the body that is evaluated, so a masked part, which has its own, never lends one to what surrounds it.
+    """
+    theirs = ir.Pointwise.make_loader
+
+    def make_loader(self: ir.Pointwise) -> Callable[..., Any]:
+        load = theirs(self)
+
+        def once(index: Sequence[Any]) -> Any:
+            values = vars(V.get_ops_handler()).setdefault("_values_once", {})
+            key = (load, *index)  # each reader of a node asks for a loader of its own
+            if key not in values:
+                values[key] = load(index)
+            return values[key]
+
+        return once
+
+    ir.Pointwise.make_loader = make_loader
+    try:
+        yield
+    finally:
+        ir.Pointwise.make_loader = theirs

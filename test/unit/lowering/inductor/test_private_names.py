@@ -20,7 +20,7 @@ torch._inductor.ir ComputedBuffer Buffer Layout ConcatKernel MutationLayoutSHOUL
 torch._inductor.ir _CollectiveKernel InvokeSubgraph Conditional WhileLoop MultiOutput
 torch._inductor.ir DynamicScalar AssertScalar DynamicSliceSize DynamicSelectStorageOffset
 torch._inductor.ir ComputedBuffer.get_default_sizes_body MutationLayoutSHOULDREMOVE.get_buffer
-torch._inductor.ir IRNode.is_realized_node MutableBox BaseView ReinterpretView
+torch._inductor.ir IRNode.is_realized_node MutableBox BaseView ReinterpretView Pointwise.make_loader
 torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args to_dtype full
 torch._inductor.lowering clone fallback_handler pointwise_cat pow_native max_pool_checks _max_pool_with_offsets
 torch._inductor.inductor_prims _flatten_index _flattened_index_to_nd
@@ -43,7 +43,7 @@ torch._inductor.scheduler BaseScheduling.group_fn BaseScheduling.can_fuse_vertic
 torch._inductor.scheduler BaseScheduling.codegen_node BaseScheduling.flush BaseScheduling.codegen_sync BaseScheduling.codegen_comment
 torch._inductor.scheduler NopKernelSchedulerNode BaseScheduling.free_buffers_in_scheduler BaseScheduling.get_backend_features
 torch._inductor.utils get_kernel_metadata sympy_product
-torch._inductor.virtualized V ops
+torch._inductor.virtualized V ops V.get_ops_handler
 torch._inductor.config split_reductions unroll_reductions_threshold comprehensive_padding allow_buffer_reuse inplace_buffers
 torch._inductor.config mtia.disable_welford_reduction pattern_matcher online_softmax cpp_wrapper fx_wrapper _pre_fusion_custom_pass
 torch._inductor.config triton.decompose_sort_ops fallback_random graph_partition trace joint_custom_pre_pass
@@ -58,7 +58,8 @@ torch._logging._internal trace_structured
 torch.compiler._cache CacheArtifact CacheArtifactFactory.register CacheArtifactFactory._artifact_types
 torch.compiler._cache CacheArtifactManager.record_artifact
 torch._decomp core_aten_decompositions get_decompositions
-torch._decomp.decompositions col2im native_dropout
+torch._decomp.decompositions col2im native_dropout upsample_compute_output_size
+torch._C DispatchKey
 torch._refs native_layer_norm
 torch._inductor.ops_handler ReductionType
 torch.fx.experimental.proxy_tensor disable_proxy_modes_tracing get_proxy_mode

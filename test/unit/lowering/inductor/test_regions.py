@@ -133,3 +133,20 @@ def test_every_value_has_a_type(loops: Any) -> None:
     assert ("exp", "float32") in types
     assert ("gt", "bool") in types
     assert all(r.dtype for r in nest.records() if r.results and r.op != "indirect")
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_value_that_is_read_twice_is_evaluated_once(loops: Any, masked: bool) -> None:
+    """Each step of a checksum reads its operand twice; what is evaluated at each reading would double with each step."""
+
+    def checksum(data: torch.Tensor) -> torch.Tensor:
+        value = torch.full(data.shape[:1], 0xFF, dtype=torch.uint8)
+        for _ in range(7):
+            value = value ^ data[:, 0]
+            value = torch.where(value >= 128, (value << 1) ^ 0x31, value << 1)
+        return F.pad(value, (1, 1), value=7) ^ F.pad(value, (1, 1), value=9) if masked else value
+
+    data = torch.arange(70, dtype=torch.uint8)[:, None]
+    assert torch.equal(loops.run(checksum, data), checksum(data))
+    (nest,) = loops.regions[0].nests
+    assert sum(r.op == "bitwise_left_shift" for r in nest.records()) == 14 * (1 + masked)
