@@ -7,18 +7,17 @@ end of a launch that succeeded, so a second try starts from the same data.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
+from ktir.emulator.findings import Finding
 from ktir.package import read
 from ktir.package.manifest import NAME as MANIFEST
-from ktir.runtime import notices, stamps
+from ktir.runtime import notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
@@ -27,6 +26,8 @@ _MOST_BYTES = 1 << 28
 """Arguments larger than this together are left out of what reproduces a fault."""
 
 ON_EXECUTOR = "it runs on the KTIR executor instead"
+OF_DATA = Finding
+"""What running a program finds; where PyTorch refuses the same data, it is their matter."""
 OURS = "the fault lies in ktir, not in the model"
 
 
@@ -150,7 +151,7 @@ class Reproduction:
 
     def write(self) -> str:
         """Write a folder; what to run to see the launch again."""
-        folder = Path(tempfile.mkdtemp(prefix="ktir-"))
+        folder = store.new_reproducer()
         package = folder / "package"
         package.mkdir()
         for name, data in self.files.items():

@@ -20,6 +20,7 @@ from ktir.emulator.reference import execute
 from ktir.runtime import metrics
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import with_strides
+from ktir.runtime.memory.transfer import number
 
 PROGRAM = "logical.ktir.mlir"
 ARGUMENTS = "arguments.json"
@@ -112,7 +113,7 @@ def _array(argument: Argument, tensor: Any, *, write: bool) -> NDArray[Any]:
     if isinstance(tensor, DeviceTensor):
         return _of_card(argument, tensor, write=write)
     if isinstance(tensor, (int, float)):
-        tensor = np.array(tensor, argument.dtype)
+        tensor = number(tensor, argument.dtype)
     dtype = str(tensor.dtype).removeprefix("torch.")
     _check(argument, dtype, tuple(tensor.shape))
     if isinstance(tensor, np.ndarray):

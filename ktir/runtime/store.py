@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ktir.package.files import check_names, read_folder
 
 log = logging.getLogger("ktir")
 
+_MOST_REPRODUCERS = 50
 _KEY = re.compile(r"[0-9a-f]{64}")
 _in_memory: dict[str, dict[str, bytes]] = {}
 """Packages for which there was no place on disk."""
@@ -72,6 +74,25 @@ def _write(key: str, files: dict[str, bytes], within: Path) -> None:
         except OSError:
             if _sound(key, place) is None:  # else another process was faster, with the same content
                 raise
+
+
+def new_reproducer() -> Path:
+    """A new folder for what shows a fault again: in `reproducers` beside the packages, where the newest 50 stay, else among the system's
+    temporary files.
+    """
+    place = folder()
+    try:
+        if place is None:
+            raise OSError("the user has no home folder")
+        place = place / "reproducers"
+        place.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=place))
+        kept = sorted((path for path in place.iterdir() if path != new), key=lambda path: path.lstat().st_mtime)
+        for old in kept[: 1 - _MOST_REPRODUCERS]:
+            shutil.rmtree(old, ignore_errors=True)
+        return new
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="ktir-"))
 
 
 def _sound(key: str, place: Path) -> dict[str, bytes] | None:

@@ -187,10 +187,6 @@ class Recorder:
         """The same bits in another type."""
         return self._emit("to_dtype_bitcast", (self._value(x),), dtype, source=dtype_name(src_dtype))
 
-    def device_assert_async(self, cond: Any, msg: str) -> str:
-        """An assertion on values, which the contract of Inductor's ops allows to drop; accesses are checked where they happen."""
-        return self._value(cond)
-
     # ------------------------------------------------------------------------------------------------------------ memory
 
     def load(self, name: str, index: Any) -> str:

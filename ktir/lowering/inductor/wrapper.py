@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, in_
 from ktir.lowering.region_to_ktir.emit import read, write
 from ktir.lowering.region_to_ktir.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
+from ktir.runtime import store
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, Argument, files_of
 
@@ -64,7 +64,7 @@ def compile_region(region: Region) -> str:
 def _translation_fault(error: Exception, region: Region) -> Fault:
     """The fault of a region that has no valid logical form, with a file of the region."""
     fault = fault_of(error, "the translation to KTIR", region)
-    path = Path(tempfile.mkdtemp(prefix="ktir-")) / "region.json"
+    path = store.new_reproducer() / "region.json"
     path.write_text(region.to_json())
     fault.diagnostics = [*fault.diagnostics, Diagnostic("note", f"{OURS}; what it failed at is in {path}")]
     return fault

@@ -174,7 +174,7 @@ class _Nest:
         match record.op:
             case "store":
                 self._store(record)
-            case "check_bounds" | "device_assert_async":
+            case "check_bounds":
                 pass  # every access is checked when it is executed
             case "indirect":
                 self._indirect(record, mask)

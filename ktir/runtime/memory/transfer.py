@@ -18,6 +18,12 @@ _INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint6
 _I32 = ValueRange(-(2**31), 2**31 - 1)
 
 
+def number(value: float, dtype: Any) -> np.ndarray:
+    """A number as an array of rank 0. One beyond the type is an infinity, as in PyTorch."""
+    with np.errstate(over="ignore"):
+        return np.array(value, dtype)
+
+
 def as_array(tensor: Any, name: str, dtype: str = "f16") -> np.ndarray:
     """A NumPy array on the same memory; takes arrays, anything with torch's `detach().numpy()`, and Python's numbers.
 
@@ -25,7 +31,7 @@ def as_array(tensor: Any, name: str, dtype: str = "f16") -> np.ndarray:
     """
     takes, names = (_INTEGERS, "integers or bool") if dtype == "i32" else (_FLOATS, "float16 or float32")
     if isinstance(tensor, (int, float)):
-        tensor = np.array(tensor, np.float32 if isinstance(tensor, float) else np.int64)
+        tensor = number(tensor, np.float32 if isinstance(tensor, float) else np.int64)
     if not isinstance(tensor, np.ndarray):
         try:
             tensor = tensor.detach().numpy()

@@ -203,6 +203,11 @@ def _of_their_own(op: Any) -> Callable[..., Any]:
     return lower
 
 
+def _called(op: Any) -> Callable[..., Any]:
+    """The operator as a call of PyTorch: an assertion ends the program with the user's own words."""
+    return builtin.fallback_handler(op, add_to_fallback_set=False)
+
+
 def _power(x: Any, exponent: Any) -> Any:
     """An exponent that is an integer of the call is a number of the program: Inductor has no other form for integers. PyTorch's kernels
     have roots for 0.5 and -0.5, but in float16.
@@ -296,6 +301,7 @@ _LOWERINGS = {
     aten.addbmm.default: _addbmm,
     aten.baddbmm.default: _baddbmm,
     rounding.ROUNDED: _rounded,
+    **{op: _called(op) for op in (aten._assert_async.default, aten._assert_async.msg, aten._functional_assert_async.msg)},
 }
 
 

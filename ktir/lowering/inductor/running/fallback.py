@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
@@ -129,7 +130,8 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
     operators = sum(node.op.startswith("call_") and node.target is not operator.getitem for node in gm.graph.nodes)
 
     def run(*inputs: Any) -> Any:
-        result = gm.forward(*inputs)  # a call of the module would print a traceback of its own
+        _LazyGraphModule.force_recompile(gm)  # else its first `forward` is a call of the module, which prints a traceback of its own
+        result = gm.forward(*inputs)
         metrics.count(torch=operators)
         if notices.is_new("graph", reason):
             notices.warn(error, *([note(gm, error)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)

@@ -7,7 +7,6 @@ compiled it or a cache has kept it.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from ktir.diagnostics import Diagnostic, KtirError, PassError
 from ktir.lowering.inductor.running.fallback import nests_at
 from ktir.lowering.region_to_ktir.region import Buffer, Region
 from ktir.pipeline import Reproducer, parse_pipeline
-from ktir.runtime import notices
+from ktir.runtime import notices, store
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, PROGRAM
 
@@ -45,7 +44,7 @@ def reproducer(text: str, folder: Path | None = None, name: str = "program") -> 
     """Write a logical program with the way to the chip; what to run to see its compiler fail again."""
     from ktir.lowering.compile import pipeline
 
-    path = (folder or Path(tempfile.mkdtemp(prefix="ktir-"))) / f"{name}.reproducer.mlir"
+    path = (folder or store.new_reproducer()) / f"{name}.reproducer.mlir"
     steps = parse_pipeline(f"{pipeline(config.current().fewer_cores())},convert-ktir-to-spyre")
     unprinted: Any = None
     Reproducer(path, lambda _: text).write(unprinted, steps, verify_each=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -14,12 +13,14 @@ import torch
 from torch import fx
 
 import ktir
+from ktir.diagnostics import KtirError
 from ktir.lowering.inductor.running.fallback import in_torch
 from ktir.lowering.inductor.running.origins import TORCH
-from ktir.runtime import cache
-from ktir.runtime.kernel import OURS
+from ktir.runtime import cache, store
+from ktir.runtime.kernel import OF_DATA, OURS
 
 THEIRS = "PyTorch's own tracing refuses the graph, before ktir sees it; every backend that uses it says the same"
+MARKED = "an argument is a view with its sign or its zeros noted apart from its memory; `clone()` makes it a tensor of its own"
 _OWN = str(Path(ktir.__file__).parent) + os.sep
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
@@ -52,7 +53,7 @@ class Guarded:
 
     def _run(self, inputs: Sequence[Any]) -> Any:
         if self.strict:
-            return self.compiled(*inputs)
+            return self._strictly(inputs)
         if self.otherwise:
             return self.otherwise(*inputs)
         kept: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -66,13 +67,42 @@ class Guarded:
             _undo.reset(token)
 
     def _otherwise(self, error: Exception, inputs: Sequence[Any]) -> Any:
+        if any(map(_is_marked, inputs)):
+            return in_torch(self.graph, KtirError(MARKED))(*inputs)
         otherwise = in_torch(self.graph, error, written)
         try:
             result = otherwise(*inputs)
-        except Exception:
-            raise error from None
+        except Exception as theirs:
+            raise _of_data(theirs, error) from None
         self.otherwise = otherwise
         return result
+
+    def _strictly(self, inputs: Sequence[Any]) -> Any:
+        try:
+            return self.compiled(*inputs)
+        except OF_DATA as error:
+            try:
+                in_torch(self.graph, error)(*(x.clone() if isinstance(x, torch.Tensor) else x for x in inputs))
+            except Exception as theirs:
+                raise _of_data(theirs, error) from None
+            raise
+        except Exception:
+            if any(map(_is_marked, inputs)):
+                raise KtirError(MARKED) from None
+            raise
+
+
+def _of_data(theirs: Exception, ours: Exception) -> Exception:
+    """What PyTorch says of data that it refuses, too, with the place in the user's source."""
+    if not isinstance(ours, OF_DATA):
+        return ours
+    if ours.location and not theirs.args[1:]:
+        theirs.args = (f"{ours.location}: error: {theirs}",)
+    return theirs.with_traceback(None)
+
+
+def _is_marked(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_neg() or value._is_zerotensor())
 
 
 def _as_plain(value: Any) -> Any:
@@ -90,7 +120,7 @@ def _restore(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 def written(graph: fx.GraphModule, error: Exception) -> str:
     """Write a graph to a file; a note that says where, and whose fault an error is."""
-    path = Path(tempfile.mkdtemp(prefix="ktir-")) / "graph.py"
+    path = store.new_reproducer() / "graph.py"
     path.write_text(graph.print_readable(print_output=False))
     return f"{THEIRS if of_torch(error) else OURS}; the graph is in {path}"
 
