@@ -18,8 +18,7 @@ run: Any = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = run
 _spec.loader.exec_module(run)
 
-OPT = f"{sys.executable} -m ktir.tools.ktir_opt"
-OURS = ["--command", f"{OPT} {{file}}", "--strict-command", f"{OPT} --strict {{file}}"]
+OURS = ["--command", "ktir-opt {file}", "--strict-command", "ktir-opt --strict {file}"]
 EXECUTE = ["--execute-command", f"{sys.executable} {FOLDER / 'run.py'} --execute {{file}} {{values}}"]
 
 
@@ -28,6 +27,12 @@ def test_case(case: Any) -> None:
     assert run.check(case, run.Ours()) is None
 
 
+@pytest.fixture
+def _tools(path_of_tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", path_of_tools)
+
+
+@pytest.mark.usefixtures("_tools")
 def test_as_commands(capsys) -> None:
     chosen = ["--only", "C008,C019,C066,C071,C113,C121,C151,C210,C220"]
     assert run.main([*OURS, *EXECUTE, "--messages", *chosen]) == 0
@@ -37,6 +42,7 @@ def test_as_commands(capsys) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("_tools")
 def test_all_as_commands() -> None:
     assert run.main([*OURS, *EXECUTE, "--messages"]) == 0
 

@@ -1,19 +1,17 @@
 """Hostile input: whatever `ktir-opt` is given, it ends with status 0 or 1, and says where the fault is.
 
-Each case runs in a forked child, so that a crash or a hang of MLIR is seen as one.
+Each case runs in a process of its own, so that a crash or a hang of MLIR is seen as one.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import signal
-import sys
-import tempfile
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -53,28 +51,18 @@ WORDS = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _tools(path_of_tools: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", path_of_tools)
+        yield
+
+
 def run(data: bytes, *flags: str) -> tuple[int | None, str, str]:
     """Status (None: killed by a signal), stdout and stderr of `ktir-opt`."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = os.fork()
-        if not child:
-            status = 70
-            try:
-                signal.alarm(SECONDS)
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
-                stdin: Any = io.TextIOWrapper(io.BytesIO(data))
-                sys.stdin, sys.stdout, sys.stderr = stdin, open(1, "w", closefd=False), open(2, "w", closefd=False)
-                status = main(list(flags))
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                os._exit(status)
-        _, ended = os.waitpid(child, 0)
-        out.seek(0)
-        err.seek(0)
-        status = os.waitstatus_to_exitcode(ended)
-        return (None if status < 0 else status), out.read().decode(errors="replace"), err.read().decode(errors="replace")
+    done = subprocess.run(["ktir-opt", *flags], input=data, capture_output=True, timeout=SECONDS)
+    status = done.returncode if done.returncode >= 0 else None
+    return status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
 def check(data: bytes, *flags: str) -> None:
