@@ -122,7 +122,7 @@ def on_card(tensor: torch.Tensor) -> DeviceTensor:
     from ktir.runtime.device import DeviceTensor
     from ktir.runtime.memory.view import View
 
-    view = View(str(tensor.dtype)[6:], tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
+    view = View(str(tensor.dtype)[6:], int(tensor.storage_offset()), tuple(tensor.size()), tensor.stride())
     return DeviceTensor(allocation_of(tensor), view)
 
 
