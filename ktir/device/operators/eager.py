@@ -106,7 +106,9 @@ def _compile(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor])
     graph.output(results)
     module = fx.GraphModule(torch.nn.Module(), graph)
     with torch._C.DisableTorchFunction(), torch.no_grad(), config.patch(fallback="error"), _quiet():
-        compiled = compile_graph(module, [t.detach() for t in tensors])
+        # traced with tensors of the host, so that all is as it is there: for other devices some operators give other types
+        examples = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu") for t in tensors]
+        compiled = compile_graph(module, examples, device=next(t.device for t in tensors if t.device.type == "spyre"))
 
     def program(*tensors: torch.Tensor) -> Any:
         with torch.no_grad():

@@ -89,12 +89,18 @@ def spyre(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None,
 
 
 def compile_graph(
-    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler | None = None, *, cached: bool = True, runs: bool = True
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    compile_region: RegionCompiler | None = None,
+    *,
+    device: torch.device | None = None,
+    cached: bool = True,
+    runs: bool = True,
 ) -> Any:
     """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them.
 
     Torch's caches are neither read nor written where not `cached`. With `runs` false, the result is not called: it does not matter whether
-    the packages exist that the generated code names.
+    the packages exist that the generated code names. `device`: where the graph will run, if not where the inputs are.
     """
     from ktir.lowering.inductor import adapter, artifacts, devices, wrapper
 
@@ -103,7 +109,7 @@ def compile_graph(
         check_call(gm)
         check_writes(gm)
         artifacts.take_missing()
-        device = devices.device_of(gm, inputs)
+        device = device or devices.device_of(gm, inputs)
         compiled = adapter.compile_graph(gm, inputs, compile_region, device=device.type, nonce=beside_operators(gm, inputs), cached=cached)
         if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
