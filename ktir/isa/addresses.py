@@ -51,7 +51,9 @@ def touched(d: Descriptor, kernel: Kernel, trips: dict[int, int], corelets: int)
     for dim, position in positions.items():
         start = start + d.stride[dim] * position
     live = np.ones((1,) * len(axes), bool)
-    last = [np.full((1,) * len(axes), 0 if dim in positions else e - 1, np.int64) for dim, e in enumerate(d.extent)]
+    small = sum(abs(s) * e for s, e in zip(d.stride, d.extent, strict=True)) < 2**62  # where indices choose, an extent may be any number
+    exact = np.int64 if small else object
+    last = [np.full((1,) * len(axes), 0 if dim in positions else e - 1, exact) for dim, e in enumerate(d.extent)]
     last_lane = np.full((1,) * len(axes), LANES - 1, np.int64)
     for b in bounds:
         limit = np.int64(b.limit) if b.table is None else np.array(kernel.tables[b.table], np.int64)[core]

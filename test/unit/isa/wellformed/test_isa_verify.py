@@ -151,6 +151,13 @@ def test_bounds_of_two_loops_clip_exactly():
     assert "reaches bytes 0 to 4607" in verify(parse_program(text.format(8)), DATASHEET)[0].message
 
 
+def test_indices_that_reach_beyond_64_bits():
+    """2^28 steps of 2^36 bytes: what wraps to the first row again reaches far beyond the table."""
+    text = GATHER.replace("stride=[128, 200], arg=a0", f"stride=[128, {2**36}], arg=a0").replace("size=50", f"size={2**28 + 1}")
+    (found,) = (p.message for p in verify(parse_program(text), DATASHEET) if "reaches" in p.message)
+    assert f"reaches bytes 0 to {2**64 + 199}, but argument 'table' has 10112" in found
+
+
 def test_hostile_nests_cost_little():
     body = [word("loop", trips=2**31 - 1, level=i % 8) for i in range(20_000)] + [word("endl", level=0)] * 20_000
     program = Program("p", [], [Kernel("k", 1, {Unit.PT: body}, [])])
