@@ -97,6 +97,11 @@ class Unsupported(KtirError):
     """A construct that is valid but that this compiler refuses; the message names it with shape and dtype."""
 
 
+def refused(op: ir.Operation | ir.OpView, text: str) -> Unsupported:
+    """The error of an op that has no form further down, at its place: `'scf.for' op expects ..`."""
+    return Unsupported(f"'{op.operation.name}' op {text}", location_text(op.location))
+
+
 class OutOfRange(KtirError):
     """A launch with values outside of the range for which its program is proved, raised before anything is written."""
 

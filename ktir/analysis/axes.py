@@ -17,6 +17,11 @@ SECOND_OPERAND = names(tensor.PadOp, tensor.ExpandShapeOp)
 """From the laid-out level to the divided one only a contraction's second operand is padded and split into blocks."""
 
 
+def sticks_of(value: ir.Value) -> int:
+    """Extent of a laid-out tensor's first dim."""
+    return ir.RankedTensorType(value.type).shape[0]
+
+
 def row_loops(g: Generic) -> list[int]:
     """The loops of a laid-out op that run over rows: neither sticks nor lanes.
 
@@ -98,10 +103,6 @@ class Axes:
         """The same for a tensor that is stored as it was loaded or filled: it has the axes in order as its rows."""
         rows = ir.RankedTensorType(value.type).rank - 2
         return [None, *(axis if axis < len(self.extents) else None for axis in range(rows)), None]
-
-    def axis_of(self, value: ir.Value, dim: int) -> int | None:
-        """The axis that a dim of a value runs along; None: sticks, lanes, K, or one position only."""
-        return self.of_value(value)[dim]
 
 
 def _reader_of_blocks(op: ir.Operation) -> Generic:

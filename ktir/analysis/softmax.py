@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ktir.analysis.axes import second_operand_source
+from ktir.analysis.axes import second_operand_source, sticks_of
 from ktir.analysis.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
 from ktir.dialects import ktdp
 from ktir.dialects.op_facts import EXPONENTIALS
@@ -92,7 +92,7 @@ def softmaxes(ops: Sequence[ir.Operation], least_sticks: int = 2) -> Iterator[So
     """Each softmax of at least so many sticks of keys in a laid-out function or a kernel."""
     generics = [Generic(op) for op in ops if is_a(op, linalg.GenericOp)]
     for g in generics:
-        if _is_reduction(g) and g.combiner == "max" and max(_sticks(v) for v in g.inputs) >= least_sticks:
+        if _is_reduction(g) and g.combiner == "max" and max(sticks_of(v) for v in g.inputs) >= least_sticks:
             try:
                 yield _softmax(_facts_of(ops, generics, g))
             except (_NoSoftmax, NoTree):
@@ -145,7 +145,7 @@ def _facts_of(ops: Sequence[ir.Operation], generics: list[Generic], most: Generi
         if g.is_pointwise and g.op.results[0] not in keyed and any(v in finished for v in g.inputs):
             finished.add(g.op.results[0])
     products = [g for g in generics if g.is_contraction and g.inputs[0] in keyed]
-    sticks = max(_sticks(v) for v in most.inputs)
+    sticks = max(sticks_of(v) for v in most.inputs)
     return _Facts(ops, generics, most, sticks, keyed, frozenset(dependent), sums, frozenset(finished), products)
 
 
@@ -169,7 +169,7 @@ def _softmax(facts: _Facts) -> Softmax:
     reading = _Reading(facts)
     columns = reading.columns()
     for value in facts.keyed:
-        _need(_sticks(value) == facts.sticks and second_operand_free(value))
+        _need(sticks_of(value) == facts.sticks and second_operand_free(value))
     sums = tuple((g, reading.weights(g)) for g in facts.sums)
     products = tuple(reading.product(g) for g in facts.products)
     exponential = reading.exponential
@@ -397,10 +397,6 @@ def _is_reduction(g: Generic) -> bool:
 
 def _is_block(value: ir.Value) -> bool:
     return ir.RankedTensorType(value.type).shape[-1] == 64
-
-
-def _sticks(value: ir.Value) -> int:
-    return ir.RankedTensorType(value.type).shape[0]
 
 
 def second_operand_free(value: ir.Value) -> bool:

@@ -164,6 +164,15 @@ def index_constant(value: int) -> ir.Value:
     return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
+def index_sum(a: int | ir.Value, b: int | ir.Value) -> int | ir.Value:
+    """The sum of two indices, each a number or a value; an op at the insertion point where it takes one."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return arith.AddIOp(*(index_constant(n) if isinstance(n, int) else n for n in (a, b))).result
+
+
 def moved_by(address: ir.Value, distance: int) -> ir.Value:
     """An address so many elements further on."""
     return arith.AddIOp(address, index_constant(distance)).result if distance else address

@@ -111,7 +111,6 @@ REGISTERS = 24
 """Registers 0 to 15 are vector registers, 16 to 23 the accumulators of VACC (and a source of later ops)."""
 
 ALL = tuple(Unit)
-CORELET_UNITS = tuple(u for u in Unit if u.per_corelet)
 
 PARTS = ("start", "each", "end")
 """The lists of a REP's body, in order: what runs once at the start of a group, at each of its sticks, once at its end."""

@@ -48,4 +48,3 @@ FIFOS = {
         Fifo("R", 8, Unit.MNIS, Unit.MNIL, crosses=True),  # over the ring
     )
 }
-FIFO_BY_CODE = {f.code: f for f in FIFOS.values()}

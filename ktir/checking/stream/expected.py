@@ -19,7 +19,7 @@ from ktir.checking.stream.footprint import Footprint, Ints, Limit, Trips, differ
 from ktir.checking.stream.grid import Grid, number
 from ktir.checking.stream.launch import launch_arguments, program_arguments
 from ktir.checking.stream.tiles import IndirectTile, Tile, on_some_cores, read_indirect, read_tile
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.structured import Generic
@@ -425,4 +425,4 @@ def one_corelet(x: Footprint) -> Footprint:
 
 def refuse(op: ir.Operation, text: str) -> NoReturn:
     """Raise Unsupported for an op that cannot be compared."""
-    raise Unsupported(f"'{op.name}' op {text}", location_text(op.location))
+    raise refused(op, text)

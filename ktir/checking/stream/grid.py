@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.mlir import ir
 
@@ -161,8 +161,3 @@ class Grid:
         if op.name not in _FUNCTIONS:
             raise refused(op, "computes an index")
         return Index(self._apply(_FUNCTIONS[op.name], op, *operands))
-
-
-def refused(op: ir.Operation, text: str) -> Unsupported:
-    """The error for an op that cannot be compared."""
-    return Unsupported(f"'{op.name}' op {text}", location_text(op.location))

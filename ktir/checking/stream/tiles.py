@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.checking.stream.grid import Grid, Index, along, number, refused
+from ktir.checking.stream.grid import Grid, Index, along, number
+from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.mlir import ir

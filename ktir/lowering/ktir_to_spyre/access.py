@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ktir.analysis.attributes.residents import resident_of
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
@@ -100,7 +100,7 @@ class TileEvaluator:
             raise Unsupported(f"'{op.operation.name}' op is not supported here, only as what is stored to the scratchpad or from it alone",
                               location_text(op.location))  # fmt: skip
         if list(op.order) != list(range(len(op.shape))):
-            raise Unsupported("'ktdp.construct_access_tile' op expects the identity order", location_text(op.location))
+            raise refused(op, "expects the identity order")
         operands = [self.index(v) for v in op.index_operands]
         first = [self.index.affine(e, operands, op.operation) for e in op.base_map.results]
         return self._tile(op.operation, op.base, first, tuple(op.shape), {d: d for d in range(len(op.shape))})
@@ -171,7 +171,7 @@ class TileEvaluator:
                 location_text(op.location),
             )
         if any(not isinstance(s, int) for s in view.strides):
-            raise Unsupported(f"'{op.name}' op expects a view with static strides", location_text(op.location))
+            raise refused(op, "expects a view with static strides")
         sizes = [constant(s) if isinstance(s, int) else index(s) for s in view.sizes]
         steps = [int(s) for s in view.strides if isinstance(s, int)]
         anchor = index(view.offset)
@@ -220,4 +220,4 @@ def _linear(expression: ir.AffineExpr, op: ir.Operation) -> dict[int, int]:
         return {d: left.get(d, 0) + right.get(d, 0) for d in left | right}
     if isinstance(expression, ir.AffineMulExpr) and isinstance(expression.rhs, ir.AffineConstantExpr):
         return {d: factor * expression.rhs.value for d, factor in _linear(expression.lhs, op).items()}
-    raise Unsupported(f"'{op.name}' op has a subscript that is not linear", location_text(op.location))
+    raise refused(op, "has a subscript that is not linear")

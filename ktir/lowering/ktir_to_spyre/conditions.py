@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import refused
 from ktir.lowering.ktir_to_spyre.access import Clip, Tile
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator
 from ktir.mlir import ir
@@ -24,10 +24,10 @@ Live = NDArray[np.bool_] | None
 def branches(op: ir.Operation, index: IndexEvaluator, live: Live) -> Iterator[tuple[ir.Block, Live]]:
     """The blocks of an `scf.if` that any of the `live` cores runs, and which cores do. Raises Unsupported."""
     if len(op.results):
-        raise _refuse(op, "gives values; the nearest supported form stores them in its branches")
+        raise refused(op, "gives values; the nearest supported form stores them in its branches")
     condition = index(op.operands[0])
     if not condition.is_constant:
-        raise _refuse(op, "expects a condition that a core knows before the kernel starts, of its number and constants")
+        raise refused(op, "expects a condition that a core knows before the kernel starts, of its number and constants")
     holds = np.broadcast_to(condition.constant, (index.cores,)) != 0
     here = np.ones(index.cores, np.bool_) if live is None else live
     for region, taken in zip(op.regions, (holds, ~holds), strict=True):
@@ -46,8 +46,4 @@ def on_some_cores(tile: Tile, live: Live) -> Tile:
 def refuse_on_some_cores(op: ir.Operation, live: Live) -> None:
     """Raise Unsupported for an op that every core must run, or none."""
     if live is not None:
-        raise _refuse(op, "stands in a branch that only some cores take; the nearest supported form stores from LX to memory there")
-
-
-def _refuse(op: ir.Operation, text: str) -> Unsupported:
-    return Unsupported(f"'{op.name}' op {text}", location_text(op.location))
+        raise refused(op, "stands in a branch that only some cores take; the nearest supported form stores from LX to memory there")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
 from ktir.mlir import ir, is_a
@@ -13,7 +13,7 @@ def contribution(consume: ir.Operation) -> ir.Value:
     produce = _produce(consume)
     values = list(list(produce.regions[0].blocks[0].operations)[-1].operands)
     if len(values) != 1 or len(list(produce.regions[0].blocks[0].operations)) != 1:
-        raise _refuse(produce, "expects to contribute one tensor, which is computed before it")
+        raise refused(produce, "expects to contribute one tensor, which is computed before it")
     return values[0]
 
 
@@ -22,13 +22,13 @@ def senders(consume: ir.Operation, cores: int) -> list[int]:
     produce = _produce(consume)
     groups = tile_sets.groups(consume.operands[0].type.groups)
     if groups is None or "producer_dependency_per_consumer" in consume.attributes:
-        raise _refuse(consume, "expects groups with constant bounds and without a dependency of its own")
+        raise refused(consume, "expects groups with constant bounds and without a dependency of its own")
     found = list(range(cores))
     for group in groups:
         producers = tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,))
         consumers = tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,))
         if producers is None or consumers is None or len(producers) != 1 or max(producers + consumers, default=0) >= cores:
-            raise _refuse(consume, f"expects one producer of group {group} and consumers among its {cores} cores")
+            raise refused(consume, f"expects one producer of group {group} and consumers among its {cores} cores")
         for consumer in consumers:
             found[consumer] = producers[0]
     return found
@@ -37,9 +37,5 @@ def senders(consume: ir.Operation, cores: int) -> list[int]:
 def _produce(consume: ir.Operation) -> ir.Operation:
     owner = consume.operands[0].owner
     if not is_a(owner, ktdp.InterTileProduceOp):
-        raise _refuse(consume, "expects a future that is made by 'ktdp.inter_tile_produce' in the same block")
+        raise refused(consume, "expects a future that is made by 'ktdp.inter_tile_produce' in the same block")
     return owner.operation if hasattr(owner, "operation") else owner
-
-
-def _refuse(op: ir.Operation, text: str) -> Unsupported:
-    return Unsupported(f"'{op.name}' op {text}", location_text(op.location))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ktir.arithmetic.integers import PREDICATES, compare
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.mlir import arith, ir, is_a, named
 
@@ -86,7 +86,7 @@ class IndexEvaluator:
         raise self._refuse(op, "has an index that is not linear in the loop counters")
 
     def _refuse(self, op: ir.Operation, text: str) -> Unsupported:
-        return Unsupported(f"'{op.name}' op {text}, which no address generator can follow", location_text(op.location))
+        return refused(op, f"{text}, which no address generator can follow")
 
     def _evaluate(self, value: ir.Value) -> Index:
         if isinstance(value.owner, ir.Block):

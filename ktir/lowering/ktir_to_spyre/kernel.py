@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ktir.analysis.attributes.kernel import KernelFunction
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects.op_facts import PLACES
 from ktir.dialects.structured import Generic
@@ -93,7 +93,7 @@ class KernelLowering:
                     loop.children.append(multiply(self.operands, g))
                 # other results are emitted by the store that consumes them
             elif op.name not in _IGNORED:
-                raise Unsupported(f"'{op.name}' op has no lowering to the instruction stream", location_text(op.location))
+                raise refused(op, "has no lowering to the instruction stream")
 
     def _branches(self, op: ir.Operation, loop: Loop) -> None:
         outer = self.live
@@ -106,7 +106,7 @@ class KernelLowering:
         lower, upper, step = (self.index(v) for v in list(op.operands)[:3])
         bounds = (lower, upper, step)
         if not all(b.is_constant and b.is_uniform for b in bounds):
-            raise Unsupported("'scf.for' op expects the same constant bounds on every core", location_text(op.location))
+            raise refused(op, "expects the same constant bounds on every core")
         self.regions += 1
         level = parent.level + 1
         if level >= LEVELS:
@@ -134,7 +134,7 @@ class KernelLowering:
             refuse_on_some_cores(op, self.live)
             if isinstance(target, Tile) and target.local and not (isinstance(source, Tile) and source.local):
                 return self._load(producer, source, target)
-            raise Unsupported("'ktdp.store' op copies within one memory space, which has no instruction", location_text(op.location))
+            raise refused(op, "copies within one memory space, which has no instruction")
         refuse_on_some_cores(op, self.live)
         if isinstance(target, Tile) and target.local:
             if is_a(producer, linalg.GenericOp):
@@ -143,7 +143,7 @@ class KernelLowering:
                 return self._fill(producer, target)
             if is_a(producer, ktdp.InterTileConsumeOp):
                 return self._exchange(producer, target)
-        raise Unsupported(f"'ktdp.store' op of a '{producer.name}' result has no instruction", location_text(op.location))
+        raise refused(op, f"of a '{producer.name}' result has no instruction")
 
     def _load(self, op: ir.Operation, source: Tile | IndirectTile, target: Tile) -> Action:
         number = self.operands.source_id(op)

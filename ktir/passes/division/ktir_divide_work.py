@@ -18,7 +18,7 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
 from ktir.analysis.axes import SECOND_OPERAND, second_operand_source
 from ktir.analysis.partial_sums import reduced
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
@@ -130,7 +130,7 @@ class _Divider:
         elif is_a(op, func.ReturnOp):
             func.ReturnOp([])
         elif op.name not in _REBUILT:
-            raise Unsupported(f"'{op.name}' op is not supported in a kernel on the laid-out level", location_text(op.location))
+            raise refused(op, "is not supported in a kernel on the laid-out level")
 
     def _input(self, g: Generic, number: int) -> ir.Value:
         value = g.inputs[number]

@@ -24,7 +24,7 @@ from ktir.analysis.calls import (
     text_attribute,
 )
 from ktir.analysis.shared_memory import base_of, shared_arguments, uses_of
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects.module_level import Level
 from ktir.dialects.op_facts import ADDRESSES, PLACES
@@ -140,7 +140,7 @@ class _Parts:
         for result in op.results:
             if any(part != self.part_of[op] for part in self._readers(result)):
                 if not isinstance(result.type, ir.RankedTensorType):
-                    raise Unsupported(f"'{op.name}' op makes a '{result.type}' that is used behind a call", location_text(op.location))
+                    raise refused(op, f"makes a '{result.type}' that is used behind a call")
                 type_ = ir.RankedTensorType(result.type)
                 self.spilled[result] = self.arguments.add("pool", type_.shape, type_.element_type, op.location)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, affine_map, constant, fill, generic
 from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
-from ktir.passes.flat.memory.reshapes import collapsed, expanded, part_of
+from ktir.passes.flat.memory.reshapes import collapsed, part_of, split
 from ktir.passes.flat.memory.windows import shape
 
 _SHORT = 128
@@ -38,7 +38,7 @@ def _in_blocks(value: ir.Value, dim: int, combiner: str) -> ir.Value:
     value = _widened(value, wide)
     if count * block > size:
         value = _padded(value, dim, count * block, combiner)
-    scanned = _scan(expanded(value, dim, [count, block]), dim + 1, combiner)
+    scanned = _scan(split(value, dim, [count, block]), dim + 1, combiner)
     rank = len(sizes)
     before = _before(part_of(scanned, dim + 1, block - 1), dim, combiner)
     whole = _joined(scanned, before, dim, combiner, element)

@@ -15,6 +15,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
+from ktir.passes.flat.memory.reshapes import collapsed, expanded
 from ktir.passes.flat.memory.windows import Window, groups_of, moved, shape, source
 
 
@@ -219,7 +220,7 @@ class _Split:
             if is_a(owner, tensor.CollapseShapeOp) and list(shape(owner.operands[0])) == sizes:
                 new = owner.operands[0]
             else:
-                new = windows.expand_shape(value, groups, sizes)
+                new = expanded(value, groups, sizes)
         for op, i in users:
             op.operands[i] = new
 
@@ -236,7 +237,7 @@ class _Split:
                 del users[i]
         if users:
             with ir.InsertionPoint.after(owner), owner.location:
-                whole = windows.collapse_shape(value, groups)
+                whole = collapsed(value, groups)
             for op, i in users:
                 op.operands[i] = whole
 

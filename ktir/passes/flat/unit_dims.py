@@ -15,6 +15,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import fill, index_constant
 from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory import windows
+from ktir.passes.flat.memory.reshapes import collapsed, expanded
 
 Shape = tuple[int, ...]
 
@@ -173,7 +174,7 @@ def _reshape(each: _Op) -> None:
     value = each.op.operands[0]
     if any(len(g) > 1 for g in groups):
         expands = is_a(each.op, tensor.ExpandShapeOp)
-        value = windows.expand_shape(value, groups, _small(large)) if expands else windows.collapse_shape(value, groups)
+        value = expanded(value, groups, _small(large)) if expands else collapsed(value, groups)
     each.replace(value)
 
 

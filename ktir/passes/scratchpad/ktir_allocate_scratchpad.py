@@ -16,7 +16,7 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.residents import resident_behind, room_of
 from ktir.analysis.partial_sums import contribution, produced_again
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
@@ -163,7 +163,7 @@ class _Allocator:
             self.slices[op.results[0]] = (op.operands[0], self._offsets(op, 1))
         elif is_a(op, tensor.InsertSliceOp):
             if self.plan.root(op.operands[0]) != self.plan.root(op.operands[1]):
-                raise Unsupported("'tensor.insert_slice' op expects to be the only use of what it inserts", location_text(op.location))
+                raise refused(op, "expects to be the only use of what it inserts")
         elif is_a(op, scf.YieldOp):
             pass
         elif is_a(op, func.ReturnOp):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ktir.analysis.attributes.residents import resident_behind
 from ktir.dialects import ktdp
-from ktir.dialects.structured import clone_ops, index_constant
-from ktir.mlir import arith, ir, is_a, linalg, operations, scf, tensor
+from ktir.dialects.structured import clone_ops, index_sum
+from ktir.mlir import ir, is_a, linalg, operations, scf, tensor
 from ktir.passes.residence.pool_accesses import lane_cut
 
 Position = int | ir.Value
@@ -45,7 +45,7 @@ class ResidentValues:
         local = dict(known)  # what is made here may be inside of a loop, so nobody else can use it
         view = _made(tile.base, local)
         begin = [i if isinstance(i, int) else _made(i, local) for i in tile.indices]
-        return ktdp.construct_access_tile(view, [_sum(a, b) for a, b in zip(begin, first, strict=True)], shape)
+        return ktdp.construct_access_tile(view, [index_sum(a, b) for a, b in zip(begin, first, strict=True)], shape)
 
 
 def _has_own_place(value: ir.Value) -> bool:
@@ -64,11 +64,3 @@ def _made(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
             _made(operand, known)
         clone_ops([op], known)
     return known[value]
-
-
-def _sum(a: Position, b: Position) -> Position:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if a == 0 or b == 0:
-        return b if a == 0 else a
-    return arith.AddIOp(*(index_constant(n) if isinstance(n, int) else n for n in (a, b))).result

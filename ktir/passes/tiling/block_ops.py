@@ -55,8 +55,3 @@ def _generic(
 def _walked(x: Input, stick: int, row: int, lane: int) -> list[int | None]:
     rows = ir.RankedTensorType(x.value.type).shape[1] > 1
     return [stick if x.stick else None, row if rows else None, lane if x.lane else None]
-
-
-def sticks_of(value: ir.Value) -> int:
-    """Extent of a tensor's first dim."""
-    return ir.RankedTensorType(value.type).shape[0]

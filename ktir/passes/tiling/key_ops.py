@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ktir.analysis.axes import k_in_stick
+from ktir.analysis.axes import k_in_stick, sticks_of
 from ktir.analysis.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, filled, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf
-from ktir.passes.tiling.block_ops import Input, pointwise, sticks_of
+from ktir.passes.tiling.block_ops import Input, pointwise
 from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, stick
 from ktir.passes.tiling.contractions import Weights, multiply
 from ktir.passes.tiling.tile_facts import Matmul

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ktir.analysis.axes import sticks_of
 from ktir.analysis.expressions import Emission, Hole, Node, Tree, leaves
 from ktir.analysis.softmax import WEIGHT, Product, Softmax, unmasked
 from ktir.dialects.structured import Generic, constant, element_of, filled
 from ktir.mlir import arith, ir, is_a, math
-from ktir.passes.tiling.block_ops import Body, Input, pointwise, reduced, sticks_of
+from ktir.passes.tiling.block_ops import Body, Input, pointwise, reduced
 from ktir.passes.tiling.blocks import Blocks, Part, stick
 from ktir.passes.tiling.key_ops import inputs_of, product, type_of
 from ktir.target import LANES

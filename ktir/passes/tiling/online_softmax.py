@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ktir.analysis.axes import sticks_of
 from ktir.analysis.expressions import Emission
 from ktir.analysis.softmax import PRODUCT, Product, Softmax, unmasked
 from ktir.dialects.structured import element_of, index_constant
 from ktir.mlir import arith, ir, scf
-from ktir.passes.tiling.block_ops import Input, pointwise, sticks_of
+from ktir.passes.tiling.block_ops import Input, pointwise
 from ktir.passes.tiling.blocks import Blocks, Part
 from ktir.passes.tiling.key_ops import along_keys, inputs_of, scores_of
 from ktir.passes.tiling.key_weights import added, started, with_nan

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.attributes.residents import resident_behind
-from ktir.analysis.axes import Axes, row_loops, second_operand_source
+from ktir.analysis.axes import Axes, row_loops, second_operand_source, sticks_of
 from ktir.analysis.partial_sums import live_at_once
 from ktir.analysis.softmax import Softmax, softmax_of
 from ktir.cost.tiles import BLOCK_BYTES
@@ -140,12 +140,12 @@ class TileFacts:
     def stick_local(self) -> StickLocal | None:
         """What a kernel has of a row, if all that it does with one stick concerns no other one; None if not, or if there is one stick."""
         made = [op.results[0] for op in self.ops if is_a(op, ktdp.LoadOp, linalg.GenericOp, linalg.FillOp, tensor.EmptyOp)]
-        sticks = max(map(_sticks, made), default=1)
+        sticks = max(map(sticks_of, made), default=1)
         generics = [Generic(op) for op in self.ops if is_a(op, linalg.GenericOp)]
         tiles = [tile_of(op) for op in self.ops if is_a(op, ktdp.LoadOp, ktdp.StoreOp)]
         if sticks == 1 or not all(map(direct, tiles)) or not all(_is_local(g, sticks) for g in generics):
             return None
-        return StickLocal(sticks, frozenset(v for v in made if _sticks(v) == sticks))
+        return StickLocal(sticks, frozenset(v for v in made if sticks_of(v) == sticks))
 
     @cached_property
     def softmax(self) -> Softmax | None:
@@ -187,7 +187,7 @@ def facts_of(source: func.FuncOp) -> TileFacts:
 def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
     first, second, result = g.inputs[0], second_operand_source(g), g.op.results[0]
     n, *rows, _ = ir.RankedTensorType(result.type).shape
-    k = _sticks(first)
+    k = sticks_of(first)
     own = axes.of_second_operand(g)
     depth, trips = _depth(own, loops), list(loops.values())
     loaded = is_a(first.owner, ktdp.LoadOp) and resident_behind(first.owner.operation) is None
@@ -332,16 +332,12 @@ def _base(offset: ir.Value) -> ir.Value | None:
 # Ops that work on each stick by itself: where rows are too long for the scratchpad, it holds some of their sticks at a time
 
 
-def _sticks(value: ir.Value) -> int:
-    return ir.RankedTensorType(value.type).shape[0]
-
-
 def _is_local(g: Generic, sticks: int) -> bool:
     """Whether an op computes each stick from the same stick of its operands, and from columns; or columns from columns."""
     if not g.is_pointwise or any(is_a(op, linalg.IndexOp) for op in g.body_ops):
         return False
     result = len(g.inputs)
-    if _sticks(g.op.results[0]) == 1:
-        return all(_sticks(v) == 1 for v in g.inputs)
-    same = [g.loop_of(i, 0) == g.loop_of(result, 0) if _sticks(v) == sticks else _sticks(v) == 1 for i, v in enumerate(g.inputs)]
-    return _sticks(g.op.results[0]) == sticks and all(same)
+    if sticks_of(g.op.results[0]) == 1:
+        return all(sticks_of(v) == 1 for v in g.inputs)
+    same = [g.loop_of(i, 0) == g.loop_of(result, 0) if sticks_of(v) == sticks else sticks_of(v) == 1 for i, v in enumerate(g.inputs)]
+    return sticks_of(g.op.results[0]) == sticks and all(same)

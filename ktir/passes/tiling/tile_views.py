@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ktir.analysis.attributes.residents import RESIDENT
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
-from ktir.dialects.structured import index_constant
+from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, ir, is_a
 from ktir.target import LANES
 
@@ -71,10 +71,6 @@ def direct(tile: ir.Operation) -> bool:
     return is_a(tile, ktdp.ConstructAccessTileOp)
 
 
-def refuse(op: ir.Operation, text: str) -> Unsupported:
-    return Unsupported(f"'{op.name}' op {text}", location_text(op.location))
-
-
 class Window:
     """The memory of a tensor at one batch position; made where it is used, since it computes addresses."""
 
@@ -83,7 +79,7 @@ class Window:
         assert isinstance(op, ktdp.ConstructAccessTileOp)
         stick, *others = op.indices
         if isinstance(stick, tuple) or any(n != 0 for n in others) or list(op.order) != list(range(len(op.shape))):
-            raise refuse(tile, "expects a tile of all rows of the view in the order of its dims")
+            raise refused(tile, "expects a tile of all rows of the view in the order of its dims")
         view = op.base.owner.opview
         self.stick = _size(stick, mapping)
         """The core's first stick in the view."""
@@ -96,7 +92,7 @@ class Window:
 
     def tile(self, stick: Size, row: Size, shape: Sequence[int]) -> ir.Value:
         """The access tile of `shape` at a stick and a row."""
-        return ktdp.construct_access_tile(self.view, [_sum(self.stick, stick), row, 0], shape)
+        return ktdp.construct_access_tile(self.view, [index_sum(self.stick, stick), row, 0], shape)
 
 
 def block_view(view: ktdp.ConstructMemoryViewOp, place: Place, mapping: Values) -> ir.Value:
@@ -114,26 +110,18 @@ def block_view(view: ktdp.ConstructMemoryViewOp, place: Place, mapping: Values) 
 def _owned(view: ktdp.ConstructMemoryViewOp, sizes: Sequence[Size], place: Place) -> None:
     for dim in place.batches:
         if not isinstance(sizes[dim], int):
-            raise refuse(view.operation, f"expects as many positions on every core along dim {dim}, a batch axis")
+            raise refused(view.operation, f"expects as many positions on every core along dim {dim}, a batch axis")
 
 
 def _strides(view: ktdp.ConstructMemoryViewOp) -> list[int]:
     strides = [s for s in view.strides if isinstance(s, int)]
     if len(strides) != len(view.strides):
-        raise refuse(view.operation, "expects static strides")
+        raise refused(view.operation, "expects static strides")
     return strides
 
 
 def _size(size: Size, mapping: Values) -> Size:
     return size if isinstance(size, int) else mapping[size]
-
-
-def _sum(a: Size, b: Size) -> Size:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if a == 0 or b == 0:
-        return b if a == 0 else a
-    return arith.AddIOp(*(index_constant(n) if isinstance(n, int) else n for n in (a, b))).result
 
 
 def _rows(sizes: Sequence[Size], place: Place, mapping: Values) -> Size:
@@ -163,7 +151,7 @@ def _view(
         dims = {int(d) for d in _DIM.findall(constraint)}
         if len(dims) > 1:
             if not dims <= set(kept):
-                raise refuse(old.operation, f"expects bounds of sticks, rows and lanes, but got '{constraint}'")
+                raise refused(old.operation, f"expects bounds of sticks, rows and lanes, but got '{constraint}'")
             extra.append(_DIM.sub(lambda m: f"d{kept.index(int(m[1]))}", constraint))
     attributes: dict[str, ir.Attribute] = {}
     if extra:
@@ -242,11 +230,11 @@ class IndirectWindow:
                     break
         number = ir.AffineDimExpr(expression).position - len(captured) if isinstance(expression, ir.AffineDimExpr) else -1
         if number < 0:
-            raise refuse(self.op.operation, f"expects subscripts that are variables, but got '{expression}'")
+            raise refused(self.op.operation, f"expects subscripts that are variables, but got '{expression}'")
         dim = self.dim_of[number]
         if first is not None:
             if dim != 0:
-                raise refuse(self.op.operation, "expects only sticks to begin elsewhere")
+                raise refused(self.op.operation, "expects only sticks to begin elsewhere")
             self.stick = self.mapping[first]
         if dim in (0, self.rank - 1):
             return ("stick" if dim == 0 else "lane"), dim
@@ -263,7 +251,7 @@ class IndirectWindow:
         for d, expression in enumerate(expressions):
             role, dim = self._role(expression)
             if role in ("stick", "lane"):
-                raise refuse(self.op.operation, "expects indices that are the same for all sticks and lanes of a row")
+                raise refused(self.op.operation, "expects indices that are the same for all sticks and lanes of a row")
             if role == "row":
                 rows = d
             elif dim is not None:
@@ -289,7 +277,7 @@ class IndirectWindow:
 
     def tile(self, stick: Size, row: Size, shape: Sequence[int]) -> ir.Value:
         """The indirect tile of `shape` at a stick and a row."""
-        stick = _sum(self.stick, stick)
+        stick = index_sum(self.stick, stick)
         captured = [v for v in (stick, row) if not isinstance(v, int)]
         first = {"stick": stick, "row": row}
         expressions: dict[str, ir.AffineExpr] = {"only": ir.AffineExpr.get_constant(0)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ktir.mlir import ir, tensor
 from ktir.passes.flat.memory.windows import shape
@@ -24,24 +25,23 @@ def part_of(value: ir.Value, dim: int, offset: int, size: int | None = None) -> 
 
 def collapsed(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
     """Each group of dims as one."""
-    sizes = []
-    for group in groups:
-        size = 1
-        for d in group:
-            size *= shape(value)[d]
-        sizes.append(size)
+    type_ = _like(value, [prod(shape(value)[d] for d in group) for group in groups])
     attributes = {"reassociation": _reassociation(groups)}
-    return ir.Operation.create(tensor.CollapseShapeOp.OPERATION_NAME, [_like(value, sizes)], [value], attributes).results[0]
+    return ir.Operation.create(tensor.CollapseShapeOp.OPERATION_NAME, [type_], [value], attributes).results[0]
 
 
-def expanded(value: ir.Value, dim: int, sizes: Sequence[int]) -> ir.Value:
+def split(value: ir.Value, dim: int, sizes: Sequence[int]) -> ir.Value:
     """A dim as several of `sizes`, outer to inner."""
     before = shape(value)
-    whole = [*before[:dim], *sizes, *before[dim + 1 :]]
     more = len(sizes) - 1
     groups = [[d + more * (d > dim)] if d != dim else list(range(dim, dim + more + 1)) for d in range(len(before))]
-    attributes = {"reassociation": _reassociation(groups), "static_output_shape": ir.DenseI64ArrayAttr.get(whole)}
-    return ir.Operation.create(tensor.ExpandShapeOp.OPERATION_NAME, [_like(value, whole)], [value], attributes).results[0]
+    return expanded(value, groups, [*before[:dim], *sizes, *before[dim + 1 :]])
+
+
+def expanded(value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[int]) -> ir.Value:
+    """Each dim as the dims of its group, of these sizes."""
+    attributes = {"reassociation": _reassociation(groups), "static_output_shape": ir.DenseI64ArrayAttr.get(list(sizes))}
+    return ir.Operation.create(tensor.ExpandShapeOp.OPERATION_NAME, [_like(value, sizes)], [value], attributes).results[0]
 
 
 def _reassociation(groups: Sequence[Sequence[int]]) -> ir.ArrayAttr:

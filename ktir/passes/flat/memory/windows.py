@@ -164,24 +164,3 @@ def direct_view(tile: ir.Operation) -> ir.Operation | None:
         return None
     order = ir.AffineMapAttr(tile.attributes["access_tile_order"]).value
     return tile.operands[0].owner if order == ir.AffineMap.get_identity(order.n_dims) else None
-
-
-def expand_shape(value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[int]) -> ir.Value:
-    """`tensor.expand_shape` at the insertion point."""
-    attributes = {"reassociation": _reassociation(groups), "static_output_shape": ir.DenseI64ArrayAttr.get(list(sizes))}
-    type_ = ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(value.type).element_type)
-    return ir.Operation.create(tensor.ExpandShapeOp.OPERATION_NAME, results=[type_], operands=[value], attributes=attributes).results[0]
-
-
-def collapse_shape(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
-    """`tensor.collapse_shape` at the insertion point."""
-    sizes = shape(value)
-    type_ = ir.RankedTensorType.get([prod(sizes[i] for i in group) for group in groups], ir.RankedTensorType(value.type).element_type)
-    return ir.Operation.create(
-        tensor.CollapseShapeOp.OPERATION_NAME, results=[type_], operands=[value], attributes={"reassociation": _reassociation(groups)}
-    ).results[0]
-
-
-def _reassociation(groups: Sequence[Sequence[int]]) -> ir.Attribute:
-    i64 = ir.IntegerType.get_signless(64)
-    return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, i) for i in group]) for group in groups])
