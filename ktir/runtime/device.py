@@ -78,11 +78,7 @@ class DeviceTensor(NamedTuple):
                 np.copyto(carrier, held)
         return carrier
 
-    def held_at(self, slot: Slot) -> int:
-        """Where what the program reads lies."""
-        return self.allocation.forms[self._binding(slot).place].address
-
-    def address(self, slot: Slot, read: Collection[int]) -> int | None:
+    def address(self, slot: Slot, read: Collection[int | None]) -> int | None:
         """Where what the program writes will lie, apart from what it reads; None where it is put into the tensor afterwards."""
         place, adopts = self._binding(slot)
         return self.allocation.reserve(place, read) if adopts else None

@@ -24,7 +24,7 @@ from ktir.runtime import metrics
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import Host
 from ktir.runtime.jobplan import JobPlan
-from ktir.runtime.memory.allocation import Allocation
+from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
 from ktir.runtime.memory.steps import Step
@@ -124,6 +124,7 @@ class Executable:
         operands: dict[int, Host | DeviceTensor] = {}
         written: list[tuple[Slot, Host | DeviceTensor, np.ndarray]] = []
         carriers: list[np.ndarray | None] = []
+        addresses: list[int | None] = [None] * len(self.slots)
         bounds: dict[int, Callable[[], float]] = {}
         for i, slot in enumerate(self.slots):
             if slot.host < 0:
@@ -136,12 +137,14 @@ class Executable:
                 form = operand.read(slot, taken)
                 carriers.append(form.carrier)
                 bounds[i] = form.largest
+                if isinstance(form, DeviceForm):
+                    addresses[i] = form.address
             else:
                 carrier = operand.open(slot)
                 written.append((slot, operand, carrier))
                 carriers.append(carrier)
         if card is not None:
-            carriers = self._bound(self.plan(card), operands, carriers)
+            carriers = self._bound(self.plan(card), operands, carriers, addresses)
         self.machine.launch(carriers, mode, bounds)
         if card is not None:
             card.run(self._step)
@@ -151,24 +154,22 @@ class Executable:
             operands[number].finish(tensors[number])
 
     def _bound(
-        self, plan: JobPlan, operands: Mapping[int, Host | DeviceTensor], carriers: Sequence[np.ndarray | None]
+        self,
+        plan: JobPlan,
+        operands: Mapping[int, Host | DeviceTensor],
+        carriers: Sequence[np.ndarray | None],
+        addresses: list[int | None],
     ) -> list[np.ndarray | None]:
-        """The carriers of a launch on a card, at the addresses that the program finds there."""
-        addresses: list[int | None] = [None] * len(self.slots)
-        later: list[tuple[int, Slot, DeviceTensor]] = []
-        for i, slot in enumerate(self.slots):
-            operand = operands.get(slot.host)
-            if isinstance(operand, DeviceTensor):
-                if slot.argument.role == "input":
-                    addresses[i] = operand.held_at(slot)
-                else:
-                    later.append((i, slot, operand))
-            elif operand is not None:
-                plan.card.record("D2H" if slot.argument.role == "output" else "H2D", slot.layout.sticks * STICK_BYTES)
-        read = {a for a in addresses if a is not None}
+        """The carriers of a launch on a card, at the addresses that the program finds there. addresses: of what it only reads there."""
+        read = set(addresses)
         apart: set[Allocation] = set()
-        for i, slot, operand in later:
-            if operand.allocation not in apart:  # else it is written twice, one after the other
+        for i, slot in enumerate(self.slots):
+            if addresses[i] is not None or slot.host < 0:
+                continue
+            operand = operands[slot.host]
+            if isinstance(operand, Host):
+                plan.card.record("D2H" if slot.argument.role == "output" else "H2D", slot.layout.sticks * STICK_BYTES)
+            elif operand.allocation not in apart:  # else it is written twice, one after the other
                 apart.add(operand.allocation)
                 addresses[i] = operand.address(slot, read)
         given = [plan.own(i) if a is None else a for i, a in enumerate(addresses)]

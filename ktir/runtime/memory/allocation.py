@@ -134,7 +134,7 @@ class Allocation:
             self.version += 1
             self._forms[written], self._whole = DeviceForm(written.layout, filled, address, written.size, self.version), written
 
-    def reserve(self, wanted: Arrangement, read: Collection[int] = ()) -> int:
+    def reserve(self, wanted: Arrangement, read: Collection[int | None] = ()) -> int:
         """The address that a form will have that a program is about to write, which is none of those that it reads."""
         with self.card.compute:
             if self._reserved is not None and (self._reserved[0] is wanted and self._reserved[1] not in read):
