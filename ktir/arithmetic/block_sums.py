@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic.floats import F32, STEP
 
-__all__ = ["block_sums", "largest_norm", "rounded_sums", "scratch", "widened"]
+__all__ = ["Block", "Widened", "largest_norm", "rounded_sums", "scratch"]
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,6 +28,8 @@ Places = tuple[Ints, ...]
 _NOWHERE: Places = (np.empty(0, np.int64),)
 _HELD = 1 << 21
 """Bytes of a piece of scratch memory that is kept, at most."""
+_SHAPES = 1 << 10
+"""Shapes that are remembered."""
 
 _ERROR = 2.0**-52
 """Twice what an addition in f64 can be wrong by, relative to a bound for the sum of the magnitudes of all that is added."""
@@ -49,47 +51,74 @@ class _Scratch(threading.local):
     """Memory of a thread that holds nothing between calls: made anew each time it would be given back to the system, page by page."""
 
     def __init__(self) -> None:
+        self.views: dict[tuple[str, tuple[int, ...]], NDArray[Any]] = {}
         self.held: dict[str, NDArray[np.uint8]] = {}
 
     def __call__(self, name: str, shape: tuple[int, ...], dtype: type = np.float64) -> NDArray[Any]:
-        size = prod(shape) * 8
+        """An array of that shape; of a name there is one at a time, always of the same type."""
+        found = self.views.get((name, shape))
+        return self._view(name, shape, dtype) if found is None else found
+
+    def _view(self, name: str, shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+        size = prod(shape) * np.dtype(dtype).itemsize
         if size > _HELD:
             return np.empty(shape, dtype)
-        held = self.held.get(name)
-        if held is None or held.size < size:
-            held = self.held[name] = np.empty(size, np.uint8)
-        return np.ndarray(shape, dtype, held)
+        if name not in self.held or self.held[name].size < size or len(self.views) > _SHAPES:
+            self.held[name] = np.empty(max(size, _HELD // 8), np.uint8)
+            self.views.clear()
+        found = self.views[name, shape] = np.ndarray(shape, dtype, self.held[name])
+        return found
 
 
 scratch = _Scratch()
 
 
-def widened(x: F32, name: str) -> F64:
-    """`x` in f64, in memory that lasts until the next call with this name; in the order of `x`, which BLAS takes as it is."""
-    turned = x.ndim > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
-    source = x.swapaxes(-1, -2) if turned else x
-    wide = scratch(name, source.shape)
-    np.copyto(wide, source)
-    return wide.swapaxes(-1, -2) if turned else wide
+class Widened:
+    """An operand that stays where it is, [.., M, N]; a call gives what it then holds in f64, in the order of its memory, as BLAS takes it.
 
-
-def block_sums(a: F32, b: F32, elements: tuple[str, str] = ("f32", "f32"), norm: float | None = None) -> F32:
-    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64: exact sums, rounded once; a zero has any sign.
-
-    Nothing but the time depends on the rest. elements: the formats on whose grids a and b lie. norm: a bound for the norms of b's
-    columns, NaN where there may be one.
+    name: whose scratch memory it takes, until the next one with that name is asked for. rows: as one matrix, [M, N].
     """
-    left, right = widened(a, "left"), widened(b, "right")
-    most = largest_norm(a, -1)
-    if norm is None or not _proved(left, right, (most, norm), elements):
-        norm = largest_norm(b, -2)
-    return rounded_sums(left, right, (most, norm), elements)
+
+    def __init__(self, x: F32, name: str, *, rows: bool = False) -> None:
+        self.name, self.turned = name, not rows and abs(x.strides[-1]) > abs(x.strides[-2])
+        self.source = x.swapaxes(-1, -2) if self.turned else x
+        self.shape = (prod(x.shape[:-1]), x.shape[-1]) if rows else None
+
+    def __call__(self) -> F64:
+        wide = scratch(self.name, self.source.shape)
+        np.copyto(wide, self.source)
+        return wide.swapaxes(-1, -2) if self.turned else wide if self.shape is None else wide.reshape(self.shape)
+
+
+class Block:
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64, for operands that stay where they are: exact sums, rounded once.
+
+    A zero has any sign. If b is one matrix, the rows of all of a are those of one product, [M, N]. elements: the formats on whose grids
+    a and b lie; nothing but the time depends on them.
+    """
+
+    def __init__(self, a: F32, b: F32, elements: tuple[str, str]) -> None:
+        self.a, self.b, self.elements = a, b, elements
+        self.left, self.right = Widened(a, "left", rows=b.ndim == 2 < a.ndim), Widened(b, "right")
+
+    def sums(self, norm: float | None = None) -> F32:
+        """norm: a bound for the norms of b's columns, NaN where there may be one; nothing but the time depends on it."""
+        left, right, most = self.left(), self.right(), largest_norm(self.a, -1)
+        if norm is not None and _proved(left, right, (most, norm), self.elements):
+            return _product(left, right).astype(np.float32)
+        return rounded_sums(left, right, (most, largest_norm(self.b, -2)), self.elements)
+
+
+def _product(left: F64, right: F64) -> F64:
+    if left.ndim != right.ndim:
+        return np.matmul(left, right)
+    lead = [n if m == 1 else m for m, n in zip(left.shape[:-2], right.shape[:-2], strict=True)]
+    return np.matmul(left, right, out=scratch("sums", (*lead, left.shape[-2], right.shape[-1])))
 
 
 def rounded_sums(left: F64, right: F64, norms: Pair, elements: tuple[str, str]) -> F32:
-    """`block_sums` of operands in f64. norms: bounds for those of the rows and of the columns."""
-    lead = left.shape[:-2] if left.shape[:-2] == right.shape[:-2] else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    sums = np.matmul(left, right, out=scratch("sums", (*lead, left.shape[-2], right.shape[-1])))
+    """The sums of a `Block` of operands in f64. norms: bounds for those of the rows and of the columns."""
+    sums = _product(left, right)
     if _proved(left, right, norms, elements):
         return sums.astype(np.float32)
     result = np.empty(sums.shape, np.float32)

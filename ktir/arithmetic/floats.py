@@ -29,6 +29,7 @@ __all__ = [
     "round_f16",
     "round_to",
     "rounding_views",
+    "widen",
 ]
 
 F32 = NDArray[np.float32]
@@ -150,34 +151,26 @@ def round_f16(x: F32, out: F32 | None = None) -> F32:
     return deliver(result, out)
 
 
-def f16_to_f32(a: NDArray[Any], out: F32 | None = None, *, finite: bool = False) -> F32:
-    """Convert float16 (or its bits as uint16) to float32 exactly. out: float32 of the same shape. NaN stays NaN.
-
-    finite: the caller knows that there is no inf and no NaN; saves a look.
-    """
+def f16_to_f32(a: NDArray[Any], out: F32 | None = None) -> F32:
+    """Convert float16 (or its bits as uint16) to float32 exactly. out: float32 of the same shape. NaN stays NaN."""
     a = np.asarray(a)
     if a.dtype not in (np.float16, np.uint16):
         raise TypeError(f"f16_to_f32 expects a float16 array, but got {a.dtype}")
-    if finite and out is not None and out.flags.c_contiguous and a.size <= _CHUNK:
-        bits = out.view(np.int32)
-        np.copyto(bits, a.view(np.int16))
-        _widen(bits, out)
-        return out
     source, target, result = flat_pair(a.view(np.int16), out, np.float32)
     with quiet():
         for start in range(0, source.size, _CHUNK):
             h = source[start : start + _CHUNK]
             r = target[start : start + _CHUNK]
-            if not finite and (h.max() >= 0x7C00 or h.view(np.uint16).max() >= 0xFC00):  # exponent 31: inf or NaN
+            if h.max() >= 0x7C00 or h.view(np.uint16).max() >= 0xFC00:  # exponent 31: inf or NaN
                 r[...] = h.view(np.float16)
                 continue
             bits = r.view(np.int32)
             np.copyto(bits, h)
-            _widen(bits, r)
+            widen(bits, r)
     return deliver(result, out)
 
 
-def _widen(bits: NDArray[np.int32], values: F32) -> None:
+def widen(bits: NDArray[np.int32], values: F32) -> None:
     """Bits of finite halves, sign-extended, to the values that they are, in the same memory."""
     # Shifted, exponent and fraction stand in place and the sign is copied into the bits between them and bit 31; the exponent then lacks
     # the difference of the biases, 112. The product also normalises subnormals.

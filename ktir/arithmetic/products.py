@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ktir.arithmetic.block_sums import block_sums, largest_norm, rounded_sums, scratch, widened
+from ktir.arithmetic.block_sums import Block, Widened, largest_norm, rounded_sums, scratch
 from ktir.arithmetic.floats import F32, deliver, quiet
 from ktir.arithmetic.numerics import STICK, sum_in_order
 
@@ -27,7 +27,10 @@ _WIDE = 1 << 20
 def matmul_block(a: F32, b: F32, elements: Elements = ("f32", "f32")) -> F32:
     """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: exact sums, rounded once to f32. A zero is +0."""
     with quiet():
-        return block_sums(a, b, elements) + np.float32(0)
+        sums = Block(a, b, elements).sums() + np.float32(0)
+    return (
+        sums.reshape(*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *sums.shape[-2:]) if b.ndim > 2 else sums.reshape(*a.shape[:-1], -1)
+    )
 
 
 def matmul_machine(a: F32, b: F32, acc: F32, out: F32 | None = None, elements: Elements = ("f32", "f32")) -> F32:
@@ -67,16 +70,17 @@ class Product:
         if _nested(a, apart) and _nested(rows, apart):
             a, rows = (x.reshape(*x.shape[:apart], -1, x.shape[-1]) for x in (a, rows))
         self.pieces = [
-            (b[..., span, :].reshape(*b.shape[:-2], count, -1, b.shape[-1]), _parts(a[..., span], rows, apart, count))
+            (right, Widened(right, "right"), _parts(a[..., span], rows, apart, count))
             for span, count in _spans(b, out.size)
+            for right in [b[..., span, :].reshape(*b.shape[:-2], count, -1, b.shape[-1])]
         ]
         """Blocks of b, [.., blocks, K, N], and what they are multiplied with."""
 
     def add_to(self, acc: F32) -> None:
         """Compute `out`; the caller is inside `quiet()`. acc: may be `out`."""
         np.add(acc, np.float32(0), out=self.out)  # no -0: so the sign of a block's zero cannot be seen
-        for b, parts in self.pieces:
-            right, norm = widened(b, "right"), largest_norm(b, -2)
+        for b, widened, parts in self.pieces:
+            right, norm = widened(), largest_norm(b, -2)
             for part in parts:
                 left = scratch("left", part.shape)
                 np.copyto(left.reshape(part.rows.shape), part.rows)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ktir.arithmetic import numerics as num
-from ktir.arithmetic.block_sums import block_sums, largest_norm
+from ktir.arithmetic.block_sums import Block, largest_norm
 from ktir.arithmetic.products import matmul_block, matmul_machine
 
 FORMATS = ("f16", "bf16", "dl16", "f8E4M3FN", "f8E5M2", "f32")
@@ -83,7 +83,7 @@ def test_a_known_bound_decides_on_nothing(kind):
             want = exact(a, b)
             for bound in (None, largest_norm(b, -2), 3 * largest_norm(b, -2), np.inf, np.nan):
                 with num.quiet():
-                    same(block_sums(a, b, elements, bound) + np.float32(0), want)
+                    same(Block(a, b, elements).sums(bound) + np.float32(0), want)
 
 
 def test_a_row_of_coarse_values_beside_fine_columns():
@@ -93,10 +93,10 @@ def test_a_row_of_coarse_values_beside_fine_columns():
         a, b = np.zeros((1, 64), np.float32), np.zeros((64, 16), np.float32)
         a[0, [0, 20, 63]] = [large, 2.0**low, large]
         b[[0, 20, 63]] = np.array([large, 2.0**-24, -large])[:, None]
-        same(block_sums(a, b, elements, 2 * large), exact(a, b))
+        same(Block(a, b, elements).sums(2 * large), exact(a, b))
         a[0, 0] = np.inf
         with num.quiet():
-            assert np.isinf(block_sums(a, b, elements, 2 * large)).all()
+            assert np.isinf(Block(a, b, elements).sums(2 * large)).all()
 
 
 def test_an_infinity_does_not_hide_the_other_row():
@@ -106,7 +106,7 @@ def test_an_infinity_does_not_hide_the_other_row():
     want = exact(a[1:], b)
     a[0, 3] = np.inf
     with num.quiet():
-        same(block_sums(a, b, elements, 1e5)[1:], want)
+        same(Block(a, b, elements).sums(1e5)[1:], want)
 
 
 @pytest.mark.parametrize("elements", [("f16", "bf16"), ("f8E4M3FN", "f16"), ("f32", "f16")])

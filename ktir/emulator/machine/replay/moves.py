@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.numerics import f16_to_f32
+from ktir.arithmetic.floats import f16_to_f32, widen
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
 from ktir.emulator.machine.replay.ops import Call, Launch, window
@@ -19,6 +19,8 @@ from ktir.target import LANES
 
 _WORTH = 512
 """Halves from which on there is a faster way to widen them than NumPy's."""
+_MOST = 1 << 15
+"""Halves up to which the values stay in cache while they are widened."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,21 @@ class Load:
 
 
 def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Callable[[], None]:
+    bits = target.view(np.int32)
+    many, dense = target.size >= _WORTH, target.flags.c_contiguous and target.size <= _MOST
+    halves, offset = tuple(2 * s for s in memory.strides), 2 * memory.offset
+
     def run() -> None:
-        source = window(launch.arguments[argument], memory)
-        if source.dtype == np.float16 and source.size >= _WORTH:
-            largest = launch.largest(argument)
-            f16_to_f32(source, target, finite=largest is not None and largest < inf)
+        whole = launch.arguments[argument]
+        if not many or whole.dtype != np.float16:
+            np.copyto(target, window(whole, memory))
+            return
+        largest = launch.largest(argument)
+        if dense and largest is not None and largest < inf:
+            np.copyto(bits, np.ndarray(memory.shape, np.int16, whole, offset, halves))
+            widen(bits, target)
         else:
-            np.copyto(target, source)
+            f16_to_f32(window(whole, memory), target)
 
     return run
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.block_sums import block_sums
+from ktir.arithmetic.block_sums import Block
 from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View
 from ktir.target import LANES
 
@@ -116,8 +116,8 @@ class Multiply:
         sums = self.sums.flat.reshape(self.shape)
         origin = self.right_buffer.origin
         if b.shape[:2] == (1, 1) and a.shape[:2] == (cores, corelets):
-            return [(_add_flat, (launch, origin, a, b[0, 0], sums.reshape(-1, LANES), self.first))]
-        return [(_add_product, (launch, origin, a, b, sums, self.first))]
+            b, sums = b[0, 0], sums.reshape(-1, LANES)
+        return [(_add_product, (launch, origin, Block(a, b, _ELEMENTS), sums, self.first))]
 
 
 def _full(x: F32, rows: int) -> F32:
@@ -125,11 +125,7 @@ def _full(x: F32, rows: int) -> F32:
     return np.broadcast_to(x, (*x.shape[:2], rows, LANES))
 
 
-def _add_flat(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
-    _add_product(launch, origin, a.reshape(-1, LANES), b, sums, first)
-
-
-def _add_product(launch: Launch, origin: int | None, a: F32, b: F32, sums: F32, first: bool) -> None:
+def _add_product(launch: Launch, origin: int | None, block: Block, sums: F32, first: bool) -> None:
     largest = launch.largest(origin)
-    block = block_sums(a, b, _ELEMENTS, None if largest is None else largest * 8)  # the norm of 64
-    np.add(block, np.float32(0) if first else sums, sums)
+    products = block.sums(None if largest is None else largest * 8)  # the norm of 64
+    np.add(products, np.float32(0) if first else sums, sums)
