@@ -29,11 +29,19 @@ class Launch:
 
     arguments: Sequence[NDArray[Any]] = ()
     bounds: Mapping[int, Bound] = field(default_factory=dict)
+    asked: dict[int | None, float | None] = field(default_factory=dict)
+    """The bounds that have been asked for in this launch."""
+
+    def start(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound]) -> None:
+        """Begin a launch."""
+        self.arguments, self.bounds, self.asked = arguments, bounds, {}
 
     def largest(self, origin: int | None) -> float | None:
         """A bound for the magnitudes of an argument, NaN if there may be one. None: unknown."""
-        bound = None if origin is None else self.bounds.get(origin)
-        return None if bound is None else bound()
+        if origin not in self.asked:
+            bound = None if origin is None else self.bounds.get(origin)
+            self.asked[origin] = None if bound is None else bound()
+        return self.asked[origin]
 
 
 class Operation(Protocol):

@@ -42,12 +42,12 @@ class Tape:
 
     def run(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound] | None = None) -> None:
         """Execute; `arguments` are C-contiguous carriers [entries, 64] and written in place. They and bounds: as for `Machine.launch`."""
-        self._launch.arguments, self._launch.bounds = arguments, bounds or {}
+        self._launch.start(arguments, bounds or {})
         self._missing.fill(False)
         with numerics.quiet():
             for function, operands in self._calls:
                 function(*operands)
-        self._launch.arguments, self._launch.bounds = (), {}
+        self._launch.start((), {})
 
 
 def _lay_out(operations: Sequence[Operation], lasting: Sequence[Buffer]) -> int:
