@@ -13,7 +13,7 @@ import functools
 import hashlib
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.interpolation import bytes_left_whole
 from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
-from ktir.lowering.inductor.running.fallback import Place, Refusals, apart_in, in_torch, refusals_in, say_of_extern
+from ktir.lowering.inductor.running.fallback import Apart, Refusals, in_torch, refusals_in, say_of_extern
 from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling
 from ktir.lowering.region_to_ktir.region import Region
 
@@ -97,18 +97,14 @@ def _accepted(
 ) -> Any:
     """What `run` gives once every nest that is refused has become a call; `otherwise` where no call can stand for one."""
     refused: Refusals = {}
-    apart: set[Place] = set()
     compile_region = _once(compile_region)
     if inductor_config.trace.enabled:  # who debugs wants the stages: no cache may answer
         nonce = nonce or uuid.uuid4().hex
     while True:
         try:
-            with inductor(compile_region, device=device, nonce=nonce, refused=refused, apart=apart) as patches:
+            with inductor(compile_region, device=device, nonce=nonce, refused=refused) as patches:
                 return run(patches)
         except Exception as error:
-            if cut := apart_in(error):
-                apart |= cut.places
-                continue
             found = refusals_in(error)
             if found is None:
                 raise
@@ -121,14 +117,20 @@ def _accepted(
 
 
 def _once(compile_region: RegionCompiler) -> RegionCompiler:
-    """The same, for a graph that is lowered several times: what is equal each time is compiled the first time."""
-    found: dict[str, str] = {}
+    """The same, for a graph that is lowered several times, and its regions twice: what is equal is compiled the first time."""
+    found: dict[str, str | Apart] = {}
 
     def compile_once(region: Region) -> str:
         text = region.to_json()
         if text not in found:
-            found[text] = compile_region(region)
-        return found[text]
+            try:
+                found[text] = compile_region(region)
+            except Apart as cut:
+                found[text] = cut
+        known = found[text]
+        if isinstance(known, Apart):
+            raise known
+        return known
 
     return compile_once
 
@@ -140,13 +142,12 @@ def inductor(
     device: str = "cpu",
     nonce: str = "",
     refused: Refusals | None = None,
-    apart: Collection[Place] = (),
 ) -> Iterator[dict[str, Any]]:
     """Inductor works for us inside the block; yields the configuration that it needs."""
     refused = {} if refused is None else refused
     before = (*get_custom_graph_passes(inductor_config.joint_custom_pre_pass), RoundValues())
     patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused), "joint_custom_pre_pass": before}
-    scheduling = functools.partial(Scheduling, compile_region, apart=apart, device=device)
+    scheduling = functools.partial(Scheduling, compile_region, device=device)
     backend = backend_for("cpu", scheduling, MarkRefused(nonce + device, refused), device)
     with _LOCK, backend, user_lowerings(refused), bytes_left_whole(), values_once():
         yield patches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ RegionCompiler = Callable[[Region], str]
 """Compiles a region and returns the content hash under which the runtime finds the package. Raises NestRefused."""
 
 MOST_APART = 16
-"""Nests of a graph that may be taken out of the chip's programs, one lowering for each time that its compiler refuses some."""
+"""Nests of a graph that may be taken out of the chip's programs."""
 NO_LOOPS = "there are no loops for it"
 
 
@@ -47,10 +47,18 @@ class Scheduling(BaseScheduling):
 
     scheduler: Any
 
-    def __init__(self, compile_region: RegionCompiler, scheduler: Any, apart: Collection[Place] = (), device: str = "cpu") -> None:
+    def __init__(self, compile_region: RegionCompiler, scheduler: Any, device: str = "cpu") -> None:
         super().__init__(scheduler)
         self._compile_region = compile_region
-        self._apart = apart
+        self._apart: set[Place] = set()
+        self._settled = False
+        """Whether `_apart` is final."""
+        self._fences: dict[str, int] = {}
+        """Per nest, by name: how many calls and other devices come before it."""
+        self._elsewhere: set[str] = set()
+        """Buffers that calls use, by real name."""
+        self._written: dict[str, str] = {}
+        """By name as stored: the real name."""
         self._launches = "ktir.runtime.cache" if device == "cpu" else "ktir.device.launches"
         self._in_part = False
         self._pending: list[BaseSchedulerNode] = []
@@ -136,7 +144,7 @@ class Scheduling(BaseScheduling):
         try:
             return self._compile_region(region)
         except Apart as cut:
-            if len(self._apart) >= MOST_APART or cut.places <= set(self._apart):
+            if self._settled or len(self._apart) >= MOST_APART or cut.places <= self._apart:
                 return cut.key
             raise
         except NestRefused as error:
@@ -169,44 +177,78 @@ class Scheduling(BaseScheduling):
         return [n for n in node.get_nodes() if n.get_name() not in self.scheduler.removed_ops]
 
     def _survey(self) -> None:
-        """Record all nests of the graph and find out where each buffer has to live."""
+        """Record all nests of the graph, and find out which the chip's compiler refuses and where each buffer has to live."""
+        self._record()
+        regions = self._regions()
+        while cut := self._refused(regions.values()):
+            self._apart |= cut.places
+            regions = self._regions()
+        self._settled = True
+        if len(regions) > 1 or any(map(any, regions)):
+            self._remember()
+        for alias, real in self._written.items():
+            if self._nodes.roles.get(real) == "temp":  # values of the kernel: they need no memory of the host
+                V.graph.removed_buffers.update((alias, real))
+
+    def _refused(self, regions: Iterable[Sequence[Nest]]) -> Apart | None:
+        """Compile regions, up to the first one of which nests have to be taken out."""
+        try:
+            for nests in regions:
+                with debug_folder():
+                    self._compile(self._nodes.region(nests))
+        except Apart as cut:
+            return cut
+        return None
+
+    def _record(self) -> None:
         self._nests = {}
-        regions: dict[str, set[int]] = defaultdict(set)  # by real name: the regions that use a buffer, -1 for users that are no loops
-        written: dict[str, str] = {}  # by name as stored: the real name
-        through_indices: set[str] = set()
         refused: list[NestRefused] = []
-        number, part = 0, False
+        fence, device = 0, None
         for node in self.scheduler.nodes:
+            fence += device != (device := node.get_device() or device)  # Inductor flushes there as well
             if node.is_extern() or node.is_template():
-                number += 1
-                for dep in node.read_writes.reads | node.read_writes.writes:
-                    regions[self._nodes.real(dep.name)[0]].add(-1)
+                fence += 1
+                self._elsewhere |= {self._nodes.real(dep.name)[0] for dep in node.read_writes.reads | node.read_writes.writes}
                 continue
             for leaf in self._leaves(node):
                 if not isinstance(leaf.node, ir.ComputedBuffer) or 0 in leaf.node.get_pointwise_size():
                     continue  # owns the storage that others write into, or has nothing to do
                 try:
-                    nest = self._nests[leaf.get_name()] = self._nodes.recorded(leaf)
+                    self._nests[leaf.get_name()] = self._nodes.recorded(leaf)
                 except NestRefused as error:
                     refused.append(error)
                     continue
-                before, part = part, self._part(leaf, part)
-                number += part != before
-                written[leaf.node.get_name()] = self._nodes.real(leaf.node.get_name())[0]
-                for record in nest.records():
-                    if record.buffer:
-                        regions[record.buffer].add(number)
-                    if record.op == "store" and (record.mode or any(v.startswith("ind") for v in record.index.variables)):
-                        through_indices.add(record.buffer)
+                self._fences[leaf.get_name()] = fence
+                self._written[leaf.node.get_name()] = self._nodes.real(leaf.node.get_name())[0]
         if refused:
             raise Refused(refused)
-        if number and V.graph.mutated_inputs:
+
+    def _regions(self) -> dict[tuple[int, int], list[Nest]]:
+        """The nests of each region: by what lies before it, calls and changes between what the chip refuses and takes. Gives the buffers
+        their roles.
+        """
+        regions: dict[tuple[int, int], list[Nest]] = defaultdict(list)
+        users: dict[str, set[tuple[int, int]]] = defaultdict(set)  # by real name: the regions that use a buffer
+        through_indices: set[str] = set()
+        changes, part = 0, False
+        for name, nest in (self._nests or {}).items():
+            before, part = part, place_of(nest) in self._apart
+            changes += part != before
+            region = self._fences[name], changes
+            regions[region].append(nest)
+            for record in nest.records():
+                if record.buffer:
+                    users[record.buffer].add(region)
+                if record.op == "store" and (record.mode or any(v.startswith("ind") for v in record.index.variables)):
+                    through_indices.add(record.buffer)
+        outside = {self._nodes.real(name)[0] for name in V.graph.get_output_names()} | set(V.graph.graph_inputs) | set(V.graph.constants)
+        own = {r for r in self._written.values() if r not in outside | self._elsewhere and len(users[r]) == 1}
+        self._nodes.roles = {real: "mem" if real in through_indices else "temp" for real in own}
+        return regions
+
+    def _remember(self) -> None:
+        """Let generated code keep the inputs that several programs and calls write to."""
+        if V.graph.mutated_inputs:
             wrapper: Any = V.graph.wrapper_code
             wrapper.add_import_once("import ktir.lowering.inductor.running.guarded")
             wrapper.lines.insert(0, f"ktir.lowering.inductor.running.guarded.remember({', '.join(sorted(V.graph.mutated_inputs))})")
-        outside = {self._nodes.real(name)[0] for name in V.graph.get_output_names()} | set(V.graph.graph_inputs) | set(V.graph.constants)
-        for alias, real in written.items():
-            if real not in outside and len(regions[real]) == 1 and -1 not in regions[real]:
-                self._nodes.roles[real] = "mem" if real in through_indices else "temp"
-                if self._nodes.roles[real] == "temp":  # values of the kernel: they need no memory of the host
-                    V.graph.removed_buffers.update((alias, real))

@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 class Apart(Exception):
-    """Ends a lowering: nests of a region that the chip's compiler refuses, while it may well take the others.
+    """Nests of a region that the chip's compiler refuses, while it may well take the others.
 
     `places` are keys of the nests (`place_of`); under `key` the region as a whole is stored for the KTIR executor.
     """
@@ -73,11 +73,6 @@ def nests_at(error: KtirError, region: Region) -> list[Nest]:
     named = [n for n in region.nests if n.origins and n.origins[0].node in error.names[:1]]
     named = named or [n for n in region.nests if any(o.node in error.names for o in n.origins)]
     return named or [n for n in region.nests if error.location and n.source == error.location]
-
-
-def apart_in(error: BaseException) -> Apart | None:
-    """What an error of Inductor's wraps of this kind."""
-    return next((e for e in chain(error) if isinstance(e, Apart)), None)
 
 
 def _guilty(error: NestRefused, known: Refusals) -> list[Origin]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._inductor.utils import fresh_cache
 
+from ktir.lowering.inductor import adapter
 from ktir.runtime import metrics, notices
 
 
@@ -50,6 +51,15 @@ def test_the_rest_stays_on_the_chip(function: Callable[..., Any], launches: tupl
         torch.testing.assert_close(mine, theirs, rtol=4e-3, atol=4e-3)
         mine.copy_(theirs)
     assert caplog.text.count("it runs on the KTIR executor instead") == (2 if function is beside else 1)
+
+
+def test_a_graph_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its nests are taken out."""
+    lowered: list[Any] = []
+    compile_fx = adapter.compile_fx
+    monkeypatch.setattr(adapter, "compile_fx", lambda gm, *args, **options: lowered.append(gm) or compile_fx(gm, *args, **options))
+    torch.compile(beside, backend="spyre", dynamic=False)(torch.ones(5, 7).half())
+    assert len(lowered) == 1
 
 
 def test_refusals_are_errors_if_asked() -> None:
