@@ -147,7 +147,9 @@ class Nodes:
         elif role is None:
             role = "output" if self._makes(name, nests) else "mutated"
         if not all(n.is_Integer for n in map(sympy.sympify, (*layout.size, *layout.stride, layout.offset))):
-            raise DynamicShape(f"buffer '{name}' of dynamic shape {list(layout.size)}")
+            place = next((n.source for n in nests if any(r.buffer == name for r in n.records())), None)
+            described = f"a tensor of shape {list(layout.size)}, strides {list(layout.stride)} and offset {layout.offset}"
+            raise DynamicShape(f"{described} is not supported: they are known only at run time", place)
         size, stride = (tuple(int(n) for n in ns) for ns in (layout.size, layout.stride))
         # what comes from outside has its offset in its data pointer
         return Buffer(name, dtype_name(layout.dtype), size, stride, int(layout.offset) if role in ("output", "temp", "mem") else 0, role)

@@ -26,13 +26,16 @@ class DynamicShape(Unsupported):
 
 
 def dynamic_sizes(gm: fx.GraphModule) -> list[str]:
-    """The sizes of inputs that are symbols, and floating-point symbols, in words: each value of them needs a compilation."""
+    """The sizes, strides and offsets of inputs that are symbols, and floating-point symbols, in words: each value needs a compilation."""
     found = []
     for name, value in _inputs(gm).items():
         if isinstance(value, torch.SymFloat):
             found.append(f"the number '{name}'")
         elif isinstance(value, torch.Tensor):
-            found += [f"size {d} of input '{name}'" for d, n in enumerate(value.shape) if not isinstance(n, int)]
+            for what, numbers in (("size", value.shape), ("stride", value.stride() if value.layout == torch.strided else ())):
+                found += [f"{what} {d} of input '{name}'" for d, n in enumerate(numbers) if not isinstance(n, int)]
+            if value.layout == torch.strided and not isinstance(value.storage_offset(), int):
+                found.append(f"the offset of input '{name}'")
     return found
 
 

@@ -91,6 +91,28 @@ def test_marked_sizes(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> N
     assert caplog.text.count("dynamic shapes: size 0 of input") == 1
 
 
+@pytest.mark.parametrize(
+    ("inputs", "warned"),
+    [
+        ([torch.arange(24.0)[:20].reshape(5, 4)[:, :3], torch.arange(30.0).reshape(5, 6)[:, :3]], "stride 0 of input 'l_x_'"),
+        ([torch.arange(3.0).expand(5, 3), torch.arange(60.0).reshape(10, 6)[::2, ::2]], "stride 0 of input 'l_x_'"),
+        ([torch.arange(90.0)[k : k + 15].reshape(5, 3) for k in (7, 9, 64)], ""),
+    ],
+    ids=["rows", "both", "offset"],
+)
+def test_strides_are_constants(lowered: list[Any], inputs: list[torch.Tensor], warned: str, caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y.copy_(x) + x
+
+    run = torch.compile(function, backend="ktir", options={"engine": "ktir", "fallback": "error"})
+    for x in [*inputs, *reversed(inputs)]:
+        y, z = torch.zeros(5, 3), torch.zeros(5, 3)
+        assert torch.equal(run(x, y), function(x, z))
+        assert torch.equal(y, z)
+    assert len(lowered) <= len(inputs)
+    assert warned in caplog.text
+
+
 def test_many_sizes_in_turn(lowered: list[Any]) -> None:
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         q = x @ w
