@@ -17,6 +17,7 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPython
 from torch._subclasses import FakeTensor
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 HOST = torch.device("cpu")
 
@@ -48,8 +49,10 @@ def _move(module: fx.GraphModule) -> None:
         node.args, node.kwargs = map_aggregate(node.args, _moved), map_aggregate(node.kwargs, _moved)  # type: ignore[assignment]
         if "val" in node.meta:
             node.meta["val"] = pytree.tree_map(_moved, node.meta["val"])
-        if node.op == "get_attr" and isinstance(value := getattr(module, str(node.target), None), torch.Tensor):
-            setattr(module, str(node.target), value.cpu())
+        value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
+        if isinstance(value, torch.Tensor) and value.device != HOST:
+            with _disable_current_modes():
+                setattr(module, str(node.target), value.cpu())
 
 
 def _moved(value: Any) -> Any:

@@ -91,6 +91,13 @@ def test_numbers_of_the_host_in_a_graph(on_chip: None) -> None:
         assert torch.equal(got.cpu(), expected.half())
 
 
+def test_constants_of_a_graph(on_chip: None) -> None:
+    table = torch.arange(64, dtype=torch.float16, device="spyre")
+    f = torch.compile(lambda x: x * table + torch.tensor([2.0] * 64, dtype=torch.float16, device="spyre"))
+    x = torch.ones(3, 64, dtype=torch.float16)
+    assert torch.equal(f(x.to("spyre")).cpu(), x * table.cpu() + 2)
+
+
 def test_shapes_that_change(on_chip: None) -> None:
     f = torch.compile(lambda x: torch.softmax(x, -1), dynamic=True)
     for n in (3, 5):

@@ -75,6 +75,10 @@ OPS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "not": (torch.logical_not, (torch.tensor([True, False, True]),)),
     "float32": (torch.add, (torch.ones(8, 8), torch.full((8, 8), 0.1))),
     "cumsum": (lambda x: x.cumsum(0), (torch.arange(70),)),
+    "scatter with a constant of the graph": (
+        lambda x, i, y: x.scatter_reduce(0, i, y, "amax"),
+        (half(5, 4), torch.tensor([[1, 0, 4, 4]]), half(1, 4)),
+    ),
     "clamp": (lambda x: x.clamp(-0.5, 0.5), (half(5, 64),)),
     "pad": (lambda x: F.pad(x, (1, 2)), (half(5, 64),)),
     "conv": (F.conv2d, (half(1, 3, 8, 8), half(4, 3, 3, 3), half(4))),
