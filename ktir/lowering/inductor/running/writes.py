@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx
 from torch.utils import _pytree as pytree
 
@@ -13,6 +16,8 @@ from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor.running.origins import source, type_text
 
 _IN_PLACE = frozenset(getattr(operator, f"i{name}") for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split())
+_MOST_PLACES = 1 << 20
+"""Elements of a view whose places are compared one by one, where its dims are no nest; of a larger one some are taken to be shared."""
 _REFUSED = "refers to a single memory location"
 
 
@@ -23,15 +28,28 @@ class OnlyEager(Unsupported):
 def check_writes(gm: fx.GraphModule) -> None:
     """Raise KtirError where eager would, and OnlyEager where eager allows a write that functionalization gets wrong."""
     for node in gm.graph.nodes:
-        target = node.kwargs.get("out") if "out" in node.kwargs else node.args[0] if node.args and _writes(node) else None
-        value = target.meta.get("example_value") if isinstance(target, fx.Node) else None
-        if isinstance(value, torch.Tensor) and value.layout == torch.strided and _shares(value):
+        value = _written(node)
+        if value is not None and value.layout == torch.strided and _shares(value):
             if (error := _of_eager(node)) is not None:
                 raise KtirError(f"'{_name(node)}' {error}", source(node))
             described = f"'{_name(node)}' to a tensor of {type_text(value.shape, value.dtype)} and strides {list(value.stride())}"
             raise OnlyEager(
-                f"{described} is not supported: elements share their place, and PyTorch's tracing adds up what each gets", source(node)
+                f"{described} is not supported: elements share their place, and PyTorch's tracing does not keep their order", source(node)
             )
+
+
+def _written(node: fx.Node) -> torch.Tensor | None:
+    """What a node writes to, or would write to if it were done in place."""
+    target = node.kwargs.get("out") if "out" in node.kwargs else node.args[0] if node.args and _writes(node) else None
+    value = target.meta.get("example_value") if isinstance(target, fx.Node) else None
+    if node.op.startswith("call_") and _name(node) == "as_strided_scatter":
+        made, (size, stride) = node.meta.get("example_value"), _shape_of_view(*node.args[2:], **node.kwargs)
+        value = made.as_strided(size, stride) if isinstance(made, torch.Tensor) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _shape_of_view(size: Any, stride: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+    return size, stride
 
 
 def _name(node: fx.Node) -> str:
@@ -44,9 +62,23 @@ def _writes(node: fx.Node) -> bool:
 
 
 def _shares(value: torch.Tensor) -> bool:
-    """Whether a dim is expanded: what PyTorch looks for. Sizes that are not known yet are no matter of this graph."""
-    dims = list(zip(value.shape, value.stride(), strict=True))
-    return all(isinstance(n, int) for n in value.shape) and any(n > 1 and isinstance(s, int) and s == 0 for n, s in dims)
+    """Whether two elements have one place. Sizes that are not known yet are no matter of this graph."""
+    dims = [(n, s) for n, s in zip(value.shape, value.stride(), strict=True) if not isinstance(n, int) or n > 1]
+    if not all(isinstance(x, int) for dim in dims for x in dim) or 0 in value.shape:
+        return False
+    reach = 0
+    for n, stride in sorted(dims, key=lambda dim: dim[1]):
+        if stride <= reach:
+            return stride == 0 or value.numel() > _MOST_PLACES or len(np.unique(_places(dims))) < value.numel()
+        reach += (n - 1) * stride
+    return False
+
+
+def _places(dims: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    places = np.zeros(1, np.int64)
+    for n, stride in dims:
+        places = (places[:, None] + stride * np.arange(n)).reshape(-1)
+    return places
 
 
 def _of_eager(node: fx.Node) -> str | None:

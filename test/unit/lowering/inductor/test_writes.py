@@ -53,6 +53,33 @@ def test_writes_of_one_number_are_allowed_as_in_eager() -> None:
     assert torch.equal(x, torch.zeros(3, 1))
 
 
+OVERLAPPING: dict[str, Callable[[torch.Tensor], object]] = {
+    "a sum": lambda x: x.as_strided((3, 3), (1, 1)).add_(1),
+    "a copy": lambda x: x.as_strided((3, 3), (1, 1)).copy_(torch.arange(9.0).reshape(3, 3)),
+    "windows": lambda x: x.unfold(0, 3, 2).mul_(2),
+    "another tensor": lambda x: x.copy_(torch.as_strided_scatter(x, torch.arange(9.0).reshape(3, 3), (3, 3), (1, 1))),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_writes_to_windows_that_overlap_are_those_of_eager(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    x, expected = torch.arange(8.0), torch.arange(8.0)
+    OVERLAPPING[name](expected)
+    compiled(OVERLAPPING[name], x)
+    assert torch.equal(x, expected)
+    assert "elements share their place" in caplog.text
+    assert "the fault lies in ktir" not in caplog.text
+
+
+def test_windows_side_by_side_are_written_on_the_chip(on_chip: None) -> None:
+    """Also those whose dims are no nest: 0, 2, 3, 5."""
+    for size, stride in (((2, 3), (4, 1)), ((2, 2), (2, 3))):
+        x, expected = torch.arange(8.0), torch.arange(8.0)
+        expected.as_strided(size, stride).add_(1)
+        compiled(lambda x, size=size, stride=stride: x.as_strided(size, stride).add_(1), x)
+        assert torch.equal(x, expected)
+
+
 def test_what_the_tracing_of_pytorch_refuses_is_not_our_fault(caplog: pytest.LogCaptureFixture) -> None:
     weight = torch.nn.Parameter(torch.ones(3, 64))
     compiled(lambda w: w[0].mul_(2), weight)
