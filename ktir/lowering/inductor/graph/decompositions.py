@@ -332,6 +332,30 @@ def index_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tens
     return scatter_reduce(x, dim, index.reshape(shape).expand(src.shape), src, reduce, include_self=include_self)
 
 
+def _spread_along(index: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The indices of slices along a dim, for each element of the slices: what takes indices of elements lets no negative one wrap."""
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return index.reshape(shape).expand([index.numel() if k == dim % x.dim() else n for k, n in enumerate(x.shape)])
+
+
+def index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
+    """Slices along a dim."""
+    return NotImplemented if x.dim() == 0 else x.gather(dim, _spread_along(index, x, dim))
+
+
+def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, *, alpha: float = 1) -> Any:
+    """Slices added along a dim."""
+    if x.dim() == 0 or x.dtype == torch.bool:
+        return NotImplemented
+    return x.scatter_add(dim, _spread_along(index, x, dim), src if alpha == 1 else src * alpha)
+
+
+def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor) -> Any:
+    """Slices written along a dim."""
+    return NotImplemented if x.dim() == 0 else x.scatter(dim, _spread_along(index, x, dim), src)
+
+
 def scatter_multiply(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any, *, reduce: str) -> Any:
     """`scatter` with reduce="multiply"."""
     if reduce != "multiply":
@@ -385,6 +409,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._cdist_forward.default: distances,
     aten._pdist_forward.default: pair_distances,
     aten.index_reduce.default: index_reduce,
+    aten.index_select.default: index_select,
+    aten.index_add.default: index_add,
+    aten.index_copy.default: index_copy,
     aten.scatter_reduce.two: scatter_reduce,
     **dict.fromkeys((aten.scatter.reduce, aten.scatter.value_reduce), scatter_multiply),
     aten.searchsorted.Tensor: searchsorted,
