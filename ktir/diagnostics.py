@@ -32,10 +32,10 @@ def location_names(location: ir.Location) -> list[str]:
 
 
 def position(location: ir.Location) -> tuple[str, int, int] | None:
-    """File, line and column of the first file position in `location`, or None."""
+    """File, line and column of the first file position in `location`, or None. MLIR's 0:0, the module of a file without one, is 1:1."""
     loc: Any = ir.Location.from_attr(location.attr)  # downcasts: diagnostics carry bare Locations
     if isinstance(loc, ir.FileLineColLoc):
-        return loc.filename, loc.start_line, loc.start_col
+        return loc.filename, max(loc.start_line, 1), max(loc.start_col, 1)
     if isinstance(loc, ir.NameLoc):
         return position(loc.child_loc)
     if isinstance(loc, ir.CallSiteLoc):

@@ -11,6 +11,7 @@ def test_location_text() -> None:
     file = ir.Location.file("a.py", 3, 4)
     assert location_text(file) == "a.py:3:4"
     assert location_text(ir.Location.name("x", file)) == "a.py:3:4"
+    assert location_text(ir.Location.file("empty.mlir", 0, 0)) == "empty.mlir:1:1"
     assert location_text(ir.Location.fused([ir.Location.unknown(), ir.Location.name("x", file)])) == "a.py:3:4"
     assert location_text(ir.Location.callsite(ir.Location.unknown(), [file])) == "a.py:3:4"
     assert location_text(ir.Location.callsite(ir.Location.file("b.py", 1, 2), [file])) == "b.py:1:2"
