@@ -22,8 +22,10 @@ from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
 from ktir.runtime.memory.view import Arrangement
-from ktir.target import STICK_BYTES
+from ktir.target import LANES, STICK_BYTES
 
+_HALVED = 1 << 20
+"""Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
 _FIRST_HANDLE = 1 << 54
 """No address of any process: who takes a handle for one fails at once."""
 
@@ -107,7 +109,8 @@ class Allocation:
         if found is not None:
             return found
         with self.card.compute:
-            filled = carrier(wanted.layout)
+            halved = wanted.layout.dtype == "f16" and wanted.layout.entries * LANES >= _HALVED
+            filled = carrier(wanted.layout, np.float16 if halved else np.float32)
             wanted.pack(self.linear(), filled, name, allowed)
             size = wanted.size
             if self._linear_at is not None and wanted.exact and wanted.view.is_all_of(self.nbytes):

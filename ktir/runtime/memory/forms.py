@@ -34,14 +34,9 @@ _SMALL = 1 << 22
 """Bytes of the largest such carrier; what is larger, as weights are, goes with its memory."""
 
 
-_HALVED = 1 << 20
-"""Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
-
-
-def carrier(layout: Layout) -> NDArray[Any]:
+def carrier(layout: Layout, dtype: type = np.float32) -> NDArray[Any]:
     """A carrier for what programs only read; its padding is zero."""
-    halved = layout.dtype == "f16" and layout.entries * LANES >= _HALVED
-    return np.zeros((layout.entries, LANES), np.float16 if halved else np.float32)
+    return np.zeros((layout.entries, LANES), dtype)
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ from ktir.package.manifest import PROGRAM
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.jobplan import Correction
-from ktir.runtime.memory import forms
+from ktir.runtime.memory import allocation
 from ktir.runtime.memory.allocation import Allocation
 from ktir.runtime.memory.card import Card, DeviceOutOfMemory
 from ktir.runtime.memory.steps import Kind, Step
@@ -271,7 +271,7 @@ def test_halves_that_stay_halves(files: dict[str, bytes], odd: float | None, mod
         arrays[1][3, 5] = odd
     wide, halved = arrays[3].copy(), arrays[3].copy()
     Executable(read(files))(*arrays[:3], wide, mode=mode)
-    monkeypatch.setattr(forms, "_HALVED", 1)
+    monkeypatch.setattr(allocation, "_HALVED", 1)
     card = Card(segment_bytes=SEGMENT)
     tensors = [put(card, a) for a in arrays]
     Executable(read(files))(*arrays[:3], halved, mode=mode)
