@@ -337,8 +337,7 @@ Written by `python test/promises.py`; a test holds that it is up to date and tha
 star, or some of their cases, run in `make test-long` only, all others in `make test`.
 What the numbers are is specified in [numerics](spec/numerics.md) and [elementary functions](spec/elementary.md).
 
-Not promised: what eager PyTorch checks of data other than indices. As under TorchInductor, a class that `one_hot` has no column for and an
-input of `binary_cross_entropy` outside of 0 to 1 are no errors.
+Not promised: that an input of `binary_cross_entropy` outside of 0 to 1 is an error; it is computed as it is.
 """
 
 
