@@ -87,12 +87,13 @@ def damaged(files: Files, r: random.Random) -> tuple[str, Files]:
 def _versions(files: Files, r: random.Random) -> tuple[str, Files]:
     """Files of another version, whose hashes fit."""
     name = r.choice([manifest.NAME, manifest.PROGRAM, launch_spec.NAME, "debug.json"])
-    version = r.choice([0, 3, 99, 65535])
     if name == manifest.PROGRAM:
+        version = r.choice([v for v in (0, 1, 2, 3, 4, 99, 65535) if v != int.from_bytes(files[name][4:6], "little")])
         data = bytearray(files[name])
         data[4:6] = version.to_bytes(2, "little")
         return f"version {version} of {name}", repaired(files, {name: _checked(data)})
     value = json.loads(files[name])
+    version = r.choice([v for v in (0, 3, 4, 99, 65535) if v != value.get("version")])
     if name == manifest.NAME:
         value["Package"]["version"] = str(version)
         return f"version {version} of {name}", {**files, name: json.dumps(value).encode()}

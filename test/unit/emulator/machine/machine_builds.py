@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -75,11 +75,11 @@ class Build:
         if self.corelets == 1:
             more.pop("corelet_step", None)
         unit = 128 if more.get("lane_stride") is None else element_bytes
-        more = {name: value * unit if name in ADDRESSES and value is not None else value for name, value in more.items()}
+        scaled: dict[str, Any] = {n: v * unit if n in ADDRESSES and v is not None else v for n, v in more.items()}
         if core_table is not None:
-            more["core_table"] = self.table([v * unit for v in self.tables[core_table]])
+            scaled["core_table"] = self.table([v * unit for v in self.tables[core_table]])
         level_step = tuple((steps or {}).get(level, 0) * unit for level in range(LEVELS))
-        d = Descriptor(space, element_bytes, tuple(extent), tuple(s * unit for s in stride), level_step=level_step, **more)
+        d = Descriptor(space, element_bytes, tuple(extent), tuple(s * unit for s in stride), level_step=level_step, **scaled)
         self.descriptors.append(d)
         return len(self.descriptors) - 1
 
