@@ -26,6 +26,7 @@ from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, CustomGraphPass, CustomSchedulerPass, get_custom_graph_passes
+from torch._inductor.dependencies import WeakDep
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.virtualized import V
 
@@ -34,7 +35,7 @@ from ktir import config, hints, version
 from ktir.lowering.inductor import devices
 from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.interpolation import bytes_left_whole
-from ktir.lowering.inductor.graph.lowerings import decompositions, user_lowerings, values_once
+from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
 from ktir.lowering.inductor.running.fallback import Apart, Refusals, in_torch, refusals_in, say_of_extern
 from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling
@@ -261,7 +262,10 @@ class RoundValues(CustomGraphPass):
 
 
 class CheckExterns(CustomSchedulerPass):
-    """Whatever is no loop nest runs as a call on the host: say so, or refuse it; the generated wrapper counts it."""
+    """Whatever is no loop nest runs as a call on the host: say so, or refuse it; the generated wrapper counts it.
+
+    Assertions are let through: they compute nothing.
+    """
 
     _BARRIERS = (ir._CollectiveKernel, ir.InvokeSubgraph, ir.Conditional, ir.WhileLoop, ir.MultiOutput)
     _SCALARS = (ir.DynamicScalar, ir.AssertScalar, ir.DynamicSliceSize, ir.DynamicSelectStorageOffset)
@@ -274,9 +278,11 @@ class CheckExterns(CustomSchedulerPass):
         for node in nodes:
             for leaf in node.get_nodes():
                 if leaf.is_extern() and not isinstance(leaf.node, (*self._BARRIERS, *self._SCALARS)):
+                    kind = getattr(leaf.node, "op_overload", None) or getattr(leaf.node, "python_kernel_name", None)
+                    if kind in ASSERTIONS:
+                        continue
                     origins = origins_of(leaf.node)
                     known = next((r for o in origins if (r := self._refused.get((o.node, o.target)))), None)
-                    kind = getattr(leaf.node, "op_overload", None) or getattr(leaf.node, "python_kernel_name", None)
                     name = str(kind or type(leaf.node).__name__).removeprefix("torch.ops.")
                     error, reason = (known, known.message) if known else (refuse_leaf(leaf, f"'{name}' op", NO_LOOPS), NO_LOOPS)
                     said.append(say_of_extern(name, error, reason))
@@ -285,7 +291,18 @@ class CheckExterns(CustomSchedulerPass):
             for line in ("import ktir.runtime.metrics, ktir.lowering.inductor.running.fallback", *dict.fromkeys(said)):
                 wrapper.add_import_once(line)
             wrapper.writeline(f"ktir.runtime.metrics.count(torch={len(said)})")
+        _assert_last(nodes)
         return nodes
 
     def uuid(self) -> Any:
         return identity()
+
+
+def _assert_last(nodes: Sequence[BaseSchedulerNode]) -> None:
+    """Assertions wait for the results and for what all of them look at, for calls cut a program in parts."""
+    asserted = [node for node in nodes if getattr(node.node, "op_overload", None) in ASSERTIONS]
+    waited = {*V.graph.get_output_names(), *(dep.name for node in asserted for dep in node.read_writes.reads)}
+    computed = sorted(waited.intersection(name for node in nodes for name in node.get_buffer_names()))
+    for node in asserted:
+        for name in computed:
+            node.add_fake_dep(WeakDep(name, mutating_buf=node.get_name(), is_fake=True))

@@ -1,6 +1,7 @@
 """A language model on the device: the bits of the host, weights and cache that stay where they are."""
 
 import copy
+from collections import Counter
 from typing import Any
 
 import torch
@@ -49,5 +50,7 @@ def test_decoding_stays_on_the_card() -> None:
     assert launches().chip == STEPS + 1
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
     for steps in moved[2:]:
-        assert sorted(step.kind for step in steps) == ["Compute", "Relayout"], "the token alone is arranged for the program"
-        assert all(step.nbytes <= 1024 for step in steps if step.kind == "Relayout"), "a few sticks"
+        kinds = Counter(step.kind for step in steps)
+        assert kinds["Compute"] == kinds["Relayout"] == 1, "the token alone is arranged for the program"
+        assert set(kinds) <= {"Compute", "Relayout", "H2D", "HostCompute"}, "nothing comes back"
+        assert all(step.nbytes <= 2048 for step in steps if step.kind != "Compute"), "a few sticks, and the addresses"

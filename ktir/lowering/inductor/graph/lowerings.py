@@ -28,6 +28,7 @@ from ktir.lowering.inductor.running.origins import shares_weight
 
 aten = torch.ops.aten
 
+ASSERTIONS = (aten._assert_async.default, aten._assert_async.msg, aten._functional_assert_async.msg)
 _AS_THEY_ARE = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.max_pool2d_with_indices, aten.max_pool3d_with_indices)
 
 
@@ -203,9 +204,14 @@ def _of_their_own(op: Any) -> Callable[..., Any]:
     return lower
 
 
-def _called(op: Any) -> Callable[..., Any]:
-    """The operator as a call of PyTorch: an assertion ends the program with the user's own words."""
-    return builtin.fallback_handler(op, add_to_fallback_set=False)
+def _asserted(op: Any) -> Callable[..., Any]:
+    """An assertion is a call of PyTorch: it ends the program with the user's own words."""
+
+    def lower(condition: Any, *message: Any) -> Any:
+        builtin.fallback_handler(op, add_to_fallback_set=False)(condition, *message)
+        return condition  # None, which the call gives, would mean that it is left to Inductor
+
+    return lower
 
 
 def _power(x: Any, exponent: Any) -> Any:
@@ -301,7 +307,7 @@ _LOWERINGS = {
     aten.addbmm.default: _addbmm,
     aten.baddbmm.default: _baddbmm,
     rounding.ROUNDED: _rounded,
-    **{op: _called(op) for op in (aten._assert_async.default, aten._assert_async.msg, aten._functional_assert_async.msg)},
+    **{op: _asserted(op) for op in ASSERTIONS},
 }
 
 

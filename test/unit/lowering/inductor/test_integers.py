@@ -218,7 +218,7 @@ def test_a_division_by_zero_is_an_error_of_the_kind_of_pytorch() -> None:
     a, b = torch.ones(3, 70, dtype=torch.int32), torch.ones(3, 70, dtype=torch.int32)
     b[1, 69] = 0
     for engine in ("spyre", "ktir"):
-        with pytest.raises(RuntimeError, match=r"test_integers.py:\d+:1: error: .* divides by zero"):
+        with pytest.raises(RuntimeError, match=r"test_integers.py:\d+:1: error: ZeroDivisionError"):
             compiled(lambda a, b: a // b, engine)(a, b)
 
 
@@ -242,7 +242,7 @@ def test_a_zero_that_a_select_chooses_divides() -> None:
     a, b, m = torch.ones(4, 33, dtype=torch.int32), torch.zeros(4, 33, dtype=torch.int32), torch.zeros(33, dtype=torch.bool)
     assert torch.equal(f(a, b, m), a // 5)
     m[7] = True
-    with pytest.raises(RuntimeError, match="divides by zero"):
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         f(a, b, m)
 
 

@@ -38,6 +38,9 @@ torch._inductor.custom_graph_pass CustomGraphModulePass CustomGraphPass CustomSc
 torch._inductor.decomposition select_decomp_table
 torch._inductor.graph GraphLowering.try_get_buffer GraphLowering.get_buffer GraphLowering.get_output_names
 torch._inductor.dtype_propagation DtypePropagationOpsHandler
+torch._inductor.dependencies WeakDep
+torch._inductor.scheduler BaseSchedulerNode.add_fake_dep BaseSchedulerNode.get_buffer_names
+torch.fx._lazy_graph_module _LazyGraphModule.force_recompile
 torch._inductor.scheduler BaseSchedulerNode.get_nodes BaseSchedulerNode.get_name BaseSchedulerNode.mark_run
 torch._inductor.scheduler BaseScheduling.group_fn BaseScheduling.can_fuse_vertical BaseScheduling.can_fuse_horizontal
 torch._inductor.scheduler BaseScheduling.codegen_node BaseScheduling.flush BaseScheduling.codegen_sync BaseScheduling.codegen_comment
