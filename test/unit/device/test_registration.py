@@ -1,5 +1,6 @@
 """The device comes with `import torch`, costs it nothing, and can be left out."""
 
+import operator
 import os
 import subprocess
 import sys
@@ -136,4 +137,4 @@ def test_cards_of_a_thread() -> None:
     with pytest.raises(ValueError, match="expected a device 'spyre', but got 'cpu'"):
         spyre.set_device("cpu")
     with pytest.raises(AttributeError):
-        getattr(spyre, "no_such_function")  # noqa: B009
+        operator.attrgetter("no_such_function")(spyre)
