@@ -236,7 +236,7 @@ def _logical(d: Draw) -> Call:
     a = d.pick(lambda n: n.dtype == torch.bool)
     text = d.r.choice(("{0} & {1}", "{0} | {1}", "{0} ^ {1}", "torch.logical_and({0}, {1})", "~{0}"))
     if "{1}" not in text:
-        return Call(text, (a,), moved)
+        return Call(text, (a,), lambda apply, x: x.error)
     return Call(text, (a, d.other(a, lambda n: n.dtype == torch.bool)), added)
 
 

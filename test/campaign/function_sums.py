@@ -57,12 +57,16 @@ def _sum(d: Draw) -> Call:
 
 
 def _mean(d: Draw) -> Call:
+    """A sum, which may be infinite though the mean is a number, and a division."""
     a = d.floats(1)
     dims = d.dims(a)
-    own = summing(_count(d, a, dims), d.nodes[a].dtype)
-    return Call(
-        f"torch.mean({{0}}, {dims}, keepdim={d.r.random() < 0.5})", (a,), moved, lambda apply, x: own(apply, x) + 2 * apply(x.value).abs()
-    )
+    count = _count(d, a, dims)
+    total = summing(count, d.nodes[a].dtype)
+
+    def own(apply: Apply, x: Bounded) -> Tensor:
+        return total(lambda y: count * apply(y), x) / count + 2 * apply(x.value).abs()
+
+    return Call(f"torch.mean({{0}}, {dims}, keepdim={d.r.random() < 0.5})", (a,), moved, own)
 
 
 def _amax(d: Draw) -> Call:

@@ -140,6 +140,24 @@ def test_a_sum_that_some_order_makes_infinite_is_open() -> None:
     assert not wrong((a.double() @ b.double()).float(), _products(a, b)).any()
 
 
+def test_a_mean_is_open_where_its_sum_may_be_infinite() -> None:
+    most = torch.finfo(torch.float32).max
+    x = torch.tensor([[most, most, 0.0], [most / 4, most / 4, 0.0]])
+    program = one("mean", "torch.mean({0}, (1,), keepdim=False)", x)
+    assert torch.mean(x, (1,)).isinf().tolist() == [True, False]
+    assert not judge(program, [torch.mean(x, (1,))], [x]).wrong
+    assert judge(program, [torch.mean(x, (1,)) * 1.001], [x]).wrong
+
+
+def test_what_is_not_sure_is_not_sure_the_other_way() -> None:
+    """Whether x is x is not known of an x that may be NaN."""
+    unsure = Bounded(torch.tensor([True, False]), torch.tensor([torch.inf, 0.0], dtype=torch.float64))
+    call = one("logical", "~{0}", unsure.value).nodes[1].call
+    assert call is not None
+    found = evaluate(call, [unsure], ~unsure.value)
+    assert found.error.tolist() == [torch.inf, 0]
+
+
 def test_an_infinite_operand_is_judged() -> None:
     inf = torch.inf
     a, b = torch.tensor([[1.0, inf], [0.0, inf], [1.0, 1.0]]), torch.tensor([[2.5], [-3.0]])

@@ -62,6 +62,8 @@ def _show(repeated: ir.Value, once: ir.Value, kept: Sequence[int]) -> None:
             maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
             m = maps[number]
             maps[number] = ir.AffineMap.get(m.n_dims, 0, [m.results[d] for d in kept])
+            if not _walk_all_loops(maps):
+                continue  # it alone says how far a loop goes, as where equal numbers are summed
             op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(x) for x in maps])
             op.operands[number] = once
     if list(repeated.uses):
@@ -71,3 +73,8 @@ def _show(repeated: ir.Value, once: ir.Value, kept: Sequence[int]) -> None:
             maps = [affine_map(rank, kept), affine_map(rank, range(rank))]
             whole = generic([once], init, maps, ["parallel"] * rank, lambda s: s[0], loc=once.owner.location)
         repeated.replace_all_uses_with(whole)
+
+
+def _walk_all_loops(maps: Sequence[ir.AffineMap]) -> bool:
+    walked = {ir.AffineDimExpr(e).position for m in maps for e in m.results if isinstance(e, ir.AffineDimExpr)}
+    return len(walked) == maps[0].n_dims

@@ -78,7 +78,7 @@ def _is_hard(node: fx.Node) -> bool:
 
 
 def _replace(gm: fx.GraphModule, node: fx.Node, value: torch.Tensor, name: str) -> None:
-    if node.target is ROUNDED:
+    if node.target is ROUNDED and value.dim() == 0:
         with gm.graph.inserting_before(node):
             number = gm.graph.call_function(aten.full.default, ([], value.item()), {"dtype": value.dtype})
         number.meta.update(node.meta)

@@ -32,6 +32,7 @@ READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "reduction": lambda a, v: (a - a @ v[:, None]).amax(-1),
     "function": lambda a, v: torch.relu(a @ v[:, None]) * a + v,
     "equal rows": lambda a, v: torch.relu(v.expand(2, -1) @ a) * v + a[:2],
+    "sum of equal sums": lambda a, v: a + v.float().abs().expand(3, -1).sum(1).sqrt().sum(),
 }
 
 

@@ -66,3 +66,17 @@ def test_never_random_never_of_inputs() -> None:
     _, left = _folded(lambda x: x + torch.rand(7).log() + (x.float() * 3).long() + (torch.arange(7) % 3), torch.ones(7))
     assert {"aten.rand.default", "aten.log.default", "aten._to_copy.default"} <= set(left)
     assert "aten.remainder.Scalar" not in left
+
+
+def test_a_rounded_result_may_be_a_tensor(on_chip: None) -> None:
+    """The probabilities of equal scores are all alike, and no number."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        alike = torch.softmax(torch.zeros((255, 1), dtype=torch.float16)[198:242], -2)
+        return torch.amin(alike, (0,), keepdim=True), x * alike
+
+    torch._dynamo.reset()
+    x = torch.randn(44, 5).half()
+    options: dict[str, Any] = {"fallback": "error"}
+    for ours, eagers in zip(torch.compile(function, backend="spyre", options=options)(x), function(x), strict=True):
+        assert torch.equal(ours, eagers)
