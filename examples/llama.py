@@ -1,15 +1,16 @@
-"""A Llama of two layers with random weights generates tokens, compiled with `torch.compile(backend="spyre")`.
+"""A Llama of two layers with random weights generates tokens on the device: `model.to("spyre")`, `torch.compile`.
 
     pip install 'ktir[models]'
     python examples/llama.py [--tokens N] [--half]
 
-The prompt is one program, the step that makes a token another one: keys and values live in a cache of fixed size that the programs write
-in place, so that every step has the same shapes. The tokens must be those that eager PyTorch generates.
+The prompt is one program, the step that makes a token another one: keys and values live on the card in a cache of fixed size that the
+programs write in place, so that every step has the same shapes. The tokens must be those that eager PyTorch generates on the host.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import logging
 import statistics
 import sys
@@ -24,8 +25,8 @@ except ImportError:
 import torch
 from tqdm import tqdm
 
-import ktir.lowering.inductor  # noqa: F401  registers the backend
-from ktir.runtime.executable import recorded
+from ktir.device.autoload import register
+from ktir.runtime import metrics
 
 PROMPT = 13
 
@@ -45,22 +46,25 @@ def make_model() -> Any:
     return transformers.LlamaForCausalLM(config).eval()
 
 
-def generate(
-    forward: Callable[..., torch.Tensor], config: Any, prompt: torch.Tensor, count: int, name: str
-) -> tuple[list[int], list[float]]:
+def forward(model: Any, ids: torch.Tensor, position: torch.Tensor, cache: Any) -> torch.Tensor:
+    """Logits of one forward pass, as it is compiled."""
+    return model(input_ids=ids, position_ids=position, past_key_values=cache, use_cache=True).logits
+
+
+def generate(step: Callable[..., torch.Tensor], model: Any, prompt: torch.Tensor, count: int, name: str) -> tuple[list[int], list[float]]:
     """`count` tokens after the prompt, each the most probable one, and the seconds that each took."""
-    cache = transformers.StaticCache(config=config, max_cache_len=prompt.shape[1] + count)
-    position = torch.arange(prompt.shape[1]).unsqueeze(0)
+    cache = transformers.StaticCache(config=model.config, max_cache_len=prompt.shape[1] + count)
+    position = torch.arange(prompt.shape[1], device=model.device).unsqueeze(0)
     tokens: list[int] = []
     times: list[float] = []
-    ids = prompt
+    ids = prompt.to(model.device)
     with torch.no_grad():
         for _ in tqdm(range(count), desc=name, disable=None):
             start = time.perf_counter()
-            logits = forward(ids, position, cache)
+            logits = step(model, ids, position, cache)
             times.append(time.perf_counter() - start)
             tokens.append(int(logits[0, -1].argmax()))
-            ids, position = torch.tensor([[tokens[-1]]]), torch.tensor([[prompt.shape[1] + len(tokens) - 1]])
+            ids, position = (torch.tensor([[n]], device=model.device) for n in (tokens[-1], prompt.shape[1] + len(tokens) - 1))
     return tokens, times
 
 
@@ -77,21 +81,21 @@ def main() -> int:
     model = make_model()
     model = model.half() if arguments.half else model
 
-    def forward(ids: torch.Tensor, position: torch.Tensor, cache: Any) -> torch.Tensor:
-        return model(input_ids=ids, position_ids=position, past_key_values=cache, use_cache=True).logits
+    register()  # `import torch` has done it where ktir is installed
+    on_card = copy.deepcopy(model).to("spyre")
 
     prompt = torch.randint(3, 512, (1, PROMPT), generator=torch.Generator().manual_seed(1))
-    compiled = torch.compile(forward, backend="spyre", dynamic=False, fullgraph=True)
-    with recorded() as launches:
-        tokens, times = generate(compiled, model.config, prompt, arguments.tokens, "compile and generate")
-    expected, eager = generate(forward, model.config, prompt, arguments.tokens, "eager PyTorch")
+    compiled = torch.compile(forward, dynamic=False, fullgraph=True)
+    with metrics.counted() as launches:
+        tokens, times = generate(compiled, on_card, prompt, arguments.tokens, "compile and generate")
+    expected, eager = generate(forward, model, prompt, arguments.tokens, "eager PyTorch")
 
     print("prompt:", *prompt[0].tolist())
     print("tokens:", *tokens)
     same = sum(a == b for a, b in zip(tokens, expected, strict=True))
     print(f"{same} of {len(tokens)} tokens are those of eager PyTorch")
     print(f"prompt of {PROMPT}: {times[0]:.1f} s with compilation; first step: {times[1]:.1f} s with compilation")
-    place = "the emulated chip" if launches else "the KTIR executor"  # which runs what has no instruction stream
+    place = "the KTIR executor" if launches().executor else "the emulated chip"  # the former runs what has no instruction stream
     warm, own = (statistics.median(t[2:]) * 1e3 for t in (times, eager))
     print(f"a step, warm: {warm:.1f} ms on {place} (eager PyTorch {own:.1f} ms)")
     return 0 if same == len(tokens) or arguments.half else 1

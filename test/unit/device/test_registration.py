@@ -23,19 +23,25 @@ print(sorted(heavy), x.device, torch.spyre.is_available(), x.cpu().tolist())
 """
 
 
-def run_with_entry_point(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`PROGRAM` in a new process, in an environment in which the distribution is installed as pyproject.toml says."""
+def run_with_entry_point(tmp_path: Path, program: str = PROGRAM, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program in a new process, in an environment in which the distribution is installed as pyproject.toml says."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["torch.backends"]
     folder = tmp_path / "ktir_device-0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: ktir-device\nVersion: 0\n")
     (folder / "entry_points.txt").write_text("[torch.backends]\n" + "\n".join(f"{n} = {v}" for n, v in entries.items()))
     variables = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", **environment}
-    return subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
 
 
 def test_import_torch_brings_the_device(tmp_path: Path) -> None:
     ran = run_with_entry_point(tmp_path)
+    assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
+
+
+@pytest.mark.parametrize("module", ["autoload", "spyre", "operators.kernels"])
+def test_any_module_may_be_imported_before_torch(tmp_path: Path, module: str) -> None:
+    ran = run_with_entry_point(tmp_path, f"import ktir.device.{module}" + PROGRAM)
     assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
 
 
