@@ -40,6 +40,10 @@ class Parameter:
     granularity: int = 1
     device: bool = False
     """Whether it is device memory: sticks that a layout describes."""
+    strides: tuple[int, ...] | None = None
+    """Those in which the elements of a declared shape lie, where they do not lie one after the other."""
+    views: tuple[tuple[tuple[int | None, ...], tuple[int | None, ...]], ...] = ()
+    """Sizes and strides with which a buffer is seen of which no shape is declared; None for what is not known."""
 
     @property
     def is_buffer(self) -> bool:
@@ -125,11 +129,13 @@ def _parameter(i: int, labels: list[str], argument: ir.Value, use: _Use, given: 
         return Parameter(i, label, str(layout.dtype), role, tuple(layout.device), device=True)
     if given is not None and "ktir.type" in given:
         tensor = ir.RankedTensorType(ir.TypeAttr(given["ktir.type"]).value)
-        return Parameter(i, label, str(tensor.element_type), role, tuple(tensor.shape), use.below)
+        strides = tuple(ir.DenseI64ArrayAttr(given["ktir.strides"])) if "ktir.strides" in given else None
+        return Parameter(i, label, str(tensor.element_type), role, tuple(tensor.shape), use.below, strides=strides)
     if use.views:
         shape, element = use.shape()
         depends = tuple(labels[p] for p in sorted({p for v in use.views for p in v.depends}))
-        return Parameter(i, label, element, role, shape, use.below, depends)
+        views = tuple(dict.fromkeys((tuple(v.sizes), tuple(v.strides)) for v in use.views))
+        return Parameter(i, label, element, role, shape, use.below, depends, views=views)
     type_: Any = argument.type
     underlying = getattr(type_, "underlying", None)
     if underlying is not None:

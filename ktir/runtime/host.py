@@ -37,6 +37,22 @@ def dense_strides(size: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(size[d + 1 :]) for d in range(len(size)))
 
 
+def lies_as(shape: Sequence[int], size: Sequence[int | None], strides: Sequence[int | None]) -> bool:
+    """Whether an array of this shape, its elements one after the other, may lie as a view of as many dims says: in its dims as they stand,
+    or in the order in which they lie in memory. None stands for what is not known.
+    """
+
+    def agree(dims: Sequence[int]) -> bool:
+        expected = [(size[d], strides[d]) for d in dims]
+        return all(
+            n == 1 or s is None or s == own or (s == 0 and m == 1)
+            for m, own, (n, s) in zip(shape, dense_strides(shape), expected, strict=True)
+        )
+
+    dims = range(len(size))
+    return agree(dims) or agree(sorted(dims, key=lambda d: -(strides[d] or 0)))
+
+
 def check_tensor(array: Array, wanted: HostTensor, name: str) -> None:
     """Raises KtirError where the shape or the element type are not those declared."""
     types = TYPES.get(wanted.element, ())
@@ -76,11 +92,14 @@ class Host:
     """A tensor of the host as an argument of a launch, and what is known of it."""
 
     def __init__(self, tensor: Any, array: Array, wanted: HostTensor | None, name: str, stamp: object | None) -> None:
-        """wanted: None where the program does not say what it expects; then any shape will do that has the elements."""
+        """wanted: None where the program does not say what it expects; then any shape will do that has the elements, and lies as its views
+        say where it has their rank.
+        """
         if wanted is not None:
             check_tensor(array, wanted, name)
         self.array = array
         self._tensor = tensor
+        self._declared = wanted is not None
         self._strides = dense_strides(array.shape) if wanted is None else wanted.strides
         self._name = name
         self._stamp = stamp
@@ -128,6 +147,11 @@ class Host:
         """What an argument shows of the tensor."""
         view = slot.argument.host
         assert view is not None
+        if not self._declared and self.array.ndim == len(view.size) > 1 and not lies_as(self.array.shape, view.size, view.strides):
+            raise KtirError(
+                f"argument '{self._name}' is read with sizes {list(view.size)} and strides {list(view.strides)}, as no array of shape "
+                f"{list(self.array.shape)} lies; its elements as an array of one dim will do, in the order in which they lie"
+            )
         return host_view(self.memory, view.offset, view.size, view.strides, slot.argument.name)
 
     def _check_written(self) -> None:

@@ -159,15 +159,16 @@ class Driver:
                 return self._compare(call, reference) if reference is not None else 0
             observers = self._observers(names, inside)
             try:
-                report = execute(
-                    text or module,  # messages have the names that stand in the text
-                    function,
-                    call.values,
-                    policy=self.policy,
-                    memory=call.memory,
-                    source=self.shown_source,
-                    observer=Together(observers) if observers else None,
-                )
+                with call.as_memory() as values:
+                    report = execute(
+                        text or module,  # messages have the names that stand in the text
+                        function,
+                        values,
+                        policy=self.policy,
+                        memory=call.memory,
+                        source=self.shown_source,
+                        observer=Together(observers) if observers else None,
+                    )
             finally:
                 if self.progress is not None:
                     self.progress.clear()
@@ -184,7 +185,10 @@ class Driver:
         if target is not None or NAME not in module.operation.attributes:
             set_target(module, config.current().machine() if target is None else find(target))
         cores = config.current().fewer_cores() if cores is None else cores
-        return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores)
+        if engine == "spyre":
+            return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores)
+        with call.as_memory() as values:
+            return run_at_stage(module, values, stage=stage, engine=engine, cores=cores)
 
     # Before
 

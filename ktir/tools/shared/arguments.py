@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,9 @@ from ktir.checking import inputs
 from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir
+from ktir.package.launch_spec import reach
 from ktir.roles import OWN_ROLES
+from ktir.runtime.host import dense_strides, lies_as, with_strides
 from ktir.tools.shared.flags import UsageError
 from ktir.tools.shared.sources import Expected, near, read_value
 
@@ -36,6 +39,23 @@ class Arguments:
         """All arrays of the call by name; `global:OFF` or `lx:TILE:OFF` for those at addresses."""
         found = {p.name: v for p, v in zip(self.parameters, self.values, strict=True) if isinstance(v, np.ndarray) and v.ndim}
         return found | {":".join(map(str, place)): array for place, array in self.memory.items()}
+
+    @contextmanager
+    def as_memory(self) -> Iterator[list[Any]]:
+        """The values, arrays whose declared strides are not those of their shape as the memory in which they lie so; what is written there
+        comes back to them at the end.
+        """
+        held = list(self.values)
+        for i, (p, v) in enumerate(zip(self.parameters, self.values, strict=True)):
+            if p.strides is not None and isinstance(v, np.ndarray) and v.shape == p.shape:
+                held[i] = with_strides(v, p.strides, p.name)
+        yield [
+            h if h is v else np.lib.stride_tricks.as_strided(h, (reach(0, p.shape or (), p.strides or ()),), (h.itemsize,))
+            for p, v, h in zip(self.parameters, self.values, held, strict=True)
+        ]
+        for v, h in zip(self.values, held, strict=True):
+            if h is not v:
+                v[...] = h
 
 
 class Missing(KtirError):
@@ -155,6 +175,22 @@ def _check_type(p: Parameter, value: Any) -> None:
             raise UsageError(f"argument '{p.name}' has elements of type {p.element}, expected an array of {wanted}, but got {value.dtype}")
         if p.shape is not None and value.size * size < int(np.prod(p.shape, dtype=np.int64)) * least:
             raise UsageError(f"argument '{p.name}' needs {_type_text(p)}, but got an array of shape {list(value.shape)}")
+        if value.dtype.name != "uint8" or wanted == "uint8":
+            _check_lies(p, value.shape)
+
+
+def _check_lies(p: Parameter, shape: tuple[int, ...]) -> None:
+    """Raises UsageError for an array of the kernel's rank whose elements cannot lie as the kernel sees them; one dim is memory."""
+    seen = p.views or (() if p.shape is None else ((p.shape, p.strides or dense_strides(p.shape)),))
+    alike = [(size, strides) for size, strides in seen if len(size) == len(shape) > 1]
+    if shape == p.shape or not alike or (p.strides is None and any(lies_as(shape, *view) for view in alike)):
+        return
+    size, strides = (", ".join("?" if n is None else str(n) for n in part) for part in alike[0])
+    shaped = f"{_type_text(p)}, or " if p.shape is not None else ""
+    raise UsageError(
+        f"argument '{p.name}' is seen with sizes [{size}] and strides [{strides}], as no array of shape {list(shape)} lies; "
+        f"give {shaped}its elements as an array of one dim, in the order in which they lie"
+    )
 
 
 def _filled(seed: int, i: int, p: Parameter | Place) -> Any:

@@ -159,3 +159,24 @@ def test_any_strides_are_read_right(package: Path, given: Sequence[str], tmp_pat
     for name, source in (("a.npy", given[1]), ("b.npy", str(tmp_path / "fortran.npy"))):
         assert main([str(package), "-i", source, "-o", str(tmp_path / name)]) == 0
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
+
+
+def test_arrays_of_a_program_that_declares_none_lie_as_it_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An array of the rank of a view has its strides, in the order of its dims or in that of memory; one dim is memory."""
+    text = PROGRAM.read_text().replace(", ktir.type = tensor<57x10xf16>", "")
+    with context(), ir.Location.unknown():
+        files = compile_logical(parse_module(text, "softmax.mlir"))
+    package = tmp_path / "package"
+    package.mkdir()
+    for name, data in files.items():
+        (package / name).write_bytes(data)
+    assert read(package).launch_spec.hosts == ()
+    x = np.random.default_rng(1).standard_normal((57, 10)).astype(np.float16)
+    for name, array in {"whole": x, "flat": x.reshape(-1), "turned": x.T, "wider": np.zeros((57, 20), np.float16)}.items():
+        np.save(tmp_path / "x.npy", np.ascontiguousarray(array))
+        status = main([str(package), "-i", str(tmp_path / "x.npy"), "-o", str(tmp_path / "y.npy")])
+        assert status == (0 if name in ("whole", "flat") else 2), name
+        if status:
+            assert "is read with sizes [57, 10] and strides [10, 1], as no array of shape" in capsys.readouterr().err
+        else:
+            assert np.abs(np.load(tmp_path / "y.npy").reshape(57, 10) - softmax(x)).max() < 2e-3

@@ -169,6 +169,58 @@ def test_bad_command_lines(words: tuple[str, ...], message: str, capsys: pytest.
     assert "internal error" not in said
 
 
+TURNED = """
+#box = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 63 >= 0)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#hbm = #ktdp.memory_space<global>
+module attributes {ktir.level = "logical"} {
+func.func @f(%x: index {X}, %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<4x64xf16>}) {
+  %vx = ktdp.construct_memory_view %x, sizes: [4, 64], strides: [1, 4] {coordinate_set = #box, memory_space = #hbm} : memref<4x64xf16>
+  %vy = ktdp.construct_memory_view %y, sizes: [4, 64], strides: [64, 1] {coordinate_set = #box, memory_space = #hbm} : memref<4x64xf16>
+  %tx = ktdp.construct_access_tile %vx[0, 0] {access_tile_order = #id, access_tile_set = #box}
+    : memref<4x64xf16> -> !ktdp.access_tile<4x64xindex>
+  %ty = ktdp.construct_access_tile %vy[0, 0] {access_tile_order = #id, access_tile_set = #box}
+    : memref<4x64xf16> -> !ktdp.access_tile<4x64xindex>
+  %a = ktdp.load %tx : <4x64xindex> -> tensor<4x64xf16>
+  ktdp.store %a, %ty : tensor<4x64xf16>, <4x64xindex>
+  return
+}
+}
+"""
+"""The view of `x` goes through its memory by columns; `y` lies as its shape says."""
+
+
+@pytest.mark.parametrize(
+    ("declared", "taken", "refused"),
+    [
+        ('ktir.name = "x", ktir.role = "input"', ["T", "flat"], ["x", "more"]),
+        (
+            'ktir.name = "x", ktir.role = "input", ktir.type = tensor<4x64xf16>, ktir.strides = array<i64: 1, 4>',
+            ["x", "flat"],
+            ["T", "more"],
+        ),
+        ('ktir.name = "x", ktir.role = "input", ktir.type = tensor<64x4xf16>', ["T", "flat"], ["x", "more"]),
+    ],
+)
+def test_arrays_lie_as_the_kernel_sees_them(
+    declared: str, taken: list[str], refused: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "k.mlir").write_text(TURNED.replace("{X}", "{" + declared + "}"))
+    x = np.arange(256, dtype=np.float16).reshape(4, 64)
+    arrays = {"x": x, "T": x.T, "flat": x.T.reshape(-1), "more": np.zeros((4, 80), np.float16)}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", np.ascontiguousarray(array))
+    common = (f"{tmp_path}/k.mlir", "--arg=y=zeros", f"--out=y=@{tmp_path}/y.npy")
+    for name in taken:
+        assert run(*common, f"--arg=x=@{tmp_path}/{name}.npy") == 0
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x)
+    for name in refused:
+        assert run(*common, f"--arg=x=@{tmp_path}/{name}.npy") == 2
+        said = capsys.readouterr().err
+        assert "argument 'x' is seen with sizes" in said, name
+        assert "or its elements as an array of one dim, in the order in which they lie" in said
+
+
 def test_bad_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "m.mlir"
     for text, message in (
