@@ -111,7 +111,7 @@ class Target:
     host_gb_per_second: float = _figure(
         63.0, "GB/s", "inferred", f"{_ACCELERATOR}: PCIe 5.0 x16, 32 GT/s in 128 of 130 bits, one direction", 1e-3, 1e9
     )
-    host_launch_us: float = _figure(0.0, "us per program", "assumed", f"{_NONE}: what the host spends before a program starts", 0, 1e9)
+    host_launch_us: float = _figure(0.0, "us per program", "assumed", f"{_NONE}: what the host spends on a launch", 0, 1e9)
     vector_registers: int = _figure(16, "registers", "default", f"{_SAMPLE}: 2 KB of registers of 128 B", 4, 16)
     accumulators: int = _figure(8, "registers", "assumed", "ours: f32 x 64 lanes each", 8, 8)
     pt_accumulator_rows: int = _figure(256, "rows", "assumed", "ours: rows of f32 partial sums that PT holds between LDWs", 2, 2**16)

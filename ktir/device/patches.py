@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import _tensor_str
 
-from ktir.device.tensors import current, statistics
+from ktir.device.tensors import current, statistics, streams
 from ktir.device.tensors.storage import allocate
 
 
@@ -27,7 +27,9 @@ _ACCELERATOR: dict[str, Callable[..., Any]] = {
     "setDeviceIndex": current.put,
     "exchangeDevice": lambda index: current.put(index) if index >= 0 else current.get(),
     "maybeExchangeDevice": lambda index: current.put(index) if index >= 0 else current.get(),
-    "synchronizeDevice": current.checked,
+    "synchronizeDevice": streams.synchronize,
+    "getStream": streams.current_stream,
+    "setStream": streams.set_stream,
     "isAllocatorInitialized": lambda: True,
     "getDeviceStats": statistics.memory_stats_as_nested_dict,
     "emptyCache": statistics.empty_cache,

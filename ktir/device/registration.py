@@ -18,7 +18,7 @@ def register() -> None:
     from ktir.device import compile, guard, patches, spyre
     from ktir.device.operators.attention import attention
     from ktir.device.operators.kernels import KERNELS, PINNED
-    from ktir.device.tensors import current, storage
+    from ktir.device.tensors import current, storage, streams
 
     _setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
@@ -37,6 +37,7 @@ def register() -> None:
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     storage.before_first.append(register_operators)
     patches.install()
+    streams.install()
     compile.install()
 
 

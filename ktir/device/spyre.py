@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ktir.device.tensors import current, randomness, statistics
+from ktir.device.tensors import current, randomness, statistics, streams
 
 
 def is_available() -> bool:
@@ -76,11 +76,6 @@ class device_of(device):
         super().__init__(tensor.device.index if tensor.device.type == "spyre" else current.get())
 
 
-def synchronize(device: Any = None) -> None:
-    """Wait until a card has done what it was given; values are computed at once, so there is nothing to wait for."""
-    current.index_of(device)
-
-
 def get_device_name(device: Any = None) -> str:
     """What the card is called."""
     current.index_of(device)
@@ -96,6 +91,15 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether bfloat16 can be used: on the host, the chip has no such numbers."""
     return including_emulation
 
+
+Stream = streams.Stream
+Event = streams.Event
+stream = streams.stream
+current_stream = streams.current_stream
+default_stream = streams.default_stream
+set_stream = streams.set_stream
+synchronize = streams.synchronize
+trace = streams.trace
 
 memory_allocated = statistics.memory_allocated
 max_memory_allocated = statistics.max_memory_allocated

@@ -27,9 +27,9 @@ from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
-from ktir.runtime.memory.steps import Step
 from ktir.runtime.memory.transfer import as_array, to_device
 from ktir.runtime.slot import Slot
+from ktir.runtime.time.steps import Step
 from ktir.target import STICK_BYTES, Target
 
 
@@ -79,8 +79,9 @@ class Executable:
         self.written = sorted({s.host for s in self.slots if s.host >= 0 and s.argument.role != "input"})
         """Numbers of the tensors that a launch writes."""
         self._plans: WeakKeyDictionary[Card, JobPlan] = WeakKeyDictionary()
-        report = self.machine.report
-        self._step = Step("Compute", 0, report.cycles / self.machine.target.clock_ghz, self.spec.kernel_name)
+        figures = self.machine.target
+        ns = self.machine.report.cycles / figures.clock_ghz
+        self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
 
     @property
     def arranged(self) -> int:
@@ -150,6 +151,8 @@ class Executable:
             card.run(self._step)
         for slot, operand, carrier in written:
             operand.close(slot, carrier)
+            if card is not None and isinstance(operand, Host):
+                card.record("D2H", slot.layout.sticks * STICK_BYTES, wait=True)
         for number in self.written:
             operands[number].finish(tensors[number])
 
@@ -168,7 +171,8 @@ class Executable:
                 continue
             operand = operands[slot.host]
             if isinstance(operand, Host):
-                plan.card.record("D2H" if slot.argument.role == "output" else "H2D", slot.layout.sticks * STICK_BYTES)
+                if slot.argument.role != "output":
+                    plan.card.record("H2D", slot.layout.sticks * STICK_BYTES)
             elif operand.allocation not in apart:  # else it is written twice, one after the other
                 apart.add(operand.allocation)
                 addresses[i] = operand.address(slot, read)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.pool import rounded
-from ktir.runtime.memory.steps import Step
 from ktir.runtime.slot import Slot
+from ktir.runtime.time.steps import Step
 from ktir.target import STICK_BYTES
 
 _SLOT_WORDS, _FLIT_SLOTS = 4, 8
@@ -59,7 +59,7 @@ class JobPlan:
         self._at: int | None = None
         self._at = card.take(self._size, program=True)
         card.bytes(self._at + head, data.size)[...] = data
-        card.record("H2D", data.size)
+        card.record("H2D", data.size, name)
 
     def own(self, index: int) -> int:
         """The address of room for an argument that no tensor of the card is in the form for."""
@@ -74,8 +74,8 @@ class JobPlan:
         assert self._at is not None
         if addresses != self._bound:
             self.card.bytes(self._at, self._correction.size)[...] = self._correction.block(addresses)
-            self.card.run(Step("HostCompute", 0, self.card.target.host_launch_us * 1e3, self.name))
-            self.card.record("H2D", self._correction.size)
+            self.card.run(Step("HostCompute", 0, 0.0, self.name))
+            self.card.record("H2D", self._correction.size, self.name)
             self._bound = self._correction.addresses(self.card.bytes(self._at, self._correction.size))
         return self._bound
 

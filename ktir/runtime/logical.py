@@ -130,7 +130,7 @@ def _of_card(argument: Argument, tensor: DeviceTensor, *, write: bool) -> NDArra
     """A tensor of a card as an array on its linear bytes, which travel to the host, and back where they are written."""
     _check(argument, tensor.view.dtype, tensor.view.size)
     array = tensor.array(write=write)
-    tensor.allocation.card.record("D2H", array.nbytes)
+    tensor.allocation.card.record("D2H", array.nbytes, wait=True)
     if write:
         tensor.allocation.card.record("H2D", array.nbytes)
     carrier = _CARRIERS.get(argument.dtype)

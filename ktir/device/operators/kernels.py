@@ -10,6 +10,7 @@ import torch
 
 from ktir.device.tensors import current
 from ktir.device.tensors.storage import allocate, contiguous_strides, empty_strided, on_host, record
+from ktir.device.tensors.streams import current_stream
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
@@ -124,9 +125,16 @@ def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False
     target = on_host(dst, write=True) if is_ours(dst) else dst
     target.copy_(source)
     if not is_ours(dst):
-        record(self, "D2H")
-    else:
-        record(dst, "D2D" if is_ours(self) else "H2D")
+        record(self, "D2H", wait=not non_blocking)
+    elif not is_ours(self):
+        record(dst, "H2D", wait=not non_blocking)
+    elif self.device == dst.device:
+        record(dst, "D2D")
+    else:  # of both cards
+        here, there = current_stream(self.device), current_stream(dst.device)
+        there.wait_stream(here)
+        record(dst, "D2D")
+        here.wait_stream(there)
     return dst
 
 
@@ -158,6 +166,8 @@ def _equal(self: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _record_stream(self: torch.Tensor, stream: Any) -> None:
     """Values are computed in program order: memory is never reused early."""
+    if stream.device.type != "spyre":
+        raise RuntimeError(f"expected a stream of the device 'spyre', but got {stream!r}")
 
 
 def _pin_memory(self: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:

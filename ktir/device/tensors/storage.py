@@ -137,9 +137,9 @@ def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
     return torch.ops.aten._neg_view.default(alias) if tensor.is_neg() else alias
 
 
-def record(tensor: torch.Tensor, kind: Literal["H2D", "D2H", "D2D"]) -> None:
-    """Tell the card that a tensor on it has travelled."""
-    allocation_of(tensor).card.record(kind, tensor.numel() * tensor.dtype.itemsize)
+def record(tensor: torch.Tensor, kind: Literal["H2D", "D2H", "D2D"], *, wait: bool = True) -> None:
+    """Tell the card that a tensor on it travels. wait: the host does, for what comes and goes."""
+    allocation_of(tensor).card.record(kind, tensor.numel() * tensor.dtype.itemsize, wait=wait and kind != "D2D")
 
 
 def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:

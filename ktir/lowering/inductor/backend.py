@@ -176,7 +176,7 @@ def _patched(options: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def check_call(gm: fx.GraphModule) -> None:
-    """Refuse, before anything is compiled, calls that need gradients, dynamic shapes, and tensors on other devices.
+    """Refuse, before anything is compiled, calls that need gradients, dynamic shapes, tensors on other devices, and events of streams.
 
     Dynamo guards the mode of the call. Without gradients, views of parameters and what is written to them may still say that they want one.
     """
@@ -186,6 +186,11 @@ def check_call(gm: fx.GraphModule) -> None:
         if node.op == "placeholder":
             if isinstance(value, torch.Tensor):
                 _check_input(node, value)
+        elif str(node.target).startswith("streams."):
+            reason = "a graph is for the stream in which it is called"
+            raise OnlyEager(
+                refusal(f"'{node.target}' op", reason, "events and streams outside of the compiled function").message, source(node)
+            )
         elif node.op == "output" and gradients:
             for result in node.all_input_nodes:
                 _check_result(result)

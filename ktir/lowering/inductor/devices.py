@@ -47,6 +47,8 @@ def as_on_host(inner: Callable[..., Any]) -> Callable[..., Any]:
 def _move(module: fx.GraphModule) -> None:
     for node in module.graph.nodes:
         node.args, node.kwargs = map_aggregate(node.args, _moved), map_aggregate(node.kwargs, _moved)  # type: ignore[assignment]
+        if "stream" in (custom := node.meta.get("custom") or {}):  # a graph is for the stream in which it is called
+            node.meta["custom"] = {k: v for k, v in custom.items() if k != "stream"}
         if "val" in node.meta:
             node.meta["val"] = pytree.tree_map(_moved, node.meta["val"])
         value = getattr(module, str(node.target), None) if node.op == "get_attr" else None

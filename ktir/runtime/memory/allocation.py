@@ -75,13 +75,13 @@ class Allocation:
         source = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         with self.card.compute:
             self.linear(write=True, whole=source.size == self.nbytes)[offset : offset + source.size] = source
-            self.card.record("H2D", source.size)
+            self.card.record("H2D", source.size, wait=True)
 
     def read(self, offset: int = 0, nbytes: int | None = None) -> NDArray[np.uint8]:
         """A copy of linear bytes on the host."""
         with self.card.compute:
             found = self.linear()[offset : self.nbytes if nbytes is None else offset + nbytes].copy()
-            self.card.record("D2H", found.size)
+            self.card.record("D2H", found.size, wait=True)
         return found
 
     def linear(self, *, write: bool = False, whole: bool = False) -> NDArray[np.uint8]:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
-from ktir.runtime.memory.steps import Kind, Step, moving_ns
+from ktir.runtime.time.clock import Clock, current
+from ktir.runtime.time.clock import clock as process_clock
+from ktir.runtime.time.steps import Kind, Step, moving_ns
 from ktir.target import DATASHEET, LANES, Target
 
 SEGMENTS = 8
@@ -75,14 +77,16 @@ class Segment:
 class Card:
     """A card of a process. May be used by several threads; allocations may be freed at any time, also by finalizers."""
 
-    def __init__(self, index: int = 0, segment_bytes: int = SEGMENT_BYTES, target: Target = DATASHEET) -> None:
+    def __init__(self, index: int = 0, segment_bytes: int = SEGMENT_BYTES, target: Target = DATASHEET, clock: Clock | None = None) -> None:
         self.index = index
         self.target = target
+        self.clock = clock or process_clock
+        """When its steps are done."""
         self.compute = RLock()
         """Held by whoever changes forms, and by a launch: a card runs one program at a time."""
         self._statistics = Statistics()
         self.observers: list[Callable[[Step], None]] = []
-        """Told of each step: a clock, a profiler."""
+        """Told of each step, in program order."""
         self.unpacked: tuple[int, int, NDArray[np.uint8]] | None = None
         """Linear bytes made last from another form: handle, version, and they themselves."""
         self._spare: dict[int, list[NDArray[np.float32]]] = {}
@@ -153,14 +157,16 @@ class Card:
         """The bytes of a range."""
         return self._segment(address).bytes(address, size)
 
-    def record(self, kind: Kind, nbytes: int) -> None:
-        """Something has moved bytes: count it, and tell those who want to know."""
+    def record(self, kind: Kind, nbytes: int, name: str = "", *, wait: bool = False) -> None:
+        """Something moves bytes: count it, and give it to the stream of this thread. name: of the program that they are. wait: until it
+        is done.
+        """
         self._statistics.moved(kind, nbytes)
-        if self.observers:
-            self.run(Step(kind, nbytes, moving_ns(kind, nbytes, self.target)))
+        self.run(Step(kind, nbytes, moving_ns(kind, nbytes, self.target), name), wait=wait)
 
-    def run(self, step: Step) -> None:
-        """A step is done."""
+    def run(self, step: Step, *, wait: bool = False) -> None:
+        """A step for the stream of this thread; those who want to know are told."""
+        self.clock.give(current(self.index), step, wait=wait)
         for observer in self.observers:
             observer(step)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ktir.runtime.memory.steps import MOVES, Kind
+from ktir.runtime.time.steps import MOVES, Kind
 
 _SMALL = 1 << 20
 """Bytes of the largest range that counts as a small one."""

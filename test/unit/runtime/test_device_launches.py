@@ -25,8 +25,8 @@ from ktir.runtime.jobplan import Correction
 from ktir.runtime.memory import allocation
 from ktir.runtime.memory.allocation import Allocation
 from ktir.runtime.memory.card import Card, DeviceOutOfMemory
-from ktir.runtime.memory.steps import Kind, Step
 from ktir.runtime.memory.view import View
+from ktir.runtime.time.steps import Kind, Step
 from ktir.tools.ktir_launch import main as ktir_launch
 
 SEGMENT = 1 << 24

@@ -14,12 +14,15 @@ MOVES: tuple[Kind, ...] = ("H2D", "D2H", "D2D", "Relayout")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that a card or its host has done: bytes moved, and emulated nanoseconds. `name`: of a program."""
+    """Something that a card or its host has done: bytes moved, and emulated nanoseconds. `name`: of a program. `host_ns`: that the host
+    takes to give it.
+    """
 
     kind: Kind
     nbytes: int
     ns: float
     name: str = ""
+    host_ns: float = 0.0
 
 
 def moving_ns(kind: Kind, nbytes: int, target: Target) -> float:

@@ -1,0 +1,1 @@
+"""Steps of cards, and when they are done: a clock of streams and engines, traces."""
