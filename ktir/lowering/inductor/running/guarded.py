@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import fx
 
-import ktir
 from ktir.diagnostics import KtirError
 from ktir.lowering.inductor.running.fallback import in_torch
 from ktir.lowering.inductor.running.origins import TORCH
@@ -21,7 +20,7 @@ from ktir.runtime.kernel import OF_DATA, OURS
 
 THEIRS = "PyTorch's own tracing refuses the graph, before ktir sees it; every backend that uses it says the same"
 MARKED = "an argument is a view with its sign or its zeros noted apart from its memory; `clone()` makes it a tensor of its own"
-_OWN = str(Path(ktir.__file__).parent) + os.sep
+_OWN = str(Path(__file__).parents[3]) + os.sep
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
 _undo: ContextVar[list[tuple[torch.Tensor, torch.Tensor]] | None] = ContextVar("ktir_undo", default=None)
