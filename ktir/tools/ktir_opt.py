@@ -3,6 +3,8 @@
 The IR goes to stdout (or `-o`), everything else to stderr; the status is 1 if anything was wrong.
 """
 
+import atexit
+import gc
 import inspect
 import io
 import os
@@ -346,6 +348,8 @@ def irdl() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the driver with `arguments` (default: those of the process); the exit status."""
+    if arguments is None:
+        atexit.register(gc.freeze)  # to look through all that the process has before it ends takes as long as to read most programs
     try:
         line = parse(sys.argv[1:] if arguments is None else arguments, FLAGS)
         for module in line.every.get("load-pass-plugin", ()):
