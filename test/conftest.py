@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Generator
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 # they are loaded, so nothing that loads one is imported above.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+os.environ.setdefault("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")  # below it is said when the collector runs
+gc.disable()  # until the tests are collected: all that is made so far stays
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,10 +43,16 @@ def keep() -> None:
 
 def pytest_collection_finish() -> None:
     keep()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
     # pytest listens to every logger that does not propagate; where somebody listens to this one, torch prints each stage of each graph,
     # and we each stage of each kernel.
     logging.getLogger("torch.__trace").propagate = True
+    # After each compilation torch empties the processor's caches to time the guards once, and describes for its log what is in the key.
+    if (guards := sys.modules.get("torch._dynamo.guards")) is not None:
+        vars(guards)["profile_guard_manager"] = lambda *_: 0.0
+    if (caches := sys.modules.get("torch._inductor.codecache")) is not None:
+        caches.FxGraphCachePickler.debug_lines = lambda *_: []
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
