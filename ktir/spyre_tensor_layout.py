@@ -8,9 +8,10 @@ A layout has a device shape (`device_size`, always row-major) and per device dim
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -19,26 +20,59 @@ from ktir.target import STICK_BYTES
 
 
 class DataFormats(enum.Enum):
-    """Formats of elements on the device; the value is the number of bits."""
+    """Formats of elements on the device, with their published numbers."""
 
-    SEN169_FP16 = (16, 0)
-    IEEE_FP32 = (32, 1)
-    SEN143_FP8 = (8, 2)
-    SEN152_FP8 = (8, 3)
-    IEEE_INT32 = (32, 4)
-    SENUINT32 = (32, 5)
-    SENINT16 = (16, 6)
-    SENINT8 = (8, 7)
-    SENINT4 = (4, 8)
+    SEN169_FP16 = 0
+    IEEE_FP32 = 1
+    INVALID = 2
+    SEN143_FP8 = 3
+    SEN152_FP8 = 4
+    SEN153_FP9 = 5
+    SENINT2 = 6
+    SENINT4 = 7
+    SENINT8 = 8
+    SENINT16 = 9
+    SENINT24 = 10
+    IEEE_INT64 = 11
+    IEEE_INT32 = 12
+    SENUINT32 = 13
+    SENUINT2 = 14
+    IEEE_FP16 = 15
+    BOOL = 16
+    BFLOAT16 = 17
+    SEN18F_FP24 = 18
 
-    @property
     def elems_per_stick(self) -> int:
-        """Elements in 128 bytes."""
-        return STICK_BYTES * 8 // self.value[0]
+        """Elements in 128 bytes. Raises ValueError for formats of which no public source says how they fill a stick."""
+        if self not in _BITS:
+            raise ValueError(f"{self} has no known number of elements per stick")
+        return STICK_BYTES * 8 // _BITS[self]
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
 
     def __str__(self) -> str:
         return f"DataFormats.{self.name}"
 
+
+_BITS = {
+    DataFormats.SEN169_FP16: 16,
+    DataFormats.IEEE_FP32: 32,
+    DataFormats.SEN143_FP8: 8,
+    DataFormats.SEN152_FP8: 8,
+    DataFormats.SENINT2: 2,
+    DataFormats.SENINT4: 4,
+    DataFormats.SENINT8: 8,
+    DataFormats.SENINT16: 16,
+    DataFormats.IEEE_INT64: 64,
+    DataFormats.IEEE_INT32: 32,
+    DataFormats.SENUINT32: 32,
+    DataFormats.SENUINT2: 2,
+    DataFormats.IEEE_FP16: 16,
+    DataFormats.BFLOAT16: 16,
+}
 
 _OF_DTYPE = {
     "float16": DataFormats.SEN169_FP16,
@@ -66,6 +100,21 @@ def get_device_dtype(dtype: Any) -> DataFormats:
     return _OF_DTYPE[name]
 
 
+def get_elem_in_stick(dtype: Any) -> int:
+    """Elements of a host dtype in 128 bytes of the device."""
+    return get_device_dtype(dtype).elems_per_stick()
+
+
+class Transfer(NamedTuple):
+    """A loop nest that copies elements between host and device, outermost loop first: `device[d + sum(i * s)] = host[h + sum(i * t)]`."""
+
+    ranges: tuple[int, ...]
+    host_strides: tuple[int, ...]
+    device_strides: tuple[int, ...]
+    host_offset: int = 0
+    device_offset: int = 0
+
+
 class SpyreTensorLayout:
     """A device layout: `device_size`, `stride_map`, `device_dtype`, `element_arrangement`.
 
@@ -79,40 +128,40 @@ class SpyreTensorLayout:
     element_arrangement: str
 
     @overload
-    def __init__(self, size: Sequence[int], dtype: Any, /) -> None: ...
+    def __init__(self, host_size: Sequence[int], dtype: Any) -> None: ...
     @overload
-    def __init__(self, size: Sequence[int], strides: Sequence[int], dtype: Any, dim_order: Sequence[int], /) -> None: ...
+    def __init__(self, host_size: Sequence[int], host_strides: Sequence[int], dtype: Any, dim_order: Sequence[int]) -> None: ...
     @overload
     def __init__(
-        self, device_size: Sequence[int], stride_map: Sequence[int], device_dtype: DataFormats, /, *, element_arrangement: str = "STANDARD"
+        self, device_size: Sequence[int], stride_map: Sequence[int], device_dtype: DataFormats, element_arrangement: str = "STANDARD"
     ) -> None: ...
 
-    def __init__(self, *arguments: Any, element_arrangement: str = "STANDARD") -> None:
+    def __init__(self, *arguments: Any, element_arrangement: str = "STANDARD", **named: Any) -> None:
+        if len(arguments) == 4 and isinstance(arguments[2], DataFormats):
+            arguments, element_arrangement = arguments[:3], arguments[3]
         if element_arrangement not in ARRANGEMENTS:
             raise ValueError(f"unknown element arrangement '{element_arrangement}'; there are {', '.join(ARRANGEMENTS)}")
-        if len(arguments) == 3 and isinstance(arguments[2], DataFormats):
-            device_size, stride_map, self.device_dtype = arguments
-            self.device_size, self.stride_map = [*device_size], [*stride_map]
-            self._check_raw()
-        elif len(arguments) == 2:
-            size, dtype = arguments
-            self.device_dtype = get_device_dtype(dtype)
-            self._from_host([*size], row_major(size), [*range(len(size))])
-        elif len(arguments) == 4:
-            size, strides, dtype, order = arguments
-            self.device_dtype = get_device_dtype(dtype)
-            self._from_host([*size], [*strides], [*order])
-        else:
-            raise ValueError(
-                "SpyreTensorLayout expects (size, dtype), (size, strides, dtype, dim_order) or (device_size, stride_map, device_dtype)"
-            )
         self.element_arrangement = element_arrangement
+        names = _FIELDS.get(len(arguments) + len(named), ())
+        if set(names[len(arguments) :]) != set(named) or not names:
+            raise ValueError(f"SpyreTensorLayout expects {' or '.join(map(str, _FIELDS.values()))}".replace("'", ""))
+        given = dict(zip(names, arguments, strict=False)) | named
+        if "device_size" in given:
+            self.device_size, self.stride_map = [*given["device_size"]], [*given["stride_map"]]
+            self.device_dtype = given["device_dtype"]
+            self._check_raw()
+            return
+        self.device_dtype = get_device_dtype(given["dtype"])
+        size = [*given["host_size"]]
+        self._from_host(size, [*given.get("host_strides", row_major(size))], [*given.get("dim_order", range(len(size)))])
 
     def _check_raw(self) -> None:
+        if not isinstance(self.device_dtype, DataFormats):
+            raise ValueError(f"expects a device_dtype of DataFormats, but got {self.device_dtype!r}")
         if len(self.device_size) != len(self.stride_map):
             raise ValueError(f"expects one stride per device dimension, but got {len(self.stride_map)} for {len(self.device_size)}")
-        if len(self.device_size) < 2 or self.device_size[-1] != self.device_dtype.elems_per_stick:
-            eps = self.device_dtype.elems_per_stick
+        if len(self.device_size) < 2 or self.device_size[-1] != self.device_dtype.elems_per_stick():
+            eps = self.device_dtype.elems_per_stick()
             raise ValueError(
                 f"expects a last device dimension of {eps} elements, a stick of {self.device_dtype}, but got {self.device_size}"
             )
@@ -127,7 +176,7 @@ class SpyreTensorLayout:
             raise ValueError(f"dim_order {order} is no permutation of {len(size)} dimensions, optionally with a trailing -1")
         if any(n < 1 for n in size):
             raise ValueError(f"expects positive sizes, but got {size}")
-        eps = self.device_dtype.elems_per_stick
+        eps = self.device_dtype.elems_per_stick()
         if not order:
             self.device_size, self.stride_map = [1, eps], [-1, -1]
             return
@@ -146,10 +195,9 @@ class SpyreTensorLayout:
 
     # Identities
 
-    @property
     def elems_per_stick(self) -> int:
         """Elements of a stick."""
-        return self.device_dtype.elems_per_stick
+        return self.device_dtype.elems_per_stick()
 
     @property
     def device_strides(self) -> list[int]:
@@ -220,7 +268,7 @@ class SpyreTensorLayout:
         lanes = digits[-1]
         if lanes.dim is None or lanes.divisor != 1:
             raise ValueError(f"arrangement {self.element_arrangement} expects the elements of one dimension in the stick")
-        dim, eps = lanes.dim, self.elems_per_stick
+        dim, eps = lanes.dim, self.elems_per_stick()
         place = next((i for i, d in enumerate(digits) if d.dim == dim and d.divisor == eps), None)
         outer, inner, whole = _GROUPS[self.element_arrangement]
         per_stick = prod(e for _, e in inner)
@@ -253,6 +301,35 @@ class SpyreTensorLayout:
         host[at[live]] = device.reshape(-1)[live]
         return host.reshape(tuple(size))
 
+    def transfers(self, size: Sequence[int], strides: Sequence[int] | None = None) -> list[Transfer]:
+        """The DMA descriptors of a host tensor, which copy each element once: one for whole sticks, and one for each remainder.
+
+        Loops are in decreasing order of device strides. Raises ValueError if the layout does not hold every element once.
+        """
+        strides = row_major(size) if strides is None else strides
+        digits = self.digits(size, strides)
+        self._host_index(tuple(size), strides)
+        places = row_major([d.extent for d in digits])
+        of_dims = []
+        for dim, elements in enumerate(size):
+            own = sorted((k for k, d in enumerate(digits) if d.dim == dim), key=lambda k: -digits[k].divisor)
+            of_dims.append(list(_blocks([(k, digits[k].divisor) for k in own], elements)))
+        return [self._transfer(digits, places, strides, block) for block in itertools.product(*of_dims)]
+
+    def _transfer(self, digits: Sequence[Digit], places: Sequence[int], strides: Sequence[int], block: Sequence[_Block]) -> Transfer:
+        """The loop nest over a block of each dimension."""
+        first = {k: n for b in block for k, n in b.first.items()}
+        ranges = {k: n for b in block for k, n in b.ranges.items()}
+        loops = [k for k in range(len(digits)) if ranges.get(k, 1) > 1]
+        step = [0 if d.dim is None else d.divisor * strides[d.dim] for d in digits]
+        return Transfer(
+            tuple(ranges[k] for k in loops),
+            tuple(step[k] for k in loops),
+            tuple(places[k] for k in loops),
+            sum(n * step[k] for k, n in first.items()),
+            sum(n * places[k] for k, n in first.items()),
+        )
+
     def _host_index(self, size: tuple[int, ...], strides: Sequence[int] | None) -> np.ndarray:
         index = host_index(size, self.digits(size, strides))
         held = np.bincount(index[index >= 0], minlength=prod(size))
@@ -262,6 +339,36 @@ class SpyreTensorLayout:
                 f"{self} does not hold a host tensor of shape {list(size)}: {wrong} of {prod(size)} elements have not one place"
             )
         return index
+
+
+_FIELDS = {
+    2: ("host_size", "dtype"),
+    4: ("host_size", "host_strides", "dtype", "dim_order"),
+    3: ("device_size", "stride_map", "device_dtype"),
+}
+"""By their number, what a layout is made from."""
+
+
+class _Block(NamedTuple):
+    """Elements of a dimension that digits count: of each digit the first value, and how many."""
+
+    first: dict[int, int]
+    ranges: dict[int, int]
+
+
+def _blocks(digits: Sequence[tuple[int, int]], elements: int) -> Iterator[_Block]:
+    """The first elements of a dimension that digits (number, divisor; from outer to inner) count, as blocks of all combinations."""
+    if not digits:
+        yield _Block({}, {})
+        return
+    (digit, divisor), *inner = digits
+    whole, rest = divmod(elements, divisor)
+    if whole:
+        for block in _blocks(inner, divisor):
+            yield _Block(block.first, {digit: whole, **block.ranges})
+    if rest:
+        for block in _blocks(inner, rest):
+            yield _Block({digit: whole, **block.first}, block.ranges)
 
 
 _GROUPS = {

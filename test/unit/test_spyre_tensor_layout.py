@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ktir.layout import Layout
-from ktir.spyre_tensor_layout import DataFormats, SpyreTensorLayout, get_device_dtype, row_major
+from ktir.spyre_tensor_layout import DataFormats, SpyreTensorLayout, get_device_dtype, get_elem_in_stick, row_major
 
 PUBLISHED = [
     ((5, 10, 200), None, [10, 4, 5, 64], [200, 64, 2000, 1]),
@@ -36,6 +37,41 @@ def test_published_examples(size: tuple[int, ...], order: list[int] | None, devi
     assert (layout.device_size, layout.stride_map) == (device, strides)
     assert layout == SpyreTensorLayout(device, strides, DataFormats.SEN169_FP16)
     assert hash(layout) == hash(SpyreTensorLayout(device, strides, DataFormats.SEN169_FP16))
+
+
+def test_published_transfer() -> None:
+    layout = SpyreTensorLayout((1024, 256), "float16")
+    (transfer,) = layout.transfers((1024, 256))
+    assert (transfer.ranges, transfer.device_strides, transfer.host_strides) == ((4, 1024, 64), (65536, 64, 1), (64, 256, 1))
+    whole, rest = SpyreTensorLayout((100, 150), "float16").transfers((100, 150))
+    assert whole == ((2, 100, 64), (64, 150, 1), (6400, 64, 1), 0, 0)
+    assert rest == ((100, 22), (150, 1), (64, 1), 128, 12800)
+
+
+def test_published_numbers() -> None:
+    numbers = "SEN169_FP16 IEEE_FP32 INVALID SEN143_FP8 SEN152_FP8 SEN153_FP9 SENINT2 SENINT4 SENINT8 SENINT16 SENINT24 IEEE_INT64 "
+    numbers += "IEEE_INT32 SENUINT32 SENUINT2 IEEE_FP16 BOOL BFLOAT16 SEN18F_FP24"
+    assert [(f.name, int(f)) for f in DataFormats] == [(name, k) for k, name in enumerate(numbers.split())]
+    assert DataFormats(12) is DataFormats.IEEE_INT32
+    assert [DataFormats[n].elems_per_stick() for n in ("SEN169_FP16", "IEEE_FP32", "SENINT8", "SENINT4")] == [64, 32, 128, 256]
+    with pytest.raises(ValueError, match=r"DataFormats\.INVALID has no known number of elements per stick"):
+        DataFormats.INVALID.elems_per_stick()
+
+
+def test_constructors_by_name() -> None:
+    default = SpyreTensorLayout(host_size=(5, 100, 150), dtype="float16")
+    assert default == SpyreTensorLayout((5, 100, 150), "float16")
+    assert default == SpyreTensorLayout((5, 100, 150), (15000, 150, 1), dtype="float16", dim_order=[0, 1, 2])
+    fields: dict[str, Any] = {"device_size": [100, 3, 5, 64], "stride_map": [150, 64, 15000, 1], "device_dtype": DataFormats.SEN169_FP16}
+    assert default == SpyreTensorLayout(**fields)
+    assert default == SpyreTensorLayout(*list(fields.values()), "STANDARD")  # type: ignore[call-arg]
+    assert default != SpyreTensorLayout(**fields, element_arrangement="FP32_TO_DL16")
+    wrong: Any
+    for wrong in ({"size": (3,), "dtype": "float16"}, {"host_size": (3,)}, fields | {"dtype": "float16"}, {}):
+        with pytest.raises(ValueError, match="SpyreTensorLayout expects"):
+            SpyreTensorLayout(**wrong)
+    with pytest.raises(ValueError, match="expects a device_dtype of DataFormats, but got 'float16'"):
+        SpyreTensorLayout([3, 64], [64, 1], "float16")  # type: ignore[arg-type]
 
 
 def test_print_as_published() -> None:
@@ -66,16 +102,33 @@ def layouts(draw: st.DrawFn) -> tuple[SpyreTensorLayout, tuple[int, ...], list[i
     return SpyreTensorLayout(size, strides, dtype, order), size, strides
 
 
+def assert_transfers(layout: SpyreTensorLayout, host: np.ndarray, strides: list[int]) -> None:
+    """The descriptors, run as the loops that they are, give what `pack` does, each element once."""
+    memory, device = np.zeros(host.size, host.dtype), np.zeros(prod(layout.device_size), host.dtype)
+    memory[np.tensordot(strides, np.indices(host.shape), 1).reshape(-1)] = host.reshape(-1)
+    copied = 0
+    for ranges, host_strides, device_strides, host_offset, device_offset in layout.transfers(host.shape, strides):
+        assert list(device_strides) == sorted(device_strides, reverse=True)
+        places = np.indices(ranges).reshape(len(ranges), prod(ranges))
+        source, target = (np.array(s, int) @ places + o for s, o in ((host_strides, host_offset), (device_strides, device_offset)))
+        assert (device[target] == 0).all()
+        device[target] = memory[source]
+        copied += target.size
+    assert copied == host.size
+    np.testing.assert_array_equal(device.reshape(layout.device_size), layout.pack(host, strides=strides))
+
+
 @settings(deadline=None)
 @given(layouts())
 def test_transfer_and_identities(case: tuple[SpyreTensorLayout, tuple[int, ...], list[int]]) -> None:
     layout, size, strides = case
-    assert layout.device_size[-1] == layout.elems_per_stick
-    assert layout.bytes == 128 * prod(layout.device_size) // layout.elems_per_stick
+    assert layout.device_size[-1] == layout.elems_per_stick()
+    assert layout.bytes == 128 * prod(layout.device_size) // layout.elems_per_stick()
     host = np.arange(1, prod(size) + 1, dtype=np.int64).reshape(size)
     device = layout.pack(host, strides=strides, fill=-1)
     assert (device != -1).sum() == host.size, "every element once, the rest is padding"
     np.testing.assert_array_equal(layout.unpack(device, size, strides=strides), host)
+    assert_transfers(layout, host, strides)
     memory = np.empty(prod(size), np.int64)  # the host's storage, in memory order
     memory[np.tensordot(strides, np.indices(size), 1).reshape(-1)] = host.reshape(-1)
     live = np.argwhere(device != -1)
@@ -92,6 +145,7 @@ def test_arrangements_position_by_position(arrangement: str, size: tuple[int, ..
     layout = SpyreTensorLayout(plain.device_size, plain.stride_map, plain.device_dtype, element_arrangement=arrangement)
     host = np.arange(prod(size)).reshape(size)
     device, standard = layout.pack(host), plain.pack(host)
+    assert_transfers(layout, host + 1, row_major(size))
     np.testing.assert_array_equal(layout.unpack(device, size), host)
     stick = 0 if len(size) < 3 else 1  # device dimension of the sticks
     for position in itertools.product(*(range(n) for n in layout.device_size)):
@@ -100,7 +154,7 @@ def test_arrangements_position_by_position(arrangement: str, size: tuple[int, ..
             column = sticks // 2 * 64 + lane // 4 * 8 + sticks % 2 * 4 + lane % 4
         else:
             column = sticks * 64 + lane // 4 % 2 * 32 + lane // 8 * 4 + lane % 4
-        eps = layout.elems_per_stick
+        eps = layout.elems_per_stick()
         other = [*position[:-1], column % eps]
         other[stick] = column // eps
         assert device[position] == standard[tuple(other)]
@@ -148,8 +202,9 @@ def test_wrong_fields_are_refused(make, message: str) -> None:
 
 def test_dtypes_of_torch_by_name() -> None:
     assert get_device_dtype("torch.bfloat16") is DataFormats.SEN169_FP16
+    assert get_elem_in_stick("torch.float32") == 32
     assert get_device_dtype("torch.uint8") is DataFormats.SENUINT32
-    assert SpyreTensorLayout((3,), np.dtype("int8")).elems_per_stick == 128
+    assert SpyreTensorLayout((3,), np.dtype("int8")).elems_per_stick() == 128
 
 
 def test_front_door() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir import config
 from ktir.diagnostics import KtirError
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
@@ -226,11 +227,13 @@ _lock = Lock()
 
 
 def card(index: int = 0) -> Card:
-    """A card of this process, made when it is first asked for. Raises KtirError for one that no process has."""
+    """A card of this process, made, with the figures of the target in force, when it is first asked for. Raises KtirError for one that no
+    process has.
+    """
     found = _cards.get(index)
     if found is None:
         if not 0 <= index < MOST_CARDS:
             raise KtirError(f"expects a card of 0 to {MOST_CARDS - 1}, but got {index}")
         with _lock:
-            found = _cards.setdefault(index, Card(index))
+            found = _cards.setdefault(index, Card(index, target=config.current().machine()))
     return found

@@ -22,6 +22,20 @@ def program() -> None:
         assert torch.ones(1, device="spyre").device.index == 2 == torch.accelerator.current_device_index()
     assert spyre.memory_allocated(2) == 0
 
+    work, done = torch.ones(1 << 20, device="spyre:1"), torch.Event("spyre", enable_timing=True)
+    spyre.synchronize(1)
+    with spyre.Stream("spyre:1") as stream:
+        assert spyre.current_device() == 1
+        begin = stream.record_event(torch.Event("spyre", enable_timing=True))
+        work.add_(1).to("spyre:2")
+        done.record(spyre.current_stream(2))
+    assert spyre.current_device() == 0
+    done.synchronize()
+    after = stream.record_event(torch.Event("spyre", enable_timing=True))
+    assert after.device.index == 1
+    assert begin.elapsed_time(done) > 4 * (1 << 20) / 204.8e6, "the copy waits for what the other card computes"
+    assert done.elapsed_time(after) >= 0, "and the other card for the copy"
+
     found = []
 
     def backward(card: int) -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ktir import config
 from ktir.diagnostics import KtirError
 from ktir.layout import Layout
 from ktir.runtime.memory.allocation import Allocation, find
-from ktir.runtime.memory.card import MOST_CARDS, SEGMENT_BYTES, SEGMENTS, Card, DeviceOutOfMemory
+from ktir.runtime.memory.card import MOST_CARDS, SEGMENT_BYTES, SEGMENTS, Card, DeviceOutOfMemory, card
 from ktir.runtime.memory.transfer import to_device
 from ktir.runtime.memory.view import View, arrangement
+from ktir.target import DATASHEET, FITTED
 
 SMALL = 1 << 20  # bytes of a segment
 
@@ -137,3 +139,11 @@ def test_threads() -> None:
     requested = card.statistics.nested()["requested_bytes"]["all"]
     assert requested["current"] == 0
     assert requested["allocated"] == requested["freed"] > 0
+
+
+def test_a_card_has_the_figures_of_the_target_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktir.runtime.memory.card._cards", {})
+    with config.patch(target="fitted"):
+        assert card(3).target is FITTED
+    assert card(3).target is FITTED
+    assert card(4).target is DATASHEET
