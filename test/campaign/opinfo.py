@@ -3,6 +3,7 @@
     python test/campaign/opinfo.py                        # every variant, seven types, the default engine, docs/coverage.md
     python test/campaign/opinfo.py --engine ktir --dtypes float64 --page ''
     python test/campaign/opinfo.py --ops 'nn.functional.*' --samples 0 --page ''
+    python test/campaign/opinfo.py --engine eager --without 'linalg.*,fft.*,sparse.*,special.*,masked.*' --page ''  # on the device
 
 Each variant runs in a worker process that is stopped when it takes too long; a crash costs one variant. Results are kept as lines of JSON
 (`--results`), so that a run that was stopped goes on where it ended, one with more samples repeats what had fewer, and `--again` runs only
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command; 1 where a result was wrong or a sample failed."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--ops", default="*", metavar="PATTERN", help="variants whose name fits this (shell patterns, comma between)")
+    parser.add_argument("--without", default="", metavar="PATTERN", help="and not this")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--engine", default="spyre", choices=("spyre", "ktir", "eager"), help="eager: uncompiled, on the device")
     parser.add_argument("--device", default="cpu", help="on which the samples are made")
@@ -89,6 +91,10 @@ def _known(device: str) -> list[Key]:
         worker.stop()
 
 
+def _fits(name: str, patterns: str) -> bool:
+    return any(fnmatch.fnmatch(name, p) for p in patterns.split(","))
+
+
 def _run(options: argparse.Namespace, results: dict[Key, Result]) -> None:
     again, asked = options.again.split(","), options.samples or sys.maxsize
 
@@ -97,7 +103,7 @@ def _run(options: argparse.Namespace, results: dict[Key, Result]) -> None:
         return there is None or (there["samples"] or sys.maxsize) < asked or worst(there) in again
 
     wanted = [k for k in _known(options.device) if k[1] in options.dtypes.split(",")]
-    pending = [k for k in wanted if any(fnmatch.fnmatch(k[0], p) for p in options.ops.split(",")) and is_open(k)]
+    pending = [k for k in wanted if _fits(k[0], options.ops) and not _fits(k[0], options.without) and is_open(k)]
     bar = progress(len(pending), "op")
 
     def show(result: Result) -> None:
