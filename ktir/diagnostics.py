@@ -17,8 +17,9 @@ def location_text(location: ir.Location) -> str:
 
 
 def _place(location: ir.Location) -> str | None:
+    """MLIR's 0:0, the module of a file without one, is shown as 1:1."""
     at = position(location)
-    return f"{at[0]}:{at[1]}:{at[2]}" if at else None
+    return f"{at[0]}:{max(at[1], 1)}:{max(at[2], 1)}" if at else None
 
 
 def location_names(location: ir.Location) -> list[str]:
@@ -32,10 +33,10 @@ def location_names(location: ir.Location) -> list[str]:
 
 
 def position(location: ir.Location) -> tuple[str, int, int] | None:
-    """File, line and column of the first file position in `location`, or None. MLIR's 0:0, the module of a file without one, is 1:1."""
+    """File, line and column of the first file position in `location`, or None."""
     loc: Any = ir.Location.from_attr(location.attr)  # downcasts: diagnostics carry bare Locations
     if isinstance(loc, ir.FileLineColLoc):
-        return loc.filename, max(loc.start_line, 1), max(loc.start_col, 1)
+        return loc.filename, loc.start_line, loc.start_col
     if isinstance(loc, ir.NameLoc):
         return position(loc.child_loc)
     if isinstance(loc, ir.CallSiteLoc):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ktir.diagnostics import KtirError, location_text
+from ktir.diagnostics import KtirError, position
 from ktir.dialects._spyre_ops import INSTRUCTION_OPS, OPTIONAL_INTS, REGIONS, BoundAttr, attribute_fields
 from ktir.isa import instructions as table
 from ktir.isa.binary.validate import validate
@@ -243,11 +243,17 @@ def _source(location: ir.Location, op: str) -> tuple[int | None, Source]:
             if isinstance(part, ir.NameLoc) and isinstance(ir.Location.from_attr(part.child_loc.attr), ir.UnknownLoc):
                 name = str(part.name_str)
             elif not isinstance(part, ir.UnknownLoc):
-                place = str(part.name_str) if isinstance(part, ir.NameLoc) else location_text(part)
+                place = str(part.name_str) if isinstance(part, ir.NameLoc) else _place(part)
         return number.value, Source(name, place)
     if isinstance(loc, ir.UnknownLoc):
         return 0, NO_SOURCE
-    return None, Source(str(loc.name_str) if isinstance(loc, ir.NameLoc) else op, location_text(loc))
+    return None, Source(str(loc.name_str) if isinstance(loc, ir.NameLoc) else op, _place(loc))
+
+
+def _place(location: ir.Location) -> str:
+    """The position of a source as it was given, line 0 too."""
+    at = position(location)
+    return f"{at[0]}:{at[1]}:{at[2]}" if at else "<unknown>"
 
 
 class Misformed(KtirError):

@@ -1,7 +1,7 @@
 """MLIR form: round trip through objects and through text, and the verifier."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from random_programs import programs
 
 from ktir.assembly import parse_module, print_module
@@ -14,6 +14,7 @@ from ktir.isa.program import Kernel, Program, Source, word
 from ktir.isa.units import Unit
 
 CONTEXT = context()
+AT_LINE_0 = Program("", [], [Kernel("", 1, {Unit.MNIL: [word("halt", 1)]}, [], [], [])], [Source("", ""), Source("a", "b:0:0")])
 
 
 def used(program):
@@ -23,6 +24,7 @@ def used(program):
 
 
 @given(programs())
+@example(AT_LINE_0)
 @settings(max_examples=60, deadline=None)
 def test_round_trip(program):
     module = spyre.to_mlir(program, CONTEXT)
