@@ -37,7 +37,7 @@ CARRIERS: dict[str, type] = {
 }
 """Integer type -> NumPy type of its values; one narrower than its carrier is kept as a signed number."""
 
-Binary = Callable[[Any, Any], Any]
+Binary = Callable[..., Any]
 
 
 def width(element: str) -> int:
@@ -72,16 +72,43 @@ def unsigned(x: Any, element: str) -> NDArray[Any]:
     return bare & np.array((1 << width(element)) - 1, bare.dtype) if spare else bare
 
 
-def _quotient(rounded: Callable[..., Any], wide: Binary) -> Binary:
-    """Division with the quotient `rounded`; `wide` is that of 64 bits. Of fewer, f64 gives it exactly, since no quotient is as near to a
-    whole number as the error of f64, and much faster.
+_PIECE = 1 << 13
+"""Elements that are divided at a time: their numbers of 64 bits stay in the nearest cache, and take no fresh memory."""
+
+
+def _divides(narrow: Callable[[Any, Any, Any], Any], wide: Binary) -> Binary:
+    """An op that divides. `narrow` computes it in f64 of numbers of up to 32 bits, into its third operand: f64 gives their quotients
+    exactly, since none is as near to a whole number as its error, and much faster. `wide` is the op of 64 bits.
     """
 
-    def divide(a: Any, b: Any) -> Any:
+    def compute(a: Any, b: Any, out: NDArray[Any] | None = None) -> Any:
         type_ = np.result_type(a, b)
-        return wide(a, b) if type_.itemsize > 4 else rounded(np.true_divide(a, b, dtype=np.float64)).astype(type_)
+        if type_.itemsize > 4:
+            return wide(a, b)
+        out = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), type_) if out is None else out
+        with np.nditer(
+            [a, b, out],
+            ["external_loop", "buffered", "zerosize_ok"],
+            [["readonly"], ["readonly"], ["writeonly"]],
+            [np.float64] * 3,
+            casting="unsafe",
+            buffersize=_PIECE,
+        ) as pieces:
+            for piece in pieces:
+                narrow(*piece)
+        return out
 
-    return divide
+    return compute
+
+
+def _rounded(round_: np.ufunc) -> Callable[[Any, Any, Any], Any]:
+    return lambda a, b, quotient: round_(np.divide(a, b, quotient), quotient)
+
+
+def _left(a: Any, b: Any, rest: Any) -> None:
+    """What a division rounded towards zero leaves. Of no operands it is too large, so nothing overflows."""
+    np.trunc(np.divide(a, b, rest), rest)
+    np.subtract(a, np.multiply(rest, b, rest), rest)
 
 
 def _wide_truncated(a: Any, b: Any) -> Any:
@@ -94,24 +121,9 @@ def _wide_ceiling(a: Any, b: Any) -> Any:
     return quotient + (quotient * b != a)
 
 
-def _rest(wide: Binary) -> Binary:
-    """What a division rounded towards zero leaves, in the same way. The sign of the divisor does not count, so no quotient overflows."""
-
-    def rest(a: Any, b: Any) -> Any:
-        type_ = np.result_type(a, b)
-        if type_.itemsize > 4:
-            return wide(a, b)
-        b = np.abs(b)
-        quotient = np.true_divide(a, b, dtype=np.float64).astype(type_)
-        quotient *= b
-        return a - quotient
-
-    return rest
-
-
-_floored = _quotient(np.floor, np.floor_divide)
-_truncated = _quotient(np.trunc, _wide_truncated)
-_ceiling = _quotient(np.ceil, _wide_ceiling)
+_floored = _divides(_rounded(np.floor), np.floor_divide)
+_truncated = _divides(_rounded(np.trunc), _wide_truncated)
+_ceiling = _divides(_rounded(np.ceil), _wide_ceiling)
 
 
 def _shift(function: Binary, beyond: Callable[[Any], Any]) -> Callable[[Any, Any, int], Any]:
@@ -129,7 +141,7 @@ SIGNED: dict[str, Binary] = {
     "arith.subi": np.subtract,
     "arith.muli": np.multiply,
     "arith.divsi": _truncated,
-    "arith.remsi": _rest(np.fmod),
+    "arith.remsi": _divides(_left, np.fmod),
     "arith.floordivsi": _floored,
     "arith.ceildivsi": _ceiling,
     "arith.minsi": np.minimum,
@@ -140,7 +152,7 @@ SIGNED: dict[str, Binary] = {
 }
 UNSIGNED: dict[str, Binary] = {
     "arith.divui": _floored,
-    "arith.remui": _rest(np.remainder),
+    "arith.remui": _divides(_left, np.remainder),
     "arith.ceildivui": _ceiling,
     "arith.minui": np.minimum,
     "arith.maxui": np.maximum,
@@ -155,24 +167,27 @@ _BITWISE = ("arith.andi", "arith.ori", "arith.xori")
 
 
 def apply(name: str, element: str) -> Binary:
-    """The function of an arith op on values of type `element`. Where `no_quotient` holds, its result means nothing."""
+    """The function of an arith op on values of type `element`, and optionally an array of them into which the result goes if it can.
+    Where `no_quotient` holds, its result means nothing.
+    """
     divides = name.split(".")[1] in DIVISIONS
+    function: Binary = SIGNED.get(name) or UNSIGNED.get(name) or _SHIFTS[name]
+    view = unsigned if name in UNSIGNED or name == "arith.shrui" else signed
 
-    def compute(a: Any, b: Any) -> Any:
+    def compute(a: Any, b: Any, out: NDArray[Any] | None = None) -> Any:
         if name in _BITWISE:
-            return SIGNED[name](a, b)
-        view = unsigned if name in UNSIGNED or name == "arith.shrui" else signed
+            return function(a, b, out=out)
         x, y = view(a, element), view(b, element)
         if divides and not y.all():
             y = np.where(y == 0, np.ones((), y.dtype), y)
         if name in _SHIFTS:
-            return fit(_SHIFTS[name](x, y if view is signed else y.astype(np.uint64), width(element)), element)
-        return fit((UNSIGNED if view is unsigned else SIGNED)[name](x, y), element)
+            return fit(function(x, y if view is signed else y.astype(np.uint64), width(element)), element)
+        return fit(function(x, y, out=out if out is not None and out.dtype == x.dtype else None), element)
 
     return compute
 
 
-_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+_RELATIONS: dict[str, Binary] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "slt": np.less,
@@ -189,10 +204,10 @@ PREDICATES = tuple(_RELATIONS)
 
 
 def compare(predicate: str, element: str) -> Binary:
-    """arith.cmpi on values of type `element`."""
+    """arith.cmpi on values of type `element`, and optionally an array into which 0 and 1 go."""
     relation = _RELATIONS[predicate]
     view = unsigned if predicate[0] == "u" else signed
-    return lambda a, b: relation(view(a, element), view(b, element))
+    return lambda a, b, out=None: relation(view(a, element), view(b, element), out=out)
 
 
 def no_quotient(name: str, element: str) -> Callable[[Any, Any], tuple[NDArray[np.bool_], NDArray[np.bool_] | None]]:

@@ -53,6 +53,7 @@ class Machine:
         self.report: MachineReport = report(program.name, self.trace, target)
         self._divides = divides_by_data(program)
         self._pools: dict[int, Array] = {}
+        self._copies: dict[int, Array] = {}
 
     @cached_property
     def tape(self) -> Tape:
@@ -80,14 +81,15 @@ class Machine:
         if len(arguments) != len(declared):
             raise KtirError(f"program '{self.program.name}' expects {len(declared)} arguments, but got {len(arguments)}")
         given = [self._carrier(i, a) for i, a in enumerate(arguments)]
-        before = [g if a.constant or a.role == "pool" else g.copy() for a, g in zip(declared, given, strict=True)] if self._divides else []
+        before = [self._before(i, g) for i, g in enumerate(given)] if self._divides else []
         if mode == "step":
             self.step.run(_wide(given))
         else:
             self.tape.run(given, bounds)
-        if self._divides and (mode == "step" or self.tape.missing):
+        noticed = self.tape.missing if mode == "tape" else None
+        if self._divides and noticed != []:
             try:
-                self._quotients.check(_wide(before))
+                self._quotients.check(_wide(before), noticed)
             except DivisionFault:
                 for now, then in zip(given, before, strict=True):
                     if now is not then:
@@ -96,6 +98,16 @@ class Machine:
         for argument, array, carrier in zip(declared, arguments, given, strict=True):
             if array is not None and carrier is not array and not argument.constant:
                 array[...] = carrier
+
+    def _before(self, index: int, carrier: Array) -> Array:
+        """What an argument holds before a launch, in memory that stays: fresh memory takes longer than the copy."""
+        argument = self.program.arguments[index]
+        if argument.constant or argument.role == "pool":
+            return carrier
+        if index not in self._copies:
+            self._copies[index] = np.empty_like(carrier)
+        np.copyto(self._copies[index], carrier)
+        return self._copies[index]
 
     def _carrier(self, index: int, array: Array | None) -> Array:
         argument = self.program.arguments[index]

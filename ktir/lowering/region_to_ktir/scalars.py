@@ -139,12 +139,21 @@ def _true_division(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
     return body.plain("arith.divf", computed(dtype) if is_float(dtype) else "float32", *operands)
 
 
-def _divides(build: Build) -> Build:
-    """Integer division as C++ does it: narrow types in 32 bits, where -128 / -1 has a quotient; in wide types -a / 1 stands for a / -1."""
+def _in_32_bits(build: Build) -> Build:
+    """Division of narrow integers as C++ does it: in 32 bits, where -128 / -1 has a quotient."""
 
     def wide(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
-        if dtype in ("int8", "int16"):
-            return body.convert(build(body, [body.convert(o, "int32") for o in operands], "int32"), dtype)
+        if dtype not in ("int8", "int16"):
+            return build(body, operands, dtype)
+        return body.convert(build(body, [body.convert(o, "int32") for o in operands], "int32"), dtype)
+
+    return wide
+
+
+def _quotient(build: Build) -> Build:
+    """Integer division; in wide types -a / 1 stands for a / -1. Of a remainder by -1 there is nothing to say: it is 0 of all numbers."""
+
+    def wide(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
         if is_float(dtype) or is_unsigned(dtype) or operands[1].number not in (None, -1):
             return build(body, operands, dtype)
         a, b = (body.convert(o, dtype) for o in operands)
@@ -152,7 +161,7 @@ def _divides(build: Build) -> Build:
         a = body.select(negative, _neg(body, [a], dtype), a, dtype)
         return build(body, [a, body.select(negative, _number(dtype, 1), b, dtype)], dtype)
 
-    return wide
+    return _in_32_bits(wide)
 
 
 def _remainder(body: Body, operands: list[Scalar], dtype: str) -> Scalar:
@@ -256,11 +265,10 @@ OPS: dict[str, Build] = {
     "truediv": _true_division,
     "div_rn": _true_division,
     "int_truediv": _true_division,
-    "floordiv": _divides(_arithmetic("", "arith.floordivsi", "arith.divui")),
-    "truncdiv": _divides(_arithmetic("", "arith.divsi", "arith.divui")),
-    "mod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
-    "fmod": _divides(_arithmetic("arith.remf", "arith.remsi", "arith.remui")),
-    "remainder": _divides(_remainder),
+    "floordiv": _quotient(_arithmetic("", "arith.floordivsi", "arith.divui")),
+    "truncdiv": _quotient(_arithmetic("", "arith.divsi", "arith.divui")),
+    **dict.fromkeys(("mod", "fmod"), _in_32_bits(_arithmetic("arith.remf", "arith.remsi", "arith.remui"))),
+    "remainder": _in_32_bits(_remainder),
     "pow": _power,
     "fma": _function("math.fma"),
     "neg": _neg,

@@ -94,7 +94,7 @@ class Builder:
                 self.sums = None
             case Does.REPEAT:
                 assert x.body
-                self._rep(x.body, e.steps)
+                self._rep(e, x.body)
             case _:
                 raise AssertionError(e.op)
 
@@ -189,9 +189,9 @@ class Builder:
 
     # SFP
 
-    def _rep(self, body: Body, steps: tuple[int, int] | None) -> None:
-        if steps is not None or not body.regular:
-            self._ordered(body, steps)
+    def _rep(self, e: Event, body: Body) -> None:
+        if e.steps is not None or not body.regular:
+            self._ordered(body, e.steps)
             return
         inputs: dict[int, tuple[Buffer, View]] = {}
         groups = body.groups
@@ -203,7 +203,7 @@ class Builder:
                 if port.fifo == fifo:
                     span = numbers[:, port.span]
                     inputs[i] = self.emitter.view(value.pick(span.ravel()), span.shape)
-        vector = Vector(body, [inputs[i] for i in range(len(inputs))], self.scratch, self.emitter.missing)
+        vector = Vector(e, body, [inputs[i] for i in range(len(inputs))], self.scratch, self.emitter.noticed)
         self.emitter.operations.append(vector)
         for o in vector.outputs:
             self._push(o.fifo, o.value(groups, body.per_group(body.pushes, o.fifo)))

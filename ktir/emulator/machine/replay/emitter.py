@@ -9,6 +9,7 @@ import numpy as np
 
 from ktir.emulator.machine.replay.ops import Assemble, Operation, Piece
 from ktir.emulator.machine.replay.values import Buffer, Ints, Value, View, entry_view, stored
+from ktir.emulator.machine.step.divisions import Noticed
 from ktir.target import LANES
 
 NONE = np.zeros(0, np.int64)
@@ -20,8 +21,8 @@ class Emitter:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.lasting: list[Buffer] = []
-        self.missing = np.zeros((), np.bool_)
-        """Whether an integer division of a launch had no quotient in some lane."""
+        self.noticed: list[Noticed] = []
+        """Integer divisions of a launch that had no quotient in some lanes."""
         self.unwatched = False
         """Whether there are divisions that do not tell."""
 

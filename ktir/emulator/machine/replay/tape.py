@@ -17,6 +17,7 @@ from ktir.arithmetic import numerics
 from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.ops import Bound, Call, Launch, Operation
 from ktir.emulator.machine.replay.values import F32, Buffer
+from ktir.emulator.machine.step.divisions import Noticed
 from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.program import Program
 
@@ -29,21 +30,21 @@ class Tape:
         self.bytes = _lay_out(emitter.operations, emitter.lasting)
         """Memory that the buffers take."""
         self._launch = Launch()
-        self._missing, self._unwatched = emitter.missing, emitter.unwatched
+        self._noticed, self._unwatched = emitter.noticed, emitter.unwatched
         self._calls: list[Call] = [call for op in emitter.operations for call in op.calls(self._launch)]
 
     def __len__(self) -> int:
         return len(self._calls)
 
     @property
-    def missing(self) -> bool:
-        """Whether an integer division of the last run may have had no quotient in some lane, a lane that a bound clips perhaps."""
-        return self._unwatched or bool(self._missing)
+    def missing(self) -> list[Noticed] | None:
+        """Integer divisions of the last run without a quotient in some lanes, which a bound clips perhaps. None: that is not known."""
+        return None if self._unwatched else self._noticed
 
     def run(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound] | None = None) -> None:
         """Execute; `arguments` are C-contiguous carriers [entries, 64] and written in place. They and bounds: as for `Machine.launch`."""
         self._launch.start(arguments, bounds or {})
-        self._missing.fill(False)
+        self._noticed.clear()
         with numerics.quiet():
             for function, operands in self._calls:
                 function(*operands)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -16,7 +17,8 @@ from ktir.emulator.machine.program.of_lanes import OF_LANES
 from ktir.emulator.machine.program.vector import InOrder, accumulate, live_mask, run_groups, run_steps
 from ktir.emulator.machine.replay.ops import Call, Launch
 from ktir.emulator.machine.replay.values import F32, Buffer, Value, View, stored
-from ktir.emulator.machine.step.divisions import DIVISIONS, missing
+from ktir.emulator.machine.step.divisions import DIVISIONS, Noticed, missing
+from ktir.emulator.machine.trace.trace import Event
 from ktir.isa.functions import FUNCTIONS
 from ktir.isa.program import Word
 from ktir.target import LANES
@@ -90,11 +92,12 @@ def infer(body: Body, inputs: Sequence[Shape]) -> list[Shape]:
 class Vector:
     """A whole REP of a regular body. `inputs` has buffer and view of what each VIN pops."""
 
+    event: Event
     body: Body
     inputs: list[tuple[Buffer, View]]
     scratch: Scratch
-    missing: NDArray[np.bool_]
-    """Set where an integer division has no quotient in some lane."""
+    noticed: list[Noticed]
+    """Takes the integer divisions that have no quotient in some lanes."""
     outputs: list[Output] = field(default_factory=list)
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
@@ -215,12 +218,16 @@ class _Block:
         else:
             self.register.append(None)
         self.arrays.append(goal)
-        out.extend(self._node(node, x, goal))
+        out.extend(self._node(i, node, x, goal))
 
-    def _is_safe(self, node: Node) -> bool:
-        """Whether the divisor is a number by which all integers can be divided."""
-        divisor = self.vector.body.nodes[node.operands[1]]
-        return divisor.kind == "const" and np.float32(divisor.data).view(np.int32) not in (0, -1)
+    def _watch(self, i: int, kind: str, x: list[F32]) -> list[Call]:
+        """Look at the divisor of node `i`, unless it is a number by which all integers can be divided."""
+        nodes = self.vector.body.nodes
+        divisor = nodes[nodes[i].operands[1]]
+        if divisor.kind == "const" and np.float32(divisor.data).view(np.int32) not in (0, -1):
+            return []
+        number = sum(n.kind == "function" and n.data[0] in DIVISIONS for n in nodes[:i])
+        return [(_watch, (kind, *x, self.vector.noticed, partial(Noticed, self.vector.event, number, self.block)))]
 
     def _goal(self, i: int, shape: Shape) -> F32 | None:
         """The output that may hold node `i` while it is computed."""
@@ -230,12 +237,12 @@ class _Block:
                 return goal
         return None
 
-    def _node(self, node: Node, x: list[F32], y: F32) -> list[Call]:
+    def _node(self, i: int, node: Node, x: list[F32], y: F32) -> list[Call]:
         body = self.vector.body
         match node.kind:
             case "function":
                 name, rounded = node.data
-                watch = [(_watch, (name, *x, self.vector.missing))] if name in DIVISIONS and not self._is_safe(node) else []
+                watch = self._watch(i, name, x) if name in DIVISIONS else []
                 return [*watch, (FUNCTIONS[name], (*x, y)), *(self._round(y) if rounded else ())]
             case "accumulate":
                 return [(_accumulate, (node.data, x[0], body.sticks, y))]
@@ -257,13 +264,14 @@ class _Block:
         return [(numerics.round_chunk, numerics.rounding_views(p, p, self.vector.scratch.rounding)) for p in parts]
 
 
-def _watch(kind: str, a: F32, b: F32, found: NDArray[np.bool_]) -> None:
+def _watch(kind: str, a: F32, b: F32, noticed: list[Noticed], notice: Callable[[NDArray[np.bool_]], Noticed]) -> None:
     """Notice lanes without a quotient; most launches have none that even look like it."""
     divisors = b.view(np.int32)
     if divisors.all() and (kind.startswith("rem") or divisors.min() > 0 or not (divisors == -1).any()):
         return
-    zero, over = missing(kind, a, b)
-    found |= zero.any() or (over is not None and over.any())
+    _, bad = missing(kind, a, b)
+    if bad.any():
+        noticed.append(notice(bad))
 
 
 def _accumulate(kind: str, x: F32, sticks: int, y: F32) -> None:

@@ -1,8 +1,8 @@
 """Integer divisions that have no quotient: a finding where live data divides, as in the KTIR executor.
 
-The tape only notices that some lane had none. Lanes that a bound clips divide pads, which is no fault; which lanes are `_Dead` is worked
-out only for a program that was noticed, and once, unless selects by data decide it. Programs whose divisors are constants are not looked
-at.
+The tape only notices lanes that had none. Lanes that a bound clips divide pads, which is no fault; which lanes are `_Dead` is worked out
+only for a program that was noticed, and once, unless selects by data decide it. From then on a launch whose noticed lanes are all dead
+costs a comparison. Programs whose divisors are constants are not looked at.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ktir.emulator.machine.memory.transfer import transfer
 from ktir.emulator.machine.program.body import Body, Node
 from ktir.emulator.machine.program.faults import DivisionFault
 from ktir.emulator.machine.program.of_lanes import F32, all_lanes
-from ktir.emulator.machine.step.divisions import DIVISIONS, missing
+from ktir.emulator.machine.step.divisions import DIVISIONS, Noticed, missing
 from ktir.emulator.machine.step.step import Step
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access
@@ -51,8 +51,12 @@ class Quotients:
         self._numbers = {id(e): i for i, e in enumerate(trace.events)}
         self._dead: _Dead | None = None
 
-    def check(self, arguments: Sequence[F32]) -> None:
-        """Raise a DivisionFault for a division of live integers without a quotient. `arguments` are left as they are."""
+    def check(self, arguments: Sequence[F32], noticed: Sequence[Noticed] | None) -> None:
+        """Raise a DivisionFault for a division of live integers without a quotient. `arguments` are left as they are; `noticed` are the
+        lanes without one, None if that is not known.
+        """
+        if noticed is not None and all(map(self._is_clipped, noticed)):
+            return
         divisions, chosen = self._run(arguments)
         if not divisions:
             return
@@ -64,6 +68,18 @@ class Quotients:
             bad = found.bad if dead is None else found.bad & ~dead
             if bad.any():
                 _report(self.trace, found, bad)
+
+    def _is_clipped(self, noticed: Noticed) -> bool:
+        """Whether it is known that all of these lanes are dead, whatever the data."""
+        if self._dead is None or self._dead.undecided:
+            return False
+        event = noticed.event
+        body = event.instruction.body
+        assert body is not None
+        shape = self.trace.kernels[event.kernel].kernel.cores, body.groups, body.sticks, LANES
+        found = [self._dead.found.get((self._numbers[id(event)], k, noticed.number), np.False_) for k in range(self.corelets)]
+        dead = np.stack([np.broadcast_to(lanes, shape) for lanes in found], 1)
+        return not (noticed.bad & ~dead[noticed.block]).any()
 
     def _run(self, arguments: Sequence[F32]) -> tuple[list[_Division], dict[_Place, NDArray[np.bool_]]]:
         """Divisions without a quotient, and what selects of regular bodies choose: True for their second operand."""
@@ -78,8 +94,7 @@ class Quotients:
             place = (*at, seen[*at, kind == "select"])
             seen[*at, kind == "select"] += 1
             if kind != "select":
-                zero, over = missing(kind, operands[0], operands[1])
-                bad = zero if over is None else zero | over
+                zero, bad = missing(kind, operands[0], operands[1])
                 if bad.any():
                     divisions.append(_Division(place, event, kind, zero, bad))
             elif _in_one_go(event):

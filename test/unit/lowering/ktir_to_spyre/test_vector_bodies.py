@@ -18,6 +18,7 @@ from ktir.dialects.vector_kinds import SCALAR_OPS
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.program.faults import DivisionFault
 from ktir.emulator.machine.step.divisions import divides_by_data
+from ktir.emulator.machine.step.step import Step
 from ktir.emulator.reference import execute
 from ktir.isa.kinds import KINDS
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
@@ -274,6 +275,25 @@ def test_dead_lanes_do_not_divide(name: str) -> None:
     """Lanes beyond a row are zero on both sides, also after arithmetic; only live ones count."""
     agree(*elementwise(["i32"] * 2, "i32", lambda a, b: op(name, "i32", a, b), [LIVE, LIVE[::-1].copy()]))
     agree(*elementwise(["i32"] * 2, "i32", lambda a, b: op(name, "i32", a, op("arith.muli", "i32", b, b)), [LIVE, LIVE]))
+
+
+def test_dead_lanes_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that has no more of them than one before runs no word on its own; a live lane is found all the same."""
+    kernel, given = elementwise(["i32"] * 2, "i32", lambda a, b: op("arith.floordivsi", "i32", a, b), [LIVE, LIVE[::-1].copy()])
+    machine, run = lowered(kernel), Step.run
+    word_by_word: list[Step] = []
+    monkeypatch.setattr(Step, "run", lambda self, arguments: (word_by_word.append(self), run(self, arguments)))
+
+    def launch() -> int:
+        word_by_word.clear()
+        machine.launch([v.view(np.float32).copy() for v in kernel.arrays(given)])
+        return len(word_by_word)
+
+    assert launch()
+    assert not launch()
+    given["x1"][77] = 0
+    with pytest.raises(DivisionFault, match="divides by zero"):
+        launch()
 
 
 @pytest.mark.parametrize(
