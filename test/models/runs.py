@@ -39,11 +39,18 @@ def make_cache(model: Any, prompt: Prompt) -> Any:
     config = model.config.get_text_config(decoder=True)
     if not prompt.static:
         return transformers.DynamicCache(config=config)
-    return transformers.StaticCache(config=config, max_cache_len=2 * prompt.length)
+    cache = transformers.StaticCache(config=config, max_cache_len=2 * prompt.length)
+    for layer in cache.layers:
+        if isinstance(length := getattr(layer, "cumulative_length", None), torch.Tensor):  # made on the host, whatever the model's device
+            layer.cumulative_length = length.to(model.device)
+    return cache
 
 
 def generate(model: Any, step: Step, prompt: Prompt) -> dict[str, torch.Tensor]:
-    """The logits of the prefill and of each step, and the tensors of the cache after the last one, by name. Tokens are random."""
+    """The logits of the prefill and of each step, and the tensors of the cache after the last one, by name. Tokens are random, and on the
+    device of the model.
+    """
+    device = next(model.parameters()).device
     vocabulary = model.config.get_text_config().vocab_size
     ids = torch.randint(3, vocabulary - 8, (prompt.batch, prompt.length + prompt.steps), generator=torch.Generator().manual_seed(1))
     positions = torch.arange(prompt.length + prompt.steps).expand(prompt.batch, -1)
@@ -54,7 +61,7 @@ def generate(model: Any, step: Step, prompt: Prompt) -> dict[str, torch.Tensor]:
         for k, (low, high) in enumerate(pairwise(bounds)):
             name = f"decode {k}" if k else "prefill"
             # a copy: a slice of one row is contiguous as it is, whatever its strides, and each of them would be compiled for
-            now, where = (t[:, low:high].clone(memory_format=torch.contiguous_format) for t in (ids, positions))
+            now, where = (t[:, low:high].clone(memory_format=torch.contiguous_format).to(device) for t in (ids, positions))
             results[name] = step(now, where, cache)
     return results | cache_tensors(cache)
 
