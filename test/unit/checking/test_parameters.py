@@ -62,7 +62,7 @@ def test_views_give_shapes_and_roles(kernel: ir.Module) -> None:
     assert found == [
         Parameter(0, "table", "f16", "input", (4, 16), views=(((4, 16), (16, 1)),)),
         Parameter(1, "rows", "i32", "input", (4,), below=4, views=(((4,), (1,)),)),
-        Parameter(2, "arg2", "f16", "output", (256,), views=(((64,), (1,)),)),  # tile t writes 64 elements from 64 t on
+        Parameter(2, "arg2", "f16", "output", (256,), views=(((4, 16), (16, 1)),)),  # tile t writes 64 elements from 64 t on
     ]
     assert places == []
 
