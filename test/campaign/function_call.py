@@ -42,6 +42,9 @@ class Call:
     """The operand that is changed in place."""
     views: bool = False
     """Whether the result may share the memory of an operand."""
+    local: bool = False
+    """Whether an element of the result depends on the elements of its own place alone. Then its infinities and NaNs are sure where the rule
+    says so, whatever else the operands hold."""
     unrounded: bool = False
     """Whether the result is a number of its type without being rounded, as those of moves are."""
 
@@ -117,19 +120,28 @@ def evaluate(call: Call, known: Sequence[Bounded], eager: Tensor) -> Bounded:
         error = call.rule(on(call.errors or text), *arithmetic).double()
     else:
         error = torch.zeros(value.shape, dtype=torch.float64)
-    if unsure:  # an index or a condition that may be anything
-        error = torch.full_like(error, torch.inf)
     error = error.expand(value.shape)
+    for kept in unsure:  # an index or a condition that may be anything
+        error = torch.where((kept != 0) if call.local else torch.tensor(True), torch.inf, error)
+    if call.local:
+        error = torch.where(torch.isnan(error) & _open(arithmetic, value.shape), torch.inf, error)
     if not dtype.is_floating_point:
         value = value.to(dtype) if value.dtype != dtype else value
         return Bounded(value, torch.where(error > 0, torch.inf, 0.0).double())
     for more, unit in ((call.own, compute_unit(dtype)), (call.steps, UNIT[dtype])):
         if more is not None:
-            off = unit * torch.nan_to_num(more(on(text), *arithmetic), nan=torch.inf, posinf=torch.inf)
+            off = more(on(text), *arithmetic)
+            off = unit * torch.nan_to_num(torch.where(torch.isnan(off) & ~torch.isfinite(value), 0.0, off), nan=torch.inf, posinf=torch.inf)
             error = torch.where(torch.isinf(off), off, error + off)
     if call.unrounded:
         return Bounded(value, torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf))
-    return replace(_finite(rounded(value, error, dtype), value, arithmetic), wide=value)
+    result = rounded(value, error, dtype)
+    return replace(result if call.local else _finite(result, value, arithmetic), wide=value)
+
+
+def _open(operands: Sequence[Bounded], shape: Sequence[int]) -> Tensor:
+    """Where an operand, spread to this shape, may be anything."""
+    return torch.stack([torch.isinf(x.error).expand(shape) for x in operands]).any(0) if operands else torch.zeros(shape, dtype=torch.bool)
 
 
 def _finite(result: Bounded, value: Tensor, operands: Sequence[Bounded]) -> Bounded:

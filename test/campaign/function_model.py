@@ -143,8 +143,14 @@ def sum_of(xs: list[Tensor]) -> Tensor:
 
 
 def times(x: Tensor, error: Tensor) -> Tensor:
-    """A product with an error, where 0 times infinity is 0: no error has no effect."""
-    return torch.where(error == 0, torch.zeros_like(x * error), x * error)
+    """A product with an error: no error has no effect, and what may be anything is so times 0, too."""
+    product = torch.where(torch.isinf(error), INF, x * error)
+    return torch.where(error == 0, torch.zeros_like(product), product)
+
+
+def size_of(x: Tensor) -> Tensor:
+    """Magnitudes of which roundings are counted: infinities and NaNs are not rounded."""
+    return torch.where(torch.isfinite(x), x.abs(), 0.0)
 
 
 def multiplied(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
@@ -155,6 +161,7 @@ def divided(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
     """By the smallest magnitude of the divisor; a divisor that may be 0 gives anything."""
     least = y.value.abs() - y.error
     error = (x.error + times((x.value / y.value).abs(), y.error)) / least
+    error = torch.where(torch.isinf(x.error + y.error), INF, error)
     none = (x.error == 0) & (y.error == 0)
     return torch.where(none, torch.zeros_like(error), torch.where((least > 0).expand_as(error), error, INF))
 
@@ -207,6 +214,15 @@ def stepwise(apply: Apply, x: Bounded) -> Tensor:
     return unless((x.error > 0) & ~same)
 
 
-def stepwise2(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
-    """Of remainders and whole quotients: sure for exact operands."""
-    return unless((x.error + y.error) > 0)
+def remaining(rounding: Callable[[Tensor], Tensor]) -> Callable[[Apply, Bounded, Bounded], Tensor]:
+    """Of x - n y, where n is the quotient made whole by `rounding`: sure of n where all corners of the intervals have the same."""
+
+    def rule(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
+        n = rounding(x.value / y.value)
+        corners = [rounding(a / b * (1 + slack)) for a in (x.low, x.high) for b in (y.low, y.high) for slack in (-1e-15, 1e-15)]
+        same = torch.stack([torch.broadcast_to(c == n, n.shape) for c in corners]).all(0)
+        known = same & (y.value.abs() > y.error) & (n.abs() < 2**52)
+        exact = (x.error + y.error) == 0
+        return torch.where(exact, 0.0, torch.where(known, x.error + times(n.abs(), y.error), INF))
+
+    return rule

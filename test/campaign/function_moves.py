@@ -294,7 +294,7 @@ def _constant(d: Draw) -> Call:
 def _like(d: Draw) -> Call:
     a = d.pick(lambda n: n.dtype != torch.bool)
     text = d.r.choice(("torch.zeros_like({0})", "torch.ones_like({0})", "torch.full_like({0}, 2)"))
-    return Call(text, (a,), lambda apply, x: x.error * 0, unrounded=True)
+    return Call(text, (a,), lambda apply, x: torch.zeros_like(x.error), unrounded=True)
 
 
 MOVES: dict[str, Sampler] = {

@@ -21,8 +21,9 @@ from campaign.function_model import (
     monotone,
     moved,
     multiplied,
+    remaining,
+    size_of,
     stepwise,
-    stepwise2,
     times,
     unless,
 )
@@ -35,12 +36,12 @@ ACCURACY = 8
 
 def ulps(count: float) -> Own:
     """So many roundings of the result."""
-    return lambda apply, *xs: count * apply(*(x.value for x in xs)).abs()
+    return lambda apply, *xs: count * size_of(apply(*(x.value for x in xs)))
 
 
 def beside(count: float) -> Own:
     """So many roundings of the result and of the operand, where digits of the operand cancel."""
-    return lambda apply, x: count * (apply(x.value).abs() + x.value.abs())
+    return lambda apply, x: count * (size_of(apply(x.value)) + size_of(x.value))
 
 
 def unary(text: str, rule: Rule, own: Own | None = None, steps: Own | None = None) -> Sampler:
@@ -58,34 +59,45 @@ def _reciprocal(apply: Apply, x: Bounded) -> Tensor:
     return divided(apply, Bounded(torch.ones_like(x.value), torch.zeros_like(x.error)), x)
 
 
-UNARY: dict[str, Sampler] = {
-    **{
-        name: unary(f"torch.{name}({{0}})", monotone, ulps(ACCURACY))
-        for name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sigmoid", "atan", "asinh", "sinh")
-    },
-    "erf": unary("torch.erf({0})", monotone, lambda apply, x: ACCURACY * apply(x.value).abs() + 2),
-    **{name: unary(f"F.{name}({{0}})", monotone, ulps(ACCURACY)) for name in ("elu", "softplus", "logsigmoid", "selu")},
-    **{name: unary(f"F.{name}({{0}})", lipschitz(1.2), beside(ACCURACY)) for name in ("gelu", "silu", "mish")},
-    "softsign": unary("F.softsign({0})", lipschitz(1), ulps(2), ulps(1)),
-    "tanhshrink": unary("F.tanhshrink({0})", lipschitz(1), beside(ACCURACY), lambda apply, x: torch.tanh(x.value).abs()),
-    "gelu of tanh": unary("F.gelu({0}, approximate='tanh')", lipschitz(1.2), beside(ACCURACY)),
-    "hardswish": unary("F.hardswish({0})", lipschitz(1.5), beside(4)),
-    "hardsigmoid": unary("F.hardsigmoid({0})", monotone, beside(4)),
-    "sin": _trigonometric("torch.sin({0})"),
-    "cos": _trigonometric("torch.cos({0})"),
-    "sqrt": unary("torch.sqrt({0})", monotone, ulps(1)),
-    "rsqrt": unary("torch.rsqrt({0})", monotone, ulps(4), ulps(1)),
-    "reciprocal": unary("torch.reciprocal({0})", _reciprocal),
-    "square": unary("torch.square({0})", lambda apply, x: 2 * times(x.value.abs(), x.error) + times(x.error, x.error)),
-    "cube": unary("{0} ** 3", lambda apply, x: x.magnitude**3 - x.value.abs() ** 3, ulps(4), ulps(1)),
-    **{name: unary(f"torch.{name}({{0}})", lipschitz(1)) for name in ("abs", "neg", "relu")},
-    "leaky relu": unary("F.leaky_relu({0}, 0.2)", lipschitz(1), ulps(2)),
-    "hardtanh": unary("F.hardtanh({0})", lipschitz(1)),
-    "relu6": unary("F.relu6({0})", lipschitz(1)),
-    **{name: unary(f"torch.{name}({{0}})", stepwise) for name in ("floor", "ceil", "round", "trunc", "sign")},
-    "frac": unary("torch.frac({0})", lambda apply, x: torch.where(torch.trunc(x.low) == torch.trunc(x.high), x.error, torch.inf)),
-    "nan to num": unary("torch.nan_to_num({0}, nan=1.5, posinf=3.0, neginf=-2.0)", lipschitz(1)),
-}
+def _local(samplers: dict[str, Sampler]) -> dict[str, Sampler]:
+    """The samplers of calls that work element by element."""
+    return {name: lambda d, sampler=sampler: replace(sampler(d), local=True) for name, sampler in samplers.items()}
+
+
+UNARY = _local(
+    {
+        **{
+            name: unary(f"torch.{name}({{0}})", monotone, ulps(ACCURACY))
+            for name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sigmoid", "atan", "asinh", "sinh")
+        },
+        "erf": unary("torch.erf({0})", monotone, lambda apply, x: ACCURACY * size_of(apply(x.value)) + 2),
+        **{name: unary(f"F.{name}({{0}})", monotone, ulps(ACCURACY)) for name in ("elu", "softplus", "logsigmoid", "selu")},
+        **{name: unary(f"F.{name}({{0}})", lipschitz(1.2), beside(ACCURACY)) for name in ("silu", "mish")},
+        # eager PyTorch has inf or NaN of inf, by the number of elements
+        "gelu": unary(
+            "F.gelu({0})", lipschitz(1.2), lambda apply, x: beside(ACCURACY)(apply, x) + torch.where(torch.isinf(x.value), torch.inf, 0)
+        ),
+        "softsign": unary("F.softsign({0})", lipschitz(1), ulps(2), ulps(1)),
+        "tanhshrink": unary("F.tanhshrink({0})", lipschitz(1), beside(ACCURACY), lambda apply, x: torch.tanh(x.value).abs()),
+        "gelu of tanh": unary("F.gelu({0}, approximate='tanh')", lipschitz(1.2), beside(ACCURACY)),
+        "hardswish": unary("F.hardswish({0})", lipschitz(1.5), beside(4)),
+        "hardsigmoid": unary("F.hardsigmoid({0})", monotone, beside(4)),
+        "sin": _trigonometric("torch.sin({0})"),
+        "cos": _trigonometric("torch.cos({0})"),
+        "sqrt": unary("torch.sqrt({0})", monotone, ulps(1)),
+        "rsqrt": unary("torch.rsqrt({0})", monotone, ulps(4), ulps(1)),
+        "reciprocal": unary("torch.reciprocal({0})", _reciprocal),
+        "square": unary("torch.square({0})", lambda apply, x: 2 * times(x.value.abs(), x.error) + times(x.error, x.error)),
+        "cube": unary("{0} ** 3", lambda apply, x: x.magnitude**3 - x.value.abs() ** 3, ulps(4), ulps(1)),
+        **{name: unary(f"torch.{name}({{0}})", lipschitz(1)) for name in ("abs", "neg", "relu")},
+        "leaky relu": unary("F.leaky_relu({0}, 0.2)", lipschitz(1), ulps(2)),
+        "hardtanh": unary("F.hardtanh({0})", lipschitz(1)),
+        "relu6": unary("F.relu6({0})", lipschitz(1)),
+        **{name: unary(f"torch.{name}({{0}})", stepwise) for name in ("floor", "ceil", "round", "trunc", "sign")},
+        "frac": unary("torch.frac({0})", lambda apply, x: torch.where(torch.trunc(x.low) == torch.trunc(x.high), x.error, torch.inf)),
+        "nan to num": unary("torch.nan_to_num({0}, nan=1.5, posinf=3.0, neginf=-2.0)", lipschitz(1)),
+    }
+)
 
 
 def _binary(text: str, rule: Rule, own: Own | None = None) -> Sampler:
@@ -138,7 +150,7 @@ def _lerp(d: Draw) -> Call:
         return x.error + y.error
 
     def own(apply: Apply, x: Bounded, y: Bounded) -> Tensor:
-        return 2 * unless_infinite(x.value.abs() + y.value.abs(), d.nodes[a].dtype)
+        return 2 * unless_infinite(size_of(x.value) + size_of(y.value), d.nodes[a].dtype)
 
     return Call("torch.lerp({0}, {1}, 0.25)", (a, b), rule, own)
 
@@ -151,19 +163,24 @@ def _addcmul(d: Draw) -> Call:
         return x.error + 2 * multiplied(apply, y, z)
 
     def own(apply: Apply, x: Bounded, y: Bounded, z: Bounded) -> Tensor:
-        step = unless_infinite(2 * y.value.abs(), kind) * 0 + unless_infinite(2 * (y.value * z.value).abs(), kind)
-        return 4 * (x.value.abs() + step)
+        first = unless_infinite(2 * size_of(y.value), kind)
+        step = torch.where(torch.isinf(first), first, unless_infinite(2 * size_of(y.value * z.value), kind))
+        return 4 * (size_of(x.value) + step)
 
     kind = torch.promote_types(d.nodes[a].dtype, torch.promote_types(d.nodes[b].dtype, d.nodes[c].dtype))
     return Call("torch.addcmul({0}, {1}, {2}, value=2)", (a, b, c), rule, own)
 
 
-def _atan2(d: Draw) -> Call:
-    def rule(apply: Apply, y: Bounded, x: Bounded) -> Tensor:
-        return torch.where((x.error + y.error) == 0, 0.0, torch.inf)
+def turned(apply: Apply, y: Bounded, x: Bounded) -> Tensor:
+    """Of a point's angle: that in which a circle around it is seen. Anything where the circle holds 0 or may cross the cut at the left."""
+    off, away = torch.hypot(x.error, y.error), torch.hypot(x.value, y.value)
+    cut = (x.low <= 0) & (y.value.abs() <= y.error)
+    return torch.where(off == 0, 0.0, torch.where((off >= away) | cut, torch.inf, torch.asin((off / away).clamp(max=1))))
 
+
+def _atan2(d: Draw) -> Call:
     a = d.floats()
-    return Call("torch.atan2({0}, {1})", (a, d.other(a, lambda n: n.is_float)), rule, ulps(ACCURACY))
+    return Call("torch.atan2({0}, {1})", (a, d.other(a, lambda n: n.is_float)), turned, ulps(ACCURACY))
 
 
 def _clamp(d: Draw) -> Call:
@@ -186,30 +203,34 @@ def _masked_fill(d: Draw) -> Call:
     return Call(f"torch.masked_fill({{0}}, {{1}}, {fill})", (a, mask), moved, kept=(1,), errors=errors)
 
 
-BINARY: dict[str, Sampler] = {
-    "add": _binary("{0} + {1}", added),
-    "sub": _binary("{0} - {1}", added),
-    "mul": _binary("{0} * {1}", multiplied),
-    "div": _binary("{0} / {1}", divided),
-    "minimum": _binary("torch.minimum({0}, {1})", largest),
-    "maximum": _binary("torch.maximum({0}, {1})", largest),
-    "add of a number": _with_number("{0} + {1}", added),
-    "number minus": _with_number("{1} - {0}", added),
-    "mul with a number": _with_number("{0} * {1}", multiplied),
-    "div by a number": _with_number("{0} / {1}", divided, ulps(2)),
-    "number by": _number_by,
-    "fmod": _binary("torch.fmod({0}, {1})", stepwise2),
-    "remainder": _binary(
-        "torch.remainder({0}, {1})", stepwise2, lambda apply, x, y: 2 * y.value.abs().expand(apply(x.value, y.value).shape)
-    ),
-    "hypot": _binary("torch.hypot({0}, {1})", added, ulps(4)),
-    "atan2": _atan2,
-    "lerp": _lerp,
-    "addcmul": _addcmul,
-    "clamp": _clamp,
-    "where": _where,
-    "masked fill": _masked_fill,
-}
+BINARY = _local(
+    {
+        "add": _binary("{0} + {1}", added),
+        "sub": _binary("{0} - {1}", added),
+        "mul": _binary("{0} * {1}", multiplied),
+        "div": _binary("{0} / {1}", divided),
+        "minimum": _binary("torch.minimum({0}, {1})", largest),
+        "maximum": _binary("torch.maximum({0}, {1})", largest),
+        "add of a number": _with_number("{0} + {1}", added),
+        "number minus": _with_number("{1} - {0}", added),
+        "mul with a number": _with_number("{0} * {1}", multiplied),
+        "div by a number": _with_number("{0} / {1}", divided, ulps(2)),
+        "number by": _number_by,
+        "fmod": _binary("torch.fmod({0}, {1})", remaining(torch.trunc)),
+        "remainder": _binary(
+            "torch.remainder({0}, {1})",
+            remaining(torch.floor),
+            lambda apply, x, y: 2 * size_of(y.value).expand(apply(x.value, y.value).shape),
+        ),
+        "hypot": _binary("torch.hypot({0}, {1})", added, ulps(4)),
+        "atan2": _atan2,
+        "lerp": _lerp,
+        "addcmul": _addcmul,
+        "clamp": _clamp,
+        "where": _where,
+        "masked fill": _masked_fill,
+    }
+)
 
 _SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 
@@ -310,13 +331,15 @@ INTEGER_BINARY = (
     "torch.minimum({0}, {1})",
     "torch.maximum({0}, {1})",
 )
-OTHER: dict[str, Sampler] = {
-    "compare": _compare,
-    "test of floats": _test,
-    "logical": _logical,
-    "integers": _integers,
-    "shift": _shift,
-    "quotient": _quotient,
-    "unary of integers": _integer_unary,
-    "cast": _cast,
-}
+OTHER = _local(
+    {
+        "compare": _compare,
+        "test of floats": _test,
+        "logical": _logical,
+        "integers": _integers,
+        "shift": _shift,
+        "quotient": _quotient,
+        "unary of integers": _integer_unary,
+        "cast": _cast,
+    }
+)

@@ -23,11 +23,19 @@ def finite(x: Bounded) -> Tensor:
     return torch.where(torch.isfinite(x.value.double()), x.magnitude, 0.0)
 
 
+def unless_nan(total: Tensor, apply: Apply, *xs: Bounded) -> Tensor:
+    """None where the sum is NaN by its infinities and NaNs alone, whatever the numbers beside them add up to."""
+    signs = (torch.where(torch.isfinite(x.value.double()), torch.sign(x.value.double()), x.value.double()) for x in xs)
+    return torch.where(torch.isnan(apply(*signs)), 0.0, total)
+
+
 def summing(count: int, kind: torch.dtype) -> Own:
     """A sum of so many numbers in any order: a rounding of the sum of magnitudes for each of them."""
 
     def own(apply: Apply, x: Bounded) -> Tensor:
         total = unless_beyond(apply(finite(x)), kind, count)
+        if kind.is_floating_point:
+            total = unless_nan(total, apply, x)
         return total * 0 if whole(x.value) and bool((total < 2**24).all()) and not x.error.any() else count * total
 
     return own
@@ -121,9 +129,14 @@ def _variance(d: Draw) -> Call:
     return Call(text if not root else plain.replace("var", "std"), (a,), rule, own)
 
 
-def _exponents(x: Tensor, apply: Apply, dim: int) -> Tensor:
-    """By what factor a softmax changes where its operands are off by `x`: exp of twice the largest one along the dim."""
-    return torch.expm1(x + x.amax(dim, keepdim=True))
+def shares(weights: Tensor, off: Tensor, dim: int) -> Tensor:
+    """By how much the results `weights` of a softmax change where its operands are off by `off`: each is largest where its own operand is
+    as large as it may be and all others as small, and the other way round.
+    """
+    up, down = (torch.where(weights == 0, 0.0, weights * torch.exp(x)) for x in (off, -off))
+    least, most = ((x.sum(dim, keepdim=True) - x).clamp(min=0) for x in (down, up))
+    change = torch.maximum(torch.where(torch.isinf(up), 1.0, up / (up + least)) - weights, weights - down / (down + most))
+    return torch.where(torch.isinf(off).any(dim, keepdim=True), torch.inf, torch.where(weights == 0, 0.0, change))
 
 
 def _softmax(d: Draw) -> Call:
@@ -134,7 +147,7 @@ def _softmax(d: Draw) -> Call:
     text = f"torch.{'log_softmax' if log else 'softmax'}({{0}}, {dim})"
 
     def rule(apply: Apply, x: Bounded) -> Tensor:
-        return x.error + x.error.amax(dim, keepdim=True) if log else apply(x.value) * _exponents(x.error, apply, dim)
+        return x.error + x.error.amax(dim, keepdim=True) if log else shares(apply(x.value), x.error, dim)
 
     def own(apply: Apply, x: Bounded) -> Tensor:
         apart = x.value.amax(dim, keepdim=True) - x.value
@@ -195,6 +208,7 @@ def products(count: int, kind: torch.dtype, roundings: int = 0, *, padded: bool 
         total = unless_beyond(total, kind, count)
         if roundings:
             total = torch.where(total < torch.finfo(kind).max / 4, total, torch.inf)
+        total = torch.where(torch.isnan(total), torch.inf, total) if padded else unless_nan(total, apply, a, b, *rest)
         return total * 0 if exact and bool((total < 2**24).all()) else (count + roundings) * total
 
     return own
@@ -312,11 +326,13 @@ def _attention(d: Draw) -> Call:
     def error(apply: Apply, q: Bounded, k: Bounded, v: Bounded) -> Tensor:
         scale = 1 / math.sqrt(size)
         turned, plain = k.value.abs().mT, q.value.abs()
-        scores = (plain + q.error) @ (turned + k.error.mT) - plain @ turned
-        scores = scale * (scores + (4 * unit + size * compute) * (plain @ turned))
-        weights = torch.softmax((q.value @ k.value.mT * scale).masked_fill(~_visible(rows, keys, causal), -torch.inf), -1)
-        off = weights * (torch.expm1(2 * scores.amax(-1, keepdim=True)) + 4 * unit + (keys + 2 * ACCURACY) * compute) + FLOOR[kind]
-        return off @ (v.value.abs() + v.error) + weights @ v.error + keys * compute * (weights @ v.value.abs())
+        seen, most = _visible(rows, keys, causal), (plain + q.error) @ (turned + k.error.mT)
+        scores = scale * (most - plain @ turned + (4 * unit + size * compute) * (plain @ turned))
+        scores = torch.where(seen, torch.where(most < torch.finfo(kind).max * (1 - 4 * unit), scores, torch.inf), 0.0)
+        weights = torch.softmax((q.value @ k.value.mT * scale).masked_fill(~seen, -torch.inf), -1)
+        off = shares(weights, scores, -1) + weights * (4 * unit + (keys + 2 * ACCURACY) * compute) + FLOOR[kind]
+        total = off @ (v.value.abs() + v.error) + weights @ v.error + keys * compute * (weights @ v.value.abs())
+        return torch.nan_to_num(total, nan=torch.inf)  # what infinities and NaNs of masked keys do, depends on the kernel
 
     return Call(
         f"F.scaled_dot_product_attention({{0}}, {{1}}, {{2}}, is_causal={causal})",
