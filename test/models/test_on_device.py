@@ -21,8 +21,8 @@ from ktir import config
 from ktir.device.autoload import register
 from ktir.device.tensors.storage import allocation_of
 from ktir.runtime.executable import recorded
-from ktir.runtime.memory import steps
 from ktir.runtime.memory.card import card
+from ktir.runtime.time import steps
 
 register()
 
