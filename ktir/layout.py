@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktir.target import LANES
+from ktir.target import LANES, STICK_BYTES
 
 Copy = Callable[[np.ndarray, np.ndarray], None]
 """Fills the first array from the second one, of the same shape."""
@@ -40,7 +40,7 @@ class Digit:
 class Layout:
     """Logical `size`, digits from outer to inner, element type `f16`, `f32` or `i32`.
 
-    The last digit is the stick: 64 lanes for every type (f32 and i32 lie in two adjacent sticks).
+    The last digit is the stick: in programs 64 lanes for every type (f32 and i32 lie in two adjacent sticks).
     """
 
     size: tuple[int, ...]
@@ -83,8 +83,13 @@ class Layout:
         return tuple(-1 if d.dim is None or self.size[d.dim] == 1 else d.divisor * strides[d.dim] for d in self.digits)
 
     @property
+    def lanes(self) -> int:
+        """Elements of an entry: 64 in programs."""
+        return self.digits[-1].extent
+
+    @property
     def entries(self) -> int:
-        """Entries of 64 lanes that the device tensor has."""
+        """Entries that the device tensor has."""
         return prod(self.device_size[:-1])
 
     @property
@@ -95,7 +100,7 @@ class Layout:
     @property
     def sticks(self) -> int:
         """128-byte sticks of the device tensor."""
-        return self.entries * self.element_bytes // 2
+        return prod(self.device_size) * self.element_bytes // STICK_BYTES
 
     @property
     def value_type(self) -> Any:
@@ -110,7 +115,7 @@ class Layout:
         """
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
-        device = np.zeros((self.entries, LANES), self.value_type) if out is None else out
+        device = np.zeros((self.entries, self.lanes), self.value_type) if out is None else out
         cut = _cut(self)
         if cut is None:
             source = _host_index(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -11,6 +12,18 @@ from torch import _tensor_str
 
 from ktir.device.tensors import current, statistics, streams
 from ktir.device.tensors.storage import allocate
+
+
+def untraced(*modules: ModuleType) -> None:
+    """Keep Dynamo, which looks at every frame that runs inside of `torch.compile`, away from functions that torch itself calls."""
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+    for module in modules:
+        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+        members = [m for value in own if isinstance(value, type) for m in vars(value).values()]
+        for value in (*own, *members):
+            if isinstance(function := getattr(value, "fget", value), FunctionType):
+                frames.set_code_exec_strategy(function.__code__, skip)
 
 
 def install() -> None:

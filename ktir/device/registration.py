@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from typing import Any
 
 import torch
@@ -16,13 +17,13 @@ _libraries: list[torch.library.Library] = []
 def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
     from ktir.device import compile, guard, patches, spyre
+    from ktir.device.operators import kernels as own
     from ktir.device.operators.attention import attention
-    from ktir.device.operators.kernels import KERNELS, PINNED
-    from ktir.device.tensors import current, storage, streams
+    from ktir.device.tensors import current, layouts, randomness, statistics, storage, streams
 
     _setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    for name, kernel in KERNELS.items():
+    for name, kernel in own.KERNELS.items():
         kernels.impl(name, kernel)
     kernels.impl("scaled_dot_product_attention", attention)
     with_gradients = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")
@@ -30,7 +31,7 @@ def register() -> None:
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(_otherwise, "PrivateUse1")
     host = torch.library.Library("aten", "IMPL", "CPU")
-    for name, kernel in PINNED.items():  # DataLoader pins what it loads wherever there is an accelerator
+    for name, kernel in own.PINNED.items():  # DataLoader pins what it loads wherever there is an accelerator
         host.impl(name, kernel)
     _libraries.extend((host, kernels, with_gradients, rest))
     if current.count() > 1 and (reason := guard.install()):
@@ -38,6 +39,8 @@ def register() -> None:
     storage.before_first.append(register_operators)
     patches.install()
     streams.install()
+    layouts.install()
+    patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams)
     compile.install()
 
 

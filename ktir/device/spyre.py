@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ktir.device.tensors import current, randomness, statistics, streams
+from ktir.device.tensors import current, layouts, randomness, statistics, streams
 
 
 def is_available() -> bool:
@@ -100,6 +100,12 @@ default_stream = streams.default_stream
 set_stream = streams.set_stream
 synchronize = streams.synchronize
 trace = streams.trace
+
+get_spyre_tensor_layout = layouts.get_spyre_tensor_layout
+set_spyre_tensor_layout = layouts.set_spyre_tensor_layout
+empty_with_layout = layouts.empty_with_layout
+spyre_empty_with_layout = layouts.spyre_empty_with_layout
+to_with_layout = layouts.to_with_layout
 
 memory_allocated = statistics.memory_allocated
 max_memory_allocated = statistics.max_memory_allocated

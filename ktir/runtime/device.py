@@ -69,7 +69,7 @@ class DeviceTensor(NamedTuple):
             carrier.fill(np.nan)
         elif allowed is not None and allowed.spare is not None:
             carrier.fill(0)
-            slot.pack(self._binding(slot).place.view.of(self.allocation.linear()), carrier)
+            self._binding(slot).place.pack(self.allocation.linear(), carrier, slot.argument.name, allowed)
         else:
             held = self.read(slot, []).carrier
             if held.dtype == np.float16:

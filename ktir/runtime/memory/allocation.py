@@ -8,6 +8,7 @@ is made from a valid one, which is a relayout. One valid form at least has all o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,7 +23,8 @@ from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
 from ktir.runtime.memory.view import Arrangement
-from ktir.target import LANES, STICK_BYTES
+from ktir.spyre_tensor_layout import SpyreTensorLayout
+from ktir.target import STICK_BYTES
 
 _HALVED = 1 << 20
 """Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
@@ -53,6 +55,8 @@ class Allocation:
         """Address and bytes of a form that a program is about to write."""
         self._whole: Arrangement | None = None
         """Which of them has taken the place of the linear bytes."""
+        self.wanted: tuple[Arrangement, SpyreTensorLayout] | None = None
+        """The form in which its user wants it to lie, and how that is published."""
         self._linear_size = rounded(nbytes)
         self._linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
@@ -101,15 +105,33 @@ class Allocation:
             self._drop_forms()
             return self._place()
 
-    def form(self, wanted: Arrangement, name: str = "", allowed: ValueRange | None = None) -> DeviceForm:
+    @property
+    def whole(self) -> Arrangement | None:
+        """The form that has taken the place of the linear bytes; None where these are valid."""
+        return None if self.is_linear else self._whole
+
+    def lay(self, wanted: Arrangement, *, moved: bool = False) -> None:
+        """Let all of it lie in one form. moved: the copy that brought it has arranged it too. Raises KtirError for a form that does not
+        keep all of it as it is.
+        """
+        if not (wanted.exact and wanted.view.is_all_of(self.nbytes)):
+            raise KtirError("expects a layout of all elements of an allocation, which keeps them as they are")
+        with self.card.compute:
+            self.form(wanted, moved=moved)
+            form = self._forms.pop(wanted)
+            self._drop_linear()
+            self._drop_forms()
+            self._forms[wanted], self._whole = form, wanted
+
+    def form(self, wanted: Arrangement, name: str = "", allowed: ValueRange | None = None, *, moved: bool = False) -> DeviceForm:
         """A form, made if it is not valid; its carrier is only to be read. Raises OutOfRange where it is made, and some element is not in
-        the `allowed` range. name: of the argument, for messages.
+        the `allowed` range. name: of the argument, for messages. moved: see `lay`.
         """
         found = self._forms.get(wanted)
         if found is not None:
             return found
         with self.card.compute:
-            halved = wanted.layout.dtype == "f16" and wanted.layout.entries * LANES >= _HALVED
+            halved = wanted.layout.dtype == "f16" and prod(wanted.layout.device_size) >= _HALVED
             filled = carrier(wanted.layout, np.float16 if halved else np.float32)
             wanted.pack(self.linear(), filled, name, allowed)
             size = wanted.size
@@ -118,7 +140,8 @@ class Allocation:
             else:
                 address = self.card.take(size)
             form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
-            self.card.record("Relayout", self._linear_size + size)
+            if not moved:
+                self.card.record("Relayout", self._linear_size + size)
             return form
 
     def adopt(self, written: Arrangement, filled: NDArray[np.float32]) -> None:

@@ -182,7 +182,7 @@ class Card:
 
     def put_back(self, carrier: NDArray[Any]) -> None:
         """A carrier that nobody reads any more; may be called at any time."""
-        if carrier.dtype == np.float32 and self._spare_bytes + carrier.nbytes <= _SPARE:
+        if carrier.dtype == np.float32 and carrier.shape[1] == LANES and self._spare_bytes + carrier.nbytes <= _SPARE:
             self._spare_bytes += carrier.nbytes
             self._spare.setdefault(len(carrier), []).append(carrier)
 

@@ -26,7 +26,6 @@ from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.content import Content
 from ktir.runtime.memory.transfer import check_range
-from ktir.target import LANES
 
 _SPARE = 1 << 25
 """Bytes of carriers that are kept when their memory is gone, for the next one of their layout: activations come and go at each launch."""
@@ -36,7 +35,7 @@ _SMALL = 1 << 22
 
 def carrier(layout: Layout, dtype: type = np.float32) -> NDArray[Any]:
     """A carrier for what programs only read; its padding is zero."""
-    return np.zeros((layout.entries, LANES), dtype)
+    return np.zeros((layout.entries, layout.lanes), dtype)
 
 
 @dataclass(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -10,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
-from ktir.layout import Layout
+from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.transfer import from_device, to_device
-from ktir.target import LANES, STICK_BYTES
+from ktir.target import STICK_BYTES
 
 BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 """Element types that NumPy lacks -> those that carry their bits."""
@@ -94,10 +95,10 @@ class Arrangement:
     @cached_property
     def padding(self) -> NDArray[np.int64] | None:
         """Which elements of a carrier hold none of the view."""
-        elements = self.layout.entries * LANES
+        elements = prod(self.layout.device_size)
         if elements == prod(self.layout.size):
             return None
-        live = np.zeros((self.layout.entries, LANES), self.layout.value_type)
+        live = np.zeros((self.layout.entries, self.layout.lanes), self.layout.value_type)
         self.layout.pack(np.ones(self.layout.size, self.layout.value_type), live)
         return np.flatnonzero(live == 0)
 
@@ -105,10 +106,26 @@ class Arrangement:
         return carrier.view(np.int32) if self.layout.dtype == "i32" else carrier
 
 
-@lru_cache(maxsize=1 << 14)
 def arrangement(view: View, layout: Layout, bits: int | None = None) -> Arrangement:
-    """What a view looks like in a layout. bits: of the program's integers, see ValueRange; it counts for unsigned ones alone."""
-    return Arrangement(view, layout, bits) if bits is None or view.dtype.startswith("u") else arrangement(view, layout)
+    """What a view looks like in a layout: the same object for views that differ in the order of their dimensions alone, or in dimensions
+    of one element. bits: of the program's integers, see ValueRange; it counts for unsigned ones alone.
+    """
+    return _arrangement(view, layout, bits if view.dtype.startswith("u") else None)
+
+
+@lru_cache(maxsize=1 << 14)
+def _arrangement(view: View, layout: Layout, bits: int | None) -> Arrangement:
+    order = sorted((d for d, n in enumerate(view.size) if n != 1), key=lambda d: -view.strides[d])
+    if view.size == layout.size and order != list(range(len(order))):
+        return _arrangement(*_in_order(view, layout, order), bits)
+    return Arrangement(view, layout, bits)
+
+
+def _in_order(view: View, layout: Layout, order: Sequence[int]) -> tuple[View, Layout]:
+    """A view with some of its dimensions, those that are left out having one element, and its layout."""
+    digits = [Digit(order.index(d.dim), d.divisor, d.extent) if d.dim in order else Digit(None, 0, d.extent) for d in layout.digits]
+    size = tuple(layout.size[d] for d in order)
+    return View(view.dtype, view.offset, size, tuple(view.strides[d] for d in order)), Layout(size, tuple(digits), layout.dtype)
 
 
 def _i32(bits: int | None) -> ValueRange:

@@ -26,6 +26,7 @@ def test_programs_of_the_page(on_chip: None) -> None:
         "aten.sin is falling back to cpu",
         str(1 << 20),
         "0.0666 ms",
+        "SpyreTensorLayout(device_size=[5, 3, 100, 64], stride_map =[15000, 64, 150, 1], device_dtype=DataFormats.SEN169_FP16)",
     ]
     assert "`FallbackWarning: aten.sin is falling back to cpu`" in PAGE
 

@@ -169,7 +169,19 @@ def test_a_copy_and_a_program_overlap(tmp_path: Path) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(kernels)), "one computes at a time"
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.filterwarnings("error:Dynamo detected a call")
+def test_dynamo_keeps_away_from_us() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + y.cpu().to("spyre")  # functions of ours that run between two graphs
+
+    with torch.no_grad():
+        for n in (3, 5):
+            assert torch.compile(f, dynamic=True)(torch.ones(n, 64, device="spyre")).sum().item() == n * 64 * 4
+
+
+@pytest.mark.filterwarnings("error:Dynamo detected a call")
 def test_streams_and_compiled_graphs(caplog: pytest.LogCaptureFixture) -> None:
     stream, event = torch.Stream("spyre"), timed()
 
