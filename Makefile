@@ -54,10 +54,11 @@ clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis test/lit/Output
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 
-# torch goes first and with its exact version, so that an index that offers a CPU-only build of it is free to give that one. The
-# editable install is a plain path entry (compat): an import hook would make every start of a tool slower.
+# Modules are compiled where they are first imported: most of those that are installed never are. torch goes first and with its exact
+# version, so that an index that offers a CPU-only build of it is free to give that one. The editable install is a plain path entry
+# (compat): an import hook would make every start of a tool slower.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
