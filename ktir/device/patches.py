@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import _tensor_str
+from torch._C._dynamo import eval_frame as frames
 
 from ktir.device.tensors import current, statistics, streams
 from ktir.device.tensors.storage import allocate
@@ -16,7 +17,6 @@ from ktir.device.tensors.storage import allocate
 
 def untraced(*modules: ModuleType) -> None:
     """Keep Dynamo, which looks at every frame that runs inside of `torch.compile`, away from functions that torch itself calls."""
-    frames = torch._C._dynamo.eval_frame
     skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
     for module in modules:
         own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]

@@ -40,6 +40,7 @@ def register() -> None:
     patches.install()
     streams.install()
     layouts.install()
+    _libraries.append(layouts.operators())
     patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams)
     compile.install()
 

@@ -106,6 +106,7 @@ set_spyre_tensor_layout = layouts.set_spyre_tensor_layout
 empty_with_layout = layouts.empty_with_layout
 spyre_empty_with_layout = layouts.spyre_empty_with_layout
 to_with_layout = layouts.to_with_layout
+require_layout = layouts.require_layout
 
 memory_allocated = statistics.memory_allocated
 max_memory_allocated = statistics.max_memory_allocated

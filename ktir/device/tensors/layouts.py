@@ -108,6 +108,41 @@ def to_with_layout(tensor: torch.Tensor, layout: SpyreTensorLayout) -> torch.Ten
     return _to(torch.Tensor.to, tensor, device_layout=layout)
 
 
+def require_layout(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> torch.Tensor:
+    """In compiled code alone: the function returns `x` in this layout. Raises ValueError for one that `x` cannot have."""
+    if not torch.compiler.is_compiling():
+        raise RuntimeError("require_layout is for compiled code; use x.to(device_layout=layout)")
+    return torch.ops.spyre.require_layout(x, device_size, stride_map)
+
+
+def _checked(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> torch.Tensor:
+    """What tracing sees: a tensor of the same kind."""
+    _layout(x, device_size, stride_map).transfers(x.size())
+    return torch.empty_like(x)
+
+
+def _layout(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> SpyreTensorLayout:
+    from ktir.spyre_tensor_layout import SpyreTensorLayout, get_device_dtype
+
+    if x.dtype not in (torch.float16, torch.float32):
+        raise ValueError(f"require_layout is for float16 and float32, but got {x.dtype}")
+    return SpyreTensorLayout(device_size, stride_map, get_device_dtype(x.dtype))
+
+
+def _lay(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> None:
+    set_spyre_tensor_layout(x, _layout(x, device_size, stride_map))
+
+
+def operators() -> torch.library.Library:
+    """The mark that compiled code makes, and what it is made of its result."""
+    library = torch.library.Library("spyre", "FRAGMENT")
+    library.define("require_layout(Tensor x, int[] device_size, int[] stride_map) -> Tensor")
+    library.define("lay_(Tensor(a!) x, int[] device_size, int[] stride_map) -> ()")
+    library.impl("require_layout", _checked, "Meta")
+    library.impl("lay_", _lay, "PrivateUse1")
+    return library
+
+
 def _to(stock: Callable[..., torch.Tensor], self: torch.Tensor, *args: Any, device_layout: Any = None, **kwargs: Any) -> torch.Tensor:
     if device_layout is None:
         return stock(self, *args, **kwargs)

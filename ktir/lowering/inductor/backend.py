@@ -20,6 +20,7 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
 from ktir.diagnostics import KtirError
+from ktir.lowering.inductor import required
 from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
 from ktir.lowering.inductor.running import tracing
 from ktir.lowering.inductor.running.fallback import chain, in_torch
@@ -45,7 +46,9 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
     if mode not in (None, "default"):
         names = ", ".join(field.name for field in dataclasses.fields(config.Config))
         raise KtirError(f"mode {mode!r} is one of TorchInductor's own code; leave it out, or give options={{...}} instead: {names}")
-    return _compiled(options, gm, inputs)
+    wanted = required.take_marks(gm)
+    compiled = _compiled(options, gm, inputs)
+    return required.placed(compiled, wanted) if wanted else compiled
 
 
 def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Sequence[Any], *, again: bool = False) -> Any:

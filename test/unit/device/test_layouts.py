@@ -143,3 +143,50 @@ def test_weights_lie_as_matmuls_want_them(dtype: torch.dtype, on_chip: None) -> 
     assert max(small) < 2 * 96 * 70
     model.to("cpu")
     assert first.weight.device.type == "cpu"
+
+
+def test_layouts_that_compiled_code_requires(on_chip: None) -> None:
+    x, w = torch.randn(128, 96).half(), torch.randn(96, 512).half()
+    published = [1, 8, 128, 64], [65536, 64, 512, 1]
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x @ w)
+        return spyre.require_layout(y, *published), y.sum(-1)
+
+    with pytest.raises(RuntimeError, match=r"require_layout is for compiled code; use x.to\(device_layout=layout\)"):
+        f(x.to("spyre"), w.to("spyre"))
+    with torch.no_grad():
+        expected = torch.compile(lambda x, w: torch.relu(x @ w), backend="spyre")(x, w)
+        for compiled in (torch.compile(f, fullgraph=True), torch.compile(f, backend="spyre")):
+            got, sums = compiled(x.to("spyre"), w.to("spyre"))
+            assert layout(got) == SpyreTensorLayout(*published, DataFormats.SEN169_FP16)
+            assert next(iter(allocation_of(got).forms)).layout.device_size == (1, 8, 128, 64)
+            assert torch.equal(got.cpu(), expected)
+            torch.testing.assert_close(sums.cpu(), expected.sum(-1), atol=0.5, rtol=1e-2)
+
+
+def refused(x: torch.Tensor, case: str) -> torch.Tensor:
+    size, strides = [1, 4, 64], [64, 64, 1]
+    if case == "an input":
+        return spyre.require_layout(x, size, strides)
+    y = x + 1
+    if case == "not returned":
+        return spyre.require_layout(y, size, strides) * 2
+    if case == "two":
+        return spyre.require_layout(spyre.require_layout(y, size, strides), [4, 64], [64, 1])
+    return spyre.require_layout(y, [2, 64], [64, 1])
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("an input", "it is no such result"),
+        ("not returned", "it is no such result"),
+        ("two", "it is wanted in two layouts"),
+        ("another", "does not hold a host tensor of shape"),
+    ],
+)
+def test_layouts_that_cannot_be_required(case: str, message: str) -> None:
+    x = torch.ones(4, 64, dtype=torch.float16, device="spyre")
+    with torch.no_grad(), pytest.raises(Exception, match=message):
+        torch.compile(refused, fullgraph=True)(x, case)
