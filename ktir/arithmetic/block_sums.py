@@ -100,13 +100,11 @@ class Block:
     def __init__(self, a: F32, b: F32, elements: tuple[str, str]) -> None:
         self.a, self.b, self.elements = a, b, elements
         self.left, self.right = Widened(a, "left", rows=b.ndim == 2 < a.ndim), Widened(b, "right")
-        self.exact = _WHOLE * STEP[elements[0]] * STEP[elements[1]]
-        """Up to this product of norms no sum has an error."""
 
     def sums(self, norm: float | None = None) -> F32:
         """norm: a bound for the norms of b's columns, NaN where there may be one; nothing but the time depends on it."""
         left, right, most = self.left(), self.right(), largest_norm(self.a, -1)
-        if norm is not None and (most * norm <= self.exact or _proved(left, right, (most, norm), self.elements)):
+        if norm is not None and _proved(left, right, (most, norm), self.elements):
             return _product(left, right).astype(np.float32)
         return rounded_sums(left, right, (most, largest_norm(self.b, -2)), self.elements)
 

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import _tensor_str
 from torch._C._dynamo import eval_frame as frames
+from torch._C._profiler import ProfilerState
+from torch.autograd import profiler
 
-from ktir.device.tensors import current, statistics, streams
-from ktir.device.tensors.storage import allocate
+from ktir.device.tensors import current, randomness, statistics, streams
+from ktir.device.tensors.storage import allocate, dtypes, resize
 
 
 def untraced(*modules: ModuleType) -> None:
@@ -31,6 +33,12 @@ def install() -> None:
     new: Any = torch.UntypedStorage.__new__
     torch.UntypedStorage.__new__ = functools.partial(_new_storage, new)  # type: ignore[method-assign]
     _tensor_str._tensor_str = functools.partial(_content_as_text, _tensor_str._tensor_str)
+    torch.UntypedStorage.resize_ = functools.partialmethod(_resized, torch.UntypedStorage.resize_)  # type: ignore[method-assign]
+    torch.Generator = randomness.Generator  # type: ignore[misc]
+    profiler.profile.__init__ = _profiled(profiler.profile.__init__)  # type: ignore[method-assign]
+    compiled: Any = torch._C
+    compiled._get_tensor_metadata = functools.partial(_metadata, compiled._get_tensor_metadata)
+    compiled._set_tensor_metadata = functools.partial(_set_metadata, compiled._set_tensor_metadata)
     for name, function in _ACCELERATOR.items():
         setattr(torch._C, f"_accelerator_{name}", function)
 
@@ -49,6 +57,7 @@ _ACCELERATOR: dict[str, Callable[..., Any]] = {
     "resetAccumulatedStats": statistics.reset_accumulated_memory_stats,
     "resetPeakStats": statistics.reset_peak_memory_stats,
     "getMemoryInfo": statistics.mem_get_info,
+    "getDeviceCapability": lambda index: {"supported_dtypes": dtypes()},
 }
 """What `torch.accelerator` asks."""
 
@@ -67,3 +76,38 @@ def _new_storage(original: Any, cls: Any, *args: Any, device: Any = None, **kwar
     if isinstance(content, int):
         return allocate(content, torch.uint8, index).untyped_storage()
     return torch.tensor(list(content), dtype=torch.uint8, device=f"spyre:{index}").untyped_storage()
+
+
+def _resized(self: torch.UntypedStorage, original: Any, nbytes: int) -> torch.UntypedStorage:
+    if self.device.type != "spyre":
+        return original(self, nbytes)
+    resize(self, nbytes)
+    return self
+
+
+def _profiled(original: Any) -> Any:
+    """A profile of the device has the events of the host: without compiled hooks, torch would complain at each operator."""
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if getattr(self, "use_device", None) == "spyre" and self.profiler_kind == ProfilerState.KINETO_PRIVATEUSE1_FALLBACK:
+            self.profiler_kind = ProfilerState.KINETO
+
+    return init
+
+
+_METADATA = "_spyre_metadata"
+
+
+def _metadata(original: Any, tensor: torch.Tensor) -> dict[str, bool]:
+    """What a tensor is saved with besides its content."""
+    return {**original(tensor), **(getattr(tensor, _METADATA, {}) if tensor.device.type == "spyre" else {})}
+
+
+def _set_metadata(original: Any, tensor: torch.Tensor, metadata: dict[str, bool]) -> None:
+    bits = {name: value for name, value in metadata.items() if name in ("conj", "neg")}
+    original(tensor, bits)
+    if tensor.device.type == "spyre" and len(bits) < len(metadata):
+        rest = {name: value for name, value in metadata.items() if name not in bits}
+        setattr(tensor, _METADATA, rest)

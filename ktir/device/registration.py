@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import torch
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils import backend_registration
 
 log = logging.getLogger("ktir")
 _libraries: list[torch.library.Library] = []
@@ -17,17 +17,18 @@ _libraries: list[torch.library.Library] = []
 def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
     from ktir.device import compile, guard, patches, spyre
+    from ktir.device.operators import attention, cells
     from ktir.device.operators import kernels as own
-    from ktir.device.operators.attention import attention
-    from ktir.device.tensors import current, layouts, randomness, statistics, storage, streams
+    from ktir.device.tensors import current, layouts, pinned, randomness, statistics, storage, streams
 
-    _setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
+    backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
+    backend_registration.generate_methods_for_privateuse1_backend(False, False, False, True)  # of storages, which the line above leaves out
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    for name, kernel in own.KERNELS.items():
+    for name, kernel in {**own.KERNELS, **attention.FUSED, **cells.CELLS}.items():
         kernels.impl(name, kernel)
-    kernels.impl("scaled_dot_product_attention", attention)
+    kernels.impl("scaled_dot_product_attention", attention.attention)
     with_gradients = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")
-    with_gradients.impl("scaled_dot_product_attention", attention)
+    with_gradients.impl("scaled_dot_product_attention", attention.attention)
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(_otherwise, "PrivateUse1")
     host = torch.library.Library("aten", "IMPL", "CPU")
@@ -41,7 +42,7 @@ def register() -> None:
     streams.install()
     layouts.install()
     _libraries.append(layouts.operators())
-    patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams)
+    patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams, pinned)
     compile.install()
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 aten = torch.ops.aten
-_FLASH = 1  # SDPBackend
+_FLASH, _OVERRIDEABLE = 1, 4  # SDPBackend
 
 
 def attention(
@@ -46,3 +46,80 @@ def _as_on_host(tensor: torch.Tensor) -> Any:
         return NotImplemented
     with _disable_current_modes():
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu", requires_grad=tensor.requires_grad)
+
+
+def fused_choice(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> int:
+    """Who computes attention, as a number of SDPBackend: the device itself."""
+    return _OVERRIDEABLE
+
+
+def fused_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """Attention with what its gradients need: the logarithms of the scores' sums."""
+    if dropout_p:
+        raise NotImplementedError("the device 'spyre' has no fused attention with dropout; scaled_dot_product_attention has")
+    result = attention(query, key, value, attn_bias, 0.0, is_causal, scale=scale)
+    sums = _scores(query, key, attn_bias, is_causal, scale).logsumexp(-1)
+    none = query.new_empty(0, dtype=torch.int64)
+    return result, sums, none, none, query.shape[-2], key.shape[-2], none, none, query.new_empty(0)
+
+
+def fused_attention_backward(
+    grad_out: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor | None,
+    grad_input_mask: list[bool],
+    out: torch.Tensor,
+    logsumexp: torch.Tensor,
+    cum_seq_q: torch.Tensor,
+    cum_seq_k: torch.Tensor,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    philox_seed: torch.Tensor,
+    philox_offset: torch.Tensor,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """The gradients of `fused_attention`, in float32."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    bias = attn_bias if attn_bias is not None and attn_bias.numel() else None
+    gradient, wide = grad_out.to(query.device).float(), value.float()
+    weights = (_scores(query, key, bias, is_causal, scale) - logsumexp.unsqueeze(-1)).exp()
+    of_weights = gradient @ wide.transpose(-2, -1)
+    of_scores = weights * (of_weights - (gradient * out.float()).sum(-1, keepdim=True))
+    found: list[Any] = [
+        (of_scores @ key.float() * factor).to(query.dtype),
+        (of_scores.transpose(-2, -1) @ query.float() * factor).to(key.dtype),
+        (weights.transpose(-2, -1) @ gradient).to(value.dtype),
+        None if bias is None else of_scores.sum_to_size(bias.shape).to(bias.dtype),
+    ]
+    return tuple(each if wanted else None for each, wanted in zip(found, grad_input_mask, strict=True))
+
+
+def _scores(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, is_causal: bool, scale: float | None) -> torch.Tensor:
+    scores = query.float() @ key.float().transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1).to(scores.device)
+        scores = scores.masked_fill(later, -math.inf)
+    return scores if bias is None else scores + bias.float()
+
+
+FUSED = {
+    "_fused_sdp_choice": fused_choice,
+    "_scaled_dot_product_fused_attention_overrideable": fused_attention,
+    "_scaled_dot_product_fused_attention_overrideable_backward": fused_attention_backward,
+}
+"""Kernels that a device may have of its own, by name."""

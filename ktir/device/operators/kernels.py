@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ktir.device.tensors import current
+from ktir.device.tensors.pinned import is_pinned, pin_memory
 from ktir.device.tensors.storage import allocate, contiguous_strides, empty_strided, on_host, record
 from ktir.device.tensors.streams import current_stream
 
@@ -170,16 +171,8 @@ def _record_stream(self: torch.Tensor, stream: Any) -> None:
         raise RuntimeError(f"expected a stream of the device 'spyre', but got {stream!r}")
 
 
-def _pin_memory(self: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
-    return self.clone()
-
-
-def _is_pinned(self: torch.Tensor, device: torch.device | None = None) -> bool:
-    return False
-
-
-PINNED: dict[str, Callable[..., Any]] = {"_pin_memory": _pin_memory, "is_pinned": _is_pinned}
-"""For tensors of the host: an emulated card reads any memory, so pinning it is a copy without effect."""
+PINNED: dict[str, Callable[..., Any]] = {"_pin_memory": pin_memory, "is_pinned": is_pinned}
+"""For tensors of the host."""
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": _empty,

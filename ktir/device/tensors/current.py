@@ -54,7 +54,8 @@ def put(index: int) -> int:
 def checked(index: int) -> int:
     """A number that is one of a card."""
     if not 0 <= index < count():
-        raise RuntimeError(f"there is no device 'spyre:{index}': this process has {count()}, see AIU_WORLD_SIZE")
+        there = f"there is no device 'spyre:{index}', this process has {count()}, see AIU_WORLD_SIZE"
+        raise RuntimeError(f"The device index is out of range: {there}")
     return index
 
 

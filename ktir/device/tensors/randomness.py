@@ -10,11 +10,68 @@ import torch
 
 from ktir.device.tensors import current
 
+_HostGenerator: Any = torch._C.Generator
+
+
+class CardGenerator(_HostGenerator):
+    """A generator of the host that belongs to a card."""
+
+    index: int
+
+    @property
+    def device(self) -> torch.device:
+        """The card."""
+        return torch.device("spyre", self.index)
+
+    def clone_state(self) -> CardGenerator:
+        """Another one in the same state."""
+        other = generator_of(self.index)
+        other.set_state(self.get_state())
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_state, (self.device, self.get_state())
+
+
+def generator_of(index: int) -> Any:
+    """A new generator of a card."""
+    generator = _HostGenerator.__new__(CardGenerator, "cpu")
+    generator.index = index
+    return generator
+
+
+def _with_state(device: torch.device, state: torch.Tensor) -> Any:
+    generator = generator_of(current.index_of(device))
+    generator.set_state(state)
+    return generator
+
+
+_Kind: Any = type(_HostGenerator)
+
+
+class _AnyGenerator(_Kind):
+    """What `torch.Generator` is: it makes generators of the host and of cards, and both are of it."""
+
+    def __call__(self, device: Any = "cpu") -> Any:
+        if isinstance(device, int) or torch.device(device).type == "spyre":
+            return generator_of(current.index_of(device))
+        return _HostGenerator(device)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, _HostGenerator)
+
+    def __subclasscheck__(self, subclass: Any) -> bool:
+        return issubclass(subclass, _HostGenerator)
+
+
+Generator = _AnyGenerator("Generator", (_HostGenerator,), {"__module__": "torch", "__doc__": _HostGenerator.__doc__})
+"""What stands in the place of `torch.Generator`, which asks compiled code for one of a device."""
+
 
 @cache
-def default_generator(index: int) -> torch.Generator:
+def default_generator(index: int) -> Any:
     """The generator of a card."""
-    generator = torch.Generator()
+    generator = generator_of(index)
     generator.manual_seed(torch.initial_seed())
     return generator
 

@@ -96,6 +96,11 @@ def out_of_memory(error: Any) -> str:
     )
 
 
+def dtypes() -> set[torch.dtype]:
+    """The types that the device holds."""
+    return set(_CODES)
+
+
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
     """A new tensor of any strides."""
     elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
@@ -150,3 +155,26 @@ def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
         on_host(copy, write=True).copy_(tensor)
         record(copy, "H2D")
     return copy
+
+
+_DATA = 2  # the word of a storage's object at which its pointer stands, then what frees it, device and bytes, of torch 2.13
+
+
+def resize(storage: torch.UntypedStorage, nbytes: int) -> None:
+    """Change the bytes of a storage, for all tensors that it stands behind.
+
+    torch has no door for it: a new storage of the size is made, and the two exchange what they hold, after it was seen that their objects
+    say in these places what they are known to say. Raises RuntimeError where they do not.
+    """
+    new = allocate(nbytes, torch.uint8, storage.device.index)
+    both = storage, new.untyped_storage()
+    words = [[_int64(each._cdata + 8 * k) for k in range(_DATA, _DATA + 5)] for each in both]
+    if any((w[0].value, w[4].value) != (each.data_ptr(), each.nbytes()) for w, each in zip(words, both, strict=True)):
+        raise RuntimeError("a storage on the device 'spyre' cannot be resized: its object is not that of torch 2.13")
+    kept = min(storage.nbytes(), nbytes)
+    old = torch.ops.aten.set_.source_Storage(torch.empty(0, dtype=torch.uint8, device=storage.device), storage)
+    if kept:
+        on_host(new, write=True)[:kept].copy_(on_host(old)[:kept])
+    del old
+    for mine, others in zip(*words, strict=True):
+        mine.value, others.value = others.value, mine.value

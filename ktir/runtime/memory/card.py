@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ _KEPT = 1 << 26
 _SPARE = 1 << 25
 """Bytes of carriers that a card keeps for programs to write."""
 _PAGE = mmap.PAGESIZE
+_NORESERVE = 0x4000 if sys.platform == "linux" else 0
+"""Takes no memory of the host before something is written. Python 3.11 has no name for it; without it, no process of two cards forks."""
 
 
 class DeviceOutOfMemory(KtirError):
@@ -64,7 +67,7 @@ class Segment:
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range, to read and to write. Those never written are zero."""
         if self._memory is None:
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
             self._memory = mmap.mmap(-1, self.size, flags=flags)
         return np.ndarray((size,), np.uint8, self._memory, address - self.base)
 

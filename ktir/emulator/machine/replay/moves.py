@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ktir.arithmetic.floats import f16_to_f32, widen
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
-from ktir.emulator.machine.replay.ops import Call, Launch
+from ktir.emulator.machine.replay.ops import Call, Launch, window
 from ktir.emulator.machine.replay.values import F32, Buffer, Ints, Value, View, affine
 from ktir.target import LANES
 
@@ -121,18 +121,19 @@ class Load:
 def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Callable[[], None]:
     bits = target.view(np.int32)
     many, dense = target.size >= _WORTH, target.flags.c_contiguous and target.size <= _MOST
+    halves, offset = tuple(2 * s for s in memory.strides), 2 * memory.offset
 
     def run() -> None:
         whole = launch.arguments[argument]
-        if not many or whole.itemsize != 2:
-            np.copyto(target, memory.of(whole))
+        if not many or whole.dtype != np.float16:
+            np.copyto(target, window(whole, memory))
             return
         largest = launch.largest(argument)
         if dense and largest is not None and largest < inf:
-            np.copyto(bits, memory.of(whole.view(np.int16)))
+            np.copyto(bits, np.ndarray(memory.shape, np.int16, whole, offset, halves))
             widen(bits, target)
         else:
-            f16_to_f32(memory.of(whole), target)
+            f16_to_f32(window(whole, memory), target)
 
     return run
 
@@ -173,7 +174,7 @@ class Store:
 
 
 def _to_box(launch: Launch, argument: int, memory: View, source: F32) -> Callable[[], None]:
-    return lambda: np.copyto(memory.of(launch.arguments[argument]), source)
+    return lambda: np.copyto(window(launch.arguments[argument], memory), source)
 
 
 def _to_part(launch: Launch, t: Transfer, flat: F32, lane: int, part: Part) -> Callable[[], None]:

@@ -10,18 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.block_sums import Block
-from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, affine
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View
 from ktir.target import LANES
 
-_ZERO = np.float32(0)
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments. The tape is a list of them."""
 Bound = Callable[[], float]
 """Gives a bound for the magnitudes in a carrier, once it is asked for."""
 _ELEMENTS = "f16", "f16"
 """What the elements of both operands of an MM are multiples of."""
-_FEW = 1 << 13
-"""Elements whose copy takes less time than the indices that name them."""
 
 
 @dataclass
@@ -58,6 +55,12 @@ class Operation(Protocol):
         ...
 
 
+def window(memory: NDArray[Any], view: View) -> NDArray[Any]:
+    """A view on an argument. `as_strided` takes ten times as long."""
+    item = memory.itemsize
+    return np.ndarray(view.shape, memory.dtype, memory, view.offset * item, tuple(s * item for s in view.strides))
+
+
 @dataclass
 class Piece:
     """Elements `source` of `buffer` go to the elements `target`; both flat."""
@@ -83,27 +86,12 @@ class Assemble:
         self.writes = [self.target]
 
     def calls(self, launch: Launch) -> list[Call]:
-        """One copy for each producer, one fill of the pads; by indices where no strides describe them."""
-        flat, pads = self.target.flat, self.pad_elements
-        out: list[Call] = []
-        for piece in self.pieces:
-            to, of = _seen(flat, piece.target), _seen(piece.buffer.flat, piece.source)
-            if to is None or of is None:
-                out.append((_move, (flat, piece.target, piece.buffer.flat, piece.source)))
-            else:
-                out.append((np.copyto, (to, of)))
-        if pads.size:
-            to = _seen(flat, pads)
-            out.append((flat.__setitem__, (pads, self.pad)) if to is None else (np.copyto, (to, self.pad)))
+        """One gather for each producer, one fill of the pads."""
+        flat = self.target.flat
+        out: list[Call] = [(_move, (flat, p.target, p.buffer.flat, p.source)) for p in self.pieces]
+        if self.pad_elements.size:
+            out.append((flat.__setitem__, (self.pad_elements, self.pad)))
         return out
-
-
-def _seen(flat: F32, places: Ints) -> F32 | None:
-    """Some elements [entries, lanes] as a view, if they are few and strides describe them."""
-    if not 0 < places.size <= _FEW:
-        return None
-    view = affine(places.reshape(-1, LANES if places.size % LANES == 0 else 1), 0)
-    return None if view is None else view.of(flat)
 
 
 def _move(target: F32, to: NDArray[Any], source: F32, of: NDArray[Any]) -> None:
@@ -148,4 +136,4 @@ def _full(x: F32, rows: int) -> F32:
 def _add_product(launch: Launch, origin: int | None, block: Block, sums: F32, first: bool) -> None:
     largest = launch.largest(origin)
     products = block.sums(None if largest is None else largest * 8)  # the norm of 64
-    np.add(products, _ZERO if first else sums, sums)
+    np.add(products, np.float32(0) if first else sums, sums)

@@ -105,6 +105,7 @@ def run() -> tuple[int, str]:
     """Status and output of `ktir-test` on the suite."""
     folder = Path(mkdtemp())
     (folder / "test_own.py").write_text(TESTS)
+    (folder / "conftest.py").write_text(MARKS)
     (folder / "suite.yaml").write_text(SUITE.replace("arange_", "ones"))
     code = (
         f"import os, sys; os.environ['PYTORCH_ROOT'] = {str(folder)!r}; from ktir.tools.ktir_test import main; sys.exit(main(sys.argv[1:]))"
