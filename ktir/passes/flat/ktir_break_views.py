@@ -1,11 +1,11 @@
 """The flat level: memory and generics, no op that only moves elements.
 
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
-integers; dims of extent 1 go (`unit_dims`), insertions are chains (`insertions`), tiles look up one dim (`indirect`), long scans are cut
-(`long_scans`), products are taken by halves (`products`), sorts, scans and foreign reductions become reductions (`decompose`),
-coordinates operands (`coordinates`) and integers i32 (`integers`), loops are split (`refine`), element-wise ops on concatenations are
-too (`concatenations`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the
-result is held against the rules of the level (`flat_rules`).
+integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), insertions are chains
+(`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
+scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`) and integers i32 (`integers`), loops
+are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what moves elements becomes memory
+(`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from ktir.passes.flat.products import products_by_halves
 from ktir.passes.flat.refine import split_loops
 from ktir.passes.flat.repeated import reduce_once
 from ktir.passes.flat.unit_dims import drop_unit_dims
+from ktir.passes.flat.unused_inputs import drop_unused_inputs
 from ktir.pipeline import Pass
 
 
@@ -62,6 +63,7 @@ class BreakViewsPass(Pass):
         for function in module.body.operations:
             if isinstance(function, func.FuncOp) and function.regions[0].blocks and not calls_of(function):
                 arguments = NewArguments(function)
+                drop_unused_inputs(function)
                 drop_unit_dims(function)
                 insertions_apart(function)
                 reduce_once(function)

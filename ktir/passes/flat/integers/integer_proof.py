@@ -14,7 +14,8 @@ from math import prod
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, host_number, is_kernel, text_attribute
 from ktir.analysis.flat import refuse
 from ktir.diagnostics import remark
-from ktir.mlir import func, ir, operations
+from ktir.dialects.structured import constant
+from ktir.mlir import arith, func, ir, is_a, operations
 from ktir.passes.flat.integers.intervals import I32, Interval, Values, all_of, width_of
 from ktir.passes.flat.integers.ranges import Memory, Unproved, Walk
 from ktir.roles import OWN_ROLES
@@ -22,6 +23,7 @@ from ktir.roles import OWN_ROLES
 RANGES = "ktir.ranges"
 _LEAST_INTEGER, _LEAST_FLOAT = 4, 3
 """Bits below which a bound is not worth a program."""
+_TOO_WIDE = "gives or takes integers that are not known to fit into 32 bits, the integers of the device, whatever the arguments"
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,33 @@ class _Bounds:
 
 
 def prove_integers(module: ir.Module) -> None:
-    """Write the bounds of each program of a logical module; refuse one that has none."""
+    """Write the bounds of each program of a logical module; refuse one that has none. What they decide is put in its place."""
     functions = functions_of(module)
     called = {callee(call) for f in functions.values() for call in calls_of(f)}
     found: dict[str, ir.Attribute] = {}
+    decided: dict[ir.Operation, int | None] = {}
     for name, function in functions.items():
         if name not in called and function.regions[0].blocks and not is_kernel(function):
-            ranges = _Proof(functions, function).ranges()
+            proof = _Proof(functions, function)
+            ranges = proof.ranges()
+            for op, outcome in proof.walk.decided.items() if proof.walk else ():
+                if decided.setdefault(op, outcome) != outcome:
+                    raise refuse(op, _TOO_WIDE)
             if any(len(ir.DictAttr(r)) for r in ranges):
                 found[name] = ir.ArrayAttr.get(ranges)
     if found:
         module.operation.attributes[RANGES] = ir.DictAttr.get(found)
+    for op, outcome in decided.items():
+        if outcome is not None:
+            _decide(op, outcome)
+
+
+def _decide(op: ir.Operation, outcome: int) -> None:
+    """Put its result in place of a comparison or an extreme; see `Walk.decided`."""
+    with ir.InsertionPoint(op), op.location:
+        result = op.results[0]
+        result.replace_all_uses_with(constant(result.type, outcome) if is_a(op, arith.CmpIOp) else op.operands[outcome])
+    op.erase()
 
 
 class _Proof:
@@ -156,8 +174,7 @@ class _Proof:
                     return self._widened(least, [n for n in (integers, floats) if set(n) <= least.exponents.keys()])
         op = self._fault(least)
         assert op is not None
-        what = "gives or takes integers that are not known to fit into 32 bits, the integers of the device, whatever the arguments"
-        raise refuse(op, what)
+        raise refuse(op, _TOO_WIDE)
 
     def _widened(self, bounds: _Bounds, groups: Sequence[Sequence[int]]) -> _Bounds:
         """Bounds that hold, with larger ones: first for a group of arguments together, then for each by itself."""

@@ -2,7 +2,7 @@
 
 A number of 64 bits is held by its low 32. That is what additions, products and bits need; all else (comparisons, divisions, right shifts,
 indices, what the host gets) needs the number itself, so its interval must lie within 32 bits. Narrower integers wrap around as they do in
-their own width, wherever they are held.
+their own width, wherever they are held. A comparison with what no such number reaches needs none: its result is known.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ class Walk:
         self.values: dict[ir.Value, Values] = {}
         self.places: dict[ir.Value, Memory] = {}
         """The buffer that an address, a view or a tile is of."""
+        self.decided: dict[ir.Operation, int | None] = {}
+        """Of each comparison and extreme of wide integers its result, or which operand it is, where the intervals of operands that 32 bits
+        may not hold say it. None: they need not, or do not."""
 
     def run(self, function: func.FuncOp, arguments: Sequence[Memory]) -> None:
         """Walk over a function that is given these buffers."""
@@ -221,6 +224,8 @@ class Walk:
 
     def _scalar_op(self, op: ir.Operation) -> None:
         name, result = op.name, op.results[0]
+        if op.name in _DECIDABLE and self._is_decided(op):
+            return
         if name in intervals.RING:
             operands = [self.values.get(v) for v in op.operands]
             if is_a(op, arith.ShLIOp):
@@ -238,6 +243,21 @@ class Walk:
         if name in _MUST_FIT and (width_of(result.type) or 0) > 32 and not found.within(I32):
             raise Unproved(op)
         self.values[result] = found
+
+    def _is_decided(self, op: ir.Operation) -> bool:
+        """Whether the result is known although its operands may not fit; then it becomes one. Raises Unproved if a call before differed."""
+        if (width_of(op.operands[0].type) or 0) <= 32:
+            return False
+        a, b = given = [self.values.get(v) for v in op.operands]
+        outcome = None
+        if a is not None and b is not None and not (a.within(I32) and b.within(I32)):
+            outcome = _DECIDABLE[op.name](op, a, b)
+        if self.decided.setdefault(op, outcome) != outcome:
+            raise Unproved(op)
+        if outcome is None:
+            return False
+        self.values[op.results[0]] = Interval(outcome, outcome) if is_a(op, arith.CmpIOp) else given[outcome]
+        return True
 
     def _cast(self, op: ir.Operation) -> None:
         """The number as another integer; of one with more bits the low bits."""
@@ -326,6 +346,25 @@ def _comparison(op: ir.Operation) -> Callable[..., Interval]:
         return intervals.compared(predicate[-2:], a, b)
 
     return apply
+
+
+def _compared(op: ir.Operation, a: Interval, b: Interval) -> int | None:
+    found = _comparison(op)(a, b)
+    return int(found.low) if found.low == found.high else None
+
+
+def _lower(_: ir.Operation, a: Interval, b: Interval) -> int | None:
+    return 0 if a.high <= b.low else 1 if b.high <= a.low else None
+
+
+def _higher(op: ir.Operation, a: Interval, b: Interval) -> int | None:
+    return _lower(op, Interval(-a.high, -a.low), Interval(-b.high, -b.low))
+
+
+_DECIDABLE: dict[str, Callable[[ir.Operation, Interval, Interval], int | None]] = named(
+    {arith.CmpIOp: _compared, arith.MinSIOp: _lower, arith.MaxSIOp: _higher}
+)
+"""What the intervals of the operands say of an op: as in `Walk.decided`."""
 
 
 def _rounded_to_integer(op: ir.Operation) -> Callable[..., Interval]:

@@ -256,6 +256,20 @@ def test_the_least_number_divided_by_minus_one_wraps_around(engine: str, dtype: 
     assert launches.executor == (engine == "ktir")
 
 
+def compares_with_more(x: torch.Tensor) -> Inputs:
+    limits = torch.iinfo(x.dtype)
+    most = torch.full((), limits.max, dtype=x.dtype)
+    return x == limits.max, x < 2**40, x >= limits.min, torch.minimum(x, most) + 1, (torch.maximum(x, -most) > 3) & (x != 2**33)
+
+
+def test_what_no_number_of_32_bits_reaches_needs_no_more_of_them() -> None:
+    """Numbers that reach it run on the executor."""
+    limits = torch.iinfo(torch.int64)
+    for numbers, chip in ((torch.arange(-70, 60), 1), (torch.tensor([5, 2**33, 2**40, limits.min, limits.max - 1]), 0)):
+        launches = same(compares_with_more, "spyre", numbers)
+        assert (launches.chip, launches.executor, launches.torch) == (chip, 1 - chip, 0)
+
+
 def test_conversions_of_large_integers_round_as_eager_does() -> None:
     x = torch.tensor([2**24 + 1, 2**24 + 2**16 + 1, 2**25 + 3, -(2**24) - 1, 2**31 - 1, 65519, 65520, 2049, 2051, 4098, 4099])
     for dtype, engine in itertools.product(WIDE, ("spyre", "ktir")):
