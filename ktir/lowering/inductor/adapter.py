@@ -34,7 +34,7 @@ import ktir
 from ktir import config, hints, version
 from ktir.lowering.inductor import devices
 from ktir.lowering.inductor.graph import constants, rounding, strides
-from ktir.lowering.inductor.graph.interpolation import bytes_left_whole
+from ktir.lowering.inductor.graph.early import exchanged
 from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
 from ktir.lowering.inductor.running.fallback import Apart, Refusals, in_torch, refusals_in, say_of_extern
@@ -150,7 +150,7 @@ def inductor(
     patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused), "joint_custom_pre_pass": before}
     scheduling = functools.partial(Scheduling, compile_region, device=device)
     backend = backend_for("cpu", scheduling, MarkRefused(nonce + device, refused), device)
-    with _LOCK, backend, user_lowerings(refused), bytes_left_whole(), values_once():
+    with _LOCK, backend, user_lowerings(refused), exchanged(), values_once():
         yield patches
 
 

@@ -87,6 +87,23 @@ def _difference(a: Any, b: Any, alpha: Any = 1) -> Any:
     return _sum(a, b, -alpha)
 
 
+def _plus_product(product: Any) -> Callable[..., Any]:
+    """`addmm` and `baddbmm`: in half precision the product is rounded with the sum. A factor of 0 leaves its term out: a program for it."""
+
+    def run(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        if beta == 0 or alpha == 0 or not a.is_floating_point():
+            return NotImplemented
+        work = torch.float32 if a.dtype in NARROW else a.dtype
+        made = product.default(a, b) if work == a.dtype else product.dtype(a, b, work)
+        return (x.to(work) * _exact(beta).to(work) + made * _exact(alpha).to(work)).to(a.dtype)
+
+    return run
+
+
+def _scatter(x: torch.Tensor, dim: int, index: torch.Tensor, number: Any) -> Any:
+    return aten.scatter.src(x, dim, index, held(number, x.dtype).expand(index.shape)) if x.is_floating_point() else NotImplemented
+
+
 _COMPARISONS = (aten.gt, aten.ge, aten.lt, aten.le, aten.eq, aten.ne)
 
 _FORMS: dict[Any, Callable[..., Any]] = {
@@ -97,6 +114,10 @@ _FORMS: dict[Any, Callable[..., Any]] = {
     aten.fmod.Scalar: _of_tensors(aten.fmod.Tensor),
     aten.remainder.Scalar: _of_tensors(aten.remainder.Tensor),
     aten.remainder.Scalar_Tensor: _of_tensors(aten.remainder.Tensor),
+    **dict.fromkeys((aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self), _of_tensors(aten.xlogy.Tensor)),
+    aten.addmm.default: _plus_product(aten.mm),
+    aten.baddbmm.default: _plus_product(aten.bmm),
+    aten.scatter.value: _scatter,
     aten.copysign.Scalar: _of_tensors(aten.copysign.Tensor),
     aten.pow.Tensor_Scalar: _power,
     aten.pow.Scalar: _of_tensors(aten.pow.Tensor_Tensor),

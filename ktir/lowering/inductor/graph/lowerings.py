@@ -56,7 +56,7 @@ def decompositions() -> Table:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     table = operands.of_their_type(floats.with_numbers(table))
-    return Table({op: rounding.as_one(op, decomposition) for op, decomposition in table.items()})
+    return Table({**{op: rounding.as_one(op, decomposition) for op, decomposition in table.items()}, **operands.of_each()})
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

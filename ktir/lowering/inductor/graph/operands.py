@@ -68,3 +68,34 @@ def _operand(operand: Any, dtype: torch.dtype) -> Any:
     with np.errstate(over="ignore"):
         number = float(round_to(_KINDS[dtype], np.array([operand], np.float32))[0])
     return number if number != operand and operand == operand else operand
+
+
+_LISTED = ("add", "sub", "mul", "div", "pow", "lerp", "addcmul", "addcdiv", "clamp_min", "clamp_max", "maximum", "minimum")
+_OF_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max"}
+"""What the operators of two tensors are called where one is a number."""
+_LISTS = ("Scalar", "ScalarList", "List", "ScalarAndTensor")
+
+
+def _each(name: str) -> Callable[..., list[torch.Tensor]]:
+    def run(*operands: Any, **options: Any) -> list[torch.Tensor]:
+        count = next(len(x) for x in operands if isinstance(x, list | tuple))
+        return [_one(name, [x[k] if isinstance(x, list | tuple) else x for x in operands], options) for k in range(count)]
+
+    return run
+
+
+def _one(name: str, operands: list[Any], options: dict[str, Any]) -> torch.Tensor:
+    if name.startswith("addc") and len(operands) > 3:
+        return getattr(torch, name)(*operands[:3], value=operands[3])
+    if not isinstance(operands[-1], torch.Tensor):
+        name = _OF_NUMBERS.get(name, name)
+    return getattr(torch, name)(*operands, **options)
+
+
+@functools.cache
+def of_each() -> dict[Any, Callable[..., Any]]:
+    """Decompositions of operators on lists as those on each tensor, which PyTorch's kernels for the host are. Inductor lowers a list at
+    once, with a number as it was written. What they write is what the program calls, not steps of one operator.
+    """
+    packets = {name: getattr(torch.ops.aten, f"_foreach_{name}") for name in _LISTED}
+    return {getattr(p, o): _each(name) for name, p in packets.items() for o in p.overloads() if o in _LISTS}

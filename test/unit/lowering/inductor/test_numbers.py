@@ -58,6 +58,11 @@ FLOATS: dict[str, Callable[..., Any]] = {
     "rounded quotient": lambda x, t: torch.div(x, t, rounding_mode="trunc"),
     "times a number": lambda x, t: torch.add(x, x.abs(), alpha=t) - torch.sub(x.abs(), x, alpha=t),
     "copysign": lambda x, t: torch.copysign(x, t),
+    "xlogy": lambda x, t: torch.xlogy(x, abs(t)) + torch.xlogy(t, x.abs() + 0.5),
+    "addmm": lambda x, t: torch.addmm(x[:, :5], x / 8, x.t() / 8, beta=t, alpha=t * 2),
+    "baddbmm": lambda x, t: torch.baddbmm(x[None, :, :5], x[None] / 8, x.t()[None] / 8, alpha=t),
+    "scatter": lambda x, t: torch.scatter(x[0], 0, torch.tensor([3, 68]), t),
+    "list": lambda x, t: torch.ops.aten._foreach_add([x, x.abs()], t)[1],
     "hardtanh": lambda x, t: torch.nn.functional.hardtanh(x, -abs(t), abs(t)),
 }
 

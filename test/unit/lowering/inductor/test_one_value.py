@@ -210,7 +210,12 @@ def test_elements_that_share_memory_are_written_apart(write: str, dtype: torch.d
 def _operands(x: torch.Tensor, s: Any) -> tuple[torch.Tensor, ...]:
     """What PyTorch's kernels do with one number in half precision: all but a factor and a divisor are converted first."""
     sums = x + s, s + x, x - s, s - x, torch.add(x, x.flip(0), alpha=s), torch.sub(x, x.flip(0), alpha=s), torch.add(x, s, alpha=s)
-    return *sums, x * s, s * x, x / s, x**s, s**x, s // x, torch.rsub(x, s, alpha=1.3)
+    lists = (
+        *torch.ops.aten._foreach_add([x, x.flip(0)], s),
+        *torch.ops.aten._foreach_sub([x], [0.5]),
+        *torch.ops.aten._foreach_add([x], [x.flip(0)], alpha=s),
+    )
+    return *sums, x * s, s * x, x / s, x**s, s**x, s // x, torch.rsub(x, s, alpha=1.3), torch.nn.functional.softshrink(x, s), *lists
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,0 +1,44 @@
+"""Operators that torch takes apart before any table of decompositions is asked: what does that is exchanged while a graph is compiled."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+from ktir.lowering.inductor.graph import interpolation
+from ktir.lowering.inductor.graph.decompositions import wide
+
+_KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+_OURS: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    **{packet.vec: functools.partial(interpolation.whole, packet) for packet in interpolation.PACKETS},
+    torch.ops.aten.softshrink.default: wide,  # a comparison of half precision would be one with the number as the type holds it
+}
+"""What takes the place of torch's function, which it is given."""
+
+
+@contextmanager
+def exchanged() -> Iterator[None]:
+    """Inside the block this thread traces these operators our way."""
+    saved = {op: dict(op.py_kernels) for op in _OURS}
+    thread = threading.get_ident()
+    for op, ours in _OURS.items():
+        for key in _KEYS:
+            if key in saved[op]:
+                op.py_kernels[key] = _in_thread(thread, ours(saved[op][key]), saved[op][key])
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in saved.items():
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
+
+
+def _in_thread(thread: int, ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *operands, **options: (ours if threading.get_ident() == thread else theirs)(*operands, **options)
