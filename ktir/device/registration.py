@@ -53,8 +53,11 @@ _LAST = "_like _copy clone _sparse fill zero copy"
 
 def register_operators() -> None:
     """Take what PyTorch would take apart into smaller steps as one program each; done when there are tensors on the device."""
+    from ktir.device import patches
     from ktir.device.operators import autocast, eager
+    from ktir.runtime.memory import allocation
 
+    patches.untraced(autocast, allocation)
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     apart = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")

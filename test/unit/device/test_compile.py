@@ -2,13 +2,16 @@
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.exc import BackendCompilerFailed
 
+import ktir
 from ktir import config
 from ktir.runtime import metrics
 
@@ -111,6 +114,32 @@ def test_a_result_that_is_copied_to_the_host(on_chip: None) -> None:
     got = f(x.to("spyre"))
     assert got.device.type == "cpu"
     assert torch.equal(got, x + 1)
+
+
+def test_dynamo_looks_at_no_function_of_ours(on_chip: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What leaves a graph within a loop runs uncompiled, with Dynamo looking at each frame."""
+    seen: list[str] = []
+    convert = ConvertFrameAssert.__call__
+
+    def watched(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(frame.f_code.co_filename)
+        return convert(self, frame, *args, **kwargs)
+
+    monkeypatch.setattr(ConvertFrameAssert, "__call__", watched)
+    layer = nn.Linear(64, 64).half().to("spyre")
+
+    @torch.compile
+    def f(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = layer(x).relu() + torch.arange(64, device=x.device)
+            x += 1
+        return x
+
+    x = torch.ones(3, 64, dtype=torch.float16, device="spyre")
+    assert torch.equal(f(x), f(x))
+    assert __file__ in seen
+    assert not [file for file in seen if file.startswith(str(Path(ktir.__file__).parent))]
 
 
 def test_gradients_are_refused(on_chip: None) -> None:
