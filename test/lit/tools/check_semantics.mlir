@@ -3,12 +3,12 @@
 // CHECK: arith.addf
 
 // The whole way down; the instruction stream runs on the machine.
-// RUN: ktir-opt %S/../inductor/softmax.mlir --check-semantics --mlir-timing -o %t.mlir --pass-pipeline='builtin.module(cse,ktir-break-views,ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work{cores=3},ktir-tile,ktir-allocate-scratchpad,convert-ktir-to-spyre)' 2>&1 | FileCheck %s --check-prefix=TIME
+// RUN: ktir-opt %S/../lowering/inductor/softmax.mlir --check-semantics --mlir-timing -o %t.mlir --pass-pipeline='builtin.module(cse,ktir-break-views,ktir-assign-layouts,ktir-split-bodies,ktir-form-kernels,ktir-divide-work{cores=3},ktir-tile,ktir-allocate-scratchpad,convert-ktir-to-spyre)' 2>&1 | FileCheck %s --check-prefix=TIME
 // TIME-NOT: warning
 // TIME: Semantics
 
 // From the middle.
-// RUN: ktir-opt %S/../inductor/softmax.mlir --ktir-break-views --ktir-assign-layouts | ktir-opt --check-semantics --ktir-split-bodies --ktir-form-kernels -o %t.mlir 2>&1 | FileCheck %s --check-prefix=QUIET --allow-empty
+// RUN: ktir-opt %S/../lowering/inductor/softmax.mlir --ktir-break-views --ktir-assign-layouts | ktir-opt --check-semantics --ktir-split-bodies --ktir-form-kernels -o %t.mlir 2>&1 | FileCheck %s --check-prefix=QUIET --allow-empty
 // QUIET-NOT: warning
 
 // RUN: ktir-opt %s --check-semantics --symbol-dce -o %t.mlir 2>&1 | FileCheck %s --check-prefix=NOT

@@ -30,8 +30,8 @@ SOURCES = [
     for pattern in (
         "test/lit/dialects/*.mlir",
         "test/lit/assembly/*.mlir",
-        "test/lit/passes/ktir_c*.mlir",
-        "test/lit/passes/ktir_inline.mlir",
+        "test/lit/passes/general/ktir_c*.mlir",
+        "test/lit/passes/general/ktir_inline.mlir",
     )
     for path in sorted(ROOT.glob(pattern))
     for text in path.read_text().split("// -----")

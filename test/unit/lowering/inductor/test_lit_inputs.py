@@ -1,4 +1,4 @@
-"""The captured texts under test/lit/inductor are what the models below give today.
+"""The captured texts under test/lit/lowering/inductor are what the models below give today.
 
 After a wanted change of the emitter: `KTIR_UPDATE=1 pytest test/unit/lowering/inductor/test_lit_inputs.py` writes them again.
 """
@@ -15,7 +15,7 @@ from torch import nn
 
 from ktir.lowering.inductor.capture import capture
 
-FOLDER = Path(__file__).parents[3] / "lit" / "inductor"
+FOLDER = Path(__file__).parents[3] / "lit" / "lowering" / "inductor"
 
 
 def half(*shape: int) -> torch.Tensor:
