@@ -13,7 +13,6 @@ from campaign.function_run import Warnings, first_line
 from campaign.opinfo_page import DTYPES
 from torch._dynamo.exc import Unsupported, UserError
 from torch.testing._internal.common_device_type import toleranceOverride
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
@@ -50,6 +49,8 @@ class Outcome:
 
 def variants() -> dict[str, OpInfo]:
     """All variants of the database by name, in its order."""
+    from torch.testing._internal.common_methods_invocations import op_db  # it takes a second and more
+
     found: dict[str, OpInfo] = {}
     for op in op_db:
         found.setdefault(op.name + (f".{op.variant_test_name}" if op.variant_test_name else ""), op)
