@@ -15,6 +15,7 @@ FLAGS = (
     Flag("check", "read and check the files, run nothing"),
     Flag("file", "of a suite: run the test files whose name fits this only", "glob"),
     Flag("timeout", "of a suite: seconds that a test file may take; default: no limit", "seconds"),
+    Flag("test-timeout", "of a suite: seconds that one test may take; default: no limit", "seconds"),
     Flag("model", "of models: run this one only; may be given several times", "name", repeated=True),
     Flag("test-name", "of models: run cases with this in 'op_name' only; may be given several times", "text", repeated=True),
     Flag("m", "of models: run cases whose marks fit this; '' takes all. Default: not bf16operation", "marks"),
@@ -82,7 +83,7 @@ class Driver:
         outcomes = {}
         for path in suite.files(config):
             if fnmatch(path.name, self.line.values.get("file", "*")):
-                outcomes[path] = suite.run(config, path, self.pytest_arguments, timeout)
+                outcomes[path] = suite.run(config, path, self.pytest_arguments, timeout, self.line.real("test-timeout", 0.0))
         if len(outcomes) == len(suite.files(config)) and not any(outcome.crash for outcome in outcomes.values()):
             for text in suite.unknown(config, {name for outcome in outcomes.values() for name in outcome.seen}):
                 print(text, file=sys.stderr)

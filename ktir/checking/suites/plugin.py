@@ -1,19 +1,17 @@
-"""What `ktir-test` adds to pytest: tags are known marks, and outcomes are counted for the summary."""
+"""What `ktir-test` adds to pytest: tags are known marks, a test may take so long only, and outcomes are noted one by one."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ktir.checking.suites import steering
-
-_outcomes: dict[str, str] = {}
-_reasons: dict[str, str] = {}
 
 
 def pytest_configure(config: Any) -> None:
@@ -23,21 +21,42 @@ def pytest_configure(config: Any) -> None:
             config.addinivalue_line("markers", f"{tag}: a tag of the configuration")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: Any) -> Iterator[None]:
+    """Stop a test that takes too long."""
+    seconds = float(os.environ.get("KTIR_TEST_SECONDS", "0"))
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"stopped after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def pytest_runtest_logreport(report: Any) -> None:
     """Note what became of a test."""
     expected = hasattr(report, "wasxfail")
-    outcome = {"passed": "xpassed" if expected else "passed", "skipped": "xfailed" if expected else "skipped", "failed": "failed"}[
-        report.outcome
-    ]
+    names = {"passed": "xpassed" if expected else "passed", "skipped": "xfailed" if expected else "skipped", "failed": "failed"}
+    outcome = names[report.outcome]
     if report.when == "call" or outcome in ("failed", "skipped"):
-        _outcomes[report.nodeid] = outcome
+        reason = ""
         if outcome == "failed":
             lines = [line for line in str(report.longrepr).splitlines() if line.startswith("E ")] or str(report.longrepr).splitlines()[-1:]
-            _reasons[report.nodeid] = lines[0].removeprefix("E").strip() if lines else ""
+            reason = lines[0].removeprefix("E").strip() if lines else ""
+        _note({"test": report.nodeid, "outcome": outcome, "reason": reason})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts over."""
+    """Note which tests there were."""
+    _note({"seen": sorted(steering.instantiated)})
+
+
+def _note(what: dict[str, Any]) -> None:
     if path := os.environ.get("KTIR_TEST_RESULTS"):
-        found = {"counts": Counter(_outcomes.values()), "failed": _reasons, "seen": sorted(steering.instantiated)}
-        Path(path).write_text(json.dumps(found), encoding="utf-8")
+        with Path(path).open("a", encoding="utf-8") as file:
+            print(json.dumps(what), file=file)

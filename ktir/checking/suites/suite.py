@@ -52,22 +52,35 @@ def absent(config: Config) -> Iterator[str]:
             yield name
 
 
-def run(config: Config, path: Path, arguments: Sequence[str] = (), timeout: float | None = None) -> Outcome:
-    """Run one file; what pytest prints goes where ours does."""
+def run(config: Config, path: Path, arguments: Sequence[str] = (), timeout: float | None = None, test_timeout: float = 0) -> Outcome:
+    """Run one file; what pytest prints goes where ours does. A process that ends early costs the tests that it did not come to."""
     with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results.json"
+        results = Path(folder) / "results.jsonl"
         plain = Path(folder) / "pytest.ini"
         plain.write_text("[pytest]\n")
         command = [sys.executable, "-m", "pytest", str(path), "-c", str(plain), f"--rootdir={path.parent}", f"--confcutdir={path.parent}"]
         command += ["-p", "no:cacheprovider", "-p", "ktir.checking.suites.plugin", "-q", "--tb=short", *arguments]
+        own = {"KTIR_TEST_RESULTS": str(results), "KTIR_TEST_SECONDS": str(test_timeout)}
+        crash = ""
         try:
-            status = subprocess.run(command, env=environment(config) | {"KTIR_TEST_RESULTS": str(results)}, timeout=timeout, check=False)
+            status = subprocess.run(command, env=environment(config) | own, timeout=timeout, check=False).returncode
+            if status not in (0, 1, 5):
+                crash = f"pytest ended with status {status}"
         except subprocess.TimeoutExpired:
-            return Outcome(crash=f"stopped after {timeout:.0f} s")
-        if not results.exists() or status.returncode not in (0, 1, 5):
-            return Outcome(crash=f"pytest ended with status {status.returncode}")
-        found: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
-    return Outcome(Counter(found["counts"]), found["failed"], set(found["seen"]))
+            crash = f"stopped after {timeout:.0f} s"
+        return _outcome(results.read_text(encoding="utf-8") if results.exists() else "", crash)
+
+
+def _outcome(lines: str, crash: str) -> Outcome:
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
+    for line in map(json.loads, lines.splitlines()):
+        if "seen" in line:
+            seen.update(line["seen"])
+        elif line["test"] not in found or found[line["test"]]["outcome"] != "failed":
+            found[line["test"]] = line
+    failed = {name: line["reason"] for name, line in found.items() if line["outcome"] == "failed"}
+    return Outcome(Counter(line["outcome"] for line in found.values()), failed, seen, crash)
 
 
 def environment(config: Config) -> dict[str, str]:

@@ -149,6 +149,8 @@ def record(tensor: torch.Tensor, kind: Literal["H2D", "D2H", "D2D"], *, wait: bo
 
 def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
     """A copy of a tensor of the host, with its strides where no two elements share a place and none is left out."""
+    if tensor.layout != torch.strided:
+        raise NotImplementedError(f"the device 'spyre' holds strided tensors only, but got layout {tensor.layout}")
     dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
     copy = empty_strided(tensor.size(), tensor.stride() if dense else contiguous_strides(tensor.size()), tensor.dtype, device)
     if tensor.numel():

@@ -51,6 +51,10 @@ class TestOwn(TestCase):
     def test_unlisted(self, device):
         pass
 
+    def test_endless(self, device):
+        while True:
+            pass
+
 
 instantiate_device_type_tests(TestOwn, globals())
 """
@@ -70,7 +74,7 @@ test_suite_config:
               args:
                 - tensor: {shape: [2, 3], dtype: float32, device: spyre, init: rand, stride: [1, 2], storage_offset: 1}
                 - tensor: {shape: [2, 3], dtype: float32, device: spyre, init: arange_}
-        - names: [TestOwn::test_close, TestOwn::test_types]
+        - names: [TestOwn::test_close, TestOwn::test_types, TestOwn::test_endless]
         - names: [TestOwn::test_modules]
           edits:
             modules: {include: [{name: torch.nn.Sigmoid}], exclude: [{name: torch.nn.Linear}]}
@@ -110,7 +114,7 @@ def run() -> tuple[int, str]:
     code = (
         f"import os, sys; os.environ['PYTORCH_ROOT'] = {str(folder)!r}; from ktir.tools.ktir_test import main; sys.exit(main(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", code, str(folder / "suite.yaml"), "--", "-v", "-v", "-s", "-rA"]
+    command = [sys.executable, "-c", code, str(folder / "suite.yaml"), "--test-timeout", "2", "--", "-v", "-v", "-s", "-rA"]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
@@ -156,11 +160,16 @@ def test_what_is_skipped_says_why() -> None:
     assert "test has no @ops decorator (filtered: global.supported_ops is there)" in said
 
 
+def test_a_test_that_takes_too_long_is_stopped() -> None:
+    assert outcomes()["endless_spyre"] == "FAILED"
+    assert "TimeoutError: stopped after 2 s" in run()[1]
+
+
 def test_the_summary() -> None:
     status, said = run()
     assert status == 1
     assert "suite.yaml:26:19: warning: no file has a test 'TestOwn::test_nothing' for devices" in said
-    assert re.search(r"test_own\.py: \d+ passed, 1 failed, 2 xfailed, 2 skipped", said), said
+    assert re.search(r"test_own\.py: \d+ passed, 2 failed, 2 xfailed, 2 skipped", said), said
 
 
 def test_tags_are_marks_of_pytest() -> None:
