@@ -16,7 +16,7 @@ from logical_programs import gated, linear
 
 from ktir import hints
 
-INPUTS = Path(__file__).parents[1] / "lit" / "inductor"
+INPUTS = Path(__file__).parents[1] / "lit" / "lowering" / "inductor"
 CAPTURED = ("softmax", "layer_norm", "rms_norm", "attention", "linear_relu", "residual", "positions", "transposed")
 GRAPHS = (2, 5, 11, 22, 33, 43, 49, 52)
 """Gathers, integers, masks, contractions over batches, reshapes."""

@@ -15,7 +15,7 @@ from ktir.context import context
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 
-INPUTS = Path(__file__).parents[1] / "lit" / "inductor"
+INPUTS = Path(__file__).parents[1] / "lit" / "lowering" / "inductor"
 
 
 @cache

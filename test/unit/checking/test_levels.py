@@ -16,7 +16,7 @@ from ktir.emulator.policy import Policy
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function
 from ktir.mlir import ir
 
-PROGRAMS = sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir"))
+PROGRAMS = sorted((Path(__file__).parents[2] / "lit" / "lowering" / "inductor").glob("*.mlir"))
 
 
 def arguments(text: str, seed: int = 0) -> list[np.ndarray]:

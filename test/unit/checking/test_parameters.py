@@ -105,7 +105,7 @@ def test_generated_values_make_sense(kernel: ir.Module) -> None:
 
 
 def test_captured_programs_say_all_of_their_arguments(mlir: ir.Context) -> None:
-    for path in sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir")):
+    for path in sorted((Path(__file__).parents[2] / "lit" / "lowering" / "inductor").glob("*.mlir")):
         module = parse_module(path.read_text())
         found, places = parameters(module, *roots(module))
         assert places == []

@@ -16,7 +16,7 @@ from ktir.mlir import ir, operations
 from ktir.tools import ktir_reduce
 
 LIT = Path(__file__).parents[2] / "lit"
-SOFTMAX = LIT / "inductor" / "softmax.mlir"
+SOFTMAX = LIT / "lowering" / "inductor" / "softmax.mlir"
 
 LOOP = """
 func.func private @other(%x: index) { return }

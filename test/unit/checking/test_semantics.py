@@ -119,7 +119,7 @@ def test_all_functions_are_checked(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_wrong_pass_between_levels(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Masks switched off: pads reach a sum. The pass may change rounding, but not this much."""
     monkeypatch.setattr(physical_ops, "masked", lambda value, *_: value)
-    source = TESTS / "inductor" / "softmax.mlir"
+    source = TESTS / "lowering" / "inductor" / "softmax.mlir"
     words = [
         str(source),
         "--ktir-break-views",

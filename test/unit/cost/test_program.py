@@ -17,7 +17,7 @@ from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET, PRESETS, Target
 
-SMALL = {path.stem: path.read_text() for path in sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir"))}
+SMALL = {path.stem: path.read_text() for path in sorted((Path(__file__).parents[2] / "lit" / "lowering" / "inductor").glob("*.mlir"))}
 LARGE = {
     "one row": linear(1, 512, 1024).text(),
     "rows and columns": linear(128, 512, 2048).text(),

@@ -20,11 +20,11 @@ from ktir.mlir import func, ir
 from ktir.pipeline import run_pipeline
 
 LIT = Path(__file__).parents[2] / "lit"
-MIXED = (LIT / "passes" / "ktir_separate_calls.mlir").read_text()
+MIXED = (LIT / "passes" / "flat" / "ktir_separate_calls.mlir").read_text()
 
 
 def captured(name: str) -> str:
-    return (LIT / "inductor" / f"{name}.mlir").read_text()
+    return (LIT / "lowering" / "inductor" / f"{name}.mlir").read_text()
 
 
 LONG = [pytest.param(name, cores, marks=pytest.mark.long) for name in ("softmax", "mixed") for cores in (1, 32)]

@@ -14,7 +14,7 @@ from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import STAGES
 from ktir.pipeline import run_pipeline
 
-PROGRAM = (Path(__file__).parents[2] / "lit" / "inductor" / "linear_relu.mlir").read_text()
+PROGRAM = (Path(__file__).parents[2] / "lit" / "lowering" / "inductor" / "linear_relu.mlir").read_text()
 LEVEL = {"logical": "logical", **{stage.name: stage.level for stage in STAGES}}
 """The level that each pass leaves. All passes of a level take it in any state, but that kernels are formed once."""
 PASSES = [*(stage.name for stage in STAGES if stage.name.startswith("ktir-")), "convert-ktir-to-spyre"]

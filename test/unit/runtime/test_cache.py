@@ -21,7 +21,7 @@ from ktir.package import content_hash, read
 from ktir.runtime import cache, store
 from ktir.runtime.executable import Executable, recorded
 
-PROGRAM = Path(__file__).parents[2] / "lit" / "inductor" / "softmax.mlir"
+PROGRAM = Path(__file__).parents[2] / "lit" / "lowering" / "inductor" / "softmax.mlir"
 
 
 @pytest.fixture

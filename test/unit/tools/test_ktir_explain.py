@@ -18,7 +18,7 @@ from ktir.target import DATASHEET
 from ktir.tools.ktir_explain import explain, main
 from ktir.tools.shared.explain import buffers
 
-PROGRAMS = sorted((Path(__file__).parents[2] / "lit" / "inductor").glob("*.mlir"))
+PROGRAMS = sorted((Path(__file__).parents[2] / "lit" / "lowering" / "inductor").glob("*.mlir"))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, PublishedLayout, read
 from ktir.tools.ktir_launch import Host, hosts, main
 
-PROGRAM = Path(__file__).parents[2] / "lit" / "inductor" / "softmax.mlir"
+PROGRAM = Path(__file__).parents[2] / "lit" / "lowering" / "inductor" / "softmax.mlir"
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from ktir.package import read
 from ktir.target import DATASHEET
 from ktir.tools.ktir_report import main
 
-PROGRAMS = Path(__file__).parents[2] / "lit" / "inductor"
+PROGRAMS = Path(__file__).parents[2] / "lit" / "lowering" / "inductor"
 
 
 @pytest.fixture(scope="module", params=["linear_relu", "softmax"])

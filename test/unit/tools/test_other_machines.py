@@ -10,7 +10,7 @@ from ktir.isa.assembly.text import print_program
 from ktir.package import read
 from ktir.tools import ktir_as, ktir_compile, ktir_explain, ktir_objdump, ktir_report
 
-PROGRAM = Path(__file__).parents[2] / "lit" / "inductor" / "softmax.mlir"
+PROGRAM = Path(__file__).parents[2] / "lit" / "lowering" / "inductor" / "softmax.mlir"
 MACHINES = {"wide": (64, 57), "small": (8, 8)}
 """Cores of the machine, and those that the program uses."""
 

@@ -30,7 +30,7 @@ from ktir.package.schema import SCHEMA
 from ktir.target import DATASHEET
 from ktir.tools.ktir_objdump import main
 
-INPUTS = Path(__file__).parents[3] / "lit" / "inductor"
+INPUTS = Path(__file__).parents[3] / "lit" / "lowering" / "inductor"
 
 
 @cache

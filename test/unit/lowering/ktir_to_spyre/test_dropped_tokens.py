@@ -21,7 +21,7 @@ from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET
 
-PROGRAMS = sorted((Path(__file__).parents[3] / "lit" / "inductor").glob("*.mlir"))
+PROGRAMS = sorted((Path(__file__).parents[3] / "lit" / "lowering" / "inductor").glob("*.mlir"))
 
 
 def lowered(path: Path, **options: str) -> Program:

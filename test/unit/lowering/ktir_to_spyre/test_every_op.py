@@ -30,7 +30,7 @@ from ktir.passes.levels.ktir_verify_level import OPS
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET
 
-INPUTS = Path(__file__).parents[3] / "lit" / "inductor"
+INPUTS = Path(__file__).parents[3] / "lit" / "lowering" / "inductor"
 LANE_TYPES = ("f32", "i32", "f16", "i1")
 DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui")
 

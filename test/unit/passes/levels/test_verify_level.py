@@ -21,7 +21,7 @@ from ktir.passes.levels.ktir_verify_level import OPS, RULES
 from ktir.passes.scratchpad.buffer_plan import BufferPlan
 from ktir.pipeline import Pass, parse_pipeline, run_pipeline
 
-FOLDER = Path(__file__).parents[3] / "lit" / "inductor"
+FOLDER = Path(__file__).parents[3] / "lit" / "lowering" / "inductor"
 
 
 def lowered(name: str, pipeline: str, edit: Callable[[str], str] = lambda text: text) -> str:

@@ -17,7 +17,7 @@ from ktir.mlir import ir, operations
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import run_pipeline
 
-LIT = Path(__file__).parents[3] / "lit" / "inductor"
+LIT = Path(__file__).parents[3] / "lit" / "lowering" / "inductor"
 NORM, LINEAR, ATTENTION = ((LIT / f"{name}.mlir").read_text() for name in ("rms_norm", "linear_relu", "attention"))
 
 
