@@ -127,16 +127,16 @@ def evaluate(call: Call, known: Sequence[Bounded], eager: Tensor) -> Bounded:
         error = torch.where(torch.isnan(error) & _open(arithmetic, value.shape), torch.inf, error)
     if not dtype.is_floating_point:
         value = value.to(dtype) if value.dtype != dtype else value
-        return Bounded(value, torch.where(error > 0, torch.inf, 0.0).double())
+        return Bounded(value, torch.where(error > 0, torch.inf, 0.0).double(), kind=dtype)
     for more, unit in ((call.own, compute_unit(dtype)), (call.steps, UNIT[dtype])):
         if more is not None:
             off = more(on(text), *arithmetic)
             off = unit * torch.nan_to_num(torch.where(torch.isnan(off) & ~torch.isfinite(value), 0.0, off), nan=torch.inf, posinf=torch.inf)
             error = torch.where(torch.isinf(off), off, error + off)
     if call.unrounded:
-        return Bounded(value, torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf))
+        return Bounded(value, torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf), kind=dtype)
     result = rounded(value, error, dtype)
-    return replace(result if call.local else _finite(result, value, arithmetic), wide=value)
+    return replace(result if call.local else _finite(result, value, arithmetic), wide=value, kind=dtype)
 
 
 def _open(operands: Sequence[Bounded], shape: Sequence[int]) -> Tensor:

@@ -9,7 +9,7 @@ type, and the error 0 or infinity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ class Bounded:
     error: Tensor
     wide: Tensor | None = None
     """The value before it was rounded to its type."""
+    kind: torch.dtype | None = None
+    """The type of the tensor, where it is one of the program."""
 
     @property
     def low(self) -> Tensor:
@@ -49,7 +51,7 @@ def exactly(value: Tensor) -> Bounded:
     """A tensor without error: an input, or a result that we gave ourselves and that is judged already."""
     value = value.detach().clone()
     wide = value.double() if value.is_floating_point() else value
-    return Bounded(wide, torch.zeros(value.shape, dtype=torch.float64))
+    return Bounded(wide, torch.zeros(value.shape, dtype=torch.float64), kind=value.dtype)
 
 
 def number(value: float, dtype: torch.dtype) -> Bounded:
@@ -60,7 +62,7 @@ def number(value: float, dtype: torch.dtype) -> Bounded:
 
 def converted(x: Bounded, dtype: torch.dtype) -> Bounded:
     """An operand in float64 for an operator whose result is of `dtype`, to which PyTorch converts it first."""
-    if x.value.dtype == torch.float64:
+    if x.value.dtype == torch.float64 and (x.kind is None or torch.promote_types(x.kind, dtype) == dtype):
         return x
     wide = x.value.double()
     return Bounded(wide, x.error + torch.where(wide.to(dtype).double() == wide, 0.0, UNIT[dtype] * wide.abs()))
@@ -93,7 +95,7 @@ def rounded(value: Tensor, error: Tensor, dtype: torch.dtype, *, unrounded: bool
 
 def forget_overflow(x: Bounded) -> Bounded:
     """For readers within the program: what overflows in the type may have stayed a number, since one reader may see it unrounded."""
-    return x if x.wide is None else Bounded(x.value, torch.where(torch.isinf(x.value) & torch.isfinite(x.wide), INF, x.error))
+    return x if x.wide is None else replace(x, error=torch.where(torch.isinf(x.value) & torch.isfinite(x.wide), INF, x.error))
 
 
 def wrong(got: Tensor, wanted: Bounded) -> Tensor:

@@ -55,6 +55,19 @@ def _trigonometric(text: str) -> Sampler:
     )
 
 
+def _sigmoid(d: Draw) -> Call:
+    """The reciprocal of 1 + exp(-x), which is 0 where that is no number of the type in which it is computed."""
+    a = d.floats()
+    kind = torch.float64 if d.nodes[a].dtype == torch.float64 else torch.float32
+    least = 1 / torch.finfo(kind).max
+
+    def own(apply: Apply, x: Bounded) -> Tensor:
+        value = apply(x.value)
+        return ACCURACY * size_of(value) + torch.where(value <= least * (1 + 1e-6), value / UNIT[kind], 0.0)
+
+    return Call("torch.sigmoid({0})", (a,), monotone, own)
+
+
 def _reciprocal(apply: Apply, x: Bounded) -> Tensor:
     return divided(apply, Bounded(torch.ones_like(x.value), torch.zeros_like(x.error)), x)
 
@@ -68,8 +81,9 @@ UNARY = _local(
     {
         **{
             name: unary(f"torch.{name}({{0}})", monotone, ulps(ACCURACY))
-            for name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sigmoid", "atan", "asinh", "sinh")
+            for name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "atan", "asinh", "sinh")
         },
+        "sigmoid": _sigmoid,
         "erf": unary("torch.erf({0})", monotone, lambda apply, x: ACCURACY * size_of(apply(x.value)) + 2),
         **{name: unary(f"F.{name}({{0}})", monotone, ulps(ACCURACY)) for name in ("elu", "softplus", "logsigmoid", "selu")},
         **{name: unary(f"F.{name}({{0}})", lipschitz(1.2), beside(ACCURACY)) for name in ("silu", "mish")},

@@ -167,6 +167,22 @@ def test_an_infinite_operand_is_judged() -> None:
     assert wrong(torch.tensor([[inf], [torch.nan], [0.0]]), wanted).all()
 
 
+def test_a_sigmoid_is_0_where_its_exponential_overflows() -> None:
+    x = torch.tensor([-91.5, -80.0]).bfloat16()
+    program = one("sigmoid", "torch.sigmoid({0})", x)
+    assert torch.sigmoid(x)[0] == 0
+    assert not judge(program, [torch.sigmoid(x)], [x]).wrong
+    assert judge(program, [torch.zeros_like(x)], [x]).wrong
+
+
+def test_a_number_of_another_type_is_converted() -> None:
+    """A tensor without dims has no say in the type of a result."""
+    x, y = torch.tensor([0.5, 0.55]).bfloat16(), torch.tensor(0.3335).half()
+    program = Program([Node(x), Node(y), Node(torch.fmod(x, y), Call("torch.fmod({0}, {1})", (0, 1), remaining(torch.trunc)))], [2])
+    assert not judge(program, [torch.fmod(x, y)], [x, y]).wrong
+    assert judge(program, [torch.fmod(x, y) * 1.1], [x, y]).wrong
+
+
 def test_infinities_and_nans_of_exact_operands_are_judged() -> None:
     """NaN of a logarithm, and of a sum in which NaN or opposite infinities stand, whatever the other numbers add up to."""
     most, inf = torch.finfo(torch.float32).max, torch.inf
