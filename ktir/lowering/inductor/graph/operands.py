@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from ktir.arithmetic.floats import round_to
 from ktir.lowering.inductor.graph import rounding
@@ -28,28 +29,34 @@ _BOTH = (
     *(aten.minimum.default, aten.fmax.default, aten.fmin.default, aten.atan2.default, aten.hypot.default, aten.copysign.Tensor),
     *(aten.logaddexp.default, aten.logaddexp2.default, aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self),
     *(aten.special_xlog1py.default, aten.special_xlog1py.other_scalar, aten.special_xlog1py.self_scalar, aten.nextafter.default),
+    *(aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor, aten.eq.Tensor, aten.ne.Tensor),
 )
 _FIRST = (aten.mul.Tensor, aten.div.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
-"""The second operand keeps its digits if it is one number."""
+"""The second operand keeps its digits, those of float32, if it is one number."""
+_TENSORS = (aten.where.self, aten.clamp.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor, aten.addcmul.default, aten.addcdiv.default)
+"""Only tensors are converted."""
 
 
 def of_their_type(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """A table of decompositions in which the operators that the program calls have operands of one type."""
-    return table | {op: _converting(op, table.get(op)) for op in (*_BOTH, *_FIRST)}
+    return table | {op: _converting(op, table.get(op)) for op in (*_BOTH, *_FIRST, *_TENSORS)}
 
 
 @functools.cache
 def _converting(op: Any, usual: Callable[..., Any] | None) -> Callable[..., Any]:
     """The usual decomposition, or none, of `op` once its operands are of its type."""
 
-    def run(a: Any, b: Any, *alpha: Any, **options: Any) -> Any:
-        given, dtype = (a, b, *alpha, *options.values()), torch.result_type(a, b)
+    def run(*given: Any, **options: Any) -> Any:
+        numbers = [x for x in given if x is not None]
+        _, dtype = elementwise_dtypes(*numbers, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
         if dtype in _KINDS and rounding.is_outermost():
-            a, b = _operand(a, dtype), b if op in _FIRST and _is_one(b) else _operand(b, dtype)
-            alpha, options = tuple(_operand(x, dtype) for x in alpha), {name: _operand(x, dtype) for name, x in options.items()}
-            if any(now is not before for now, before in zip((a, b, *alpha, *options.values()), given, strict=True)):
-                return op(a, b, *alpha, **options)
-        return NotImplemented if usual is None else usual(a, b, *alpha, **options)
+            operands = [x if op in _TENSORS and not isinstance(x, torch.Tensor) else _operand(x, dtype) for x in given]
+            if op in _FIRST and _is_one(given[1]):
+                operands[1] = given[1].float() if isinstance(given[1], torch.Tensor) else given[1]
+            named = {k: x if op in _TENSORS else _operand(x, dtype) for k, x in options.items()}
+            if any(now is not before for now, before in zip((*operands, *named.values()), (*given, *options.values()), strict=True)):
+                return op(*operands, **named)
+        return NotImplemented if usual is None else usual(*given, **options)
 
     return run
 

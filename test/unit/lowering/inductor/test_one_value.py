@@ -244,3 +244,23 @@ def test_operands_that_are_converted_are_those_of_eager(on_chip: None) -> None:
     found = torch.compile(_tensors, backend="spyre", fullgraph=True)(x, t, n)
     for k, (a, b) in enumerate(zip(found, _tensors(x, t, n), strict=True)):
         assert torch.equal(a, b), k
+
+
+def _of_other_types(x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    held = x - x + t
+    tests = held == t, held < t, held >= t, x < t, x.sign() * held.abs() != t
+    steps = torch.fmod(x, t), torch.remainder(x, t), torch.where(x > 0, x, t), torch.clamp(x, min=t), torch.addcmul(x, x, t)
+    return *tests, *steps, x + t, t - x, x * t, t * x, x / t, x // t
+
+
+@pytest.mark.parametrize("other", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_one_number_of_another_type_is_that_of_eager(dtype: torch.dtype, other: torch.dtype) -> None:
+    """Bit for bit: comparisons, choices and remainders convert it, products and quotients do not."""
+    torch._dynamo.reset()
+    x = torch.linspace(-5, 5, 1024).to(dtype)
+    for number in (0.3, 1.2345678, -0.2134):
+        t = torch.tensor(number, dtype=other)
+        found = torch.compile(_of_other_types, backend="ktir", fullgraph=True)(x, t)
+        for k, (a, b) in enumerate(zip(found, _of_other_types(x, t), strict=True)):
+            assert torch.equal(a, b), k
