@@ -28,9 +28,10 @@ def take_marks(gm: fx.GraphModule) -> list[Wanted]:
     for mark, (of, _) in zip(reversed(marks), reversed(marked), strict=True):
         mark.replace_all_uses_with(of)
         gm.graph.erase_node(mark)
+    results: Any = gm.graph.output_node().args[0]
     wanted: dict[int, Wanted] = {}
     for of, layout in marked:
-        places = [k for k, result in enumerate(gm.graph.output_node().args[0]) if result is of]
+        places = [k for k, result in enumerate(results) if result is of]
         described = f"'{MARK}' op of '{of}' of {type_text(of.meta['example_value'].shape, of.meta['example_value'].dtype)}"
         if not places or of.op == "placeholder":
             nearest = "layouts of results that the compiled function computes and returns"
