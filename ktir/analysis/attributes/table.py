@@ -140,6 +140,13 @@ _DECLARED = (
         _OF_HOST,
         "Strides of that tensor, in elements; without it the elements lie one after the other.",
     ),
+    Declared(
+        "ktir.lies",
+        kinds.POSITIVE,
+        (On.ARGUMENT,),
+        _OF_HOST,
+        "Elements of that tensor from one to the next in a stick of the form that it has on the card; another form takes a relayout.",
+    ),
     Declared("ktir.layout", kinds.LAYOUT, (On.ARGUMENT,), _FROM_LAID_OUT, "How the tensor lies in the device's memory, in sticks."),
     Declared("ktir.layout", kinds.LAYOUT, _VIEW, (Level.LAID_OUT,), "How the tensor that lies there does so."),
     Declared("ktir.host", kinds.HOST, (On.ARGUMENT,), _FROM_LAID_OUT, "Which elements of which argument of the caller it holds."),

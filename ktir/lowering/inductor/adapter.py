@@ -32,7 +32,7 @@ from torch._inductor.virtualized import V
 
 import ktir
 from ktir import config, hints, version
-from ktir.lowering.inductor import devices
+from ktir.lowering.inductor import devices, lying
 from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
 from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
@@ -78,6 +78,8 @@ def compile_graph(
     def run(patches: dict[str, Any]) -> Any:
         patches["fx_graph_cache"] = cached and inductor_config.fx_graph_cache
         inner = compile_fx_inner if device == "cpu" else devices.as_on_host(compile_fx_inner)
+        if any(steps := [lying.step_of(t) for t in inputs]):
+            inner = lying.taken(inner, steps)
         return compile_fx(gm, inputs, inner, config_patches=patches, decompositions=decompositions())  # type: ignore[arg-type]
 
     return _accepted(run, compile_region, device, nonce, otherwise=gm)

@@ -20,7 +20,7 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor import required
+from ktir.lowering.inductor import lying, required
 from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
 from ktir.lowering.inductor.running import tracing
 from ktir.lowering.inductor.running.fallback import chain, in_torch
@@ -122,12 +122,13 @@ def compile_graph(
 
 def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
     """A hash of what torch's cache keys leave out: source lines, so that no program names those of another script that computes the same;
-    the values of Python floats, since what is compiled may hold them as constants, which only Dynamo's guards know; and where inputs
-    lie that share their memory, for one of them may be written.
+    the values of Python floats, since what is compiled may hold them as constants, which only Dynamo's guards know; where inputs
+    lie that share their memory, for one of them may be written; and how those lie on the card that have been given a layout.
     """
     nodes = [node for module in gm.modules() if isinstance(module, fx.GraphModule) for node in module.graph.nodes]
     floats = [v.node.hint for n in nodes if isinstance(v := n.meta.get("example_value"), torch.SymFloat)]
-    return hashlib.sha256(repr(([source(node) for node in nodes], floats, _shared_memory(inputs))).encode()).hexdigest()
+    beside = [source(node) for node in nodes], floats, _shared_memory(inputs), [lying.step_of(t) for t in inputs]
+    return hashlib.sha256(repr(beside).encode()).hexdigest()
 
 
 def _shared_memory(inputs: Sequence[Any]) -> list[tuple[int, int, int]]:

@@ -15,6 +15,7 @@ from torch._inductor.scheduler import BaseSchedulerNode, NopKernelSchedulerNode
 from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ktir.lowering.inductor import lying
 from ktir.lowering.inductor.graph import rounding
 from ktir.lowering.inductor.graph.numbers import Numbers
 from ktir.lowering.inductor.graph.shapes import DynamicShape
@@ -152,7 +153,8 @@ class Nodes:
             raise DynamicShape(f"{described} is not supported: they are known only at run time", place)
         size, stride = (tuple(int(n) for n in ns) for ns in (layout.size, layout.stride))
         # what comes from outside has its offset in its data pointer
-        return Buffer(name, dtype_name(layout.dtype), size, stride, int(layout.offset) if role in ("output", "temp", "mem") else 0, role)
+        offset = int(layout.offset) if role in ("output", "temp", "mem") else 0
+        return Buffer(name, dtype_name(layout.dtype), size, stride, offset, role, lying.of_input(name) if role == "input" else 0)
 
     def _makes(self, name: str, nests: Sequence[Nest]) -> bool:
         """Whether a buffer that a region stores to came into being with it: nothing before it wrote there."""

@@ -33,6 +33,8 @@ class Buffer:
     stride: tuple[int, ...]
     offset: int
     role: Role
+    lies: int = 0
+    """Elements from one to the next in a stick of the form that it lies in on the card, if somebody has chosen that."""
 
     @property
     def dims(self) -> tuple[tuple[int, int], ...]:
@@ -168,7 +170,11 @@ class Region:
 
     def to_json(self) -> str:
         """JSON text; `from_json` reads it back to an equal region."""
-        return json.dumps(_plain(self), indent=1)
+        plain = _plain(self)
+        for buffer in plain["buffers"].values():
+            if not buffer["lies"]:
+                del buffer["lies"]
+        return json.dumps(plain, indent=1)
 
     @staticmethod
     def from_json(text: str) -> Region:

@@ -125,7 +125,8 @@ def _attributes(buffer: Buffer) -> str:
     host = tensor_type(buffer.size, ELEMENTS[buffer.dtype])
     dense = all(n == 1 or s == math.prod(buffer.size[d + 1 :]) for d, (n, s) in enumerate(zip(buffer.size, buffer.stride, strict=True)))
     strides = "" if dense or 0 in buffer.size else f", ktir.strides = array<i64: {', '.join(map(str, buffer.stride))}>"
-    return f'{{ktir.name = {json.dumps(buffer.name)}, ktir.role = "{role}"{strides}, ktir.type = {host}}}'
+    lies = f"ktir.lies = {buffer.lies} : i64, " if buffer.lies else ""
+    return f'{{{lies}ktir.name = {json.dumps(buffer.name)}, ktir.role = "{role}"{strides}, ktir.type = {host}}}'
 
 
 class _Locations:

@@ -62,6 +62,11 @@ class Buffers:
         """Whether the host may arrange a buffer for this function."""
         return self.role(argument) not in ("pool", "iota", "shared")
 
+    def lies(self, argument: int) -> int | None:
+        """How a buffer lies on the card, where somebody has chosen that: elements from one to the next in a stick."""
+        given = self.attributes[argument]
+        return ir.IntegerAttr(given["ktir.lies"]).value if "ktir.lies" in given else None
+
     def name(self, argument: int) -> str:
         """Name of the host buffer."""
         return self._text(argument, "ktir.name")

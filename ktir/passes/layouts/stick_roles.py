@@ -3,7 +3,7 @@
 Each op has *configurations*, which say for each of its tensors the dimension in the stick (None: none, a value per row in lane 0): the
 reduced loop of a reduction, any loop of a pointwise op, fixed ones for a contraction but for its second operand. A tensor *exists* in the
 layout that its op makes and in those that it is read in; one that is made in another layout costs a store and a load (a relayout). What the
-host packs costs nothing, in any layout.
+host packs costs nothing, in any layout, but where it says how it lies on the card.
 """
 
 from __future__ import annotations
@@ -174,14 +174,23 @@ class StickRoles:
 
     def _memory_bytes(self, node: Node, stick: Stick) -> int:
         """What a load or store costs where it is not packed by the host."""
-        if node.memory is None or self.buffers.is_packed(node.memory):
+        if node.memory is None:
             return 0
+        if self.buffers.is_packed(node.memory):
+            return 0 if node.subscripts else self._form_bytes(node.memory, stick)
         if not node.subscripts:
             return access_bytes(node.memory, stick)
         memory = node.memory
         dim = next((d for d, s in enumerate(node.subscripts) if stick is not None and s == stick), None)
         bytes_ = access_bytes(memory, dim)
         return bytes_ * prod(shape_of(node.tensors[0])) // max(1, prod(memory.sizes))
+
+    def _form_bytes(self, memory: Memory, stick: Stick) -> int:
+        """What it takes to bring a tensor of the card, which lies in a form, to another one."""
+        lies = self.buffers.lies(memory.argument)
+        if lies is None or (stick is not None and memory.strides[stick] == lies):
+            return 0
+        return 2 * prod(memory.sizes) * ELEMENT_BYTES[memory.element]
 
     def _relayout_cost(self, value: ir.Value, made: Stick, layouts: frozenset[Stick]) -> int:
         if made not in layouts:

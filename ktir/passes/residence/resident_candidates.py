@@ -74,6 +74,8 @@ class Candidates:
         writes, reads = self._split(argument, lambda a: a.writes), self._split(argument, lambda a: not a.writes)
         if not reads:
             raise Disagreement("nothing reads it")
+        if not writes:
+            raise Disagreement("nothing writes it")
         try:
             self.shares[argument] = share_of(writes, reads)
         except Disagreement as why:

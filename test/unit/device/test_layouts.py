@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from ktir import DataFormats, SpyreTensorLayout
 from ktir.device import spyre
@@ -190,3 +191,43 @@ def test_layouts_that_cannot_be_required(case: str, message: str) -> None:
     x = torch.ones(4, 64, dtype=torch.float16, device="spyre")
     with torch.no_grad(), pytest.raises(Exception, match=message):
         torch.compile(refused, fullgraph=True)(x, case)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_programs_take_inputs_as_they_lie(order: list[int], on_chip: None) -> None:
+    x = torch.randn(128, 192).half()
+    wanted = SpyreTensorLayout(x.size(), x.stride(), x.dtype, order)
+    there = in_layout(x, "spyre", device_layout=wanted)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * 2
+
+    torch._dynamo.reset()
+    before = relayouts()
+    with torch.no_grad():
+        got = torch.compile(f)(there)
+    assert relayouts() == before, "x lies as the program wants it"
+    assert torch.equal(got.cpu(), torch.relu(x) * 2)
+    assert layout(got) == wanted, "and so does what it gives"
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, w: x.sum(-1),
+        lambda x, w: (x * x).sum(0),
+        lambda x, w: torch.softmax(x, -1),
+        lambda x, w: torch.relu(x @ w) + 1,
+        lambda x, w: (w.t() @ x.t(), x.t().contiguous()),
+        lambda x, w: x[torch.arange(0, 128, 3, device=x.device)] - 1,
+    ],
+)
+def test_values_however_inputs_lie(f: Any, on_chip: None) -> None:
+    x, w = torch.randn(128, 192).half(), torch.randn(192, 70).half() / 16
+    expected = f(x.float(), w.float())
+    for order in ([0, 1], [1, 0], [0, 1, -1]):
+        torch._dynamo.reset()
+        there = [in_layout(t, "spyre", device_layout=SpyreTensorLayout(t.size(), t.stride(), t.dtype, order)) for t in (x, w)]
+        with torch.no_grad():
+            got = pytree.tree_map(lambda t: t.cpu().float(), torch.compile(f)(*there))
+        torch.testing.assert_close(got, expected, atol=2e-2, rtol=4e-3)
