@@ -46,7 +46,7 @@ def index_of(expression: Any) -> Index:
         if name == "ModularIndexing":
             return inner.divided(numbers[0]).modulo(numbers[1])
         return inner.divided(numbers[0]) if name in ("FloorDiv", "CleanDiv") else inner.modulo(numbers[0])
-    raise ValueError(f"index expression {expression}")
+    raise ValueError("a comparison of positions" if expression.is_Relational else "a position")
 
 
 def _times(a: Index, b: Index) -> Index:
@@ -130,7 +130,7 @@ class Recorder:
         try:
             index = index_of(expression)
         except ValueError as error:
-            raise self._refuse(str(error), "indices are sums, products and divisions by constants of loop variables") from None
+            raise self._refuse(str(error), "places in a tensor are sums, products and divisions by constants of positions") from None
         unknown = [v for v in sorted(index.variables) if v not in self._loops and not v.startswith(_INDIRECT)]
         return index.substituted({v: variable(self._integer(v)) for v in unknown}) if unknown else index
 

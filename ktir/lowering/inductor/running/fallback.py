@@ -7,10 +7,13 @@ program is never empty or partial.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import fx
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ktir import config
@@ -129,7 +132,24 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
         result = gm.forward(*inputs)
         metrics.count(torch=operators)
         if notices.is_new("graph", reason):
-            notices.warn(error, *([note(gm, error)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)
+            notices.warn(in_words(error, gm), *([note(gm, error)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)
         return result
 
     return run
+
+
+def in_words(error: Exception, gm: fx.GraphModule) -> Exception:
+    """An error of PyTorch without the trace in its text, at the user's line; one without words names the operators of the graph."""
+    text, tracing, trace = str(error).partition("\n\nWhile executing")
+    nothing = text.strip().endswith(":") or not text.strip()
+    if isinstance(error, KtirError) or not (tracing or nothing):
+        return error
+    if isinstance(error, DataDependentOutputException):
+        text = f"the value of a tensor decides about the graph ('{text}'), which is traced without values"
+    if nothing:
+        targets = [n.target for n in gm.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+        named = [t for t in targets if isinstance(t, HigherOrderOperator)] or targets
+        names = dict.fromkeys(getattr(t, "__name__", str(t)) for t in named[:4])
+        text = f"{text.strip()} no words, for a graph with {', '.join(names)}".strip()
+    places = re.findall(r'File "(.+)", line (\d+)', trace)
+    return KtirError(f"{type(error).__name__}: {text}", "{}:{}:1".format(*places[-1]) if places else None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -17,6 +18,7 @@ from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor import adapter, scheduling
 from ktir.lowering.inductor.capture import capture, capture_regions
+from ktir.lowering.inductor.recorder import index_of
 from ktir.lowering.region_to_ktir.region import NestRefused, Region
 from ktir.runtime import metrics, notices
 
@@ -371,3 +373,8 @@ def test_only_the_operator_that_is_missing_leaves() -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r":\d+:1: error: 'erfinv' op"):
         torch.compile(function, backend="spyre", options={"fallback": "error"})(x)
+
+
+def test_indices_without_a_form_are_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="^a comparison of positions$"):
+        index_of(sympy.Symbol("i0") < 3)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+
+from ktir.lowering.inductor.running.fallback import in_words
 
 
 def compiled(f: Callable[..., object], *inputs: torch.Tensor) -> Any:
@@ -86,6 +89,18 @@ def test_what_the_tracing_of_pytorch_refuses_is_not_our_fault(caplog: pytest.Log
     assert "PyTorch's own tracing refuses the graph" in caplog.text
     assert "the fault lies in ktir" not in caplog.text
     assert torch.equal(weight[:2, 0], torch.tensor([2.0, 1.0]))
+
+
+def test_what_pytorch_says_of_its_tracing_is_at_the_line_without_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.arange(66.0)
+    assert compiled(lambda x, at: x.roll(1)[at], x, torch.tensor(5)) == 4
+    assert re.search(r"test_writes.py:\d+:1: warning: \S+: the value of a tensor decides about the graph", caplog.text)
+    assert "tlparse" not in caplog.text
+
+
+def test_an_error_without_words_names_the_operators() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
+    assert "NotImplementedError: no words, for a graph with relu, add" in str(in_words(NotImplementedError(), graph))
 
 
 def test_a_mode_is_refused_with_what_there_is_instead() -> None:
