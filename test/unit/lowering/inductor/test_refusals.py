@@ -376,5 +376,5 @@ def test_only_the_operator_that_is_missing_leaves() -> None:
 
 
 def test_indices_without_a_form_are_refused_in_words() -> None:
-    with pytest.raises(ValueError, match="^a comparison of positions$"):
+    with pytest.raises(ValueError, match="a comparison of positions"):
         index_of(sympy.Symbol("i0") < 3)
