@@ -352,8 +352,11 @@ def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor,
 
 
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor) -> Any:
-    """Slices written along a dim."""
-    return NotImplemented if x.dim() == 0 else x.scatter(dim, _spread_along(index, x, dim), src)
+    """Slices written along a dim, as `index_put` does, which Inductor makes in place; there a negative index would wrap."""
+    if x.dim() == 0:
+        return NotImplemented
+    dim %= x.dim()
+    return aten.index_put(x, [*(None,) * dim, torch.where(index < 0, x.shape[dim], index).reshape(-1)], src)
 
 
 def scatter_multiply(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any, *, reduce: str) -> Any:
