@@ -52,7 +52,7 @@ def _converting(op: Any, usual: Callable[..., Any] | None) -> Callable[..., Any]
         if dtype in _KINDS and rounding.is_outermost():
             operands = [x if op in _TENSORS and not isinstance(x, torch.Tensor) else _operand(x, dtype) for x in given]
             if op in _FIRST and _is_one(given[1]):
-                operands[1] = given[1].float() if isinstance(given[1], torch.Tensor) else given[1]
+                operands[1] = given[1].float() if _is_other_half(given[1], dtype) else given[1]
             named = {k: x if op in _TENSORS else _operand(x, dtype) for k, x in options.items()}
             if any(now is not before for now, before in zip((*operands, *named.values()), (*given, *options.values()), strict=True)):
                 return op(*operands, **named)
@@ -63,6 +63,11 @@ def _converting(op: Any, usual: Callable[..., Any] | None) -> Callable[..., Any]
 
 def _is_one(operand: Any) -> bool:
     return not isinstance(operand, torch.Tensor) or operand.dim() == 0
+
+
+def _is_other_half(operand: Any, dtype: torch.dtype) -> bool:
+    """Whether Inductor, which converts float16 and bfloat16 to each other by rounding, would take digits away."""
+    return isinstance(operand, torch.Tensor) and operand.dtype in _KINDS and operand.dtype != dtype
 
 
 def _operand(operand: Any, dtype: torch.dtype) -> Any:
