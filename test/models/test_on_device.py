@@ -83,7 +83,7 @@ def test_networks(name: str, on_chip: None) -> None:
     module, inputs = build_network(name, torch.float16)
     torch._dynamo.reset()
     host = Watched(torch.compile(module, backend="spyre", fullgraph=True))
-    options = {"backend": "spyre"} if name in RECURRENT else {}
+    options: dict[str, Any] = {"backend": "spyre"} if name in RECURRENT else {}
     device = Watched(torch.compile(copy.deepcopy(module).to("spyre"), fullgraph=True, **options))
     with torch.no_grad():
         expected = host(*inputs)

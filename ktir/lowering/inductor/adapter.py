@@ -14,7 +14,7 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,8 @@ def inductor(
     patches = {**INDUCTOR_CONFIG, "_pre_fusion_custom_pass": CheckExterns(refused), "joint_custom_pre_pass": before}
     scheduling = functools.partial(Scheduling, compile_region, device=device)
     backend = backend_for("cpu", scheduling, MarkRefused(nonce + device, refused), device)
-    with _LOCK, backend, user_lowerings(refused), exchanged(), values_once():
+    shown = nullcontext() if device == "cpu" else devices.shown_on_host()
+    with _LOCK, backend, shown, user_lowerings(refused), exchanged(), values_once():
         yield patches
 
 

@@ -1,14 +1,16 @@
 """Graphs on a device other than the host: compiled as on the host, run on the device.
 
-Inductor asks in many places whether something is on the CPU: where it computes a value again for each reader, how it divides by constants
-and finds the places of extremes. So that a graph gives the same bits, and takes the same time, wherever its tensors are, Inductor is shown
-the graph with all tensors on the host. The code that it generates makes buffers on the device.
+Decompositions and Inductor ask in many places whether something is on the CPU: in which order a norm multiplies, where a value is computed
+again for each reader, how to divide by constants and find the places of extremes. So that a graph gives the same bits, and takes the same
+time, wherever its tensors are, both are shown the graph with all tensors on the host. The generated code makes buffers on the device.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +31,22 @@ def device_of(gm: fx.GraphModule, inputs: Any) -> torch.device:
 
 
 # ------------------------------------------------------------------------------------------------------------------------- compiling
+
+
+@contextmanager
+def shown_on_host() -> Iterator[None]:
+    """Within the block, and this thread, tensors that are traced say that they are on the host."""
+    device, here = vars(FakeTensor)["device"], threading.get_ident()
+
+    def shown(tensor: FakeTensor) -> torch.device:
+        place = device.fget(tensor)
+        return HOST if place.type == "spyre" and threading.get_ident() == here else place
+
+    FakeTensor.device = property(shown, device.fset)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        FakeTensor.device = device
 
 
 def as_on_host(inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +78,7 @@ def _move(module: fx.GraphModule) -> None:
 def _moved(value: Any) -> Any:
     if isinstance(value, torch.device):
         return HOST
-    if not isinstance(value, FakeTensor) or value.device == HOST:
+    if not isinstance(value, FakeTensor) or value.fake_device == HOST:
         return value
     with value.fake_mode:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=HOST)

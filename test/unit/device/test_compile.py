@@ -32,9 +32,22 @@ class Masked(nn.Module):
         return nn.functional.scaled_dot_product_attention(heads, heads[:, :2], heads[:, :2], mask, enable_gqa=True)
 
 
+class Norm(nn.Module):
+    """PyTorch multiplies in another order for tensors that are not on the host; far from zero it shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GroupNorm(4, 16)
+        nn.init.normal_(self.layer.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x + 100)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "mlp": lambda: nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 64)),
     "attention": Attention,
+    "norm of groups": Norm,
     "masked attention with grouped queries": Masked,
 }
 
