@@ -36,17 +36,17 @@ def device_of(gm: fx.GraphModule, inputs: Any) -> torch.device:
 @contextmanager
 def shown_on_host() -> Iterator[None]:
     """Within the block, and this thread, tensors that are traced say that they are on the host."""
-    device, here = vars(FakeTensor)["device"], threading.get_ident()
+    place_of, here = vars(FakeTensor)["fake_device"], threading.get_ident()
 
     def shown(tensor: FakeTensor) -> torch.device:
-        place = device.fget(tensor)
+        place = place_of.fget(tensor)
         return HOST if place.type == "spyre" and threading.get_ident() == here else place
 
-    FakeTensor.device = property(shown, device.fset)  # type: ignore[assignment]
+    FakeTensor.fake_device = property(shown, place_of.fset)  # type: ignore[assignment]
     try:
         yield
     finally:
-        FakeTensor.device = device
+        FakeTensor.fake_device = place_of
 
 
 def as_on_host(inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +78,7 @@ def _move(module: fx.GraphModule) -> None:
 def _moved(value: Any) -> Any:
     if isinstance(value, torch.device):
         return HOST
-    if not isinstance(value, FakeTensor) or value.fake_device == HOST:
+    if not isinstance(value, FakeTensor) or value.device == HOST:
         return value
     with value.fake_mode:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=HOST)

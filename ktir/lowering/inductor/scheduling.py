@@ -55,6 +55,8 @@ class Scheduling(BaseScheduling):
         """Whether `_apart` is final."""
         self._fences: dict[str, int] = {}
         """Per nest, by name: how many calls and other devices come before it."""
+        self._calls = 0
+        """How many calls and other devices there are."""
         self._elsewhere: set[str] = set()
         """Buffers that calls use, by real name."""
         self._written: dict[str, str] = {}
@@ -184,7 +186,7 @@ class Scheduling(BaseScheduling):
             self._apart |= cut.places
             regions = self._regions()
         self._settled = True
-        if len(regions) > 1 or any(map(any, regions)):
+        if len(regions) > 1 or self._calls:  # a launch that fails has written nothing: one alone needs no undoing
             self._remember()
         for alias, real in self._written.items():
             if self._nodes.roles.get(real) == "temp":  # values of the kernel: they need no memory of the host
@@ -205,7 +207,9 @@ class Scheduling(BaseScheduling):
         refused: list[NestRefused] = []
         fence, device = 0, None
         for node in self.scheduler.nodes:
-            fence += device != (device := node.get_device() or device)  # Inductor flushes there as well
+            here = node.get_device() or device
+            fence += device not in (None, here)  # Inductor flushes there as well
+            device = here
             if node.is_extern() or node.is_template():
                 fence += 1
                 self._elsewhere |= {self._nodes.real(dep.name)[0] for dep in node.read_writes.reads | node.read_writes.writes}
@@ -220,6 +224,7 @@ class Scheduling(BaseScheduling):
                     continue
                 self._fences[leaf.get_name()] = fence
                 self._written[leaf.node.get_name()] = self._nodes.real(leaf.node.get_name())[0]
+        self._calls = fence
         if refused:
             raise Refused(refused)
 
