@@ -110,7 +110,8 @@ def arrangement(view: View, layout: Layout, bits: int | None = None) -> Arrangem
     """What a view looks like in a layout: the same object for views that differ in the order of their dimensions alone, or in dimensions
     of one element. bits: of the program's integers, see ValueRange; it counts for unsigned ones alone.
     """
-    return _arrangement(view, layout, bits if view.dtype.startswith("u") else None)
+    plain = tuple(Digit(None, 0, 1) if d.extent == 1 else d for d in layout.digits)  # of one place: whichever dimension it is said to be of
+    return _arrangement(view, Layout(layout.size, plain, layout.dtype), bits if view.dtype.startswith("u") else None)
 
 
 @lru_cache(maxsize=1 << 14)
