@@ -20,9 +20,25 @@ from ktir.mlir import ir
 
 Array = np.ndarray[Any, Any]
 
+
+def _extreme(function: np.ufunc) -> Callable[..., Any]:
+    """Of operands: MLIR orders zeros of different signs, NumPy takes either."""
+    return lambda *xs: _extreme_along(function, np.stack(np.broadcast_arrays(*xs)), 0)
+
+
+def _extreme_along(function: np.ufunc, x: Array, axis: int) -> Array:
+    total = function.reduce(x, axis=axis)
+    if x.dtype.kind != "f":
+        return total
+    least = function is np.minimum
+    extreme_zero = np.float32(-0.0 if least else 0.0)
+    among = ((x == 0) & (np.signbit(x) == least)).any(axis)
+    return np.where(total == 0, np.where(among, extreme_zero, -extreme_zero), total).astype(x.dtype)
+
+
 _FLOATS: dict[str, Callable[..., Any]] = {
-    "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "negf": np.negative, "maximumf": np.maximum,
-    "minimumf": np.minimum, "absf": np.abs, "sqrt": np.sqrt, "floor": np.floor,
+    "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "negf": np.negative, "maximumf": _extreme(np.maximum),
+    "minimumf": _extreme(np.minimum), "absf": np.abs, "sqrt": np.sqrt, "floor": np.floor,
     "ceil": np.ceil, "trunc": np.trunc, "roundeven": np.rint,
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x), "erf": numerics.PLAIN["erf"],
 }  # fmt: skip
@@ -259,8 +275,9 @@ class _Body:
             ordered = add_sticks if len(extents) == 1 or (len(extents) == 2 and extents[1] == 64) else add_in_sequence
             return (out + ordered(x)).astype(out.dtype)
         function = _COMBINE[combine]
-        total = function.reduce(x, axis=-1)
-        return function(out, total).astype(out.dtype)
+        if function in (np.maximum, np.minimum):
+            return _extreme(function)(out, _extreme_along(function, x, -1)).astype(out.dtype)
+        return function(out, function.reduce(x, axis=-1)).astype(out.dtype)
 
     def _factors(self, value: ir.Value, walks: Sequence[set[int]]) -> list[Array]:
         """The two f16 inputs that are contracted, if a value is their product and no more."""

@@ -24,6 +24,11 @@ def test_graph(seed: int) -> None:
     check(seed)
 
 
+def test_what_another_kernel_left_in_scratchpad_is_no_value() -> None:
+    """Words of f16 pass over sticks that an earlier kernel filled with f32, and nothing depends on them."""
+    check(791)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(SOME, EVERY, 50))
 def test_more_graphs(first: int) -> None:

@@ -33,7 +33,7 @@ class _Found:
 
 
 class LxMap:
-    """The values in LX. `producer` and `cell` are [classes of cores, sticks]."""
+    """The values in LX. `producer`, `cell` and `width` are [classes of cores, sticks]."""
 
     def __init__(self, trace: Trace, corelets: int, emitter: Emitter) -> None:
         self.trace = trace
@@ -43,6 +43,8 @@ class LxMap:
         shape = (max(trace.classes, default=0) + 1, trace.lx_sticks + 1)  # of an f32 pair at the end only half may be live
         self.producer = np.full(shape, -1, np.int32)
         self.cell = np.zeros(shape, np.int32)
+        self.width = np.zeros(shape, np.int8)
+        """Sticks of the entry that a stick belongs to."""
 
     def begin(self, cores: int) -> None:
         """Start a kernel on `cores` cores."""
@@ -73,6 +75,7 @@ class LxMap:
                 at, r, c = at[live], r[live], c[live]
             self.producer[r, at] = len(self.values) - 1
             self.cell[r, at] = 2 * c + half
+            self.width[r, at] = access.width
 
     def read(self, access: Access, e: Event) -> Value:
         """The entries that `access` reads."""
@@ -113,13 +116,20 @@ class LxMap:
     def _find(self, sticks: Ints, width: int) -> _Found:
         row = self.classes[:, None, None, None]
         at = sticks[..., None] + np.arange(width)
-        return _Found(self.producer[row, at], self.cell[row, at])
+        # sticks of entries of the other width are left from an earlier kernel: nothing depends on what is read there
+        producer = np.where(self.width[row, at] == width, self.producer[row, at], np.int32(-1))
+        return _Found(producer, self.cell[row, at])
 
     def _forward(self, found: _Found) -> Value | None:
         """The one value that holds all entries, or None."""
         first = int(found.value.flat[0])
         halves = np.arange(found.cell.shape[-1])
-        if (found.value != first).any() or (found.cell % 2 != halves).any() or (found.cell // 2 != found.cell[..., :1] // 2).any():
+        if (
+            first < 0
+            or (found.value != first).any()
+            or (found.cell % 2 != halves).any()
+            or (found.cell // 2 != found.cell[..., :1] // 2).any()
+        ):
             return None
         cells = found.cell[..., 0] // 2
         source = self.values[first]

@@ -33,7 +33,7 @@ _BOTH = (
 )
 _FIRST = (aten.mul.Tensor, aten.div.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
 """The second operand keeps its digits, those of float32, if it is one number."""
-_TENSORS = (aten.where.self, aten.clamp.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor, aten.addcmul.default, aten.addcdiv.default)
+_TENSORS = (aten.addcmul.default, aten.addcdiv.default)
 """Only tensors are converted."""
 
 

@@ -63,12 +63,13 @@ torch.compiler._cache CacheArtifactManager.record_artifact
 torch._decomp core_aten_decompositions get_decompositions
 torch._decomp.decompositions col2im native_dropout upsample_compute_output_size
 torch._C DispatchKey
+torch._ops HigherOrderOperator
 torch._refs native_layer_norm
 torch._inductor.ops_handler ReductionType
 torch.fx.experimental.proxy_tensor disable_proxy_modes_tracing get_proxy_mode
 torch._guards detect_fake_mode TracingContext TracingContext.extract_stack
-torch._subclasses.fake_tensor FakeTensorMode unset_fake_temporarily
-torch._prims_common ELEMENTWISE_TYPE_PROMOTION_KIND
+torch._subclasses.fake_tensor FakeTensorMode unset_fake_temporarily DataDependentOutputException
+torch._prims_common ELEMENTWISE_TYPE_PROMOTION_KIND elementwise_dtypes
 torch.utils._ordered_set OrderedSet
 """
 FULL = [(line.split()[0], name) for line in NAMES.strip().splitlines() for name in line.split()[1:]]
