@@ -116,10 +116,12 @@ class Cursor:
         return begin, begin + len(self.text[begin:end].rstrip())
 
     def bracketed(self) -> tuple[int, int]:
-        """Skips the bracket under the cursor with all inside it; the extent, brackets included."""
+        """Skips the bracket under the cursor with all inside it; the extent, brackets included. Raises SyntaxFault where there is none."""
         begin = self.start
         if flat := _FLAT.match(self.text, begin):
             end = flat.end()
+        elif self.value not in _OPEN:
+            raise SyntaxFault("expected a bracket", begin)
         else:
             at = self._closing(self.end, comma=False)
             close = _OPEN[self.value]

@@ -31,6 +31,8 @@ class TestReading:
     def test_syntax_errors_are_placed(self) -> None:
         error = self.error("func.func @f() {\n  %0 = ktdp.load 4 : <4xindex> -> tensor<4xf16>\n}")
         assert str(error) == "k.mlir:12:18: error: expected SSA operand"
+        error = self.error("func.func @f() {\n  %0 = spyreop.constant dense\n 1.0> : tensor<2xf32>\n}")
+        assert str(error) == "k.mlir:13:2: error: expected a bracket"
 
     def test_errors_of_mlir_are_placed_behind_rewritten_text(self) -> None:
         error = self.error("func.func @f(%t: !ktdp.access_tile<4xindex>, %n: indexx) { return }")
