@@ -82,7 +82,7 @@ def values(of: Original, package: Package, trace: Trace, seed: int) -> list[byte
         device.append(held)
         views.append(view)
     if divides_by_data(package.program):
-        Quotients(package.program, trace, DATASHEET.corelets).check(device)
+        Quotients(package.program, trace, DATASHEET.corelets).check(device, None)
     Step(package.program, trace, DATASHEET.corelets, poison=rng).run(device)
     for a, view, held in zip(package.launch_spec.args, views, device, strict=True):
         if view is not None and a.role != "input":
