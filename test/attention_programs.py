@@ -16,7 +16,7 @@ class Form:
     `heads` of keys, `group` query heads for each, `rows` queries, `keys`, `inner` and `outer` dims of a head. `mask`: `causal` (positions
     that are compared), `added` (a tensor), `hidden` (a tensor whose first row is -inf everywhere); `guard`: rows without a key give zeros,
     not NaN; `cap`: scores are bounded by tanh; `sink`: a score per head that no value belongs to; `after`: the product is divided, not the
-    weights; `shows`: the weights are stored too.
+    weights; `shows`: the weights are stored too, `states`: the largest scores, the sums and the products before they are rounded.
     """
 
     heads: int = 1
@@ -31,6 +31,7 @@ class Form:
     sink: bool = False
     after: bool = False
     shows: bool = False
+    states: bool = False
 
 
 class _Program(Logical):
@@ -119,6 +120,8 @@ def attention(form: Form) -> _Program:
         p.output(p.op("hgro", [product], "%r = arith.truncf %p0 : f32 to f16", "f16"))
     if form.shows:
         p.output(weights)
+    for value in (most, total, product) if form.states else ():
+        p.output(value)
     return p
 
 

@@ -360,6 +360,8 @@ def _parts(facts: _Facts, trees: Sequence[Tree]) -> Parts:
     inside, before, after, again = [], [], [], []
     for op in facts.ops:
         value = op.operands[0] if is_a(op, ktdp.StoreOp) else op.results[0] if len(op.results) == 1 else None
+        if value in carried and is_a(op, ktdp.StoreOp):
+            after.append(op)  # what the loop carries, as it is when the loop ends
         if not is_a(op, ktdp.LoadOp, ktdp.StoreOp, linalg.GenericOp) or value in carried:
             continue
         if value not in keyed:

@@ -26,7 +26,7 @@ def levels(form: Form, *, cores: int = 32, online: str = "always", seed: int = 0
     given_ = arrays(form, program, seed)
     results = check_levels(program.text(), given_, cores=cores, online_softmax=online)
     wanted = expected(form, given_)
-    found = results[-1].arrays[len(given_) - 1 - form.shows].astype(np.float64).reshape(wanted.shape)
+    found = results[-1].arrays[len(given_) - 1 - form.shows - 3 * form.states].astype(np.float64).reshape(wanted.shape)
     assert (np.isnan(found) == np.isnan(wanted)).all()
     assert np.nanmax(np.abs(found - wanted), initial=0.0) <= 2e-3 * max(np.nanmax(np.abs(wanted), initial=0.0), 0.1)
     return results
@@ -54,6 +54,19 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     assert is_online(levels(FORMS[name]))
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_what_the_loop_carries_is_stored(after: bool) -> None:
+    form = Form(heads=2, rows=5, keys=200, after=after, states=True)
+    results = levels(form)
+    assert is_online(results)
+    q, k, v, *_, most, total, product = (a.astype(np.float64) for a in results[-1].arrays)
+    scores = np.einsum("hri,hki->hrk", q.reshape(2, 5, 64), k.reshape(2, 200, 64)) / 8
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = powers if after else powers / powers.sum(-1, keepdims=True)
+    for found, wanted in ((most, scores.max(-1)), (total, powers.sum(-1)), (product, weights @ v.reshape(2, 200, 64))):
+        assert np.abs(found.reshape(wanted.shape) - wanted).max() <= 2e-3 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("guard", [False, True])
