@@ -77,6 +77,7 @@ class Place:
     role: str
     shape: tuple[int, ...] | None
     below: int | None = None
+    views: tuple[tuple[tuple[int | None, ...], tuple[int | None, ...]], ...] = ()
 
 
 def argument_names(function: ir.Operation, names: TextNames, source: str) -> dict[int, str]:
@@ -117,7 +118,7 @@ def parameters(
     places = []
     for offset, use in sorted(reader.places.items()):
         shape, element = use.shape()
-        places.append(Place(offset, element, use.role, shape, use.below))
+        places.append(Place(offset, element, use.role, shape, use.below, use.seen()))
     return found, places
 
 
@@ -134,8 +135,7 @@ def _parameter(i: int, labels: list[str], argument: ir.Value, use: _Use, given: 
     if use.views:
         shape, element = use.shape()
         depends = tuple(labels[p] for p in sorted({p for v in use.views for p in v.depends}))
-        views = tuple(dict.fromkeys((tuple(v.sizes), tuple(v.strides)) for v in use.views))
-        return Parameter(i, label, element, role, shape, use.below, depends, views=views)
+        return Parameter(i, label, element, role, shape, use.below, depends, views=use.seen())
     type_: Any = argument.type
     underlying = getattr(type_, "underlying", None)
     if underlying is not None:
@@ -193,6 +193,10 @@ class _Use:
         if not self.views:
             return "number"
         return ("input_output" if self.read else "output") if self.written else "input"
+
+    def seen(self) -> tuple[tuple[tuple[int | None, ...], tuple[int | None, ...]], ...]:
+        """Sizes and strides of all views, each once."""
+        return tuple(dict.fromkeys((tuple(v.sizes), tuple(v.strides)) for v in self.views))
 
     def shape(self) -> tuple[tuple[int, ...] | None, str]:
         """The shape of the buffer and its element type: that of the view which reaches furthest, if that shows the whole of it."""

@@ -123,7 +123,7 @@ def match_arguments(
         if p.name in names:
             expected = Expected(p.element, p.shape, p.below, not p.is_buffer)
             values.append(read_value(f"argument '{p.name}'", given[names[p.name]], expected, i if seed is None else seed + i))
-            _check_type(p, values[-1])
+            _check_type(f"argument '{p.name}'", p, values[-1])
         else:
             values.append(None if seed is None else _filled(seed, i, p))
     missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role not in OWN_ROLES]
@@ -137,6 +137,8 @@ def match_arguments(
         array = read_value(f"memory at {name}", value, expected, seed or 0)
         if not isinstance(array, np.ndarray):
             raise UsageError(f"'--mem {name}={value}': expected an array, as @FILE or random:f16[64]")
+        if known:
+            _check_type(f"memory at {name}", known, array)
         laid[place] = array
         elements[":".join(map(str, place))] = known.element if known else None
     if seed is not None and not memory:
@@ -164,31 +166,35 @@ def _matched(function: str, found: Sequence[Parameter], aliases: Mapping[int, st
     return names
 
 
-def _check_type(p: Parameter, value: Any) -> None:
-    """Raises UsageError where the kernel's views cannot be on this array."""
-    if not p.is_buffer and isinstance(value, np.ndarray):
-        raise UsageError(f"argument '{p.name}' is a number of type {p.element}, but got an array of {value.dtype}")
-    if p.is_buffer and isinstance(value, np.ndarray) and p.element in inputs.DTYPES:
+def _check_type(what: str, p: Parameter | Place, value: Any) -> None:
+    """Raises UsageError where the kernel's views cannot be on this array. What lies at an address may be several arrays."""
+    if not isinstance(value, np.ndarray):
+        return
+    if isinstance(p, Parameter) and not p.is_buffer:
+        raise UsageError(f"{what} is a number of type {p.element}, but got an array of {value.dtype}")
+    if p.element in inputs.DTYPES:
         wanted = inputs.DTYPES[p.element]
         size, least = value.dtype.itemsize, np.dtype(wanted).itemsize
         if value.dtype.name not in (wanted, "uint8") and not (value.dtype.name == "uint16" and least == 2):
-            raise UsageError(f"argument '{p.name}' has elements of type {p.element}, expected an array of {wanted}, but got {value.dtype}")
-        if p.shape is not None and value.size * size < int(np.prod(p.shape, dtype=np.int64)) * least:
-            raise UsageError(f"argument '{p.name}' needs {_type_text(p)}, but got an array of shape {list(value.shape)}")
+            raise UsageError(f"{what} has elements of type {p.element}, expected an array of {wanted}, but got {value.dtype}")
+        whole = isinstance(p, Parameter) and p.shape is not None
+        if whole and value.size * size < int(np.prod(p.shape or (), dtype=np.int64)) * least:
+            raise UsageError(f"{what} needs {_type_text(p)}, but got an array of shape {list(value.shape)}")
         if value.dtype.name != "uint8" or wanted == "uint8":
-            _check_lies(p, value.shape)
+            _check_lies(what, p, value.shape)
 
 
-def _check_lies(p: Parameter, shape: tuple[int, ...]) -> None:
+def _check_lies(what: str, p: Parameter | Place, shape: tuple[int, ...]) -> None:
     """Raises UsageError for an array of the kernel's rank whose elements cannot lie as the kernel sees them; one dim is memory."""
-    seen = p.views or (() if p.shape is None else ((p.shape, p.strides or dense_strides(p.shape)),))
+    declared = p.strides if isinstance(p, Parameter) else None
+    seen = p.views or (() if p.shape is None else ((p.shape, declared or dense_strides(p.shape)),))
     alike = [(size, strides) for size, strides in seen if len(size) == len(shape) > 1]
-    if shape == p.shape or not alike or (p.strides is None and any(lies_as(shape, *view) for view in alike)):
+    if shape == p.shape or not alike or (declared is None and any(lies_as(shape, *view) for view in alike)):
         return
     size, strides = (", ".join("?" if n is None else str(n) for n in part) for part in alike[0])
     shaped = f"{_type_text(p)}, or " if p.shape is not None else ""
     raise UsageError(
-        f"argument '{p.name}' is seen with sizes [{size}] and strides [{strides}], as no array of shape {list(shape)} lies; "
+        f"{what} is seen with sizes [{size}] and strides [{strides}], as no array of shape {list(shape)} lies; "
         f"give {shaped}its elements as an array of one dim, in the order in which they lie"
     )
 

@@ -74,7 +74,7 @@ def test_calls_numbers_and_addresses(kernel: ir.Module) -> None:
     assert (i.below, i.role, o.role, o.shape) == (4, "input", "output", (256,))
     assert (n.role, n.most, n.granularity, n.is_buffer) == ("number", 60, 8, False)
     assert (k.role, k.element, s.role, s.element) == ("number", "index", "number", "f32")
-    assert places == [Place(96, "f32", "input", (4,))]
+    assert places == [Place(96, "f32", "input", (4,), views=(((4,), (1,)),))]
 
 
 def test_given_numbers_decide_shapes(kernel: ir.Module) -> None:

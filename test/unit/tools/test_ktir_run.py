@@ -72,6 +72,7 @@ def test_arrays_at_addresses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (("--mem=hbm:8=iota",), "expected global:OFFSET or lx:TILE:OFFSET"),
         (("--mem=global:9=iota",), "the kernel does not tell the shape"),
         (("--mem=global:8=4",), "expects an array"),
+        (("--mem=global:8=zeros:f16[4]",), "memory at global:8 has elements of type f32, expected an array of float32, but got float16"),
         (("--mem=global:8=iota", "--out=lx:0:16=@y.npy"), "there is no array 'lx:0:16'"),
     ):
         assert run(str(source), *words) == 2
@@ -219,6 +220,21 @@ def test_arrays_lie_as_the_kernel_sees_them(
         said = capsys.readouterr().err
         assert "argument 'x' is seen with sizes" in said, name
         assert "or its elements as an array of one dim, in the order in which they lie" in said
+
+
+def test_arrays_lie_at_their_addresses_as_the_kernel_sees_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    box = "affine_set<(d0, d1) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 3 >= 0)>"
+    text = PLACED.replace("affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>", box).replace("(d0) -> (d0)>", "(d0, d1) -> (d0, d1)>")
+    text = text.replace("[4], strides: [1]", "[2, 4], strides: [1, 2]", 1).replace("[4], strides: [1]", "[2, 4], strides: [4, 1]")
+    (tmp_path / "k.mlir").write_text(text.replace("<4x", "<2x4x").replace("[0]", "[0, 0]"))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    common = (f"{tmp_path}/k.mlir", "--mem=lx:0:16=zeros:f32[2,4]", f"--out=lx:0:16=@{tmp_path}/y.npy")
+    for name, array in {"T": x.T, "flat": x.T.reshape(-1), "x": x}.items():
+        np.save(tmp_path / "x.npy", np.ascontiguousarray(array))
+        assert run(*common, f"--mem=global:8=@{tmp_path}/x.npy") == (2 if name == "x" else 0)
+        if name != "x":
+            np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), 2 * x)
+    assert "memory at global:8 is seen with sizes [2, 4] and strides [1, 2], as no array of shape [2, 4] lies" in capsys.readouterr().err
 
 
 def test_bad_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
