@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
 
 import ktir.runtime
 from ktir.assembly import parse_module, print_module
@@ -139,13 +140,14 @@ def check(compiled: Logical) -> Callable[..., str]:
     def compare(model: Any, *inputs: Any, rtol: float = 4e-3, atol: float = 4e-3, launches: int = 1) -> str:
         before = compiled.launches
         with torch.no_grad():
-            expected = model(*inputs)
-        actual = compiled.run(model, *inputs)
+            expected, shape = tree_flatten_with_path(model(*inputs))
+        actual, same = tree_flatten(compiled.run(model, *inputs))
         assert compiled.launches - before == launches
-        pairs = zip(expected, actual, strict=True) if isinstance(expected, tuple) else [(expected, actual)]
-        for e, a in pairs:
-            assert a.stride() == e.stride() or e.numel() == 1
-            torch.testing.assert_close(a, e, rtol=rtol, atol=atol)
+        assert same == shape
+        for (path, e), a in zip(expected, actual, strict=True):
+            where = keystr(path)
+            assert a.stride() == e.stride() or e.numel() == 1, where
+            torch.testing.assert_close(a, e, rtol=rtol, atol=atol, msg=lambda text, where=where: f"{where}: {text}")
         return compiled.text if compiled.texts else ""
 
     return compare

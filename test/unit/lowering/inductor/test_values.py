@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 Check = Callable[..., str]
+Functions = dict[str, Callable[..., Any]]
 SHAPES = [(57, 100), (10, 65), (1, 64), (3, 10, 57), (100,), (57, 1), (2, 1, 65), (1, 1)]
 FEW = [(57, 100), (1, 65), (3, 10, 57)]
 
@@ -21,7 +22,7 @@ def positive(*shape: int) -> torch.Tensor:
     return half(*shape).abs() + 0.25
 
 
-UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+UNARY: Functions = {
     "neg": lambda x: -x,
     "abs": torch.abs,
     "relu": torch.relu,
@@ -50,7 +51,7 @@ UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),
 }
-POSITIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+POSITIVE: Functions = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "reciprocal": torch.reciprocal,
@@ -58,7 +59,7 @@ POSITIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "pow_minus_2": lambda x: x**-2,
     "pow_half": lambda x: x**0.5,
 }
-BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+BINARY: Functions = {
     "add": torch.add,
     "add_alpha": lambda x, y: torch.add(x, y, alpha=2),
     "sub": torch.sub,
@@ -73,48 +74,56 @@ BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 ROWWISE = ["softmax", "mean", "mean_keep", "sum", "amax", "amin", "center", "layer_norm", "rms_norm", "relu"]
 
 
-@pytest.mark.parametrize(("name", "shape"), [(n, s) for n in UNARY for s in (SHAPES if n in ROWWISE else FEW)], ids=str)
-def test_unary(check: Check, name: str, shape: tuple[int, ...]) -> None:
-    check(UNARY[name], half(*shape))
+def check_all(check: Check, cases: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]], **tolerances: float) -> None:
+    """Functions with operands of their own, side by side in one graph: a compilation costs more than what is compiled."""
+    functions = {name: function for name, (function, _) in cases.items()}
+    check(
+        lambda *inputs: {name: function(*given) for (name, function), given in zip(functions.items(), inputs, strict=True)},
+        *(given for _, given in cases.values()),
+        **tolerances,
+    )
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(check: Check, name: str) -> None:
+    shapes = SHAPES if name in ROWWISE else FEW
+    check_all(check, {str(shape): (UNARY[name], (half(*shape),)) for shape in shapes})
 
 
 @pytest.mark.parametrize("shape", [(57, 100), (1, 65)], ids=str)
-@pytest.mark.parametrize("name", POSITIVE)
-def test_positive(check: Check, name: str, shape: tuple[int, ...]) -> None:
-    check(POSITIVE[name], positive(*shape))
+def test_positive(check: Check, shape: tuple[int, ...]) -> None:
+    check_all(check, {name: (function, (positive(*shape),)) for name, function in POSITIVE.items()})
 
 
-@pytest.mark.parametrize("name", BINARY)
-def test_binary(check: Check, name: str) -> None:
-    check(BINARY[name], half(57, 65), half(65, 57).t())
+def test_binary(check: Check) -> None:
+    check_all(check, {name: (function, (half(57, 65), half(65, 57).t())) for name, function in BINARY.items()})
 
 
-@pytest.mark.parametrize("name", ["gelu", "softmax", "mean", "amax", "layer_norm", "scale", "exp"])
-def test_float32(check: Check, name: str) -> None:
-    check(UNARY[name], half(57, 100).float(), rtol=2e-6, atol=2e-6)
+def test_float32(check: Check) -> None:
+    names = "gelu softmax mean amax layer_norm scale exp".split()
+    check_all(check, {name: (UNARY[name], (half(57, 100).float(),)) for name in names}, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ((57, 65), (65,)),
-        ((57, 65), (57, 1)),
-        ((57, 65), (1, 65)),
-        ((57, 65), (1, 1)),
-        ((57, 65), ()),
-        ((57, 1), (1, 65)),
-        ((3, 10, 65), (10, 65)),
-        ((3, 10, 65), (3, 1, 65)),
-        ((3, 10, 65), (10, 1)),
-        ((3, 10, 65), (3, 1, 1)),
-        ((2, 3, 4, 10), (3, 1, 10)),
-        ((2, 3, 4, 10), (2, 1, 4, 1)),
-        ((1, 65), (57, 1)),
-    ],
-    ids=str,
-)
-def test_broadcast(check: Check, a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    check(lambda x, y: x * y + y, half(*a), half(*b) if b else torch.tensor(0.5).half())
+BROADCAST: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((57, 65), (65,)),
+    ((57, 65), (57, 1)),
+    ((57, 65), (1, 65)),
+    ((57, 65), (1, 1)),
+    ((57, 65), ()),
+    ((57, 1), (1, 65)),
+    ((3, 10, 65), (10, 65)),
+    ((3, 10, 65), (3, 1, 65)),
+    ((3, 10, 65), (10, 1)),
+    ((3, 10, 65), (3, 1, 1)),
+    ((2, 3, 4, 10), (3, 1, 10)),
+    ((2, 3, 4, 10), (2, 1, 4, 1)),
+    ((1, 65), (57, 1)),
+]
+
+
+def test_broadcast(check: Check) -> None:
+    pairs = {(a, b): (half(*a), half(*b) if b else torch.tensor(0.5).half()) for a, b in BROADCAST}
+    check_all(check, {str(shapes): (lambda x, y: x * y + y, pair) for shapes, pair in pairs.items()})
 
 
 def test_partial_broadcast_of_an_input_is_a_full_view_with_stride_zero(check: Check) -> None:
@@ -183,7 +192,7 @@ def test_models(check: Check) -> None:
     check(nn.Sequential(nn.RMSNorm(65), nn.Linear(65, 10), nn.SiLU(), nn.LayerNorm(10)).half(), half(57, 65))
 
 
-VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
+VIEWS: Functions = {
     "transpose": lambda x: x.t() + 1,
     "transposed_result": lambda x: (x + 1).t(),
     "slice": lambda x: x[10:20, 3:] * 2,
@@ -213,9 +222,8 @@ VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_views(check: Check, name: str) -> None:
-    check(VIEWS[name], half(57, 100))
+def test_views(check: Check) -> None:
+    check_all(check, {name: (function, (half(57, 100),)) for name, function in VIEWS.items()})
 
 
 def test_results_without_a_kernel(check: Check) -> None:
