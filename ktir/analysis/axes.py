@@ -74,7 +74,7 @@ class Axes:
     def of_operand(self, g: Generic, operand: int) -> list[int | None]:
         """Per dim of an operand (the result is the last one) the axis that it runs along; None: sticks, lanes, K, or one position only."""
         axis = {loop: i for i, loop in enumerate(row_loops(g))}
-        return [axis.get(loop) if (loop := g.loop_of(operand, d)) is not None else None for d in range(len(g.maps[operand].results))]
+        return [axis.get(loop) if loop is not None else None for loop in g.walk(operand)]
 
     def of_second_operand(self, g: Generic) -> list[int | None]:
         """The same for the whole tensor behind a contraction's second operand: [n, batches.., K, j], or [k, batches.., N, i]."""

@@ -6,7 +6,7 @@ Core t has part t mod parts. The order is that of the cores, ((p0 + p1) + p2) + 
 from __future__ import annotations
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, constant, fill, generic
+from ktir.dialects.structured import constant, elementwise, fill
 from ktir.mlir import arith, ir, tensor
 
 _ADDED_AT_ONCE = 2
@@ -76,13 +76,10 @@ def _empty(like: ir.Value) -> ir.Value:
 
 
 def _sum(values: list[ir.Value]) -> ir.Value:
-    rank = ir.RankedTensorType(values[0].type).rank
-    identity = affine_map(rank, list(range(rank)))
-
     def body(arguments: list[ir.Value]) -> ir.Value:
         total, *others = arguments[: len(values)]
         for other in others:
             total = arith.AddFOp(total, other).result
         return total
 
-    return generic(values, _empty(values[0]), [identity] * (len(values) + 1), ["parallel"] * rank, body, loc=ir.Location.current)
+    return elementwise(values, _empty(values[0]), body)

@@ -53,7 +53,7 @@ class Generic:
     def __init__(self, op: ir.Operation) -> None:
         self.op = op
         attributes = op.attributes
-        self.maps: list[ir.AffineMap] = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(attributes["indexing_maps"])]
+        self.maps = maps_of(op)
         self.iterators = ["reduction" if "reduction" in str(i) else "parallel" for i in ir.ArrayAttr(attributes["iterator_types"])]
         self.inputs: list[ir.Value] = list(op.operands)[:-1]
         self.init: ir.Value = list(op.operands)[-1]
@@ -87,7 +87,7 @@ class Generic:
             return None
         if any(not isinstance(a.type, ir.F16Type) for a in list(self.body.arguments)[:2]):
             return None
-        a, b, c = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in range(3))
+        a, b, c = (set(self.walk(i)) - {None} for i in range(3))
         loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]
         reduced = tuple(i for i, is_reduced in loops if is_reduced)
         parallel = [i for i, is_reduced in loops if not is_reduced]
@@ -103,7 +103,7 @@ class Generic:
         names = [o.name for o in self.body_ops]
         if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.mulf", "arith.addf"]:
             return False
-        a, b = ({self.loop_of(i, d) for d in range(len(self.maps[i].results))} - {None} for i in range(2))
+        a, b = (set(self.walk(i)) - {None} for i in range(2))
         return bool(a - b) and bool(b - a)
 
     @property
@@ -131,13 +131,39 @@ class Generic:
         expression = self.maps[operand].results[dim]
         return ir.AffineDimExpr(expression).position if isinstance(expression, ir.AffineDimExpr) else None
 
+    def walk(self, operand: int) -> list[int | None]:
+        """The loop along each dimension of an operand."""
+        return [self.loop_of(operand, d) for d in range(len(self.maps[operand].results))]
 
-def loop_extents(op: ir.Operation) -> list[int]:
-    """Extents of the loops of a generic, negative where they are dynamic."""
-    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    def copy_body(self, scalars: Sequence[ir.Value]) -> ir.Value:
+        """What the body computes of other scalars, at the insertion point."""
+        mapping = dict(zip(self.body.arguments, scalars, strict=True))
+        clone_ops(self.body_ops, mapping)
+        return mapping.get(self.yielded, self.yielded)
+
+    def copy_mapped(self, scalars: Sequence[ir.Value]) -> ir.Value:
+        """Of a reduction: what its body computes of other inputs, without what combines that with the accumulator."""
+        mapping = dict(zip(list(self.body.arguments)[:-1], scalars, strict=False))
+        clone_ops([o for o in self.body_ops if o != self.yielded.owner.operation], mapping)
+        return mapping.get(self.mapped, self.mapped)
+
+
+def maps_of(op: ir.Operation) -> list[ir.AffineMap]:
+    """The maps of a generic, one per operand."""
+    return [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+
+
+def set_maps(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> None:
+    """Give a generic other maps."""
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+
+def loop_extents(op: ir.Operation, shapes: Sequence[Sequence[int]] | None = None) -> list[int]:
+    """Extents of the loops of a generic, negative where they are dynamic; of one whose operands have had these shapes."""
+    maps = maps_of(op)
     extents = [1] * maps[0].n_dims
-    for value, m in zip(op.operands, maps, strict=True):
-        for size, result in zip(ir.RankedTensorType(value.type).shape, m.results, strict=True):
+    for sizes, m in zip(shapes or [ir.RankedTensorType(v.type).shape for v in op.operands], maps, strict=True):
+        for size, result in zip(sizes, m.results, strict=True):
             if isinstance(result, ir.AffineDimExpr):
                 extents[ir.AffineDimExpr(result).position] = size
     return extents
@@ -220,11 +246,34 @@ def generic(
         regions=1,
         loc=loc,
     )
-    types = [ir.RankedTensorType(v.type).element_type for v in operands]
+    types = [element_of(v) for v in operands]
     block = ir.Block.create_at_start(op.regions[0], types, [loc] * len(types))
     with ir.InsertionPoint(block), loc:
         linalg.YieldOp([body(list(block.arguments))])
     return op.results[0]
+
+
+def elementwise(
+    inputs: Sequence[ir.Value],
+    init: ir.Value,
+    body: Callable[[list[ir.Value]], ir.Value] = lambda scalars: scalars[0],
+    walks: Sequence[Sequence[int | None]] | None = None,
+) -> ir.Value:
+    """Build a generic over the elements of `init`, a copy by default; per input its `walks` are the dim of `init` along each of its dims,
+    all of them by default."""
+    rank = ir.RankedTensorType(init.type).rank
+    maps = [affine_map(rank, walk) for walk in (*(walks or [range(rank)] * len(inputs)), range(rank))]
+    return generic(inputs, init, maps, ["parallel"] * rank, body, loc=ir.Location.current)
+
+
+def zero_padded(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    """A tensor with zeros behind its elements, of a larger type."""
+    high = [n - own for n, own in zip(type_.shape, ir.RankedTensorType(value.type).shape, strict=True)]
+    pad = tensor.PadOp(type_, value, [], [], [0] * type_.rank, high)
+    block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * type_.rank, [ir.Location.current] * type_.rank)
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(constant(type_.element_type, 0.0))
+    return pad.result
 
 
 def clone_ops(ops: Sequence[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> None:
@@ -247,10 +296,4 @@ def clone_ops(ops: Sequence[ir.Operation], mapping: dict[ir.Value, ir.Value]) ->
 
 def rebuild(g: Generic, inputs: Sequence[ir.Value], init: ir.Value) -> ir.Value:
     """The same generic on other operands (of other shapes): maps, iterators and body are kept."""
-
-    def body(arguments: list[ir.Value]) -> ir.Value:
-        mapping = dict(zip(g.body.arguments, arguments, strict=True))
-        clone_ops(g.body_ops, mapping)
-        return mapping.get(g.yielded, g.yielded)
-
-    return generic(inputs, init, g.maps, g.iterators, body, loc=g.op.location)
+    return generic(inputs, init, g.maps, g.iterators, g.copy_body, loc=g.op.location)

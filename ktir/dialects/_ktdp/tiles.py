@@ -194,6 +194,11 @@ class ConstructIndirectAccessTileOp(Operation, dialect=Ktdp, name="construct_ind
         return self.results[0].type.shape
 
     @property
+    def order(self) -> list[int]:
+        """Variable of each tile dim."""
+        return [ir.AffineDimExpr(e).position for e in self.attributes["variables_space_order"].value.results]
+
+    @property
     def subscripts(self) -> list[tuple[ir.AffineMap, ir.Value | None]]:
         """Per dim of the base a map over captured values and variables, and the index view that it addresses, if any."""
         views = iter(self.index_views)

@@ -91,7 +91,7 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Act
 def check_walk(g: Generic, operand: int, loops: tuple[int, int, int], extents: tuple[int, int, int]) -> None:
     """Entries come in the order in which they are computed; what is spread over a loop of several trips is pushed again from LX, which
     the accumulators of PT cannot be."""
-    walked = [g.loop_of(operand, d) for d in range(len(g.maps[operand].results))]
+    walked = g.walk(operand)
     in_order = len(walked) == 3 and all(w in (loop, None) for w, loop in zip(walked, loops, strict=True))
     spread = any(w is None and n != 1 for w, n in zip(walked, extents, strict=False))
     if not in_order or (spread and _is_accumulator(g.inputs[operand])):

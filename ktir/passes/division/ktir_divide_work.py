@@ -26,7 +26,7 @@ from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.op_facts import ADDRESSES, PLACES
-from ktir.dialects.structured import Generic, constant, fill, index_constant, rebuild
+from ktir.dialects.structured import Generic, element_of, fill, index_constant, rebuild, zero_padded
 from ktir.mlir import arith, func, ir, is_a, linalg, names, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.parts import Along, Dealt, Parts, Walk
@@ -185,11 +185,11 @@ class _Divider:
         if isinstance(rows, Dealt):
             split[-3] = self.parts.share(rows.sticks, 0)
         with source.owner.location:
-            if shape[-2] != split[-3] * LANES:
-                value = _padded(value, split[-3] * LANES)
+            if shape[-2] != (padded := split[-3] * LANES):
+                value = zero_padded(value, ir.RankedTensorType.get([*shape[:-2], padded, shape[-1]], element_of(value)))
             last = len(shape) - 2
             groups = [*([d] for d in range(last)), [last, last + 1], [last + 2]]
-            type_ = ir.RankedTensorType.get(split, ir.RankedTensorType(value.type).element_type)
+            type_ = ir.RankedTensorType.get(split, element_of(value))
             return tensor.ExpandShapeOp(type_, value, groups, [], split).result
 
     # Memory
@@ -309,17 +309,3 @@ def _shifted(subscripts: Sequence[Subscript], dims: Sequence[int]) -> list[Subsc
         else:
             result.append(moved(subscript))
     return result
-
-
-def _padded(value: ir.Value, rows: int) -> ir.Value:
-    """A second operand with zeros as rows beyond its own."""
-    type_ = ir.RankedTensorType(value.type)
-    rank = type_.rank
-    shape, none = list(type_.shape), [0] * rank
-    high = [rows - shape[-2] if d == rank - 2 else 0 for d in range(rank)]
-    shape[-2] = rows
-    pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], none, high)
-    block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * rank, [ir.Location.current] * rank)
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(constant(type_.element_type, 0.0))
-    return pad.result

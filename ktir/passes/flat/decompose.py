@@ -11,7 +11,19 @@ from math import inf, prod
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, element_of, fill, generic
+from ktir.dialects.structured import (
+    IDENTITY,
+    Generic,
+    affine_map,
+    clone_ops,
+    constant,
+    element_of,
+    elementwise,
+    fill,
+    generic,
+    loop_extents,
+    maps_of,
+)
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import shape
@@ -78,30 +90,31 @@ def _wide(value: ir.Value) -> ir.Value:
 
 def _pointwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[[list[ir.Value]], ir.Value]) -> ir.Value:
     """An op over tensors of one shape; `body` gets their scalars."""
-    sizes = shape(inputs[0])
-    same = affine_map(len(sizes), range(len(sizes)))
-    init = tensor.empty(list(sizes), element)
-    maps, kinds = [same] * (len(inputs) + 1), ["parallel"] * len(sizes)
-    return generic(inputs, init, maps, kinds, lambda a: body(a[:-1]), loc=ir.Location.current)
+    return elementwise(inputs, tensor.empty(list(shape(inputs[0])), element), lambda a: body(a[:-1]))
 
 
 # Sorts and scans
 
 
-def _along(op: ir.Operation) -> tuple[int, list[int], ir.AffineMap, ir.AffineMap, list[str]]:
-    """The dim of a sort or scan, the shape, maps of an element and of another one along the dim, the iterators with that one's loop."""
+def _along(op: ir.Operation) -> tuple[int, list[int]]:
+    """The dim of a sort or scan, and the shape."""
     dim = ir.IntegerAttr(op.attributes["dimension"]).value
     sizes = list(shape(op.operands[0]))
-    rank = len(sizes)
     if prod(sizes) * sizes[dim] > MOST_PAIRS:
         raise refuse(op, f"compares {prod(sizes) * sizes[dim]} pairs, which is not supported; the most supported are {MOST_PAIRS}")
+    return dim, sizes
+
+
+def _pairs(rank: int, dim: int) -> tuple[ir.AffineMap, ir.AffineMap, list[str]]:
+    """Maps of an element and of another one along a dim, and the iterators with that one's loop."""
     one = affine_map(rank + 1, range(rank))
     other = affine_map(rank + 1, [rank if d == dim else d for d in range(rank)])
-    return dim, sizes, one, other, ["parallel"] * rank + ["reduction"]
+    return one, other, ["parallel"] * rank + ["reduction"]
 
 
 def _sort(op: ir.Operation) -> None:
-    dim, sizes, one, other, kinds = _along(op)
+    dim, sizes = _along(op)
+    one, other, kinds = _pairs(len(sizes), dim)
     descending = "descending" in op.attributes
     keys = op.operands[0]
 
@@ -172,10 +185,7 @@ def _selected(value: ir.Value, rank: ir.Value, dim: int, count: int) -> ir.Value
     """The elements of `value` whose rank along `dim` is 0, 1, .. `count` - 1."""
     sizes = [count if d == dim else n for d, n in enumerate(shape(value))]
     element = element_of(value)
-    loops = len(sizes)
-    one = affine_map(loops + 1, range(loops))
-    other = affine_map(loops + 1, [loops if d == dim else d for d in range(loops)])
-    kinds = ["parallel"] * loops + ["reduction"]
+    one, other, kinds = _pairs(len(sizes), dim)
 
     def hit(scalars: list[ir.Value]) -> ir.Value:
         return arith.CmpFOp(arith.CmpFPredicate.OEQ, scalars[1], _number(dim)).result
@@ -223,7 +233,8 @@ def _joined(high: ir.Value, low: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def _scan(op: ir.Operation) -> None:
-    dim, sizes, one, other, kinds = _along(op)
+    dim, sizes = _along(op)
+    one, other, kinds = _pairs(len(sizes), dim)
     block = op.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
     element = element_of(op.operands[0])
@@ -271,7 +282,7 @@ def _results_apart(op: ir.Operation) -> None:
     block = op.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
     inputs = list(op.operands)[:-count]
-    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    maps = maps_of(op)
     kinds = ["reduction" if "reduction" in str(i) else "parallel" for i in ir.ArrayAttr(op.attributes["iterator_types"])]
     accumulators = list(block.arguments)[len(inputs) :]
     for k in range(count):
@@ -360,9 +371,7 @@ def _integer_reduction(g: Generic) -> None:
         """The reduction of `part` of what is combined, which also gets scalars of `more`, tensors of the result's shape."""
 
         def body(scalars: list[ir.Value]) -> ir.Value:
-            mapping = dict(zip(list(g.body.arguments)[:-1], scalars, strict=False))
-            clone_ops([o for o in g.body_ops if o != g.yielded.owner.operation], mapping)
-            mapped = part(mapping.get(g.mapped, g.mapped), scalars[len(g.inputs) : -1])
+            mapped = part(g.copy_mapped(scalars), scalars[len(g.inputs) : -1])
             combiner = {"add": arith.AddFOp, "max": arith.MaximumFOp, "min": arith.MinimumFOp}[kind]
             return combiner(scalars[-1], mapped).result
 
@@ -420,12 +429,7 @@ def _bytes_summed(
     g: Generic, reduced: Callable[..., ir.Value], type_: ir.IntegerType
 ) -> tuple[list[ir.Value], Callable[[list[ir.Value]], ir.Value]]:
     """The sums of the bytes of what is summed, four at most, and how they are put together; numbers of less bits as i32."""
-    extents = [0] * len(g.iterators)
-    for value, m in zip(g.op.operands, g.maps, strict=True):
-        for size, e in zip(shape(value), m.results, strict=True):
-            if isinstance(e, ir.AffineDimExpr):
-                extents[e.position] = size
-    count = prod(n for n, kind in zip(extents, g.iterators, strict=True) if kind == "reduction")
+    count = prod(n for n, kind in zip(loop_extents(g.op), g.iterators, strict=True) if kind == "reduction")
     if count > _MOST_BYTES_SUMMED:
         raise refuse(g.op, f"sums {count} integers, which is not supported; the most supported are {_MOST_BYTES_SUMMED}")
 
@@ -460,20 +464,11 @@ def _loops_apart(op: ir.Operation) -> None:
         return
     if g.combiner is None:
         raise refuse(op, "reduces several loops by something else than a sum, maximum or minimum, which is not supported")
-    extents = [0] * len(g.iterators)
-    for value, m in zip(op.operands, g.maps, strict=True):
-        for size, e in zip(shape(value), m.results, strict=True):
-            if isinstance(e, ir.AffineDimExpr):
-                extents[e.position] = size
+    extents = loop_extents(op)
     inner = reduced[-1]
     outer = [i for i in range(len(extents)) if i != inner]
     element = g.body.arguments[-1].type
     kinds = ["reduction" if i == inner else "parallel" for i in range(len(extents))]
-
-    def first(scalars: list[ir.Value]) -> ir.Value:
-        mapping = dict(zip(g.body.arguments, scalars, strict=True))
-        clone_ops(g.body_ops, mapping)
-        return mapping[g.yielded]
 
     def rest(scalars: list[ir.Value]) -> ir.Value:
         return ir.Operation.create(g.yielded.owner.operation.name, results=[element], operands=[scalars[1], scalars[0]]).results[0]
@@ -481,7 +476,7 @@ def _loops_apart(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         start = constant(element, IDENTITY[g.combiner])
         init = fill(start, tensor.empty([extents[i] for i in outer], element))
-        part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, first, loc=op.location)
+        part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, g.copy_body, loc=op.location)
         remaining = [outer.index(ir.AffineDimExpr(e).position) for e in g.maps[-1].results]
         maps = [affine_map(len(outer), range(len(outer))), affine_map(len(outer), remaining)]
         result = generic([part], g.init, maps, [g.iterators[i] for i in outer], rest, loc=op.location)

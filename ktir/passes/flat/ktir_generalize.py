@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level
 from ktir.dialects.module_level import Level
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, maps_of
 from ktir.mlir import ir, is_a, linalg, named, operations
 from ktir.pipeline import Pass
 
@@ -58,12 +58,8 @@ def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
         return None
     rank = ir.RankedTensorType(op.results[0].type).rank
     if op.name in _CONTRACTIONS:
-        loops = rank + 1
-        if "indexing_maps" in op.attributes:
-            maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-        else:
-            maps = [affine_map(loops, dims) for dims in _CONTRACTIONS[op.name]]
-        return maps, ["parallel"] * rank + ["reduction"]
+        usual = [affine_map(rank + 1, dims) for dims in _CONTRACTIONS[op.name]]
+        return maps_of(op) if "indexing_maps" in op.attributes else usual, ["parallel"] * rank + ["reduction"]
     if is_a(op, linalg.TransposeOp):
         order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
         return [affine_map(rank, [order.index(d) for d in range(rank)]), ir.AffineMap.get_identity(rank)], ["parallel"] * rank

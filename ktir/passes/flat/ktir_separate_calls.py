@@ -172,7 +172,7 @@ class _Parts:
                             ktdp.store(part.values[result], part.pool_tile(result))
             with own[0].location:
                 func.ReturnOp([])
-        set_arguments(made, [ir.DictAttr(self.arguments.attributes[ir.BlockArgument(v).arg_number]) for v in part.given])
+        set_arguments(made, [self.arguments.attributes[ir.BlockArgument(v).arg_number] for v in part.given])
         with ir.InsertionPoint(end), own[0].location:
             func.CallOp([], name, part.given)
 

@@ -7,7 +7,7 @@ reduction stays one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +17,17 @@ from ktir.analysis.axes import row_loops
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
-from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, constant, generic
+from ktir.dialects.structured import (
+    SUM_OF_PRODUCTS,
+    Generic,
+    affine_map,
+    clone_ops,
+    constant,
+    element_of,
+    elementwise,
+    generic,
+    loop_extents,
+)
 from ktir.layout import Layout
 from ktir.mlir import arith, ir, is_a, linalg, tensor
 from ktir.pipeline import Pass
@@ -113,38 +123,33 @@ def _parallel_loops(g: Generic) -> list[int]:
 
 def _loops_of(g: Generic, operands: Iterable[int]) -> set[int]:
     """The loops that walk these operands."""
-    return {loop for i in operands for d in range(len(g.maps[i].results)) if (loop := g.loop_of(i, d)) is not None}
+    return {loop for i in operands for loop in g.walk(i) if loop is not None}
 
 
 def _logical_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value, list[int | None]]:
     """The tensor of the scalars `value`, which depend on the operands `own`, and the loop of the op along each of its dims."""
-    loops = sorted(_loops_of(g, own))
-    number = {loop: d for d, loop in enumerate(loops)}
-    extents = [0] * len(loops)
-    maps = []
-    for i in own:
-        walked = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
-        maps.append(affine_map(len(loops), [None if loop is None else number[loop] for loop in walked]))
-        for extent, loop in zip(ir.RankedTensorType(g.inputs[i].type).shape, walked, strict=True):
-            if loop is not None:
-                extents[number[loop]] = extent
-    stored = ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
-    return _scalars(g, value, own, tensor.EmptyOp(extents, stored).result, maps), list(loops)
+    loops, extents = sorted(_loops_of(g, own)), loop_extents(g.op)
+    init = tensor.EmptyOp([extents[loop] for loop in loops], _stored(value)).result
+    return _scalars(g, value, own, init, loops), list(loops)
 
 
-def _scalars(g: Generic, value: ir.Value, own: list[int], init: ir.Value, maps: list[ir.AffineMap]) -> ir.Value:
-    """The op that computes scalar `value` of the body; `maps` are those of the operands `own`."""
-    type_ = ir.RankedTensorType(init.type)
+def _stored(value: ir.Value) -> ir.Type:
+    return ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
 
+
+def _scalars(g: Generic, value: ir.Value, own: list[int], init: ir.Value, loops: Sequence[int | None]) -> ir.Value:
+    """The op that computes scalar `value` of the body from the operands `own`; `loops`: the loop of the op along each dim of `init`."""
+    number = {loop: d for d, loop in enumerate(loops) if loop is not None}
+    walks = [[None if loop is None else number[loop] for loop in g.walk(i)] for i in own]
     whole = _Body(g)
 
     def body(arguments: list[ir.Value]) -> ir.Value:
         mapping = {g.body.arguments[i]: a for i, a in zip(own, arguments, strict=False)}
         clone_ops([whole.ops[k] for k in whole.behind(value)], mapping)
-        return arith.ExtUIOp(type_.element_type, mapping[value]).result if _is_flag(value) else mapping[value]
+        return arith.ExtUIOp(element_of(init), mapping[value]).result if _is_flag(value) else mapping[value]
 
-    identity = affine_map(type_.rank, list(range(type_.rank)))
-    return generic([g.inputs[i] for i in own], init, [*maps, identity], ["parallel"] * type_.rank, body, loc=value.owner.location)
+    with value.owner.location:
+        return elementwise([g.inputs[i] for i in own], init, body, walks)
 
 
 def _shape_loops(g: Generic, operands: list[int]) -> list[int | None]:
@@ -159,23 +164,13 @@ def _shape_loops(g: Generic, operands: list[int]) -> list[int | None]:
 
 def _laid_out_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value, list[int | None]]:
     """The same on the laid-out level."""
-    loops = _shape_loops(g, own)
-    number = {loop: d for d, loop in enumerate(loops) if loop is not None}
-    maps, extents, columns = [], [1] * (len(loops) - 2), 1
-    for i in own:
-        walked = [g.loop_of(i, d) for d in range(len(g.maps[i].results))]
-        maps.append(affine_map(len(loops), [None if loop is None else number[loop] for loop in walked]))
-        type_ = ir.RankedTensorType(g.inputs[i].type)
-        for extent, loop in list(zip(type_.shape, walked, strict=True))[1:-1]:
-            if loop is not None:
-                extents[number[loop] - 1] = extent
-        if walked[-1] is not None:
-            columns = max(columns, list(kt.LayoutAttr(type_.encoding).size)[-1])
-    stored = ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
-    layout = Layout.rows(extents, columns, str(stored))
+    loops, extents, stored = _shape_loops(g, own), loop_extents(g.op), _stored(value)
+    in_lanes = [ir.RankedTensorType(g.inputs[i].type) for i in own if g.walk(i)[-1] is not None]
+    columns = max((list(kt.LayoutAttr(type_.encoding).size)[-1] for type_ in in_lanes), default=1)
+    layout = Layout.rows([1 if loop is None else extents[loop] for loop in loops[1:-1]], columns, str(stored))
     encoding = kt.LayoutAttr.build(list(layout.size), list(layout.device_size), list(layout.stride_map), stored)
     init = tensor.EmptyOp(list(layout.device_size), stored, encoding=encoding).result
-    return _scalars(g, value, own, init, maps), loops
+    return _scalars(g, value, own, init, loops), loops
 
 
 def _is_flag(value: ir.Value) -> bool:

@@ -6,7 +6,7 @@ A scan is a comparison of all pairs of places, so that blocks of b of n elements
 from __future__ import annotations
 
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import IDENTITY, affine_map, constant, fill, generic
+from ktir.dialects.structured import IDENTITY, affine_map, constant, element_of, elementwise, fill, generic
 from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, part_of, split
 from ktir.passes.flat.memory.windows import shape
@@ -30,7 +30,7 @@ def long_scans_in_blocks(function: func.FuncOp) -> None:
 
 
 def _in_blocks(value: ir.Value, dim: int, combiner: str) -> ir.Value:
-    sizes, element = list(shape(value)), ir.RankedTensorType(value.type).element_type
+    sizes, element = list(shape(value)), element_of(value)
     wide = element if isinstance(element, ir.IntegerType) or str(element) == "f64" else ir.F32Type.get()
     size = sizes[dim]
     block = _block(size)
@@ -57,16 +57,13 @@ def _block(size: int) -> int:
 
 
 def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
-    if ir.RankedTensorType(value.type).element_type == wide:
+    if element_of(value) == wide:
         return value
-    rank = len(shape(value))
-    same = affine_map(rank, range(rank))
-    init = tensor.empty(list(shape(value)), wide)
-    return generic([value], init, [same] * 2, ["parallel"] * rank, lambda a: arith.ExtFOp(wide, a[0]).result, loc=ir.Location.current)
+    return elementwise([value], tensor.empty(list(shape(value)), wide), lambda a: arith.ExtFOp(wide, a[0]).result)
 
 
 def _padded(value: ir.Value, dim: int, size: int, combiner: str) -> ir.Value:
-    element, sizes = ir.RankedTensorType(value.type).element_type, list(shape(value))
+    element, sizes = element_of(value), list(shape(value))
     none, more = [0] * len(sizes), [size - n if d == dim else 0 for d, n in enumerate(sizes)]
     attributes = {"static_low": ir.DenseI64ArrayAttr.get(none), "static_high": ir.DenseI64ArrayAttr.get(more),
                   "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}  # fmt: skip
@@ -84,7 +81,7 @@ def _identity(element: ir.Type, combiner: str) -> ir.Value:
 
 
 def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:
-    element, location = ir.RankedTensorType(value.type).element_type, ir.Location.current
+    element, location = element_of(value), ir.Location.current
     attributes = {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
     op = ir.Operation.create(kt.ScanOp.OPERATION_NAME, [value.type], [value], attributes, regions=1)
     block = ir.Block.create_at_start(op.regions[0], [element] * 2, [location] * 2)
@@ -96,7 +93,7 @@ def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:
 
 def _before(totals: ir.Value, dim: int, combiner: str) -> ir.Value:
     """Per block what all blocks before it come to."""
-    sizes, element = list(shape(totals)), ir.RankedTensorType(totals.type).element_type
+    sizes, element = list(shape(totals)), element_of(totals)
     rank = len(sizes)
 
     def body(scalars: list[ir.Value]) -> ir.Value:
@@ -110,12 +107,11 @@ def _before(totals: ir.Value, dim: int, combiner: str) -> ir.Value:
 
 
 def _joined(scanned: ir.Value, before: ir.Value, dim: int, combiner: str, element: ir.Type) -> ir.Value:
-    rank, wide = len(shape(scanned)), ir.RankedTensorType(scanned.type).element_type
+    rank, wide = len(shape(scanned)), element_of(scanned)
 
     def body(scalars: list[ir.Value]) -> ir.Value:
         total = ir.Operation.create(combiner, [wide], scalars[:2]).results[0]
         return total if wide == element else arith.TruncFOp(element, total).result
 
-    maps = [affine_map(rank, loops) for loops in (range(rank), [d for d in range(rank) if d != dim + 1], range(rank))]
-    init = tensor.empty(list(shape(scanned)), element)
-    return generic([scanned, before], init, maps, ["parallel"] * rank, body, loc=ir.Location.current)
+    walks = [range(rank), [d for d in range(rank) if d != dim + 1]]
+    return elementwise([scanned, before], tensor.empty(list(shape(scanned)), element), body, walks)

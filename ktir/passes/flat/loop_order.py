@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Contraction, Generic, affine_map, generic
+from ktir.dialects.structured import Contraction, Generic, elementwise, generic, maps_of, set_maps
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 
 
@@ -21,9 +21,7 @@ def order_contractions(function: func.FuncOp) -> None:
             continue
         kinds = list(ir.ArrayAttr(op.attributes["iterator_types"]))
         moved = [ir.AffineDimExpr.get(order.index(loop)) for loop in range(len(order))]
-        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-        new = [ir.AffineMap.get(len(order), 0, [moved[ir.AffineDimExpr(e).position] for e in m.results]) for m in maps]
-        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new])
+        set_maps(op, [ir.AffineMap.get(len(order), 0, [moved[ir.AffineDimExpr(e).position] for e in m.results]) for m in maps_of(op)])
         op.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
 
 
@@ -32,8 +30,8 @@ def _with_fewer_columns(op: ir.Operation, contraction: Contraction) -> Contracti
     if len(contraction.rows) <= 1:
         left, right, _ = op.operands
         op.operands[0], op.operands[1] = right, left
-        maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
-        op.attributes["indexing_maps"] = ir.ArrayAttr.get([maps[1], maps[0], maps[2]])
+        first, second, result = maps_of(op)
+        set_maps(op, [second, first, result])
         return Generic(op).contraction
     _as_reduction(Generic(op))
     return None
@@ -43,10 +41,8 @@ def _as_reduction(g: Generic) -> None:
     """Replace a contraction by a reduction: its second factor is read in f32, which the array does not take."""
     op, wide = g.op, g.body.arguments[-1].type
     with ir.InsertionPoint(op), op.location:
-        sizes = shape_of(g.inputs[1])
-        same = affine_map(len(sizes), range(len(sizes)))
-        second = generic([g.inputs[1]], tensor.empty(sizes, wide), [same, same], ["parallel"] * len(sizes),
-                         lambda s: arith.ExtFOp(wide, s[0]).result, loc=op.location)  # fmt: skip
+        init = tensor.empty(shape_of(g.inputs[1]), wide)
+        second = elementwise([g.inputs[1]], init, lambda s: arith.ExtFOp(wide, s[0]).result)
 
         def body(scalars: list[ir.Value]) -> ir.Value:
             product = arith.MulFOp(arith.ExtFOp(wide, scalars[0]).result, scalars[1]).result
@@ -62,7 +58,7 @@ def order_variables(function: func.FuncOp) -> None:
         op = view.operation
         if not is_a(op, ktdp.ConstructIndirectAccessTileOp) or op.opview.captured:
             continue
-        order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(op.attributes["variables_space_order"]).value.results]
+        order = op.opview.order
         if order == sorted(order):
             continue
         moved = [ir.AffineDimExpr.get(order.index(variable)) for variable in range(len(order))]

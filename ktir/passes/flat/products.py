@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic
+from ktir.dialects.structured import Generic, affine_map, element_of, elementwise, generic, loop_extents
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, part_of
 from ktir.passes.flat.memory.windows import shape
@@ -28,7 +28,7 @@ def _multiplies(g: Generic) -> bool:
 
 
 def _product(g: Generic) -> ir.Value:
-    kept = [loop for d in range(len(g.maps[-1].results)) if (loop := g.loop_of(len(g.inputs), d)) is not None]
+    kept = [loop for loop in g.walk(len(g.inputs)) if loop is not None]
     reduced = [i for i, kind in enumerate(g.iterators) if kind == "reduction"]
     value = _factors(g, [*kept, *reduced])
     if len(reduced) > 1:
@@ -48,26 +48,12 @@ def _product(g: Generic) -> ir.Value:
 
 def _factors(g: Generic, loops: Sequence[int]) -> ir.Value:
     """What is multiplied, as a tensor over all loops in this order."""
-    extents = [0] * len(g.iterators)
-    for value, m in zip(g.op.operands, g.maps, strict=True):
-        for size, e in zip(shape(value), m.results, strict=True):
-            if isinstance(e, ir.AffineDimExpr):
-                extents[ir.AffineDimExpr(e).position] = size
-    last = g.yielded.owner.operation
-
-    def body(scalars: list[ir.Value]) -> ir.Value:
-        mapping = dict(zip(list(g.body.arguments)[:-1], scalars, strict=False))
-        clone_ops([o for o in g.body_ops if o != last], mapping)
-        return mapping.get(g.mapped, g.mapped)
-
+    extents = loop_extents(g.op)
     init = tensor.empty([extents[loop] for loop in loops], g.mapped.type)
     maps = [*g.maps[:-1], affine_map(len(loops), loops)]
-    return generic(g.inputs, init, maps, ["parallel"] * len(loops), body, loc=ir.Location.current)
+    return generic(g.inputs, init, maps, ["parallel"] * len(loops), g.copy_mapped, loc=ir.Location.current)
 
 
 def _times(a: ir.Value, b: ir.Value) -> ir.Value:
-    same = affine_map(len(shape(a)), range(len(shape(a))))
-    element = ir.RankedTensorType(a.type).element_type
-    multiply = arith.MulIOp if isinstance(element, ir.IntegerType) else arith.MulFOp
-    return generic([a, b], tensor.empty(list(shape(a)), element), [same] * 3, ["parallel"] * len(shape(a)),
-                   lambda s: multiply(s[0], s[1]).result, loc=ir.Location.current)  # fmt: skip
+    multiply = arith.MulIOp if isinstance(element_of(a), ir.IntegerType) else arith.MulFOp
+    return elementwise([a, b], tensor.empty(list(shape(a)), element_of(a)), lambda s: multiply(s[0], s[1]).result)

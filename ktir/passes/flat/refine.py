@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Generic, affine_map, maps_of, set_maps
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import collapsed, expanded
@@ -242,7 +242,6 @@ class _Split:
                 op.operands[i] = whole
 
     def _generic(self, op: ir.Operation, loops: set[int]) -> None:
-        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
         kinds = list(ir.ArrayAttr(op.attributes["iterator_types"]))
         numbers: list[list[int]] = []
         iterators: list[ir.Attribute] = []
@@ -250,9 +249,6 @@ class _Split:
             count = len(self.factors) if loop in loops else 1
             numbers.append(list(range(len(iterators), len(iterators) + count)))
             iterators += [kind] * count
-        new = []
-        for m in maps:
-            dims = [ir.AffineDimExpr.get(n) for e in m.results for n in numbers[ir.AffineDimExpr(e).position]]
-            new.append(ir.AffineMapAttr.get(ir.AffineMap.get(len(iterators), 0, dims)))
-        op.attributes["indexing_maps"] = ir.ArrayAttr.get(new)
+        walks = [[n for e in m.results for n in numbers[ir.AffineDimExpr(e).position]] for m in maps_of(op)]
+        set_maps(op, [affine_map(len(iterators), walk) for walk in walks])
         op.attributes["iterator_types"] = ir.ArrayAttr.get(iterators)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, fill, generic
+from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, elementwise, fill, generic, maps_of, set_maps
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.windows import shape
 
@@ -23,7 +23,7 @@ def _again(g: Generic) -> set[int]:
     init = g.init.owner
     if not is_a(init, linalg.FillOp):
         return set()
-    walked = {g.loop_of(i, d) for i in range(len(g.inputs)) for d in range(len(g.maps[i].results))}
+    walked = {loop for i in range(len(g.inputs)) for loop in g.walk(i)}
     walked |= {ir.IntegerAttr(o.attributes["dim"]).value for o in g.body_ops if is_a(o, linalg.IndexOp)}
     return {i for i, kind in enumerate(g.iterators) if kind == "parallel"} - walked
 
@@ -31,7 +31,7 @@ def _again(g: Generic) -> set[int]:
 def _take(g: Generic, again: set[int]) -> None:
     op, last = g.op, len(g.inputs)
     loops = [i for i in range(len(g.iterators)) if i not in again]
-    kept = [d for d in range(len(g.maps[-1].results)) if g.loop_of(last, d) not in again]
+    kept = [d for d, loop in enumerate(g.walk(last)) if loop not in again]
 
     def without(operand: int, dims: Sequence[int]) -> ir.AffineMap:
         walks = [g.loop_of(operand, d) for d in dims]
@@ -59,19 +59,16 @@ def _show(repeated: ir.Value, once: ir.Value, kept: Sequence[int]) -> None:
     for use in list(repeated.uses):
         op, number = use.owner.operation, use.operand_number
         if is_a(op, linalg.GenericOp) and number < len(op.operands) - len(op.results):
-            maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+            maps = maps_of(op)
             m = maps[number]
             maps[number] = ir.AffineMap.get(m.n_dims, 0, [m.results[d] for d in kept])
             if not _walk_all_loops(maps):
                 continue  # it alone says how far a loop goes, as where equal numbers are summed
-            op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(x) for x in maps])
+            set_maps(op, maps)
             op.operands[number] = once
     if list(repeated.uses):
-        rank = len(shape(repeated))
         with ir.InsertionPoint.after(once.owner), once.owner.location:
-            init = tensor.empty(list(shape(repeated)), element_of(repeated))
-            maps = [affine_map(rank, kept), affine_map(rank, range(rank))]
-            whole = generic([once], init, maps, ["parallel"] * rank, lambda s: s[0], loc=once.owner.location)
+            whole = elementwise([once], tensor.empty(list(shape(repeated)), element_of(repeated)), walks=[kept])
         repeated.replace_all_uses_with(whole)
 
 

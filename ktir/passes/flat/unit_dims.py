@@ -12,7 +12,7 @@ from ktir.analysis.flat import refuse
 from ktir.analysis.flat_rules import is_whole
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import fill, index_constant
+from ktir.dialects.structured import affine_map, fill, index_constant, loop_extents, maps_of
 from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import collapsed, expanded
@@ -106,11 +106,10 @@ def _indirect_tile(each: _Op) -> None:
     tile = each.op.opview
     if list(tile.captured) or list(tile.symbol_values):
         raise refuse(each.op, "captures values, which is not supported on the logical level")
-    order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(each.op.attributes["variables_space_order"]).value.results]
+    order = tile.order
     extents = [each.results[0][order.index(v)] for v in range(len(order))]
     variables = _kept(extents)
-    renamed = [ir.AffineDimExpr.get(variables.index(v)) if v in variables else ir.AffineConstantExpr.get(0) for v in range(len(order))]
-    now = ir.AffineMap.get(len(variables), 0, renamed)
+    now = affine_map(len(variables), [variables.index(v) if v in variables else None for v in range(len(order))])
     view_shapes = iter(each.operands[1:])
     subscripts: list[ir.AffineExpr | tuple[ir.Value, list[ir.AffineExpr]]] = []
     constants: list[int | None] = []
@@ -236,16 +235,9 @@ def _nothing(_: _Op) -> None:
 def _generic(each: _Op) -> None:
     """Loops of one trip go with the dims."""
     op = each.op
-    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-    extents = [1] * maps[0].n_dims
-    for sizes, m in zip(each.operands, maps, strict=True):
-        for size, e in zip(sizes, m.results, strict=True):
-            if isinstance(e, ir.AffineDimExpr):
-                extents[ir.AffineDimExpr(e).position] = size
+    maps, extents = maps_of(op), loop_extents(op, each.operands)
     loops = _kept(extents)
-    now = ir.AffineMap.get(
-        len(loops), 0, [ir.AffineDimExpr.get(loops.index(i)) if i in loops else ir.AffineConstantExpr.get(0) for i in range(len(extents))]
-    )
+    now = affine_map(len(loops), [loops.index(i) if i in loops else None for i in range(len(extents))])
     small = [
         ir.AffineMap.get(len(loops), 0, [e.compose(now) for n, e in zip(sizes, m.results, strict=True) if n != 1])
         for sizes, m in zip(each.operands, maps, strict=True)

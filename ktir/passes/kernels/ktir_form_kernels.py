@@ -27,7 +27,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import affine_map, generic
+from ktir.dialects.structured import Generic, affine_map, elementwise, set_maps
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
@@ -164,8 +164,7 @@ def _copy(value: ir.Value) -> None:
     type_ = ir.RankedTensorType(value.type)
     with ir.InsertionPoint.after(value.owner.operation), value.owner.location:
         init = tensor.EmptyOp(list(type_.shape), type_.element_type, encoding=type_.encoding).result
-        identity = affine_map(type_.rank, list(range(type_.rank)))
-        copied = generic([value], init, [identity] * 2, ["parallel"] * type_.rank, lambda a: a[0], loc=value.owner.location)
+        copied = elementwise([value], init)
     for reader, number in users:
         reader.operands[number] = copied
 
@@ -218,10 +217,9 @@ class _Kernel:
         loops = item.loops
         moved = {loops[place]: loops[i] for i, place in enumerate(places)}
         clone = self.mapping[_value(item.value)].owner
-        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(clone.attributes["indexing_maps"])]
-        number = maps[0].n_dims
-        permuted = ir.AffineMap.get(number, 0, [ir.AffineDimExpr.get(moved.get(i, i)) for i in range(number)])
-        clone.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(_through(m, permuted)) for m in maps])
+        g = Generic(clone)
+        walks = [[loop if loop is None else moved.get(loop, loop) for loop in g.walk(i)] for i in range(len(g.maps))]
+        set_maps(clone, [affine_map(len(g.iterators), walk) for walk in walks])
         for op in clone.regions[0].blocks[0].operations:
             if is_a(op, linalg.IndexOp):
                 at = ir.IntegerAttr(op.attributes["dim"])
@@ -283,9 +281,3 @@ class _Kernel:
         strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
         view = ktdp.construct_memory_view(self._argument(value), sizes, strides, type_.element_type, attributes={"ktir.layout": padded})
         return ktdp.construct_access_tile(view, [0] * len(sizes), sizes)
-
-
-def _through(map_: ir.AffineMap, permuted: ir.AffineMap) -> ir.AffineMap:
-    """A map of loops that have been interchanged."""
-    results = [permuted.results[ir.AffineDimExpr(r).position] if isinstance(r, ir.AffineDimExpr) else r for r in map_.results]
-    return ir.AffineMap.get(map_.n_dims, 0, results)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ktir.analysis.flat import Node, shape_of
 from ktir.analysis.pads import folded_pad, unsafe_divisions
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, fill, generic
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, elementwise, fill, generic, zero_padded
 from ktir.layout import Digit, Layout
 from ktir.mlir import ir, tensor
 from ktir.passes.layouts.device_arguments import element_type, encoding
@@ -57,15 +57,7 @@ class PhysicalOps:
             value = _yielded(g, mapping)
             return masked(value, layout.size[-1], 0, rows + 1, 0.0) if mask else value
 
-        loops = rows + 2
-        value = generic(
-            [t.value for t in inputs],
-            empty(layout),
-            [*(affine_map(loops, m) for m in maps), affine_map(loops, list(range(loops)))],
-            ["parallel"] * loops,
-            body,
-            loc=g.op.location,
-        )
+        value = elementwise([t.value for t in inputs], empty(layout), body, maps)
         return Tensor(value, layout, 0.0 if mask else pad)
 
     def reduction(self, node: Node) -> Tensor:
@@ -132,14 +124,9 @@ class PhysicalOps:
         scalar = constant(ir.F32Type.get(), 0.0)
         empty = tensor.EmptyOp(list(layout.device_size), ir.F32Type.get(), encoding=encoding(layout)).result
 
-        def body(arguments: list[ir.Value]) -> ir.Value:
-            mapping = dict(zip(g.body.arguments, arguments, strict=True))
-            clone_ops(g.body_ops, mapping)
-            return mapping[g.yielded]
-
         iterators = ["parallel"] * (rows + 2) + ["reduction"] * 2
         affine = [affine_map(rows + 4, m) for m in maps]
-        value = generic([a.value, b_block], fill(scalar, empty), affine, iterators, body, loc=g.op.location)
+        value = generic([a.value, b_block], fill(scalar, empty), affine, iterators, g.copy_body, loc=g.op.location)
         return Tensor(value, layout, None)
 
     def _blocks(self, b: Tensor, dim: int, blocks: int) -> ir.Value:
@@ -148,17 +135,7 @@ class PhysicalOps:
         padded, digits, row = blocks * LANES, list(b.layout.digits), b.layout.digits[dim].dim
         if padded != shape[dim]:
             layout = Layout(size, (*digits[:dim], Digit(row, 1, padded), *digits[dim + 1 :]), b.layout.dtype)
-            result = ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout))
-            none = [0] * len(shape)
-            high = [padded - shape[dim] if d == dim else 0 for d in range(len(shape))]
-            pad = tensor.PadOp(result, value, [], [], none, high)
-            block = ir.Block.create_at_start(
-                pad.operation.regions[0], [ir.IndexType.get()] * len(shape), [ir.Location.current] * len(shape)
-            )
-            with ir.InsertionPoint(block):
-                zero = constant(element_type(layout.dtype), 0.0)
-                tensor.YieldOp(zero)
-            value = pad.result
+            value = zero_padded(value, ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout)))
         layout = Layout(size, (*digits[:dim], Digit(row, LANES, blocks), Digit(row, 1, LANES), *digits[dim + 1 :]), b.layout.dtype)
         split = [[d] if d < dim else [d, d + 1] if d == dim else [d + 1] for d in range(len(shape))]
         result = ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout))

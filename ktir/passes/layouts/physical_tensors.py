@@ -8,7 +8,7 @@ from math import prod
 
 from ktir.analysis.flat import IndexedBy, Memory, Node, refuse, shape_of
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, constant, fill, generic, index_constant, moved_by
+from ktir.dialects.structured import constant, elementwise, fill, index_constant, moved_by
 from ktir.layout import Layout
 from ktir.mlir import arith, ir, linalg, tensor
 from ktir.passes.layouts.device_arguments import DeviceArguments, DeviceView, element_type, encoding, strided_view
@@ -67,13 +67,12 @@ class PhysicalTensors:
         attribute = scalar.owner.attributes["value"]
         pad = ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
         if use.value in self.plan.zero_pads and layout.size[-1] % LANES and pad != 0.0:
-            rank = len(layout.device_size)
+            last = len(layout.device_size) - 1
 
             def body(_: list[ir.Value]) -> ir.Value:
-                return masked(scalar.owner.clone().results[0], layout.size[-1], 0, rank - 1, 0.0)
+                return masked(scalar.owner.clone().results[0], layout.size[-1], 0, last, 0.0)
 
-            value = generic([], empty(layout), [affine_map(rank, list(range(rank)))], ["parallel"] * rank, body, loc=maker.op.location)
-            return Tensor(value, layout, 0.0)
+            return Tensor(elementwise([], empty(layout), body), layout, 0.0)
         return Tensor(fill(scalar, empty(layout)), layout, pad)
 
     def _loaded(self, maker: Node, use: Use) -> Tensor:

@@ -21,7 +21,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, index_constant, rebuild
+from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, rebuild
 from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
@@ -180,7 +180,7 @@ class _Allocator:
         bounds = [self.mapping[v] for v in list(op.operands)[:3]]
         old = op.regions[0].blocks[0]
         for start, result in self.plan.copied.get(op, []):
-            ktdp.store(self._copy(self._read(start), op.location), self._whole(result))
+            ktdp.store(self._copy(self._read(start)), self._whole(result))
         accumulates = is_accumulator(op)
         carried = [self.mapping[op.operands[3]]] if accumulates else []
         loop = scf.ForOp(*bounds, carried)
@@ -220,15 +220,13 @@ class _Allocator:
             return  # it was computed there
         value = self._read(op.operands[0])
         if resident_behind(op) is not None:
-            value = self._copy(value, op.location)
+            value = self._copy(value)
         ktdp.store(value, self.mapping[op.operands[1]])
 
     @staticmethod
-    def _copy(value: ir.Value, location: ir.Location) -> ir.Value:
+    def _copy(value: ir.Value) -> ir.Value:
         """The same value from the vector unit: the scratchpad has no other copies."""
-        identity = affine_map(3, [0, 1, 2])
-        empty = tensor.EmptyOp(list(value.type.shape), value.type.element_type).result
-        return generic([value], empty, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=location)
+        return elementwise([value], tensor.EmptyOp(list(value.type.shape), value.type.element_type).result)
 
     def _tile(self, value: ir.Value, first: list[int | ir.Value], shape: list[int]) -> ir.Value:
         """A part of the memory that a value lies in."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ktir.analysis.axes import k_in_stick
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, filled, generic, index_constant
+from ktir.dialects.structured import Generic, affine_map, element_of, elementwise, filled, generic, index_constant
 from ktir.mlir import arith, ir, is_a, scf, tensor
 from ktir.passes.tiling.blocks import Blocks, insert_part, insert_stick, part, rebuilt, stick
 from ktir.passes.tiling.tile_facts import Matmul
@@ -118,8 +118,7 @@ def _epilogue(
     """What becomes of a finished accumulator block: the fused consumer of `result`, or a copy."""
     init = blocks.empty(1, element)
     if consumer is None:
-        identity = affine_map(3, [0, 1, 2])
-        return generic([accumulator], init, [identity] * 2, ["parallel"] * 3, lambda a: a[0], loc=ir.Location.current)
+        return elementwise([accumulator], init)
     g = Generic(consumer)
     inputs = []
     for i, operand in enumerate(g.inputs):
@@ -140,10 +139,4 @@ def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.
         affine_map(3, [None, 1, 2] if transposed else [None, 2, 1]),
         affine_map(3, [None, 0, 1]),
     ]
-
-    def body(arguments: list[ir.Value]) -> ir.Value:
-        mapping = dict(zip(g.body.arguments, arguments, strict=True))
-        clone_ops(g.body_ops, mapping)
-        return mapping[g.yielded]
-
-    return generic([a, b], accumulator, maps, ["parallel", "parallel", "reduction"], body, loc=g.op.location)
+    return generic([a, b], accumulator, maps, ["parallel", "parallel", "reduction"], g.copy_body, loc=g.op.location)

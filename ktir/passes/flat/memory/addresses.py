@@ -27,7 +27,7 @@ def functions_of(expressions: Sequence[ir.AffineExpr], strides: Sequence[int], e
     functions = [np.zeros(n, np.int64) for n in extents]
     constant = 0
     for term, factor in terms:
-        loops = _loops(term)
+        loops = loops_of(term)
         if len(loops) > 1:
             return None
         if not loops:
@@ -85,11 +85,12 @@ def _add_terms(expression: ir.AffineExpr, factor: int, terms: list[tuple[ir.Affi
         terms.append((expression, factor))
 
 
-def _loops(expression: ir.AffineExpr) -> set[int]:
+def loops_of(expression: ir.AffineExpr) -> set[int]:
+    """The loops, or variables, that an expression depends on."""
     if isinstance(expression, ir.AffineDimExpr):
         return {expression.position}
     if isinstance(expression, ir.AffineBinaryExpr):
-        return _loops(expression.lhs) | _loops(expression.rhs)
+        return loops_of(expression.lhs) | loops_of(expression.rhs)
     return set()
 
 

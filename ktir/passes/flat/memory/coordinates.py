@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, constant, index_constant, loop_extents
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, constant, index_constant, loop_extents, maps_of
 from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.memory.new_arguments import NewArguments
 
@@ -37,7 +37,7 @@ def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> N
 
 def _counted(op: ir.Operation) -> ir.Operation:
     """A generic without the operands that only say how often loops run; a reduction over such a loop uses its coordinate."""
-    maps = _maps(op)
+    maps = maps_of(op)
     operands, block, cut = list(op.operands), op.regions[0].blocks[0], len(op.operands) - len(op.results)
     empty = [i for i in range(cut) if _is_empty(operands[i]) and not list(block.arguments[i].uses)]
     if not empty:
@@ -69,14 +69,10 @@ def _use_coordinate(op: ir.Operation, loop: int) -> None:
     last.operands[list(last.operands).index(mapped)] = value
 
 
-def _maps(op: ir.Operation) -> list[ir.AffineMap]:
-    return [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-
-
 def _with_numbers(
     op: ir.Operation, found: list[ir.Operation], extents: list[int], coordinates: Callable[[int, ir.Location], ir.Value]
 ) -> None:
-    maps = _maps(op)
+    maps = maps_of(op)
     operands = list(op.operands)
     cut = len(operands) - len(op.results)
     inputs, of_inputs = operands[:cut], maps[:cut]

@@ -15,10 +15,10 @@ from math import gcd, prod
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import affine_map, constant, fill, generic, loop_extents, moved_by
+from ktir.dialects.structured import affine_map, constant, element_of, elementwise, fill, generic, loop_extents, maps_of, moved_by, set_maps
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
-from ktir.passes.flat.memory.addresses import functions_of
+from ktir.passes.flat.memory.addresses import functions_of, loops_of
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.reshapes import collapsed
 from ktir.passes.flat.memory.windows import shape
@@ -44,7 +44,7 @@ class _Dim:
     @property
     def variables(self) -> set[int]:
         """All variables that decide about the place."""
-        return {v for e in self.map.results for v in _variables(e)}
+        return {v for e in self.map.results for v in loops_of(e)}
 
 
 def indices_apart(function: func.FuncOp, arguments: NewArguments) -> None:
@@ -64,16 +64,8 @@ def indices_apart(function: func.FuncOp, arguments: NewArguments) -> None:
 
 
 def _dims(tile: ktdp.ConstructIndirectAccessTileOp) -> list[_Dim]:
-    sizes = [n for n in ir.MemRefType(tile.operation.operands[0].type).shape]
+    sizes = shape_of_view(tile.base)
     return [_Dim(d, sizes[d], m, view) for d, (m, view) in enumerate(tile.subscripts)]
-
-
-def _variables(expression: ir.AffineExpr) -> set[int]:
-    if isinstance(expression, ir.AffineDimExpr):
-        return {ir.AffineDimExpr(expression).position}
-    if isinstance(expression, ir.AffineBinaryExpr):
-        return _variables(expression.lhs) | _variables(expression.rhs)
-    return set()
 
 
 def _is_entangled(expressions: Sequence[ir.AffineExpr], sizes: Sequence[int], extents: Sequence[int]) -> bool:
@@ -84,7 +76,7 @@ def _is_entangled(expressions: Sequence[ir.AffineExpr], sizes: Sequence[int], ex
 
 def _read_through_tiles(op: ir.Operation) -> None:
     """Operands that a generic reads at entangled places are read through tiles."""
-    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    maps = maps_of(op)
     if all(isinstance(e, ir.AffineDimExpr) for m in maps for e in m.results):
         return
     extents = loop_extents(op)
@@ -92,7 +84,7 @@ def _read_through_tiles(op: ir.Operation) -> None:
         value, expressions = op.operands[i], list(m.results)
         if not _is_entangled(expressions, shape(value), extents):
             continue
-        loops = sorted(set().union(*map(_variables, expressions)))
+        loops = sorted(set().union(*map(loops_of, expressions)))
         moved = [ir.AffineDimExpr.get(loops.index(v) if v in loops else 0) for v in range(len(extents))]
         places = [e.compose(ir.AffineMap.get(len(loops), 0, moved)) for e in expressions]
         with ir.InsertionPoint(op), op.location:
@@ -101,7 +93,7 @@ def _read_through_tiles(op: ir.Operation) -> None:
             tile = ktdp.construct_indirect_access_tile(memory, places, [extents[v] for v in loops])
             op.operands[i] = ktdp.load(tile, type_.element_type)
         maps[i] = affine_map(len(extents), loops)
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+    set_maps(op, maps)
 
 
 # One looked up dim
@@ -173,10 +165,8 @@ def _folded(view: ir.Value, folded: Sequence[int], kept: Sequence[int]) -> tuple
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
-    sizes = [shape(value)[d] for d in order]
-    maps = [affine_map(len(order), [list(order).index(d) for d in range(len(order))]), affine_map(len(order), range(len(order)))]
-    init = tensor.empty(sizes, ir.RankedTensorType(value.type).element_type)
-    return generic([value], init, maps, ["parallel"] * len(order), lambda a: a[0], loc=ir.Location.current)
+    init = tensor.empty([shape(value)[d] for d in order], element_of(value))
+    return elementwise([value], init, walks=[[list(order).index(d) for d in range(len(order))]])
 
 
 def _places(dims: Sequence[_Dim], steps: Sequence[int], walked: Sequence[int], extents: Sequence[int], count: int) -> ir.Value:
@@ -184,7 +174,7 @@ def _places(dims: Sequence[_Dim], steps: Sequence[int], walked: Sequence[int], e
     loops = {v: i for i, v in enumerate(walked)}
     looked_up = [d for d in dims if d.view is not None]
     inputs = [_indices(d.view) for d in looked_up if d.view is not None]
-    maps = [affine_map(len(loops), [loops[ir.AffineDimExpr(e).position] for e in d.map.results]) for d in looked_up]
+    walks = [[loops[ir.AffineDimExpr(e).position] for e in d.map.results] for d in looked_up]
 
     def body(scalars: list[ir.Value]) -> ir.Value:
         total, inside = _number(0), None
@@ -198,9 +188,7 @@ def _places(dims: Sequence[_Dim], steps: Sequence[int], walked: Sequence[int], e
             total = arith.AddIOp(total, arith.MulIOp(place, _number(step)).result if step != 1 else place).result
         return total if inside is None else arith.SelectOp(inside, total, _number(count)).result
 
-    init = tensor.empty(list(extents), _i32())
-    return generic(inputs, init, [*maps, affine_map(len(loops), range(len(loops)))], ["parallel"] * len(loops), body,
-                   loc=ir.Location.current)  # fmt: skip
+    return elementwise(inputs, tensor.empty(list(extents), _i32()), body, walks)
 
 
 def _indices(view: ir.Value) -> ir.Value:
@@ -274,7 +262,7 @@ def _sum_of_all(op: ir.Operation, arguments: NewArguments) -> None:
             op, f"compares {pairs} pairs of an element and who may add to it, which is not supported; the most supported are {MOST_PAIRS}"
         )
     loops = direct | {v: len(dims) + i for i, v in enumerate(summed)}
-    count, element = len(dims) + len(summed), ir.RankedTensorType(value.type).element_type
+    count, element = len(dims) + len(summed), element_of(value)
     wide = element if isinstance(element, ir.IntegerType) or str(element) == "f64" else ir.F32Type.get()
 
     def body(scalars: list[ir.Value]) -> ir.Value:
@@ -311,7 +299,7 @@ def _meets_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 def _added(before: ir.Value, sums: ir.Value) -> ir.Value:
     """What was there, and what is added, rounded once."""
-    element, rank = ir.RankedTensorType(before.type).element_type, len(shape(before))
+    element = element_of(before)
 
     def body(scalars: list[ir.Value]) -> ir.Value:
         old, new, _ = scalars
@@ -321,10 +309,7 @@ def _added(before: ir.Value, sums: ir.Value) -> ir.Value:
             return arith.AddFOp(old, new).result
         return arith.TruncFOp(element, arith.AddFOp(arith.ExtFOp(new.type, old).result, new).result).result
 
-    same = affine_map(rank, range(rank))
-    return generic(
-        [before, sums], tensor.empty(list(shape(before)), element), [same] * 3, ["parallel"] * rank, body, loc=ir.Location.current
-    )
+    return elementwise([before, sums], tensor.empty(list(shape(before)), element), body)
 
 
 def _checked(dim: _Dim, arguments: NewArguments, op: ir.Operation) -> ir.Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ktir.analysis.calls import argument_attributes, set_arguments, text_attribute
 from ktir.mlir import func, ir
 
 
@@ -11,18 +12,16 @@ class NewArguments:
     """Adds arguments to a function; `finish` makes its type and attributes those of all arguments."""
 
     def __init__(self, function: func.FuncOp) -> None:
-        self.function = function.operation
-        self.block: ir.Block = self.function.regions[0].blocks[0]
-        attributes = self.function.attributes
-        none = [ir.DictAttr.get({})] * len(self.block.arguments)
-        self.attributes: list[ir.Attribute] = list(ir.ArrayAttr(attributes["arg_attrs"])) if "arg_attrs" in attributes else list(none)
+        self.function = function
+        self.block: ir.Block = function.regions[0].blocks[0]
+        self.attributes = argument_attributes(function)
         self.added: dict[str, int] = {}
 
     def add(self, role: str, shape: Sequence[int], element: ir.Type, location: ir.Location) -> ir.Value:
         """The base address of new memory of `shape`: a `pool`, or an `iota`, whose element i holds i."""
         number = self.added.get(role, 0)
         self.added[role] = number + 1
-        names = {ir.StringAttr(d["ktir.name"]).value for d in map(ir.DictAttr, self.attributes) if "ktir.name" in d}
+        names = {text_attribute(a, "ktir.name") for a in self.attributes}
         name = f"{role}{number}"
         while name in names:
             name = f"_{name}"
@@ -37,6 +36,4 @@ class NewArguments:
     def finish(self) -> None:
         """Write type and attributes of the function, if there are new arguments."""
         if self.added:
-            types = [a.type for a in self.block.arguments]
-            self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-            self.function.attributes["arg_attrs"] = ir.ArrayAttr.get(self.attributes)
+            set_arguments(self.function, self.attributes)

@@ -8,7 +8,7 @@ from itertools import accumulate, product
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
-from ktir.dialects.structured import affine_map, element_of, generic
+from ktir.dialects.structured import element_of, elementwise
 from ktir.mlir import ir, is_a, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.addresses import Numbers, digits_of, functions_of, ranges_of
@@ -102,7 +102,7 @@ class Places:
         load = value.owner.operation
         base, window = windows.window_of_view(tile.operands[0].owner.operation)
         expressions = [m.results[0] for m, _ in tile.opview.subscripts]
-        order = [ir.AffineDimExpr(e).position for e in ir.AffineMapAttr(tile.attributes["variables_space_order"]).value.results]
+        order = tile.opview.order
         extents = [0] * len(order)
         for variable, size in zip(order, shape(value), strict=True):
             extents[variable] = size
@@ -180,9 +180,7 @@ class Places:
 def spread(given: Computed, sizes: Sequence[int], element: ir.Type) -> ir.Value:
     """A computed tensor of the elements of `given`."""
     loops = [given.dims.index(d) for d in range(len(shape(given.value)))]
-    init = tensor.empty(list(sizes), element)
-    maps = [affine_map(len(sizes), loops), affine_map(len(sizes), range(len(sizes)))]
-    return generic([given.value], init, maps, ["parallel"] * len(sizes), lambda a: a[0], loc=ir.Location.current)
+    return elementwise([given.value], tensor.empty(list(sizes), element), walks=[loops])
 
 
 def is_computed_tile(tile: ir.Operation) -> bool:

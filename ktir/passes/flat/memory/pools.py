@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from ktir.analysis.calls import text_attribute
 from ktir.dialects import ktdp
 from ktir.dialects.structured import element_of
 from ktir.layout import LANES
@@ -79,7 +80,7 @@ class Pools:
         return stores or any(self._is_stored_to(add.results[0]) for add in addresses)
 
     def role(self, base: ir.Value) -> str:
-        return ir.StringAttr(ir.DictAttr(self.arguments.attributes[ir.BlockArgument(base).arg_number])["ktir.role"]).value
+        return text_attribute(self.arguments.attributes[ir.BlockArgument(base).arg_number], "ktir.role")
 
 
 def put(value: ir.Value, base: ir.Value, window: Window) -> ir.Operation:

@@ -13,7 +13,7 @@ from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.op_facts import ADDRESSES, PLACES
-from ktir.dialects.structured import Generic, affine_map, element_of, fill, loop_extents
+from ktir.dialects.structured import Generic, affine_map, element_of, fill, loop_extents, maps_of, set_maps
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.new_arguments import NewArguments
@@ -94,11 +94,11 @@ class ShapesToMemory:
 
     def _give(self, op: ir.Operation, i: int, given: Computed, loops: Sequence[int]) -> None:
         """Make `given` operand i, where `loops` walk the dims that it stands for."""
-        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        maps = maps_of(op)
         results = [loops[given.dims.index(d)] for d in range(len(shape(given.value)))]
         maps[i] = affine_map(maps[i].n_dims, results)
         op.operands[i] = given.value
-        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+        set_maps(op, maps)
 
     def _store(self, op: ir.Operation) -> None:
         value, tile = op.operands

@@ -99,8 +99,7 @@ def moved_dims(op: ir.Operation) -> list[int | None] | None:
     g = Generic(op)
     if g.body_ops or g.yielded != g.body.arguments[0] or not g.is_pointwise:
         return None
-    loops = [g.loop_of(0, d) for d in range(len(g.maps[0].results))]
-    result = [g.loop_of(1, d) for d in range(len(g.maps[1].results))]
+    loops, result = g.walk(0), g.walk(1)
     if None in loops or len(set(loops)) != len(loops) or set(result) != set(range(len(g.iterators))) or len(result) != len(g.iterators):
         return None
     return [loops.index(loop) if loop in loops else None for loop in result]
