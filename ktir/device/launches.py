@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ktir.device.operators.kernels import is_ours
-from ktir.device.tensors.storage import on_card
+from ktir.device.tensors.storage import empty_strided, on_card
+from ktir.lowering.inductor.running import direct
 from ktir.runtime import cache
+from ktir.runtime.device import DeviceTensor
+from ktir.runtime.kernel import Kernel
+from ktir.runtime.memory.allocation import held
 
 
-def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> Callable[..., Any]:
+class kernel:
     """What generated code calls; see `ktir.runtime.cache.kernel`."""
-    launch = cache.kernel(key, frozen_weights=False, strict=strict)
 
-    def on_device(*tensors: Any) -> None:
-        written = cache.load(key).written
-        launch(*[on_card(t) if is_ours(t) else t for t in tensors])
-        for k in written:
+    def __init__(self, key: str, *, frozen_weights: bool = False, strict: bool = False) -> None:
+        self._key = key
+        self._strict = strict
+        self._last: weakref.ref[Kernel] | None = None
+
+    def __call__(self, *tensors: Any) -> None:
+        direct.launched(self, tensors)
+        self._launch(tensors, [on_card(t) if is_ours(t) else t for t in tensors])
+
+    def _launch(self, tensors: Sequence[Any], operands: Sequence[Any]) -> None:
+        loaded = cache.load(self._key)
+        if self._last is None or self._last() is not loaded:
+            cache.watch(self._key, tensors)
+            self._last = weakref.ref(loaded)
+        loaded(*operands, strict=self._strict)
+        for k in loaded.written:
             if is_ours(tensors[k]) and not tensors[k].is_inference():
                 torch.autograd.graph.increment_version(tensors[k])
 
-    return on_device
+    def direct(self, tensors: Sequence[Any]) -> direct.Launch | None:
+        """See `ktir.lowering.inductor.running.direct.Launcher`. A tensor's handle says which allocation it is of, where it begins there."""
+        if not all(map(is_ours, tensors)):
+            return None
+        views = [on_card(t).view for t in tensors]
+
+        def launch(tensors: Sequence[torch.Tensor]) -> None:
+            operands = []
+            for tensor, view in zip(tensors, views, strict=True):
+                allocation = None if view.offset else held(tensor.data_ptr())
+                operands.append(on_card(tensor) if allocation is None else DeviceTensor(allocation, view))
+            self._launch(tensors, operands)
+
+        return launch
+
+    def buffer(self, made: direct.Buffer) -> torch.Tensor:
+        """See `ktir.lowering.inductor.running.direct.Launcher`."""
+        size, stride, dtype, device = made
+        return empty_strided(size, stride, dtype, device.index)

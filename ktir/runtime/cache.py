@@ -1,14 +1,13 @@
 """What Inductor's generated wrapper loads its kernels from: packages by content hash (`ktir.runtime.store`), loaded once per process.
 
-A loaded kernel goes with the last weight that it was launched with, or the last compiled function that launched it (`launched_by`); of all
+A loaded kernel goes with the last weight that it was launched with, or the last compiled function that launched it (`owner`); of all
 that are loaded, the ones launched longest ago go where there are too many. Who launches a kernel that is gone loads it again.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any
@@ -18,13 +17,14 @@ from ktir.runtime import stamps
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.store import files, folder, store
 
-__all__ = ["files", "folder", "kernel", "launched_by", "load", "set_limit", "store"]
+__all__ = ["files", "folder", "kernel", "load", "owner", "set_limit", "store", "watch"]
 
 _loaded: dict[str, Kernel] = {}
 """By key, in the order of their last launches."""
 _holders: dict[tuple[str, str], dict[int, weakref.ref[Any]]] = {}
 """By kind and key of a kernel: the weights that it was launched with, or the functions that launched it, and that are still there."""
-_owner: ContextVar[Any] = ContextVar("ktir_owner", default=None)
+owner: ContextVar[Any] = ContextVar("ktir_owner", default=None)
+"""What launches: the kernels go when it goes, unless others launch them too."""
 _lock = Lock()
 _most = Config.loaded_programs
 
@@ -49,27 +49,17 @@ def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> C
     """What generated code calls: the package is loaded at the first call. The options are those of `Kernel`."""
 
     def launch(*tensors: Any) -> None:
-        _watch(key, tensors)
+        watch(key, tensors)
         load(key)(*tensors, frozen_weights=frozen_weights, strict=strict)
 
     return launch
 
 
-@contextmanager
-def launched_by(owner: Any) -> Iterator[None]:
-    """What is launched in the block goes when `owner` goes, unless others launch it too."""
-    token = _owner.set(owner)
-    try:
-        yield
-    finally:
-        _owner.reset(token)
-
-
-def _watch(key: str, tensors: Sequence[Any]) -> None:
-    """Drop the kernel when the last weight that it was launched with is gone, as with its model, or the last function that launched it."""
-    owner = _owner.get()
-    if owner is not None:
-        _keep(("function", key), owner)
+def watch(key: str, tensors: Sequence[Any]) -> None:
+    """Drop a kernel when the last weight that it was launched with is gone, as with its model, or the last function that launched it."""
+    function = owner.get()
+    if function is not None:
+        _keep(("function", key), function)
     for tensor in tensors:
         if stamps.installed.is_weight(tensor):
             _keep(("weight", key), tensor)

@@ -44,7 +44,9 @@ _PACKED = {dtype: code | bits << 8 | 1 << 16 for dtype, (code, bits) in _CODES.i
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-_int64, _int32 = ctypes.c_int64.from_address, ctypes.c_int32.from_address
+_int64 = ctypes.c_int64.from_address
+_words = (ctypes.c_int64 * 5).from_address
+"""Of DLPack's description of a tensor: its data; device and number; dimensions and type; where the sizes are, and the strides."""
 
 
 before_first: list[Callable[[], None]] = []
@@ -59,17 +61,25 @@ class _Held(np.ndarray):
 
 def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
     """A new one-dimensional tensor. Raises TypeError for a type that the device does not hold."""
+    return empty_strided((elements,), (1,), dtype, device)
+
+
+def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
+    """A new tensor of any strides. Raises TypeError for a type that the device does not hold."""
+    dtype = dtype or torch.get_default_dtype()
     packed = _PACKED.get(dtype)
     if packed is None:
         raise TypeError(f"the device 'spyre' does not hold {dtype} tensors; it holds {', '.join(str(t)[6:] for t in _CODES)}")
-    held = np.ndarray.__new__(_Held, (1,), np.uint8)
+    elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    dims = len(size)
+    held = np.ndarray.__new__(_Held, (1,) * dims, np.uint8)
     held.allocation = allocation = _allocation(elements * dtype.itemsize, device)
     capsule = held.__dlpack__()
-    at: Any = _pointer(capsule, b"dltensor")
-    _int64(at).value = allocation.handle
-    _int64(at + 8).value = _EXTERNAL | device << 32
-    _int32(at + 20).value = packed
-    _int64(_int64(at + 24).value).value = elements
+    words: Any = _words(_pointer(capsule, b"dltensor"))
+    words[:3] = allocation.handle, _EXTERNAL | device << 32, dims | packed << 32
+    if dims:
+        words[4] = words[3] + 8 * dims  # NumPy has room for the strides behind the sizes
+        (ctypes.c_int64 * (2 * dims)).from_address(words[3])[:] = (*size, *stride)
     return torch._C._from_dlpack(capsule)
 
 
@@ -99,15 +109,6 @@ def out_of_memory(error: Any) -> str:
 def dtypes() -> set[torch.dtype]:
     """The types that the device holds."""
     return set(_CODES)
-
-
-def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
-    """A new tensor of any strides."""
-    elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-    flat = allocate(elements, dtype or torch.get_default_dtype(), device)
-    if len(size) == 1 and (stride[0] == 1 or elements == 0):
-        return flat
-    return torch.ops.aten.as_strided_.default(flat, size, stride, 0)
 
 
 def contiguous_strides(size: Sequence[int]) -> list[int]:

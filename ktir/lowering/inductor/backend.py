@@ -23,6 +23,7 @@ from ktir.diagnostics import KtirError
 from ktir.lowering.inductor import lying, required
 from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
 from ktir.lowering.inductor.running import tracing
+from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.fallback import chain, in_torch
 from ktir.lowering.inductor.running.faults import Fault
 from ktir.lowering.inductor.running.guarded import Guarded, written
@@ -117,7 +118,7 @@ def compile_graph(
         if runs and (missing := artifacts.take_missing()):
             log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
             compiled = adapter.compile_graph(gm, inputs, compile_region, device=device.type, cached=False)
-        return devices.placed(compiled, gm, device)
+        return compiled if device == devices.HOST else Direct(devices.placed(compiled, gm, device))
 
 
 def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:

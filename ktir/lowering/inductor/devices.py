@@ -113,8 +113,6 @@ def wrapper_for(device: str) -> type[PythonWrapperCodegen]:
 
 def placed(compiled: Callable[..., Any], gm: fx.GraphModule, device: torch.device) -> Callable[..., Any]:
     """The same, with buffers on a device of several, and each result where the graph has it."""
-    if device == HOST:
-        return compiled
     (results,) = gm.graph.find_nodes(op="output")[0].args
     wanted = [_place(r) for r in (results if isinstance(results, (tuple, list)) else [results])]
     elsewhere = [k for k, place in enumerate(wanted) if place not in (None, device)]

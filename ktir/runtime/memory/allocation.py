@@ -237,9 +237,13 @@ _next_handle = _FIRST_HANDLE
 _lock = Lock()
 
 
+held = _live.get
+"""The allocation of a handle; None where it is gone."""
+
+
 def find(handle: int) -> Allocation:
     """The allocation of a handle. Raises KtirError where it is gone."""
-    found = _live.get(handle)
+    found = held(handle)
     if found is None:
         raise KtirError(f"expects the handle of an allocation, but got {handle:#x}")
     return found

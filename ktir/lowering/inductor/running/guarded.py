@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ktir.diagnostics import KtirError
+from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.fallback import in_torch
 from ktir.lowering.inductor.running.origins import TORCH
 from ktir.runtime import cache, store
@@ -47,23 +48,33 @@ class Guarded:
     def __call__(self, *inputs: Any) -> Any:
         if not _PLAIN.issuperset(map(type, inputs)):
             inputs = tuple(map(_as_plain, inputs))
-        with cache.launched_by(self):
+        token = cache.owner.set(self)
+        try:
             return self._run(inputs)
+        finally:
+            cache.owner.reset(token)
 
     def _run(self, inputs: Sequence[Any]) -> Any:
-        if self.strict:
-            return self._strictly(inputs)
         if self.otherwise:
             return self.otherwise(*inputs)
+        if self.strict or (isinstance(self.compiled, Direct) and self.compiled.again):  # a launch that fails has written nothing
+            try:
+                return self.compiled(*inputs)
+            except Exception as error:
+                return self._failed(error, inputs)
         kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         token = _undo.set(kept)
         try:
             return self.compiled(*inputs)
         except Exception as error:
             _restore(kept)
-            return self._otherwise(error, inputs)
+            return self._failed(error, inputs)
         finally:
             _undo.reset(token)
+
+    def _failed(self, error: Exception, inputs: Sequence[Any]) -> Any:
+        """What there is in place of a result that compiled code has not; raises where there is nothing."""
+        return self._refused(error, inputs) if self.strict else self._otherwise(error, inputs)
 
     def _otherwise(self, error: Exception, inputs: Sequence[Any]) -> Any:
         if any(map(_is_marked, inputs)):
@@ -76,19 +87,15 @@ class Guarded:
         self.otherwise = otherwise
         return result
 
-    def _strictly(self, inputs: Sequence[Any]) -> Any:
-        try:
-            return self.compiled(*inputs)
-        except OF_DATA as error:
+    def _refused(self, error: Exception, inputs: Sequence[Any]) -> Any:
+        if isinstance(error, OF_DATA):
             try:
                 in_torch(self.graph, error)(*(x.clone() if isinstance(x, torch.Tensor) else x for x in inputs))
             except Exception as theirs:
                 raise _of_data(theirs, error) from None
-            raise
-        except Exception:
-            if any(map(_is_marked, inputs)):
-                raise KtirError(MARKED) from None
-            raise
+        elif any(map(_is_marked, inputs)):
+            raise KtirError(MARKED) from None
+        raise error
 
 
 def _of_data(theirs: Exception, ours: Exception) -> Exception:

@@ -55,6 +55,7 @@ torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit fail_
 torch._dynamo.eval_frame get_compiler_fn
 torch._dynamo.exc BackendCompilerFailed TorchDynamoException
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break
+torch._C._dynamo guards guards._reinterpret_tensor
 torch.backends.mha get_fastpath_enabled
 torch.nn.modules.transformer _detect_is_causal_mask
 torch._logging._internal trace_structured

@@ -1,0 +1,199 @@
+# ruff: noqa: E402
+"""What a launch of a compiled model on the device takes beyond the emulator's own run of its program.
+
+    python bench/launches.py [--only WORD ...] [--runs 200] [--profile]
+
+One thread, CPU time of it, warm, in milliseconds, medians. Each call of the compiled model is followed by a run of the machine alone, on
+what the call gave it:
+
+    call      the compiled model on tensors of the device
+    machine   the machine alone
+    beyond    the call less what the machine takes inside of it; at most 0.2 ms, and 5 % of `machine` where that is 10 ms and more
+    guards    of this, Dynamo: its guards and what it calls the graph with
+
+--profile prints who takes the time beyond the machine. The program ends with status 1 where a bound is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "test")]
+
+import torch
+from models.families import EVEN, build
+from models.runs import Prompt, make_cache, step_of
+from torch import nn
+
+from ktir.device.autoload import register
+from ktir.lowering.inductor.running.guarded import Guarded
+from ktir.runtime.executable import recorded
+
+MOST, SHARE, LONG = 0.2, 0.05, 10.0
+
+
+class Case(NamedTuple):
+    """A compiled model on its inputs, and what puts these back before each call."""
+
+    call: Callable[[], Any]
+    before: Callable[[], None] = lambda: None
+
+
+class Row(NamedTuple):
+    """A line of the table, in milliseconds."""
+
+    call: float
+    machine: float
+    beyond: float
+    guards: float
+
+
+def chain() -> Case:
+    """Two large products: few arguments, a long program."""
+    model = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).half().eval().to("spyre")
+    x = torch.randn(128, 512).half().to("spyre")
+    compiled = torch.compile(model, fullgraph=True)
+    return Case(lambda: compiled(x))
+
+
+def block() -> Case:
+    """An encoder layer: a dozen weights."""
+    model = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True).half().eval().to("spyre")
+    x = torch.randn(1, 64, 256).half().to("spyre")
+    compiled = torch.compile(model, fullgraph=True)
+    return Case(lambda: compiled(x))
+
+
+def decode() -> Case:
+    """A step of a tiny Llama, whose caches are written in place."""
+    model = build("llama31", EVEN, torch.float16).to("spyre")
+    prompt = Prompt(16, steps=1)
+    cache = make_cache(model, prompt)
+    ids, positions = torch.tensor([[5]]).to("spyre"), torch.tensor([[16]]).to("spyre")
+    compiled = torch.compile(step_of(model), fullgraph=True, dynamic=False)
+    before = torch.full_like(cache.layers[0].cumulative_length, 16, device="cpu")
+
+    def again() -> None:
+        for layer in cache.layers:
+            layer.cumulative_length.copy_(before)
+
+    return Case(lambda: compiled(ids, positions, cache), again)
+
+
+CASES: dict[str, Callable[[], Case]] = {"chain": chain, "block": block, "decode": decode}
+
+
+class Watch:
+    """CPU time of this thread inside of functions, and what the machine was given last."""
+
+    def __init__(self) -> None:
+        self.inside = 0.0
+        self.graph = 0.0
+        self.given: tuple[Any, ...] = ()
+
+    def machine(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """A machine's `launch`, watched."""
+
+        def watched(*given: Any) -> None:
+            self.given = given
+            begin = time.thread_time()
+            launch(*given)
+            self.inside += time.thread_time() - begin
+
+        return watched
+
+    def of_graph(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """What Dynamo calls, watched."""
+
+        def watched(*given: Any) -> Any:
+            begin = time.thread_time()
+            found = call(*given)
+            self.graph += time.thread_time() - begin
+            return found
+
+        return watched
+
+
+def measured(case: Case, runs: int) -> Row:
+    """Call a compiled model and its machine by turns."""
+    watch, (call, before) = Watch(), case
+    for _ in range(2):
+        before()
+        call()
+    with recorded() as launches:
+        before()
+        call()
+    machines = [launch.machine for launch in launches]
+    own = [machine.launch for machine in machines]
+    assert len(machines) == 1, f"expects a program, but got {len(machines)}"
+    machines[0].launch = watch.machine(own[0])  # type: ignore[method-assign]
+    graphs, Guarded.__call__ = Guarded.__call__, watch.of_graph(Guarded.__call__)  # type: ignore[method-assign]
+    rows = []
+    try:
+        for _ in range(runs):
+            before()
+            watch.inside = watch.graph = 0.0
+            begin = time.thread_time()
+            call()
+            whole = time.thread_time() - begin
+            begin = time.thread_time()
+            own[0](*watch.given)
+            alone = time.thread_time() - begin
+            rows.append(Row(whole, alone, whole - watch.inside, whole - watch.graph))
+    finally:
+        del machines[0].launch
+        Guarded.__call__ = graphs  # type: ignore[method-assign]
+    return Row(*(1e3 * median(column) for column in zip(*rows, strict=True)))
+
+
+def profiled(case: Case, runs: int) -> None:
+    """Print who takes the time."""
+    profile = cProfile.Profile(time.thread_time)
+    for _ in range(runs):
+        case.before()
+        profile.enable()
+        case.call()
+        profile.disable()
+    pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="WORD", default=[""], help="cases whose name holds one of the words")
+    parser.add_argument("--runs", type=int, default=200, metavar="N", help="calls of a median")
+    parser.add_argument("--profile", action="store_true", help="who takes the time")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    register()
+    fails = 0
+    print(f"{'case':8}" + "".join(f"{t:>10}" for t in Row._fields))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in (n for n in CASES if any(word in n for word in options.only)):
+            case = CASES[name]()
+            row = measured(case, options.runs)
+            bad = row.beyond > MOST or (row.machine >= LONG and row.beyond > SHARE * row.machine)
+            fails += bad
+            print(f"{name:8}" + "".join(f"{v:10.3f}" for v in row) + ("  fails" if bad else ""), flush=True)
+            if options.profile:
+                profiled(case, options.runs)
+    return int(fails > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

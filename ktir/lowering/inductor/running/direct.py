@@ -1,0 +1,197 @@
+"""Calls of a compiled graph that is one program, without the code around the program.
+
+What stands between Dynamo and a launch, which is PyTorch's and what Inductor has generated, does the same at each call of a graph of given
+sizes. So two calls are watched: where both have done nothing but make the same buffers, launch one program on them and on inputs, and give
+some of these back, later ones do just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch._C._dynamo import guards
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_CALLS = 3
+"""Until it is known: at the first one PyTorch checks what it calls, the others are watched."""
+
+_reinterpret: Any = vars(guards)["_reinterpret_tensor"]
+"""Elements of a tensor, as generated code shows them."""
+
+Launch = Callable[[Sequence[torch.Tensor]], None]
+
+
+class Launcher(Protocol):
+    """What generated code calls."""
+
+    def direct(self, tensors: Sequence[Any]) -> Launch | None:
+        """The launch itself, for tensors of the same sizes, strides, types and devices; None where it has no shorter way."""
+        ...
+
+    def buffer(self, made: Buffer) -> torch.Tensor:
+        """A new tensor with anything in it."""
+        ...
+
+
+class Buffer(NamedTuple):
+    """A tensor that is made for a call."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+class Part(NamedTuple):
+    """A result that shows elements of a buffer: of the tensors of a call by number."""
+
+    of: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+
+class Done(NamedTuple):
+    """What a call has done. Its tensors have numbers: the inputs, the buffers, the constants."""
+
+    launcher: Launcher
+    inputs: int
+    buffers: tuple[Buffer, ...]
+    constants: tuple[torch.Tensor, ...]
+    given: tuple[int, ...]
+    results: tuple[int | Part, ...]
+    kind: type
+
+    def is_as(self, other: Done) -> bool:
+        """Whether another call has done the same."""
+        rest = [(d.inputs, d.buffers, d.given, d.results, d.kind, [id(c) for c in d.constants]) for d in (self, other)]
+        return self.launcher is other.launcher and rest[0] == rest[1]
+
+    def again(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any] | None:
+        """What does it again; `tensors` are those of a call. None where there is no shorter way."""
+        _, _, buffers, constants, given, results, kind = self
+        launch, new = self.launcher.direct([tensors[k] for k in given]), self.launcher.buffer
+        if launch is None:
+            return None
+        parts = [r for r in results if isinstance(r, Part)]
+        taken = _some(given)
+        shown = _some([len(tensors) + parts.index(r) if isinstance(r, Part) else r for r in results])
+
+        def call(*inputs: torch.Tensor) -> Any:
+            tensors = [*inputs, *map(new, buffers), *constants]
+            launch(taken(tensors))
+            if parts:
+                tensors += [_reinterpret(tensors[k], size, stride, offset) for k, size, stride, offset in parts]
+            return kind(shown(tensors))
+
+        return call
+
+
+def _some(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes the tensors of these numbers."""
+    return itemgetter(*numbers) if len(numbers) > 1 else lambda tensors: tuple(tensors[k] for k in numbers)
+
+
+_watching: ContextVar[_Watch | None] = ContextVar("ktir_direct", default=None)
+
+
+def launched(launcher: Launcher, tensors: Sequence[Any]) -> None:
+    """Called by a launcher for each launch from generated code."""
+    watch = _watching.get()
+    if watch is not None:
+        watch.launches.append((launcher, tensors))
+
+
+class _Watch(TorchDispatchMode):
+    """What happens in a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[torch.Tensor] = []
+        self.launches: list[tuple[Launcher, Sequence[Any]]] = []
+        self.other = False
+        """Whether there was an operator that does anything else."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.empty_strided.default:
+            self.made.append(found)
+        elif func is torch.ops.aten.detach.default and self.made and args[0] is self.made[-1]:
+            self.made[-1] = found  # which the call of `empty_strided` gives
+        else:
+            self.other = True
+        return found
+
+    def done(self, inputs: Sequence[Any], results: Any) -> tuple[Done, Sequence[torch.Tensor]] | None:
+        """What a call has done, and its tensors; None where that is not all."""
+        own = [*inputs, *self.made]
+        if self.other or len(self.launches) != 1 or type(results) not in (list, tuple):
+            return None
+        ((launcher, given),) = self.launches
+        if not all(isinstance(t, torch.Tensor) for t in (*own, *given, *results)):
+            return None
+        known, memories = {id(t) for t in own}, {t.untyped_storage()._cdata for t in own}
+        constants = [t for t in given if id(t) not in known]
+        if any(t.untyped_storage()._cdata in memories for t in constants):  # an input as another view
+            return None
+        tensors = [*own, *constants]
+        numbers = {id(t): k for k, t in reversed([*enumerate(tensors)])}
+        shown = [numbers.get(id(r)) if id(r) in numbers else self._part(r, len(inputs)) for r in results]
+        if any(s is None for s in shown):
+            return None
+        buffers = tuple(Buffer(tuple(t.shape), t.stride(), t.dtype, t.device) for t in self.made)
+        arguments = tuple(numbers[id(t)] for t in given)
+        return Done(
+            launcher, len(inputs), buffers, tuple(constants), arguments, tuple(s for s in shown if s is not None), type(results)
+        ), tensors
+
+    def _part(self, result: torch.Tensor, inputs: int) -> Part | None:
+        memory = result.untyped_storage()._cdata
+        for k, made in enumerate(self.made):
+            if made.untyped_storage()._cdata == memory and made.dtype == result.dtype:
+                return Part(inputs + k, tuple(result.shape), result.stride(), int(result.storage_offset()))
+        return None
+
+
+class Direct:
+    """A compiled graph, called with tensors of the same sizes, strides, types and devices each time."""
+
+    def __init__(self, compiled: Callable[..., Any]) -> None:
+        self.compiled = compiled
+        self.again: Callable[..., Any] | None = None
+        """What calls are, once that is known."""
+        self._seen: list[Done] = []
+        self._left = _CALLS
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.again is not None:
+            return self.again(*inputs)
+        return self._watched(inputs) if self._left else self.compiled(*inputs)
+
+    def _watched(self, inputs: Sequence[Any]) -> Any:
+        if len(set(map(id, inputs))) < len(inputs):  # which of two equal ones a launch takes cannot be seen
+            return self.compiled(*inputs)
+        self._left -= 1
+        if self._left == _CALLS - 1:
+            return self.compiled(*inputs)
+        watch = _Watch()
+        token = _watching.set(watch)
+        try:
+            with watch:
+                results = self.compiled(*inputs)
+        finally:
+            _watching.reset(token)
+        if (found := watch.done(inputs, results)) is None:
+            self._left = 0
+            return results
+        done, tensors = found
+        self._seen.append(done)
+        if not self._left:
+            if all(done.is_as(before) for before in self._seen):
+                self.again = done.again(tensors)
+            self._seen.clear()
+        return results

@@ -1,0 +1,153 @@
+"""A compiled graph that is one program is launched without the code around it, from its fourth call on: with the same results."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ktir.lowering.inductor.running.direct import Direct
+from ktir.lowering.inductor.running.guarded import Guarded
+from ktir.runtime import cache, metrics
+from ktir.runtime.memory.card import card
+
+CALLS = 6
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Direct]:
+    """The graphs that the test calls."""
+    found: list[Direct] = []
+    plain = Guarded.__call__
+
+    def noted(self: Guarded, *inputs: Any) -> Any:
+        assert isinstance(self.compiled, Direct)
+        found.append(self.compiled)
+        return plain(self, *inputs)
+
+    monkeypatch.setattr(Guarded, "__call__", noted)
+    return found
+
+
+def rows(n: int = 5) -> torch.Tensor:
+    return torch.randn(n, 64, generator=torch.Generator().manual_seed(0)).half()
+
+
+def views(x: torch.Tensor, y: torch.Tensor) -> Any:
+    both = x + y
+    return both, both.view(-1)[64:], x, both.t()
+
+
+def test_results(graphs: list[Direct], on_chip: None) -> None:
+    """Buffers, parts of them, and inputs; each call gives tensors of its own."""
+    compiled, kept = torch.compile(views, fullgraph=True), []
+    for k in range(CALLS):
+        x, y = rows() + k, rows() - 2 * k
+        mine = x.to("spyre"), y.to("spyre")
+        kept.append((compiled(*mine), views(x, y), mine[0]))
+    for found, expected, given in kept:
+        assert [f.stride() for f in found] == [e.stride() for e in expected]
+        assert all(torch.equal(f.cpu(), e) for f, e in zip(found, expected, strict=True))
+        assert found[2] is given
+        assert found[1].untyped_storage().data_ptr() == found[0].untyped_storage().data_ptr() == found[3].untyped_storage().data_ptr()
+
+
+def test_one_launch_is_all(graphs: list[Direct], on_chip: None) -> None:
+    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)).half().to("spyre")
+    compiled, x = torch.compile(model, fullgraph=True), rows().to("spyre")
+    with torch.no_grad(), metrics.counted() as launches:
+        found = [compiled(x).cpu() for _ in range(CALLS)]
+    assert launches() == metrics.Launches(chip=CALLS)
+    assert all(torch.equal(f, found[0]) for f in found)
+    assert graphs[-1].again is not None
+
+
+def test_written_inputs_count_writes(graphs: list[Direct], on_chip: None) -> None:
+    def step(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        state.mul_(2)
+        return state + x
+
+    state, own = rows().to("spyre"), rows()
+    compiled, x = torch.compile(step, fullgraph=True), rows().to("spyre")
+    for _ in range(CALLS):
+        before = state._version
+        assert torch.equal(compiled(state, x).cpu(), step(own, rows()))
+        assert state._version > before
+    assert torch.equal(state.cpu(), own)
+    assert graphs[-1].again is not None
+
+
+def test_inputs_at_other_places(graphs: list[Direct], on_chip: None) -> None:
+    """Dynamo guards sizes and strides, and no offsets."""
+    compiled = torch.compile(lambda x: x * 2, fullgraph=True)
+    many = torch.stack([rows() + k for k in range(CALLS)])
+    there = many.to("spyre")
+    for k in (*range(CALLS), 0, 3):
+        assert torch.equal(compiled(there[k]).cpu(), many[k] * 2)
+    assert torch.equal(compiled(rows().to("spyre")).cpu(), rows() * 2)
+    assert graphs[-1].again is not None
+
+
+def test_operators_on_one_tensor_twice(on_chip: None) -> None:
+    x, y = rows().to("spyre"), rows(6)[1:].clone().to("spyre")
+    for _ in range(CALLS):
+        assert torch.equal((x - x).cpu(), rows() - rows())
+    for _ in range(CALLS):
+        assert torch.equal((x - y).cpu(), rows() - rows(6)[1:])
+        assert torch.equal((y - y).cpu(), rows() - rows())
+
+
+def random(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.randn(5, 64, device=x.device).half()
+
+
+def sorted_rows(x: torch.Tensor) -> Any:
+    return torch.linalg.qr(x.float())[1].half() + x[:, :64][:1]
+
+
+def to_host(x: torch.Tensor) -> torch.Tensor:
+    return (x + 1).to("cpu")
+
+
+@pytest.mark.parametrize("function", [random, sorted_rows, to_host])
+def test_what_is_more_than_a_launch(function: Callable[[torch.Tensor], Any], graphs: list[Direct]) -> None:
+    compiled = torch.compile(function)
+    for k in range(CALLS):
+        x = rows() + k
+        torch.manual_seed(k)
+        found = compiled(x.to("spyre")).cpu()
+        torch.manual_seed(k)
+        torch.testing.assert_close(found, function(x), atol=2**-8, rtol=2**-8)
+    assert all(graph.again is None for graph in graphs)
+
+
+def test_constants_of_a_graph(graphs: list[Direct], on_chip: None) -> None:
+    table = torch.arange(64).half()
+    compiled = torch.compile(lambda x: x + table.to(x.device), fullgraph=True)
+    for k in range(CALLS):
+        assert torch.equal(compiled((rows() + k).to("spyre")).cpu(), rows() + k + table)
+
+
+def test_a_program_that_is_gone_is_loaded_again(graphs: list[Direct], on_chip: None) -> None:
+    compiled, x = torch.compile(lambda x: x - 3, fullgraph=True), rows().to("spyre")
+    for _ in range(CALLS):
+        compiled(x)
+    cache.set_limit(0)
+    try:
+        assert torch.equal(compiled(x).cpu(), rows() - 3)
+        assert torch.equal(compiled(x).cpu(), rows() - 3)
+    finally:
+        cache.set_limit(1024)
+
+
+def test_nothing_is_kept(graphs: list[Direct], on_chip: None) -> None:
+    compiled = torch.compile(lambda x: x * 3, fullgraph=True)
+    for _ in range(CALLS):
+        compiled(rows(7).to("spyre"))
+    gc.collect()
+    before = card().used
+    for _ in range(3):
+        compiled(rows(7).to("spyre"))
+    assert card().used == before
