@@ -20,14 +20,16 @@ from typing import Any
 
 _SHIM = """\
 #!{python} -IS
-# Asks the process that has the tools loaded (ktir.tools.served); without it the tool itself runs.
-import json, os, socket, sys
+# Asks the process that has the tools loaded (ktir.tools.served); without it the tool itself runs. It imports little: the modules `socket`
+# and `json` take longer to load than most tools run.
+import _socket, marshal, os, sys
 try:
-    with socket.socket(socket.AF_UNIX) as served:
-        served.connect({place!r})
-        asked = dict(words=sys.argv, folder=os.getcwd(), environment=dict(os.environ))
-        socket.send_fds(served, [json.dumps(asked).encode()], [0, 1, 2])
-        status = int(served.recv(64))
+    served = _socket.socket(_socket.AF_UNIX)
+    served.connect({place!r})
+    streams = b"".join(n.to_bytes(4, sys.byteorder) for n in range(3))
+    asked = marshal.dumps((sys.argv, os.getcwd(), dict(os.environ)))
+    served.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+    status = int(served.recv(64))
 except (OSError, ValueError):
     os.execv({tool!r}, sys.argv)
 if status < 0:

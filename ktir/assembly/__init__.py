@@ -95,7 +95,7 @@ def _relocate(module: ir.Module, source: str, shift: int, origin: SourceMap) -> 
             return ir.Module.parse(f"module {{}} {written}").operation.location
         return None
 
-    hiding = {name for name, syntax in formats.OPS.items() if syntax.hides and name in origin.source}
+    hiding = {name for name, syntax in formats.OPS.items() if name in origin.source and syntax.hides}
     for op in operations(module):
         parent = op.parent if hiding else None
         if parent is not None and parent.name in hiding:  # what the text does not show is where its op is
