@@ -46,9 +46,9 @@ def register() -> None:
     compile.install()
 
 
-_FIRST = "new_ empty_ lift set resize sparse_ _nested_ _test_ _pin_memory _lazy_clone _fw_ _make_dual"
-_LAST = "_like _copy clone _sparse fill zero copy"
-"""How the names of operators begin and end that are left as PyTorch takes them apart: they copy, or are for other kinds of tensors."""
+_FIRST = "new_ empty_ lift copy set resize sparse_ _nested_ _test_ _pin_memory _lazy_clone _fw_ _make_dual"
+_LAST = "_like clone indices_copy values_copy _sparse fill zero"
+"""How the names of operators begin and end that are left as PyTorch takes them apart: they fill, or are for other kinds of tensors."""
 
 
 def register_operators() -> None:

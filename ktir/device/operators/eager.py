@@ -22,7 +22,8 @@ _MOST = 1024
 """Programs that are kept; the ones used longest ago go."""
 _TRIES = 4
 """Times that an operator is compiled for the same types of operands in vain before it is not tried any more."""
-_ON_CHIP = {torch.float16, torch.float32, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+ON_CHIP = {torch.float16, torch.float32, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+"""Types of operands that programs may have."""
 
 _NUMBERS = (torch.float64, torch.int64, torch.bool)
 _TRACING = logging.getLogger("torch._subclasses.fake_tensor")
@@ -44,7 +45,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
     leaves = [_plain(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or any(t.dtype not in _ON_CHIP for t in tensors) or TracingContext.try_get() is not None:
+    if not tensors or any(t.dtype not in ON_CHIP for t in tensors) or TracingContext.try_get() is not None:
         raise NoProgram("")
     key = (op, tree, tuple(map(_key, leaves)))
     with _lock:

@@ -171,10 +171,11 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
-    """An operator that writes its result: computed as a new tensor, then copied to where it belongs."""
-    out = [named[name] for name in schema.written]
+    """An operator that writes results: computed as new tensors, then copied to where they belong."""
     found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
-    for target, result in zip(out, [found] if isinstance(found, torch.Tensor) else found, strict=True):
+    found = [found] if isinstance(found, torch.Tensor) else list(found)
+    new, written = found[: -len(schema.written)], found[-len(schema.written) :]
+    for target, result in zip((named[name] for name in schema.written), written, strict=True):
         if not torch.can_cast(result.dtype, target.dtype):
             kinds = [str(t.dtype).removeprefix("torch.").capitalize() for t in (result, target)]
             raise RuntimeError(f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}")
@@ -185,7 +186,8 @@ def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
                 )
             target.resize_(result.shape)
         target.copy_(result)
-    return out[0] if len(out) == 1 else tuple(out)
+    results = tuple(named[name] if name else new.pop(0) for name in schema.returned)
+    return results[0] if len(results) == 1 else results
 
 
 _ANY_DEVICE = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put")

@@ -16,6 +16,8 @@ from ktir.device.tensors.streams import current_stream
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 """The keys of kernels that read and write metadata alone, and serve all devices."""
+_APART = torch._C.DispatchKey.CompositeExplicitAutograd
+"""The key of kernels that take an operator apart."""
 
 
 def is_ours(value: Any) -> bool:
@@ -121,7 +123,37 @@ def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memo
 # --------------------------------------------------------------------------------------------------------------- copies and numbers
 
 
+def _converted(self: torch.Tensor, dtype: torch.dtype, memory_format: torch.memory_format | None = None) -> torch.Tensor | None:
+    """A tensor of the device in another type, computed on the chip; None where there is no program for it."""
+    from ktir.device.operators import eager
+
+    options = {"dtype": dtype} if memory_format is None else {"dtype": dtype, "memory_format": memory_format}
+    if dtype not in eager.ON_CHIP or not self.numel() or self.is_neg():
+        return None
+    try:
+        return eager.run(aten._to_copy.default, (self,), options)
+    except eager.NoProgram:
+        return None
+
+
+def _to_copy(
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    memory_format: torch.memory_format | None = None,
+    **options: Any,
+) -> torch.Tensor:
+    if dtype not in (None, self.dtype) and device in (None, self.device):
+        found = _converted(self, dtype, memory_format)
+        if found is not None:
+            return found
+    return aten._to_copy.default._op_dk(_APART, self, dtype=dtype, device=device, memory_format=memory_format, **options)
+
+
 def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    if self.dtype != dst.dtype and self.device == dst.device and (found := _converted(self, dst.dtype)) is not None:
+        self = found
     source = on_host(self) if is_ours(self) else self
     target = on_host(dst, write=True) if is_ours(dst) else dst
     target.copy_(source)
@@ -186,6 +218,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "set_.source_Storage": _set_storage,
     "set_.source_Storage_storage_offset": _set_part,
     "resize_": resize,
+    "_to_copy": _to_copy,
     "_copy_from": _copy_from,
     "_copy_from_and_resize": _copy_from_and_resize,
     "_local_scalar_dense": _local_scalar_dense,

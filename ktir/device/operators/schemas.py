@@ -47,21 +47,19 @@ def schema_of(op: Any) -> Schema:
 
 @cache
 def functional(op: Any) -> Any | None:
-    """The overload that computes what `op` writes, and writes nothing: same name but for the underscore, same arguments but for `out=`,
-    same types. None where there is none.
+    """The overload that computes what `op` writes, and writes nothing: same name but for the underscore or "_functional" at its end, same
+    arguments but for `out=`, same types. It gives the results of `op` that are new, then what is written. None where there is none.
     """
     schema = op._schema
     name = schema.name.removeprefix("aten::")
     if not schema.name.startswith("aten::"):
         return None
-    packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
-    if packet is None:
-        return None
     wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
-    for overload in packet.overloads():
-        found = getattr(packet, overload)
-        if found is op or any(a.alias_info is not None for a in (*found._schema.arguments, *found._schema.returns)):
-            continue
-        if [(a.name, str(a.type)) for a in found._schema.arguments] == wanted:
-            return found
+    for packet in (getattr(torch.ops.aten, n, None) for n in (name.removesuffix("_"), f"{name}_functional")):
+        for overload in packet.overloads() if packet is not None else ():
+            found = getattr(packet, overload)
+            if found is op or any(a.alias_info is not None for a in (*found._schema.arguments, *found._schema.returns)):
+                continue
+            if [(a.name, str(a.type)) for a in found._schema.arguments] == wanted:
+                return found
     return None

@@ -83,6 +83,18 @@ OPS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "pad": (lambda x: F.pad(x, (1, 2)), (half(5, 64),)),
     "conv": (F.conv2d, (half(1, 3, 8, 8), half(4, 3, 3, 3), half(4))),
     "attention": (F.scaled_dot_product_attention, (half(1, 2, 16, 64), half(1, 2, 16, 64), half(1, 2, 16, 64))),
+    "bilinear": (F.bilinear, (torch.ones(5, 4) / 3, torch.arange(15.0).view(5, 3), torch.arange(24.0).view(2, 4, 3), torch.ones(2))),
+    "upsampling": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (half(1, 2, 4, 5),)),
+    "cubic upsampling": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), (half(1, 2, 4, 5),)),
+    "upsampling of volumes": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), (half(1, 2, 2, 3, 4),)),
+    "selection from a number": (lambda x, i: x.index_select(0, i), (torch.tensor(3.5), torch.tensor([0]))),
+    "sum with a number": (lambda x, i, y: x.index_add(0, i, y), (torch.tensor(3.5), torch.tensor([0]), torch.tensor(2.0))),
+    "copy to a number": (lambda x, i, y: x.index_copy(0, i, y), (torch.tensor(3.5), torch.tensor([0]), torch.tensor([2.0]))),
+    "another order": (lambda x: torch.permute_copy(x, (1, 0)), (half(5, 64),)),
+    "wider": (lambda x: x.float(), (half(70, 3).t(),)),
+    "bool": (lambda x: x.bool(), (half(5, 64).round(),)),
+    "integers of a float": (lambda x: x.to(torch.int32), (torch.tensor([2.7, -3.5, 0.0, -0.0, 1e6, 3e9]),)),
+    "bytes": (lambda x: x.to(torch.uint8), (torch.tensor([2.7, 255.0, 65520.0]),)),
 }
 
 
@@ -118,6 +130,7 @@ WRITERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "relu_": lambda x: x.relu_(),
     "operator": lambda x: x.__iadd__(x),
     "clamp_": lambda x: x.clamp_(max=0.5),
+    "of another type": lambda x: x.copy_(torch.arange(64).to(x.device)),
     "masked": lambda x: x.masked_fill_(x > 0, 0.25),
     "out": lambda x: torch.add(x, 1, out=x),
     "out of another shape": lambda x: torch.add(x, 1, out=x.new_empty(0)),
@@ -130,6 +143,17 @@ def test_written_in_place(name: str, on_chip: None) -> None:
     host, ours = half(4, 64), half(4, 64).to("spyre")
     expected, got = WRITERS[name](host), WRITERS[name](ours)
     close(got, expected)
+    close(ours, host)
+
+
+@pytest.mark.parametrize("name", ["_native_batch_norm_legit", "_batch_norm_with_update"])
+def test_results_beside_what_is_written(name: str, on_chip: None) -> None:
+    def norm(x: torch.Tensor, *rest: torch.Tensor) -> Any:
+        return getattr(torch.ops.aten, name).default(x, *rest, *([True] if "legit" in name else []), 0.5, 1e-5)
+
+    host = [half(8, 64).float(), torch.ones(64), torch.zeros(64), torch.arange(1.0, 65), torch.arange(1.0, 65)]
+    ours = there(host)
+    close(norm(*ours), norm(*host))
     close(ours, host)
 
 
@@ -149,6 +173,13 @@ def test_operands_on_two_devices() -> None:
             call(x.to("spyre"), x)
     close(x.to("spyre") + torch.tensor(1.0, dtype=torch.float16), x + 1)
     close(x.to("spyre")[torch.tensor([1, 2])], x[1:3])
+
+
+def test_numbers_that_integers_do_not_hold() -> None:
+    """What C++ leaves open is the host's to answer."""
+    x = torch.tensor([float("nan"), float("inf"), -1e12, 1e12, 2.0**63])
+    for dtype in (torch.int64, torch.int32):
+        close(x.to("spyre").to(dtype), x.to(dtype))
 
 
 def test_falls_back_with_a_warning(heard: list[str]) -> None:

@@ -194,6 +194,27 @@ def wide(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
 
 
 @wide
+def trilinear(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    expand_a: Sequence[int],
+    expand_b: Sequence[int],
+    expand_c: Sequence[int],
+    sums: Sequence[int],
+    unrolled: int = 1,
+) -> torch.Tensor:
+    """Products of three, each with new dims where it is told, summed over dims; what `nn.Bilinear` computes."""
+    for dim in sorted(expand_a):
+        a = a.unsqueeze(dim)
+    for dim in sorted(expand_b):
+        b = b.unsqueeze(dim)
+    for dim in sorted(expand_c):
+        c = c.unsqueeze(dim)
+    return (a * b * c).sum(list(sums)) if sums else a * b * c
+
+
+@wide
 def plus_product(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """`addcmul` in the order of PyTorch's kernel for the host, which decides about what overflows."""
     return x + (a if value == 1 else a * value) * b
@@ -340,21 +361,26 @@ def _spread_along(index: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tenso
 
 
 def index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
-    """Slices along a dim."""
-    return NotImplemented if x.dim() == 0 else x.gather(dim, _spread_along(index, x, dim))
+    """Slices along a dim; of a number, the number."""
+    if x.dim() == 0:
+        return index_select(x.reshape(1), 0, index.reshape(1)).reshape(()) if index.numel() == 1 else NotImplemented
+    return x.gather(dim, _spread_along(index, x, dim))
 
 
 def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, *, alpha: float = 1) -> Any:
     """Slices added along a dim."""
-    if x.dim() == 0 or x.dtype == torch.bool:
+    if x.dtype == torch.bool or (x.dim() == 0 and not index.numel() == src.numel() == 1):
         return NotImplemented
+    if x.dim() == 0:
+        return index_add(x.reshape(1), 0, index.reshape(1), src.reshape(1), alpha=alpha).reshape(())
     return x.scatter_add(dim, _spread_along(index, x, dim), src if alpha == 1 else src * alpha)
 
 
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor) -> Any:
     """Slices written along a dim, as `index_put` does, which Inductor makes in place; there a negative index would wrap."""
     if x.dim() == 0:
-        return NotImplemented
+        alike = index.numel() == src.numel() == 1
+        return index_copy(x.reshape(1), 0, index.reshape(1), src.reshape(1)).reshape(()) if alike else NotImplemented
     dim %= x.dim()
     return aten.index_put(x, [*(None,) * dim, torch.where(index < 0, x.shape[dim], index).reshape(-1)], src)
 
@@ -408,6 +434,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.addcmul.default: plus_product,
     **{op: wide(lerp) for op, lerp in get_decompositions([aten.lerp.Scalar, aten.lerp.Tensor]).items()},
     **dict.fromkeys((aten.floor_divide.default, aten.floor_divide.Scalar), floor_division),
+    aten._trilinear.default: trilinear,
     aten._adaptive_avg_pool3d.default: adaptive_average,
     aten._cdist_forward.default: distances,
     aten._pdist_forward.default: pair_distances,

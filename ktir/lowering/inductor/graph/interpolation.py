@@ -1,6 +1,7 @@
 """Interpolation of bytes is left to PyTorch: its kernels for uint8 count in fixed point, on each CPU in another way.
 
-torch takes the operators with a list of scales apart before any table of decompositions is asked (`early`).
+torch takes the operators with a list of scales apart before any table of decompositions is asked (`early`), and Inductor counts on it: its
+table lacks the others, which come where an operator is compiled by itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch._decomp.decompositions import upsample_compute_output_size
 
 aten = torch.ops.aten
@@ -23,7 +25,8 @@ def not_of_bytes(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def before(theirs: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """Entries of a table of decompositions, in front of `theirs`."""
-    return {packet.default: not_of_bytes(theirs[packet.default]) for packet in PACKETS if packet.default in theirs}
+    alone = get_decompositions([*(packet.default for packet in PACKETS), aten.upsample_linear1d.default, aten.upsample_trilinear3d.default])
+    return {op: not_of_bytes(theirs.get(op, decomposition)) for op, decomposition in alone.items()}
 
 
 def whole(packet: Any, theirs: Callable[..., Any]) -> Callable[..., Any]:
