@@ -1,9 +1,9 @@
 """KTIR: a compiler toolchain for tile programs on the Spyre accelerator.
 
-Importing this package loads nothing else. `ktir.execute` runs KTIR on NumPy arrays; `ktir.capture` gives
-the KTIR of a PyTorch model, `ktir.nested` marks its repeated layers (both need PyTorch). Take what else you need from the submodules:
-`ktir.assembly` reads and prints KTIR text, `ktir.pipeline` runs passes over it, `ktir.context` makes the MLIR context in which both
-work.
+Importing this package loads nothing else; what is named in it is loaded when it is asked for, submodules too. `ktir.execute` runs KTIR on
+NumPy arrays; `ktir.capture` gives the KTIR of a PyTorch model, `ktir.nested` marks its repeated layers (both need PyTorch). Take what else
+you need from the submodules: `ktir.config` has the options, `ktir.assembly` reads and prints KTIR text, `ktir.pipeline` runs passes over
+it, `ktir.context` makes the MLIR context in which both work.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ktir import config
     from ktir.emulator.policy import Policy
     from ktir.emulator.reference.run import Execution
     from ktir.emulator.reference.run import run as execute
@@ -28,6 +29,7 @@ __all__ = [
     "SpyreTensorLayout",
     "__version__",
     "capture",
+    "config",
     "execute",
     "hint",
     "nested",
@@ -49,9 +51,15 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'ktir' has no attribute '{name}'")
     from importlib import import_module
 
-    module, attribute = _LAZY[name]
-    return getattr(import_module(module), attribute)
+    if name in _LAZY:
+        module, attribute = _LAZY[name]
+        return getattr(import_module(module), attribute)
+    if not name.startswith("_"):
+        try:
+            return import_module(f"ktir.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"ktir.{name}":
+                raise
+    raise AttributeError(f"module 'ktir' has no attribute '{name}'")

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 from ktir.target import DATASHEET, Target
@@ -94,6 +97,11 @@ class Config:
         return (*((name, getattr(self, name)) for name in names), ("target", repr(self.machine())))
 
 
+NAMES = tuple(field.name for field in dataclasses.fields(Config))
+VARIABLES = (*(f"KTIR_{name.upper()}" for name in NAMES), "KTIR_CACHE_DIR", "KTIR_DEVICE", "KTIR_TEST_RESULTS", "KTIR_TEST_SECONDS")
+"""All of the environment's variables that begin with `KTIR_` and that something of ours reads."""
+
+
 def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:
     if "bool" in str(field.type):
         if text.lower() in _TRUE + _FALSE:
@@ -123,15 +131,34 @@ _patched: ContextVar[Config | None] = ContextVar("ktir_config", default=None)
 
 def current() -> Config:
     """The options in force: those of the innermost `patch`, else those of the environment."""
+    _say_strangers()
     return _patched.get() or from_environment()
+
+
+def strangers(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that begins with `KTIR_` and that nothing of ours reads: it may be misspelled, or the user's own."""
+    names = sorted(name for name in environment if name.startswith("KTIR_") and name not in VARIABLES)
+    if not names:
+        return []
+    from ktir.diagnostics import close_to
+
+    return [f"the environment variable '{name}' is none that ktir reads{close_to(name, VARIABLES)}" for name in names]
+
+
+@cache
+def _say_strangers() -> None:
+    """Once per process."""
+    for sentence in strangers(os.environ):
+        import logging
+
+        logging.getLogger("ktir").warning("warning: %s", sentence)
 
 
 @contextmanager
 def patch(**fields: Any) -> Iterator[Config]:
     """Change options inside a block, in this thread. Unknown names and bad values raise ValueError."""
-    known = {f.name for f in dataclasses.fields(Config)}
-    if unknown := sorted(set(fields) - known):
-        raise ValueError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
+    if unknown := sorted(set(fields) - set(NAMES)):
+        raise ValueError(unknown_option(unknown[0]))
     if "target" in fields and current().fewer_cores() is None:
         fields.setdefault("cores", None)  # of another target all as well
     token = _patched.set(dataclasses.replace(current(), **fields))
@@ -139,3 +166,28 @@ def patch(**fields: Any) -> Iterator[Config]:
         yield current()
     finally:
         _patched.reset(token)
+
+
+def unknown_option(name: str) -> str:
+    """What is said of a name that no option has."""
+    from ktir.diagnostics import close_to
+
+    return f"unknown option '{name}'; the options are {', '.join(sorted(NAMES))}{close_to(name, NAMES)}"
+
+
+class _Module(ModuleType):
+    """This module refuses what looks like setting an option: options are of a block or of the environment, and nobody reads such names."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or name in vars(self):
+            super().__setattr__(name, value)
+            return
+        if name not in NAMES:
+            raise AttributeError(unknown_option(name))
+        raise AttributeError(
+            f"option '{name}' is not set as an attribute: a block has it by ktir.config.patch({name}={value!r}), "
+            f"a process by the environment variable KTIR_{name.upper()}"
+        )
+
+
+sys.modules[__name__].__class__ = _Module
