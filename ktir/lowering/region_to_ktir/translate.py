@@ -20,7 +20,7 @@ from ktir.lowering.region_to_ktir.indices import Index, variable
 from ktir.lowering.region_to_ktir.masked_loads import MaskedLoads
 from ktir.lowering.region_to_ktir.nodes import Node, constant_node, index_node, tensor_node
 from ktir.lowering.region_to_ktir.reductions import Reductions
-from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Record, Region
+from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Origin, Record, Region
 from ktir.lowering.region_to_ktir.scalar_body import Body, NoScalarForm, Scalar
 from ktir.lowering.region_to_ktir.text import Writer, tensor_type
 
@@ -81,13 +81,14 @@ class _Region:
 
     def run(self) -> Translation:
         for nest in self._region.nests:
-            self._writer.location = self._locations.of(nest)
             self._nest(nest)
         return Translation(self._module(), self._rungs)
 
     def _nest(self, nest: Nest) -> None:
         stores = [r for r in nest.records() if r.op == "store"]
         target = self._region.buffers[stores[0].buffer] if stores else None
+        place, of_lookups = self._locations.of(nest.origins, nest.name), self._locations.of(_lookups_first(nest.origins), nest.name)
+        self._writer.location = place
         for name in dict.fromkeys(r.buffer for r in nest.records() if r.buffer):
             if self._region.buffers[name].dtype not in ELEMENTS:
                 raise _refused(nest, target, f"dtype {self._region.buffers[name].dtype}")
@@ -96,9 +97,10 @@ class _Region:
             if unknown := sorted(record.index.variables - known):
                 raise _refused(nest, target, f"an index with '{unknown[0]}', which is known only when the program runs")
         try:
-            _Nest(nest, self._region.buffers, self._writer, self._storage, self._rungs).run()
+            _Nest(nest, self._region.buffers, self._writer, self._storage, self._rungs, of_lookups).run()
         except (NoAccess, NoScalarForm) as refusal:
             raise _refused(nest, target, str(refusal)) from None
+        self._writer.location = place
         for name in dict.fromkeys(s.buffer for s in stores):
             if self._region.buffers[name].role == "output" and self._last_store[name] is nest and name in self._storage.values:
                 self._output(self._region.buffers[name])
@@ -136,22 +138,34 @@ class _Locations:
         self.lines: list[str] = []
         self._known: dict[tuple[object, ...], str] = {}
 
-    def of(self, nest: Nest) -> str:
-        """What ends a line of this nest."""
-        if nest.origins not in self._known:
-            places = [f"{json.dumps(o.node)}" + (f"({json.dumps(o.file)}:{o.line}:1)" if o.file else "") for o in nest.origins]
-            text = f"fused[{', '.join(places)}]" if len(places) > 1 else places[0] if places else json.dumps(nest.name)
+    def of(self, origins: tuple[Origin, ...], name: str) -> str:
+        """What ends a line that comes from these nodes; without any, a line of the nest of this name."""
+        if origins not in self._known:
+            places = [f"{json.dumps(o.node)}" + (f"({json.dumps(o.file)}:{o.line}:1)" if o.file else "") for o in origins]
+            text = f"fused[{', '.join(places)}]" if len(places) > 1 else places[0] if places else json.dumps(name)
             alias = f"#loc{len(self.lines)}"
             self.lines.append(f"{alias} = loc({text})")
-            self._known[nest.origins] = f" loc({alias})"
-        return self._known[nest.origins]
+            self._known[origins] = f" loc({alias})"
+        return self._known[origins]
+
+
+_LOOKUPS = ("embedding", "index", "gather", "scatter", "take")
+"""In names of operators whose indices are data."""
+
+
+def _lookups_first(origins: tuple[Origin, ...]) -> tuple[Origin, ...]:
+    """Of nodes that became one nest those before the others at which an index out of range is the fault."""
+    return tuple(sorted(origins, key=lambda o: not any(word in o.target for word in _LOOKUPS)))
 
 
 class _Nest:
     """One nest: its records in order become nodes; tensors are emitted where a node must be one."""
 
-    def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], writer: Writer, storage: Storage, rungs: list[Rung]) -> None:
+    def __init__(
+        self, nest: Nest, buffers: Mapping[str, Buffer], writer: Writer, storage: Storage, rungs: list[Rung], of_lookups: str
+    ) -> None:
         self._nest = nest
+        self._of_lookups = of_lookups
         self._buffers = buffers
         self._writer = writer
         self._values: dict[str, Node] = {}
@@ -168,7 +182,9 @@ class _Nest:
 
     def run(self) -> None:
         """Emit the nest."""
+        of_nest = self._writer.location
         for record in _ordered(self._nest.body):
+            self._writer.location = self._of_lookups if record.index.variables & self._tables.keys() else of_nest
             self._record(record, None)
 
     def _record(self, record: Record, mask: Node | None) -> None:

@@ -195,6 +195,35 @@ def test_no_engine_has_a_result(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     assert "the whole graph runs in PyTorch" in caplog.text
 
 
+def _indexed(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    x = table[i]
+    return torch.layer_norm(x, x.shape[-1:])
+
+
+def _embedded(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    x = torch.nn.functional.embedding(i, table)
+    return torch.layer_norm(x, x.shape[-1:])
+
+
+def _gathered(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    x = table.gather(0, i[:, None])
+    return torch.softmax(x, -1)
+
+
+def _put(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    x = (table * 2).index_add(0, i, table)
+    return torch.softmax(x, -1)
+
+
+@pytest.mark.parametrize("function", [_indexed, _embedded, _gathered, _put])
+def test_an_index_out_of_range_is_placed_where_it_is_used(function: Any) -> None:
+    """Not where the loops end that it was fused into."""
+    for engine in ("spyre", "ktir"):
+        torch._dynamo.reset()
+        with pytest.raises((IndexError, RuntimeError), match=rf"{Path(__file__).name}:{function.__code__.co_firstlineno + 1}:1: error: "):
+            compiled(function, engine=engine)(ramp(5, 70), torch.tensor([1, 7, 1, 2, 3]))
+
+
 def test_errors_of_the_data_are_errors() -> None:
     """An index out of range fails in PyTorch too; nothing is written."""
     for engine in ("spyre", "ktir"):
