@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import fx
 
 from ktir.device.operators.kernels import is_ours
+from ktir.device.tensors import storage
 
 
 def install() -> None:
-    """Let the default backend of `torch.compile` hand over the graphs on the device."""
+    """Let the default backend of `torch.compile` hand over the graphs on the device, and tell us of calls."""
     wrapper = torch._TorchCompileInductorWrapper
     wrapper.__call__ = _handed_over(wrapper.__call__)  # type: ignore[method-assign]
+    wrapper.__init__ = _with_context(wrapper.__init__)  # type: ignore[method-assign]
+
+
+def _with_context(stock: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(stock)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        self.backend_ctx_ctor = _around_call  # Dynamo takes all that a backend's instance has over to its own wrapping of it
+
+    return init
+
+
+def _around_call() -> AbstractContextManager[None]:
+    """What is there around each call with the default backend: nothing as long as no tensor has been on the device."""
+    if storage.before_first:
+        return nullcontext()
+    from ktir.lowering.inductor.running import tracing
+
+    return tracing.around_call("spyre", {}, named=False)
 
 
 def _handed_over(stock: Callable[..., Any]) -> Callable[..., Any]:

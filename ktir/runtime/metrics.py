@@ -4,7 +4,7 @@
         model(x)
     launches()  # Launches(chip=3, executor=0, torch=1)
 
-The counts are of the process, whatever thread launches. What Dynamo leaves in eager PyTorch is not seen here.
+The counts are of the process, whatever thread launches. What Dynamo leaves in eager PyTorch on tensors of the host is not seen here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Launches:
     executor: int = 0
     """Programs that ran on the KTIR executor: by choice of the engine, or because the chip refuses them."""
     torch: int = 0
-    """Operators that PyTorch ran within compiled graphs, because they have no program."""
+    """Operators that PyTorch ran because they have no program: within compiled graphs, and on tensors of the device anywhere."""
 
     def __add__(self, other: Launches) -> Launches:
         return Launches(self.chip + other.chip, self.executor + other.executor, self.torch + other.torch)

@@ -18,6 +18,7 @@ from ktir.device.operators.kernels import aten, is_ours
 from ktir.device.operators.schemas import Schema, functional, schema_of
 from ktir.device.tensors import current, randomness
 from ktir.device.tensors.storage import on_host, record, to_device
+from ktir.runtime import metrics
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
 _set_part = aten.set_.source_Storage_storage_offset
@@ -166,6 +167,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return on_cpu(op, args, kwargs)
     refuse(op, reason)
     result = on_cpu(op, args, kwargs)
+    metrics.count(torch=1)
     say(op, reason)  # what fails on the host too is the data's own matter
     return result
 

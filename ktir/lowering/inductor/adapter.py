@@ -293,7 +293,8 @@ class CheckExterns(CustomSchedulerPass):
             wrapper = V.graph.wrapper_code
             for line in ("import ktir.runtime.metrics, ktir.lowering.inductor.running.fallback", *dict.fromkeys(said)):
                 wrapper.add_import_once(line)
-            wrapper.writeline(f"ktir.runtime.metrics.count(torch={len(said)})")
+            if not devices.counts_itself(wrapper):
+                wrapper.writeline(f"ktir.runtime.metrics.count(torch={len(said)})")
         _assert_last(nodes)
         return nodes
 

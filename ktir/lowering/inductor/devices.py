@@ -91,6 +91,11 @@ class _OnDevice(PythonWrapperCodegen):
         return super().make_allocation(name, self.device, *args, **kwargs)
 
 
+def counts_itself(wrapper: PythonWrapperCodegen) -> bool:
+    """Whether what PyTorch runs is counted without generated code: operators on a device are, one by one."""
+    return isinstance(wrapper, _OnDevice)
+
+
 def wrapper_for(device: str) -> type[PythonWrapperCodegen]:
     """What writes the code that runs a graph, with buffers on a device."""
     place = torch.device(device)

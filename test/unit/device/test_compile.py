@@ -1,6 +1,8 @@
 """`torch.compile(model)` on tensors of the device runs on the chip without a backend name, and gives the bits that it gives on the host."""
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import ktir
 from ktir import config
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 
 class Attention(nn.Module):
@@ -98,6 +100,52 @@ def test_written_inputs(on_chip: None) -> None:
     assert cache[:, 0].tolist() == [1, 2, 3, 0]
     assert [t.tolist() for t in totals] == [[1.0] * 64, [3.0] * 64, [6.0] * 64]
     assert cache._version > version
+
+
+_FIRST = """
+import logging, torch
+from torch import nn
+from ktir.device.autoload import register
+register()
+logging.getLogger("ktir").setLevel("INFO")
+logging.getLogger("ktir").addHandler(logging.StreamHandler())
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(64, 2, 64, batch_first=True)
+
+    def forward(self, x, mask):
+        x = self.layer(x, src_mask=mask) + 1
+        print("out of the graph")
+        return x * 2
+
+with torch.no_grad():
+    compiled = torch.compile(Model().half().eval().to("spyre"))
+    torch.compile(lambda x: [print(end=""), x])(torch.ones(3))  # of the host: not ours to speak of
+    compiled(torch.randn(2, 8, 64, device="spyre").half(), torch.zeros(8, 8, device="spyre").half())
+"""
+
+
+def test_the_first_graph_of_a_process() -> None:
+    """What is there around calls of a named backend is there before the first graph of the default one, too."""
+    run = subprocess.run([sys.executable, "-c", _FIRST], capture_output=True, text=True, check=False)
+    assert run.stdout == "out of the graph\n", run.stderr
+    assert run.stderr.count("Dynamo leaves this in eager PyTorch") == 1
+    assert "a call runs 2 programs on the chip, 0 programs on the KTIR executor, 0 operators in PyTorch, 1 break" in run.stderr
+    assert run.stderr.count("a call runs") == 1
+    assert notices.NOT_HERE not in run.stderr
+
+
+def test_operators_that_pytorch_runs_are_counted_once() -> None:
+    def f(m: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky_ex(m).L + 1
+
+    m = torch.eye(3)
+    for model, x in ((torch.compile(f, backend="spyre"), m), (torch.compile(f), m.to("spyre")), (f, m.to("spyre"))):
+        with config.patch(fallback="cpu"), metrics.counted() as launches:
+            model(x)
+        assert launches() == metrics.Launches(chip=1, torch=1)
 
 
 def test_numbers_of_the_host_in_a_graph(on_chip: None) -> None:

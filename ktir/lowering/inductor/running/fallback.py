@@ -18,6 +18,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
+from ktir.lowering.inductor.running.origins import any_on_device
 from ktir.lowering.region_to_ktir.region import Nest, NestRefused, Origin, Region
 from ktir.runtime import metrics, notices
 
@@ -125,7 +126,10 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
     of ours.
     """
     reason = error.message if isinstance(error, KtirError) else str(error)
-    operators = sum(node.op.startswith("call_") and node.target is not operator.getitem for node in gm.graph.nodes)
+    called = [node for node in gm.graph.nodes if node.op.startswith("call_") and node.target is not operator.getitem]
+    operators = (
+        0 if any_on_device(node.meta.get("example_value") for node in gm.graph.nodes) else len(called)
+    )  # on a device each counts itself, wherever it runs
 
     def run(*inputs: Any) -> Any:
         _LazyGraphModule.force_recompile(gm)  # else its first `forward` is a call of the module, which prints a traceback of its own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,11 @@ def source(node: fx.Node) -> str | None:
         if found.file:
             return f"{found.file}:{found.line}:1"
     return None
+
+
+def any_on_device(values: Iterable[Any]) -> bool:
+    """Whether there is a tensor on the device among them."""
+    return any(isinstance(v, torch.Tensor) and v.device.type == "spyre" for v in values)
 
 
 def result_of(node: fx.Node | None) -> str:

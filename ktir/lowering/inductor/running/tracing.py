@@ -21,11 +21,12 @@ from torch._dynamo.backends import registry
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._guards import TracingContext
 from torch.nn.modules import transformer
+from torch.utils import _pytree as pytree
 
 from ktir import config
 from ktir.diagnostics import Diagnostic, Unsupported
 from ktir.lowering.inductor.running import progress
-from ktir.lowering.inductor.running.origins import TORCH
+from ktir.lowering.inductor.running.origins import TORCH, any_on_device
 from ktir.runtime import metrics, notices
 
 log = logging.getLogger("ktir")
@@ -36,10 +37,15 @@ _OUT = "what follows is another graph; torch.compile(..., fullgraph=True) shows 
 
 @dataclass
 class Call:
-    """A call of a compiled model: whether errors are asked for, and what was compiled and found in it."""
+    """A call of a compiled model: whether errors are asked for, and what was compiled and found in it.
+
+    `named`: its graphs are all for us. Else the backend is torch's own, which hands over the graphs on the device alone, and what is
+    left out of them is on the device, too.
+    """
 
     name: str
     strict: bool
+    named: bool
     graphs: int = 0
     breaks: list[str] = field(default_factory=list)
 
@@ -55,16 +61,17 @@ def compiled_one() -> None:
 
 
 @contextmanager
-def around_call(name: str, options: dict[str, Any]) -> Iterator[None]:
-    """What Dynamo enters around each call of a model that one of our backends compiles."""
+def around_call(name: str, options: dict[str, Any], named: bool = True) -> Iterator[None]:
+    """What Dynamo enters around each call of a model that one of our backends compiles, or the default one where a device is in use."""
     outer = _call.get()
     if outer is not None:
         yield
         return
-    call = Call(name, (options.get("fallback") or config.current().fallback) == "error")
+    call = Call(name, named and (options.get("fallback") or config.current().fallback) == "error", named)
+    changes = {"allow_rnn": True, **_limits(call.strict)} if named else {}  # graphs of the host are torch's own matter
     token = _call.set(call)
     try:
-        with torch._dynamo.config.patch(allow_rnn=True, **_limits(call.strict)), metrics.counted() as launches:
+        with torch._dynamo.config.patch(**changes), metrics.counted() as launches:
             yield
     finally:
         _call.reset(token)
@@ -85,7 +92,7 @@ def _limits(strict: bool) -> dict[str, Any]:
 def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
     """Say that Dynamo leaves something in eager PyTorch, once per place; an error where the option `fallback` says so."""
     call = _call.get()
-    if call is None or exc.logged:
+    if call is None or exc.logged or not (call.named or _is_on_device(translator)):
         return
     stack = getattr(exc, "real_stack", None) or TracingContext.extract_stack()
     own = [frame for frame in stack if not frame.filename.startswith(TORCH)] or stack
@@ -97,7 +104,14 @@ def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
         error.diagnostics.append(Diagnostic("note", 'without fallback="error" PyTorch runs it'))
         raise BackendCompilerFailed(_named(call.name), error, None) from error
     call.breaks.append(what)
-    notices.warn_once(f"{file}:{line}", what, error, _OUT, notices.NOT_HERE)
+    notices.warn_once(f"{file}:{line}", what, error, _OUT, *([notices.NOT_HERE] if call.named else []))
+
+
+def _is_on_device(translator: Any) -> bool:
+    """Whether anything that a frame is called with, or that is in its graph so far, is on the device."""
+    scope = pytree.tree_leaves(list(translator.output.local_scope.values()))
+    of_modules = (p for m in scope if isinstance(m, torch.nn.Module) for p in m.parameters())
+    return any_on_device([*scope, *of_modules, *(node.meta.get("example_value") for node in translator.output.graph.nodes)])
 
 
 def _named(name: str) -> Callable[..., Any]:
