@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.exc import FailOnRecompileLimitHit
+from torch._dynamo.utils import guard_failures
 from torch._inductor.utils import fresh_cache
 
 from ktir.lowering.inductor import wrapper
@@ -67,28 +68,37 @@ FLOATS: dict[str, Callable[..., Any]] = {
 }
 
 
-def check(programs: list[Any], function: Callable[..., Any], numbers: list[Any], dtype: torch.dtype) -> None:
-    compiled = torch.compile(function, backend="spyre", fullgraph=True, options={"cores": 2, "fallback": "error"})
-    x = X.to(dtype)
+def side_by_side(functions: dict[str, Callable[..., Any]]) -> Callable[..., dict[str, Any]]:
+    """Functions in one graph, each of a tensor and a number of its own."""
+    return lambda xs, *each: {name: f(x, number) for (name, f), x, number in zip(functions.items(), xs, each, strict=True)}
+
+
+def check(programs: list[Any], functions: dict[str, Callable[..., Any]], numbers: list[Any], dtype: torch.dtype) -> None:
+    model = side_by_side(functions)
+    compiled = torch.compile(model, backend="spyre", fullgraph=True, options={"cores": 2, "fallback": "error"})
+    xs, regions = [X.to(dtype, copy=True) for _ in functions], 0
     tolerance = 1e-5 if dtype == torch.float32 else 4e-3
     for i, number in enumerate(numbers):
         if i == 2:
-            programs.clear()
-        found, expected = compiled(x, number), function(x, number)
-        assert found.dtype == expected.dtype
-        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-    assert not programs  # the second value, a symbol, was the last compilation
+            regions = len(programs)
+        found = compiled(xs, *[number] * len(xs))
+        for name, expected in model(xs, *[number] * len(xs)).items():
+            assert found[name].dtype == expected.dtype, name
+            where = f"{name} {number}"
+            torch.testing.assert_close(
+                found[name], expected, rtol=tolerance, atol=tolerance, msg=lambda text, where=where: f"{where}: {text}"
+            )
+    why = [reason.partition("\n")[0] for reasons in guard_failures.values() for reason in reasons]
+    assert len(programs) == regions, f"the second value, a symbol, was not the last compilation: {why}"
 
 
-@pytest.mark.parametrize("name", INTEGERS)
-def test_integers(programs: list[Any], name: str) -> None:
-    check(programs, INTEGERS[name], [3, 4, 17, -5, 60], torch.float16)
+def test_integers(programs: list[Any]) -> None:
+    check(programs, INTEGERS, [3, 4, 17, -5, 60], torch.float16)
 
 
-@pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_floats(programs: list[Any], name: str, dtype: torch.dtype) -> None:
-    check(programs, FLOATS[name], [0.1, 0.7, 3.3, -1.7, 1e-2], dtype)
+def test_floats(programs: list[Any], dtype: torch.dtype) -> None:
+    check(programs, FLOATS, [0.1, 0.7, 3.3, -1.7, 1e-2], dtype)
     assert all(b.dtype != "float64" for region in programs for b in region.buffers.values())
 
 
@@ -103,18 +113,19 @@ JUMPS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", JUMPS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_twenty_floats_in_a_row(programs: list[Any], name: str, dtype: torch.dtype) -> None:
+def test_twenty_floats_in_a_row(programs: list[Any], dtype: torch.dtype) -> None:
     """Two programs, and eager's bits also where an element is the number as its type holds it."""
     numbers = [0.1 * k + 0.3 for k in range(20)]
-    x = torch.tensor([s * n for n in numbers for s in (1, -1, 3)], dtype=dtype)
-    compiled = torch.compile(JUMPS[name], backend="spyre", fullgraph=True, options={"cores": 2, "fallback": "error"})
+    xs = [torch.tensor([s * n for n in numbers for s in (1, -1, 3)], dtype=dtype) for _ in JUMPS]
+    model = side_by_side(JUMPS)
+    compiled = torch.compile(model, backend="spyre", fullgraph=True, options={"cores": 2, "fallback": "error"})
     for number in numbers:
         with metrics.counted() as launches:
-            found = compiled(x, number)
+            found = compiled(xs, *[number] * len(xs))
         assert launches() == metrics.Launches(chip=1, executor=0, torch=0)
-        assert torch.equal(found, JUMPS[name](x, number))
+        for name, expected in model(xs, *[number] * len(xs)).items():
+            assert torch.equal(found[name], expected), (name, number)
     assert len(programs) == 2
 
 
