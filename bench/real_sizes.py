@@ -7,8 +7,11 @@ they have changed (median of five); and the peak memory of the process in GB. CP
 memory; exit 1 where one is exceeded.
 
     python bench/real_sizes.py [prefill | decode] [--values]
+    python bench/real_sizes.py --device
 
 --values compares with the KTIR executor on the allocated level, bit for bit; it takes 4 GB more for the step, and 16 GB for the prefill.
+--device compiles both cases in one process, on one set of weights on the device. Columns: seconds of the first call, which compiles, and of
+the second, of a warm one, peak memory in GB so far, and the bytes that the weights take on the card by their own. Then the bounds.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import torch
 import transformers
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 import ktir
 from ktir.assembly import parse_module
@@ -35,6 +39,8 @@ from ktir.checking.inputs import generate_all
 from ktir.checking.levels import run_device_level
 from ktir.checking.parameters import parameters, roots
 from ktir.context import context
+from ktir.device.autoload import register
+from ktir.device.tensors.storage import allocation_of
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
@@ -56,6 +62,8 @@ class Case:
 CASES = {"prefill": Case(128, 0, 128, 60), "decode": Case(1, 2047, 2048, 10)}
 MEMORY = 10.0
 """Gigabytes that the process may take at most."""
+MEMORY_ON_DEVICE, ONCE = 2.2, 1.02
+"""Gigabytes of a process that runs both cases on the device, and bytes of weights on the card by those that they have."""
 
 
 class Layer(torch.nn.Module):
@@ -71,10 +79,10 @@ class Layer(torch.nn.Module):
         return self.model(inputs_embeds=hidden, position_ids=positions, past_key_values=cache, use_cache=True).last_hidden_state
 
 
-def capture(case: Case) -> str:
-    """Logical KTIR of the layer."""
+def config_of_layer() -> transformers.LlamaConfig:
+    """Of one layer of Llama 3.1 8B."""
     rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    config = transformers.LlamaConfig(
+    return transformers.LlamaConfig(
         vocab_size=8,
         hidden_size=4096,
         intermediate_size=14336,
@@ -87,11 +95,24 @@ def capture(case: Case) -> str:
         pad_token_id=0,
         rope_parameters={**rope, "original_max_position_embeddings": 8192},
     )
+
+
+def cache_of(config: transformers.LlamaConfig, case: Case, device: torch.device) -> transformers.StaticCache:
+    """An empty cache with the case's places, on a device."""
+    cache = transformers.StaticCache(config=config, max_cache_len=case.context)
+    cache.early_initialization(1, 8, 128, torch.float16, device)
+    for layer in cache.layers:
+        layer.cumulative_length = layer.cumulative_length.to(device)  # made on the host, whatever it is asked for
+    return cache
+
+
+def capture(case: Case) -> str:
+    """Logical KTIR of the layer."""
+    config = config_of_layer()
     with torch.device("meta"):
         layer = Layer(config).half()
     layer.to_empty(device="cpu")  # a capture does not look at values
-    cache = transformers.StaticCache(config=config, max_cache_len=case.context)
-    cache.early_initialization(1, 8, 128, torch.float16, torch.device("cpu"))
+    cache = cache_of(config, case, torch.device("cpu"))
     positions = torch.arange(case.before, case.before + case.tokens)[None]
     return ktir.capture(layer, torch.zeros(1, case.tokens, 4096, dtype=torch.float16), positions, cache)
 
@@ -155,12 +176,66 @@ def measure(case: Case, values: bool) -> list[float]:
     return row
 
 
+# -------------------------------------------------------------------------------------------------------------------- on the device
+
+
+def layer_with_weights() -> Layer:
+    """The layer with random weights, on the host."""
+    with torch.device("meta"):
+        layer = Layer(config_of_layer()).half()
+    layer.to_empty(device="cpu")
+    layer.model.rotary_emb = LlamaRotaryEmbedding(config_of_layer())
+    for parameter in layer.parameters():
+        parameter.requires_grad_(False).normal_(0, 0.02)
+    return layer.eval()
+
+
+def bytes_on_card(layer: Layer) -> float:
+    """What the weights take on the card in all forms, by their own bytes."""
+    held = [allocation_of(p) for p in layer.parameters()]
+    taken = sum(a.is_linear * a.nbytes + sum(form.size for form in a.forms.values()) for a in held)
+    return taken / sum(a.nbytes for a in held)
+
+
+def gigabytes() -> float:
+    """The most memory that the process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def measure_on_device() -> bool:
+    """Both cases in one process, on one set of weights; whether all bounds are kept."""
+    register()
+    layer = layer_with_weights().to("spyre")
+    print(" " * 10 + "".join(f"{c:>9}" for c in ("first", "second", "warm", "GB", "once")), flush=True)
+    compiled = torch.compile(layer, fullgraph=True, dynamic=False)
+    for name, case in CASES.items():
+        cache = cache_of(config_of_layer(), case, torch.device("spyre"))
+        hidden = torch.randn(1, case.tokens, 4096).half() * 0.1
+        times = []
+        for _ in range(8):
+            for own in cache.layers:
+                own.cumulative_length.copy_(torch.tensor(case.before))
+            positions = torch.arange(case.before, case.before + case.tokens)[None].to("spyre")
+            x = hidden.to("spyre")
+            clock = Clock()
+            with torch.no_grad():
+                compiled(x, positions, cache)
+            times.append(clock.lap())
+        print(f"{name:10}{times[0]:9.2f}{times[1]:9.2f}{median(times[2:]):9.3f}{gigabytes():9.2f}{bytes_on_card(layer):9.3f}", flush=True)
+    print(f"bounds{MEMORY_ON_DEVICE:40}{ONCE:9}")
+    return gigabytes() <= MEMORY_ON_DEVICE and bytes_on_card(layer) <= ONCE
+
+
 def main() -> int:
     """Print the table, each row by a process of its own; 1 where a bound is exceeded."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("case", nargs="?", choices=CASES)
     parser.add_argument("--values", action="store_true", help="compare with the KTIR executor")
+    parser.add_argument("--device", action="store_true", help="both cases compiled on one set of weights on the device")
     options = parser.parse_args()
+    if options.device:
+        torch.set_num_threads(1)
+        return int(not measure_on_device())
     if options.case is None:
         print(" " * 10 + "".join(f"{c:>9}" for c in COLUMNS) + "   bounds", flush=True)
         command = [sys.executable, __file__, *(["--values"] if options.values else [])]

@@ -35,9 +35,9 @@ class kernel:
             cache.watch(self._key, tensors)
             self._last = weakref.ref(loaded)
         loaded(*operands, strict=self._strict)
-        for k in loaded.written:
-            if is_ours(tensors[k]) and not tensors[k].is_inference():
-                torch.autograd.graph.increment_version(tensors[k])
+        written = [t for k in loaded.written if is_ours(t := tensors[k])]
+        if written:
+            torch.autograd.graph.increment_version(written)
 
     def direct(self, tensors: Sequence[Any]) -> direct.Launch | None:
         """See `ktir.lowering.inductor.running.direct.Launcher`. A tensor's handle says which allocation it is of, where it begins there."""

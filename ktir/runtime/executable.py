@@ -98,20 +98,29 @@ class Executable:
         """
         if len(tensors) != self.hosts:
             raise KtirError(f"'{self.spec.kernel_name}' expects {self.hosts} arguments, but got {len(tensors)}")
-        cards = {t.allocation.card for t in tensors if type(t) is DeviceTensor}
-        if len(cards) > 1:
-            raise KtirError(f"'{self.spec.kernel_name}' expects tensors of one card, but got some of {sorted(c.index for c in cards)}")
-        card = next(iter(cards), None)
+        card = self._card(tensors)
         with self.lock, nullcontext() if card is None else card.compute:  # a machine runs one launch at a time, and so does a card
             taken: list[Form] = []
             try:
                 self._launch(card, tensors, stamps or [None] * self.hosts, mode, taken)
             finally:
-                shared.release(taken)
+                if taken:
+                    shared.release(taken)
         metrics.count(chip=1)
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
+
+    def _card(self, tensors: Sequence[Any]) -> Card | None:
+        """The card of those that are on one. Raises KtirError for several."""
+        card = None
+        for tensor in tensors:
+            if type(tensor) is DeviceTensor and (own := tensor.allocation.card) is not card:
+                if card is not None:
+                    both = sorted((card.index, own.index))
+                    raise KtirError(f"'{self.spec.kernel_name}' expects tensors of one card, but got some of {both}")
+                card = own
+        return card
 
     def plan(self, card: Card) -> JobPlan:
         """The program on a card, prepared once."""

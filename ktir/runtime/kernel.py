@@ -8,6 +8,7 @@ end of a launch that succeeded, so a second try starts from the same data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -56,7 +57,7 @@ class Kernel:
         """What messages call it."""
         return self._chip.spec.kernel_name if self._chip else "forward"
 
-    @property
+    @cached_property
     def written(self) -> Sequence[int]:
         """Numbers of the tensors that a launch writes."""
         program = self.logical or self.chip
@@ -82,7 +83,7 @@ class Kernel:
             self._stand_in(error, tensors)
 
     def _launch(self, tensors: tuple[Any, ...], frozen_weights: bool) -> None:
-        chip = self.chip
+        chip = self._chip or self.chip
         assert chip is not None
         try:
             chip(*tensors, stamps=[stamps.installed.of(t) for t in tensors] if frozen_weights else ())

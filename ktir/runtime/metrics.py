@@ -26,27 +26,25 @@ class Launches:
     torch: int = 0
     """Operators that PyTorch ran because they have no program: within compiled graphs, and on tensors of the device anywhere."""
 
-    def __add__(self, other: Launches) -> Launches:
-        return Launches(self.chip + other.chip, self.executor + other.executor, self.torch + other.torch)
-
     def __sub__(self, other: Launches) -> Launches:
         return Launches(self.chip - other.chip, self.executor - other.executor, self.torch - other.torch)
 
 
-_total = Launches()
+_total = [0, 0, 0]
 _lock = Lock()
 
 
 def count(*, chip: int = 0, executor: int = 0, torch: int = 0) -> None:
     """Add launches that have ended without an error; generated wrappers call it for the operators that PyTorch runs."""
-    global _total
     with _lock:
-        _total += Launches(chip, executor, torch)
+        _total[0] += chip
+        _total[1] += executor
+        _total[2] += torch
 
 
 def total() -> Launches:
     """All launches of this process so far."""
-    return _total
+    return Launches(*_total)
 
 
 @contextmanager

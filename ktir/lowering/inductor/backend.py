@@ -49,6 +49,7 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
         raise KtirError(f"mode {mode!r} is one of TorchInductor's own code; leave it out, or give options={{...}} instead: {names}")
     wanted = required.take_marks(gm)
     compiled = _compiled(options, gm, inputs)
+    tracing.forget_stream()
     return required.placed(compiled, wanted) if wanted else compiled
 
 

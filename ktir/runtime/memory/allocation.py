@@ -154,6 +154,7 @@ class Allocation:
                 self.card.put_back(self._forms.pop(written).carrier)
             elif address == self._linear_at:
                 self._linear_at = None
+                self.card.vacate(address, written.size)
             self._reserved = None
             self._drop_linear()
             self._drop_forms()
@@ -210,6 +211,7 @@ class Allocation:
         """An address for a form that makes the linear bytes superfluous."""
         if self._linear_at is not None and size == self._linear_size:
             address, self._linear_at = self._linear_at, None
+            self.card.vacate(address, size)
             return address
         address = self.card.take(size)
         self._drop_linear()

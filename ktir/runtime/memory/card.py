@@ -33,6 +33,8 @@ MOST_CARDS = 8
 
 _KEPT = 1 << 26
 """Bytes of ranges given back whose pages a card keeps for the next ones."""
+_FEW = 1 << 20
+"""Bytes of a range that keeps its pages while it is taken."""
 _SPARE = 1 << 25
 """Bytes of carriers that a card keeps for programs to write."""
 _PAGE = mmap.PAGESIZE
@@ -132,7 +134,8 @@ class Card:
         """
         pool = self._programs if program else self._tensors
         for attempt in range(2):
-            with self._locked():
+            with self._lock:
+                self._collect()
                 address = pool.take(size)
             if address is not None:
                 if not program:
@@ -152,6 +155,11 @@ class Card:
                 self._collect()
             finally:
                 self._lock.release()
+
+    def vacate(self, address: int, size: int) -> None:
+        """The bytes of a range are not needed any more, while its address is: pages go back to the host, where they are many."""
+        if size > _FEW:
+            self._segment(address).drop(address, size)
 
     def asked(self, nbytes: int) -> None:
         """A tensor asks for bytes; negative: it is gone. May be called at any time, also by finalizers."""

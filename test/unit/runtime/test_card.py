@@ -97,6 +97,23 @@ def test_pages_go_back() -> None:
     assert held - resident() > 100 << 20
 
 
+def test_a_form_in_the_place_of_linear_bytes_is_there_once() -> None:
+    """Of float16 the host has 2 bytes per element, at the address too that the linear bytes had."""
+    values = np.ones((4096, 8192), np.float16)
+    allocation = Allocation(Card(), values.nbytes)
+    place = arrangement(View("float16", 0, values.shape, (8192, 1)), Layout.rows(*values.shape))
+    allocation.write(values)
+    held = resident()
+    form = allocation.form(place)
+    assert not allocation.is_linear
+    assert resident() - held < 10 << 20
+    allocation.write(values)
+    held = resident()
+    allocation.adopt(place, np.ones(form.carrier.shape, np.float32))
+    assert resident() - held < values.nbytes + (10 << 20)
+    np.testing.assert_array_equal(allocation.read().view(np.float16).reshape(values.shape), values)
+
+
 def test_what_is_given_back_in_the_midst_of_anything() -> None:
     """Finalizers run wherever Python collects garbage, also while the card's books are open."""
     card = Card(segment_bytes=SMALL)

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch._dynamo import eval_frame, symbolic_convert
+from torch._dynamo import eval_frame, graph_bytecode_inputs, symbolic_convert
 from torch._dynamo.backends import registry
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._guards import TracingContext
@@ -58,6 +58,15 @@ def compiled_one() -> None:
     call = _call.get()
     if call is not None:
         call.graphs += 1
+
+
+def forget_stream() -> None:
+    """Let Dynamo call the graph that it compiles now without the current stream, which it would look up each time: no graph of ours asks
+    for it.
+    """
+    kept = graph_bytecode_inputs.index_to_bytecode_constructor
+    if len(kept) == 1:  # else the function has streams of its own
+        kept.clear()
 
 
 @contextmanager

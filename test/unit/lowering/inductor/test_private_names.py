@@ -53,6 +53,7 @@ torch._inductor.config triton.decompose_sort_ops fallback_random graph_partition
 torch._dynamo.backends.registry register_backend _BACKENDS _COMPILER_FNS
 torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit fail_on_recompile_limit_hit
 torch._dynamo.eval_frame get_compiler_fn
+torch._dynamo graph_bytecode_inputs graph_bytecode_inputs.index_to_bytecode_constructor
 torch._dynamo.exc BackendCompilerFailed TorchDynamoException
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break
 torch._C._dynamo guards guards._reinterpret_tensor
