@@ -9,10 +9,15 @@ from typing import Any
 from ktir.diagnostics import Unsupported, location_text
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.compile.program import BlockPlan
-from ktir.emulator.reference.tape.values import CARRIERS, element_name
+from ktir.emulator.reference.tape.values import CARRIERS, Entries, element_name
 from ktir.mlir import ir
 
-__all__ = ["Numbering", "OpReader", "TensorType", "where_of"]
+__all__ = ["DYNAMIC", "SLICE", "Numbering", "OpReader", "TensorType", "where_of"]
+
+DYNAMIC = -(2**63)
+"""Stands in an array attribute for a number that an operand gives."""
+SLICE = ("static_offsets", "static_sizes", "static_strides")
+"""Attributes of a slice."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,15 @@ class OpReader:
         attribute = self.op.attributes[name]
         kind = ir.DenseI32ArrayAttr if isinstance(attribute, ir.DenseI32ArrayAttr) else ir.DenseI64ArrayAttr
         return [int(x) for x in kind(attribute)]
+
+    def entries(self, first: int, *names: str) -> list[Entries]:
+        """Numbers of array attributes; for those that are dynamic stand, in their order, the operands from `first` on."""
+        dynamic = iter(self.operands[first:])
+        return [[(False, next(dynamic)) if n == DYNAMIC else (True, n) for n in self.integers(name)] for name in names]
+
+    def groups(self) -> list[list[int]]:
+        """Dims of the larger shape per dim of the smaller one, of an op that reshapes."""
+        return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(self.attribute("reassociation"))]
 
     def operand_type(self, i: int) -> TensorType:
         return self.tensor_type(self.op.operands[i].type)

@@ -20,7 +20,6 @@ def _call(op: OpReader) -> Action:
         if function is None:
             raise KtirError(f"{where} calls '{callee}', which is not defined", where.location)
         values = rec.call(function, [rec.get(slot) for slot in operands])
-        for slot, value in zip(results, values, strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, values)
 
     return action

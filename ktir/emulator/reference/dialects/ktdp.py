@@ -13,7 +13,7 @@ from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.ops.indirect import gather, gather_points, scatter, scatter_points
-from ktir.emulator.reference.ops.maps import IndexMap
+from ktir.emulator.reference.ops.maps import IndexMap, grid_of
 from ktir.emulator.reference.ops.sets import IndexSet
 from ktir.emulator.reference.ops.structured_steps import repeat
 from ktir.emulator.reference.record.recorder import Recorder
@@ -205,8 +205,7 @@ def _indirect_tile(op: OpReader) -> Action:
         for slot in captured:
             number = np.asarray(rec.known(slot), np.int64)
             values.append(number.reshape((number.size,) + (1,) * rank))
-        for v, (first, n) in enumerate(zip(low, extents, strict=True)):
-            values.append(first + np.arange(n).reshape([n if axis == 1 + v else 1 for axis in range(1 + rank)]))
+        values += [first + numbers for first, numbers in zip(low, grid_of(extents), strict=True)]
         subscripts: list[Subscript] = []
         number = iter(index_views)
         for kind, map_ in zip(kinds, maps, strict=True):

@@ -160,8 +160,7 @@ def _delivery(
                 else:
                     values = [rec.poison(op_type.shape, op_type.element) for op_type in types]
                 rec.where = where
-                for slot, value in zip(results, values, strict=True):
-                    rec.set(slot, value)
+                rec.set_all(results, values)
 
             types = [op.result_type(i) for i in range(len(results))]
             return action
@@ -219,8 +218,7 @@ def _fold(rec: Recorder, combiner: BlockPlan, future: Future, identities: list[T
         if k == 0:
             totals = pieces
             continue
-        for slot, piece in zip(combiner.arguments, (*totals, *pieces), strict=True):
-            rec.set(slot, piece)
+        rec.set_all(combiner.arguments, (*totals, *pieces))
         totals = [rec.plain(v) for v in rec.run(combiner)]
     rec.active = outer
     return totals or identities

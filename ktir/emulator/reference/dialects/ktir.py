@@ -55,17 +55,11 @@ class _ScatterAdd(Scatter):
         return []
 
     def calls(self, binder: Binder) -> Iterable[Call]:
-        count = len(self.terms)
-        index = [binder.array(t) for t in self.reads[:count]]
-        value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
-        element = self.source.element
+        (index, value), element = self._bound(binder), self.source.element
 
         def run() -> None:
             total, valid = self.addresses(index)
             self.remember(total, valid)
-            assert self.source.buffer is not None
-            memory = self.source.buffer.carrier(element).array
-            assert memory is not None
             steps = np.zeros((1,) * total.ndim, np.int64)
             for v, step, extent in self.block:
                 steps = steps + (np.arange(extent) * step).reshape([extent if axis == 1 + v else 1 for axis in range(total.ndim)])
@@ -74,7 +68,7 @@ class _ScatterAdd(Scatter):
             alive = np.ones(full, np.bool_) if valid is None else np.broadcast_to(valid, full)
             order = (0, *(1 + v for v in self.order))
             addresses, alive = addresses.transpose(order).reshape(-1), alive.transpose(order).reshape(-1)
-            _add(memory, addresses[alive], value.reshape(-1)[alive], element)
+            _add(self.source.memory, addresses[alive], value.reshape(-1)[alive], element)
 
         yield run, ()
 
@@ -144,8 +138,7 @@ def _along(op: OpReader, function: Callable[[list[NDArray[Any]], list[NDArray[An
             step.function = _put_off(function, elements[0], rec.policy.disturbance, rec.disturbances)
         rec.count(op.where.op, prod(shape[1:]))
         rec.emit(step)
-        for slot, tensor in zip(results, made, strict=True):
-            rec.set(slot, tensor)
+        rec.set_all(results, made)
 
     return action
 

@@ -166,11 +166,9 @@ def _expanded(op: OpReader) -> Action:
     def action(rec: Recorder) -> None:
         outer, values = rec.values, [rec.get(slot) for slot in operands]
         rec.values = [None] * slots
-        for slot, value in zip(body.arguments, values, strict=True):
-            rec.set(slot, value)
+        rec.set_all(body.arguments, values)
         found = rec.run(body)
         rec.values, rec.where = outer, where
-        for slot, value in zip(results, found, strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, found)
 
     return action

@@ -9,15 +9,13 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds, Where
-from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.op_reader import DYNAMIC, SLICE, OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.record.recording import NeedsTiles
-from ktir.emulator.reference.tape.values import AccessTile, Distributed, Strided, Tensor, View, element_name, simplify
+from ktir.emulator.reference.tape.values import AccessTile, Distributed, Tensor, View, element_name, simplify
 from ktir.mlir import ir
-
-_DYNAMIC = -(2**63)
 
 
 def _view(rec: Recorder, slot: int) -> View:
@@ -30,17 +28,14 @@ def _view(rec: Recorder, slot: int) -> View:
 @executes("memref.subview")
 def _subview(op: OpReader) -> Action:
     """Sizes and strides count in elements of the view; dims of size 1 that the type lacks are dropped."""
-    rows = [op.integers(f"static_{name}") for name in ("offsets", "sizes", "strides")]
-    dynamic = iter(op.operands[1:])
-    offsets, sizes, strides = ([(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in row] for row in rows)
+    offsets, sizes, strides = op.entries(1, *SLICE)
     source, (result,), where = op.operands[0], op.results, op.where
     type_ = ir.MemRefType(op.op.results[0].type)
     shape = [-1 if type_.is_dynamic_dim(i) else n for i, n in enumerate(type_.shape)]
 
     def action(rec: Recorder) -> None:
         view = _view(rec, source)
-        first, extent = ([n if fixed else rec.known(n) for fixed, n in row] for row in (offsets, sizes))
-        step = [n if fixed else rec.integer(n, "a stride") for fixed, n in strides]
+        first, extent, step = rec.numbers(offsets), rec.numbers(sizes), rec.integers(strides, "a stride")
         offset: Any = view.offset
         for d, (low, n, s) in enumerate(zip(first, extent, step, strict=True)):
             last = np.add(low, np.multiply(np.subtract(n, 1), s))
@@ -57,18 +52,8 @@ def _subview(op: OpReader) -> Action:
                 and not (n == 1 and shape[len(kept)] != 1 and left > len(shape) - len(kept))
             ):
                 kept.append(d)
-        rec.set(
-            result,
-            replace(
-                view,
-                offset=simplify(offset),
-                sizes=tuple(simplify(extent[d]) for d in kept),
-                strides=tuple(view.strides[d] * step[d] for d in kept),
-                masked=tuple(view.masked[d] for d in kept),
-                origin=tuple(0 for _ in kept),
-                owned=tuple(simplify(extent[d]) for d in kept),
-            ),
-        )
+        sizes_, strides_ = tuple(simplify(extent[d]) for d in kept), tuple(view.strides[d] * step[d] for d in kept)
+        _set_view(rec, result, view, offset, sizes_, strides_, tuple(view.masked[d] for d in kept))
 
     return action
 
@@ -131,15 +116,13 @@ def _prefetch(op: OpReader) -> Action:
 def _layout_offset(type_: Any) -> int | None:
     """Elements from the base of a memref of this type to its first one; None: dynamic."""
     _, offset = ir.MemRefType(type_).get_strides_and_offset()
-    return None if offset == _DYNAMIC else offset
+    return None if offset == DYNAMIC else offset
 
 
 @executes("memref.reinterpret_cast")
 def _reinterpret(op: OpReader) -> Action:
     """Other sizes and strides at the base of a view."""
-    rows = [op.integers(f"static_{name}") for name in ("offsets", "sizes", "strides")]
-    dynamic = iter(op.operands[1:])
-    offsets, sizes, strides = ([(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in row] for row in rows)
+    offsets, sizes, strides = op.entries(1, *SLICE)
     base = _layout_offset(op.op.operands[0].type)
     if base is None:
         raise op.unsupported("begins at a base that the type does not tell")
@@ -147,27 +130,24 @@ def _reinterpret(op: OpReader) -> Action:
 
     def action(rec: Recorder) -> None:
         view = _view(rec, source)
-        (start,), extents = ([n if fixed else rec.known(n) for fixed, n in row] for row in (offsets, sizes))
-        steps = tuple(n if fixed else rec.integer(n, "a stride") for fixed, n in strides)
-        _set_view(rec, result, view, np.add(np.subtract(view.offset, base), start), tuple(map(simplify, extents)), steps)
+        (start,), extents, steps = rec.numbers(offsets), rec.numbers(sizes), rec.integers(strides, "a stride")
+        _set_view(rec, result, view, np.add(np.subtract(view.offset, base), start), tuple(map(simplify, extents)), tuple(steps))
 
     return action
 
 
-def _set_view(rec: Recorder, result: int, view: View, offset: Any, sizes: tuple[Any, ...], strides: tuple[int, ...]) -> None:
-    rank = len(sizes)
-    rec.set(
-        result,
-        replace(
-            view,
-            offset=simplify(offset),
-            sizes=sizes,
-            strides=strides,
-            masked=(any(view.masked),) * rank,
-            origin=(0,) * rank,
-            owned=sizes,
-        ),
-    )
+def _set_view(
+    rec: Recorder,
+    result: int,
+    view: View,
+    offset: Any,
+    sizes: tuple[Any, ...],
+    strides: tuple[int, ...],
+    masked: tuple[bool, ...] | None = None,
+) -> None:
+    """The same memory seen in other dims. `masked`: which of them clip; by default all do if one of the view's does."""
+    masked, origin = masked or (any(view.masked),) * len(sizes), (0,) * len(sizes)
+    rec.set(result, replace(view, offset=simplify(offset), sizes=sizes, strides=strides, masked=masked, origin=origin, owned=sizes))
 
 
 @executes("memref.extract_strided_metadata")
@@ -181,26 +161,19 @@ def _metadata(op: OpReader) -> Action:
     def action(rec: Recorder) -> None:
         view = _view(rec, source)
         _set_view(rec, buffer, view, np.subtract(view.offset, base), (), ())
-        for slot, number in zip(numbers, (base, *view.sizes, *view.strides), strict=True):
-            rec.set(slot, number)
+        rec.set_all(numbers, (base, *view.sizes, *view.strides))
 
     return action
 
 
-def _groups(op: OpReader) -> list[list[int]]:
-    return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attribute("reassociation"))]
-
-
 @executes("memref.expand_shape")
 def _expand(op: OpReader) -> Action:
-    groups, given = _groups(op), op.integers("static_output_shape")
-    dynamic = iter(op.operands[1:])
-    shape = [(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in given]
+    groups, (shape,) = op.groups(), op.entries(1, "static_output_shape")
     source, (result,) = op.operands[0], op.results
 
     def action(rec: Recorder) -> None:
         view = _view(rec, source)
-        sizes = [n if fixed else rec.integer(n, "a size") for fixed, n in shape]
+        sizes = rec.integers(shape, "a size")
         strides = [1] * len(sizes)
         for dim, group in enumerate(groups):
             step = view.strides[dim]
@@ -214,7 +187,7 @@ def _expand(op: OpReader) -> Action:
 
 @executes("memref.collapse_shape")
 def _collapse(op: OpReader) -> Action:
-    groups = _groups(op)
+    groups = op.groups()
     (source,), (result,), where = op.operands, op.results, op.where
 
     def action(rec: Recorder) -> None:
@@ -280,9 +253,7 @@ def _store(op: OpReader) -> Action:
 
     def action(rec: Recorder) -> None:
         scalar = rec.plain(rec.get(value), element)
-        ones = (1,) * len(indices)
-        at = Strided((scalar.at.shape[0], *ones), (scalar.at.strides[0], *(0 for _ in ones)), scalar.at.offset)
-        _write(rec, scalar.moved(at, element), _element(rec, rec.get(target), indices), where)
+        _write(rec, scalar.moved(scalar.at.spread((1,) * len(indices)), element), _element(rec, rec.get(target), indices), where)
 
     return action
 

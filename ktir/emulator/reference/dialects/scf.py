@@ -17,8 +17,6 @@ from ktir.emulator.reference.record.budget import expect_trips, take_step, trip_
 from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import simplify
 
-_DYNAMIC = -(2**63)
-
 
 @executes("scf.for")
 def _for(op: OpReader) -> Action:
@@ -46,12 +44,10 @@ def _for(op: OpReader) -> Action:
                 rec.active = None if running.all() else running
             take_step(rec, where)
             rec.set(induction, simplify(np.add(first, np.multiply(stride, i))))
-            for slot, value in zip(carried_slots, carried, strict=True):
-                rec.set(slot, value)
+            rec.set_all(carried_slots, carried)
             carried = [rec.merge(old, new) for old, new in zip(carried, rec.run(body), strict=True)]
         rec.active = outer
-        for slot, value in zip(results, carried, strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, carried)
 
     return action
 
@@ -78,8 +74,7 @@ def _if(op: OpReader) -> Action:
             rec.active = outer
             if results and not values:  # no tile is here
                 values = rec.run(branches[0])
-        for slot, value in zip(results, values, strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, values)
 
     return action
 
@@ -96,8 +91,7 @@ def _while(op: OpReader) -> Action:
         found: list[Any] | None = None
         while True:
             take_step(rec, where)
-            for slot, value in zip(before.arguments, carried, strict=True):
-                rec.set(slot, value)
+            rec.set_all(before.arguments, carried)
             _, *values = rec.run(before)
             goes = rec.known(before.yields[0])
             # A tile that ends keeps the values of its last test.
@@ -106,12 +100,10 @@ def _while(op: OpReader) -> Action:
             if not live.any():
                 break
             rec.active = None if live.all() else live
-            for slot, value in zip(after.arguments, found, strict=True):
-                rec.set(slot, value)
+            rec.set_all(after.arguments, found)
             carried = [rec.merge(old, new) for old, new in zip(carried, rec.run(after), strict=True)]
         rec.active = outer
-        for slot, value in zip(results, found or [], strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, found or [])
 
     return action
 
@@ -121,8 +113,7 @@ def _region(op: OpReader) -> Action:
     results, body = op.results, op.block()
 
     def action(rec: Recorder) -> None:
-        for slot, value in zip(results, rec.run(body), strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, rec.run(body))
 
     return action
 
@@ -148,8 +139,7 @@ def _switch(op: OpReader) -> Action:
             values = rec.run(block)
             found = [rec.merge(old, new) for old, new in zip(found, values, strict=True)] if found else values
         rec.active = outer
-        for slot, value in zip(results, found, strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, found)
 
     return action
 
@@ -175,15 +165,12 @@ def _parallel(op: OpReader) -> Action:
         totals = [rec.get(slot) for slot in initial]
         for point in _points(rec, where, *bounds):
             take_step(rec, where)
-            for slot, value in zip(body.arguments, point, strict=True):
-                rec.set(slot, value)
+            rec.set_all(body.arguments, point)
             rec.run(body)
             for k, (slot, block) in enumerate(zip(reduced, reducers, strict=True)):
-                for argument, value in zip(block.arguments, (totals[k], rec.get(slot)), strict=True):
-                    rec.set(argument, value)
+                rec.set_all(block.arguments, (totals[k], rec.get(slot)))
                 (totals[k],) = rec.run(block)
-        for slot, value in zip(results, totals, strict=True):
-            rec.set(slot, value)
+        rec.set_all(results, totals)
 
     return action
 
@@ -217,26 +204,21 @@ def _reduce(op: OpReader) -> Action:
 def _forall(op: OpReader) -> Action:
     """Iterations one after another; each inserts its slices into the shared outputs."""
     counts = op.integers("operandSegmentSizes")
-    dynamic = iter(op.operands[: sum(counts[:3])])
-    bounds: list[list[tuple[bool, int]]] = []
-    for name in ("staticLowerBound", "staticUpperBound", "staticStep"):
-        bounds.append([(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers(name)])
+    bounds = op.entries(0, "staticLowerBound", "staticUpperBound", "staticStep")
     outputs, results, where = op.operands[sum(counts[:3]) :], op.results, op.where
     body = op.block()
     rank = len(bounds[0])
 
     def action(rec: Recorder) -> None:
-        low, high, step = ([n if fixed else rec.integer(n, "a bound") for fixed, n in row] for row in bounds)
+        low, high, step = (rec.integers(row, "a bound") for row in bounds)
         shared = body.arguments[rank:]
-        for slot, output in zip(shared, outputs, strict=True):
-            rec.set(slot, rec.get(output))
+        rec.set_all(shared, map(rec.get, outputs))
         for point in _points(rec, where, low, high, step):
             take_step(rec, where)
             for slot, value in zip(body.arguments, point, strict=False):
                 rec.set(slot, value)
             rec.run(body)
-        for slot, output in zip(results, shared, strict=True):
-            rec.set(slot, rec.get(output))
+        rec.set_all(results, map(rec.get, shared))
 
     return action
 

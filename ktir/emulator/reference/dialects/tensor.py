@@ -10,18 +10,17 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.findings import OutOfBounds
-from ktir.emulator.reference.compile.op_reader import OpReader
+from ktir.emulator.reference.compile.op_reader import SLICE, OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes
 from ktir.emulator.reference.compile.scalar import compile_body
+from ktir.emulator.reference.ops.maps import grid_of
 from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor
 from ktir.emulator.reference.ops.structured_steps import repeat
 from ktir.emulator.reference.record.recording import NeedsTiles, Recording
 from ktir.emulator.reference.tape.tape import Assemble
-from ktir.emulator.reference.tape.values import Strided, Tensor
+from ktir.emulator.reference.tape.values import Entries, Strided, Tensor
 from ktir.mlir import ir
-
-_DYNAMIC = -(2**63)
 
 
 @executes("tensor.empty")
@@ -55,8 +54,7 @@ def _splat(op: OpReader) -> Action:
 def broadcast_scalar(rec: Recording, value: Any, shape: tuple[int, ...], element: str) -> Tensor:
     """A tensor of `shape` that repeats a scalar, known or from data."""
     if isinstance(value, Tensor):
-        at = value.at
-        return value.moved(Strided((at.shape[0], *shape), (at.strides[0], *(0,) * len(shape)), at.offset), element)
+        return value.moved(value.at.spread(shape), element)
     array = np.asarray(value)
     return rec.constant(array.reshape(array.shape + (1,) * len(shape)) if array.ndim else array, shape, element)
 
@@ -75,13 +73,9 @@ def _cast(op: OpReader) -> Action:
     return action
 
 
-def _groups(op: OpReader) -> list[list[int]]:
-    return [[ir.IntegerAttr(i).value for i in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attribute("reassociation"))]
-
-
 @executes("tensor.collapse_shape")
 def _collapse(op: OpReader) -> Action:
-    groups = _groups(op)
+    groups = op.groups()
     (value,), (result,) = op.operands, op.results
 
     def collapsed(at: Strided) -> Strided | None:
@@ -108,36 +102,18 @@ def _collapse(op: OpReader) -> Action:
 
 @executes("tensor.expand_shape")
 def _expand(op: OpReader) -> Action:
-    groups = _groups(op)
-    shape = op.result_type().shape
+    groups, given = op.groups(), op.result_type().shape
     (value, *sizes), (result,) = op.operands, op.results
-    given = shape
 
     def action(rec: Recording) -> None:
         shape = sized(rec, given, sizes)
         tensor = rec.tensor(value)
-        at = tensor.at
-        if not groups:
-            at = Strided((at.shape[0], *shape), (at.strides[0], *(0,) * len(shape)), at.offset)
+        at = tensor.at if groups else tensor.at.spread(shape)
         for group in groups:
             at = at.expand(1 + group[0], tuple(shape[i] for i in group))
         rec.set(result, tensor.moved(at))
 
     return action
-
-
-Entries = list[tuple[bool, int]]
-"""Numbers of a slice: constant, or in a slot."""
-
-
-def _slice(op: OpReader, first: int) -> tuple[Entries, Entries, Entries]:
-    """Offsets, sizes and strides of a slice op whose dynamic operands begin at operand `first`."""
-    operands = iter(op.operands[first:])
-    offsets, sizes, strides = (
-        [(False, next(operands)) if n == _DYNAMIC else (True, n) for n in op.integers(f"static_{name}")]
-        for name in ("offsets", "sizes", "strides")
-    )
-    return offsets, sizes, strides
 
 
 def _kept(op: OpReader, entries: Entries, shape: tuple[int, ...]) -> list[int]:
@@ -155,18 +131,20 @@ def _kept(op: OpReader, entries: Entries, shape: tuple[int, ...]) -> list[int]:
     return kept
 
 
-def _numbers(rec: Recording, entries: Entries, what: str) -> tuple[int, ...]:
-    return tuple(n if fixed else rec.integer(n, what) for fixed, n in entries)
+def _box(rec: Recording, entries: Sequence[Entries]) -> tuple[list[int], list[int], list[int]]:
+    """Offsets, sizes and strides of a slice."""
+    origin, sizes, strides = (rec.integers(e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
+    return origin, sizes, strides
 
 
 @executes("tensor.extract_slice")
 def _extract_slice(op: OpReader) -> Action:
-    entries = _slice(op, 1)
+    entries = op.entries(1, *SLICE)
     kept = _kept(op, entries[1], op.result_type().shape)
     value, (result,), where = op.operands[0], op.results, op.where
 
     def action(rec: Recording) -> None:
-        origin, sizes, strides = (_numbers(rec, e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
+        origin, sizes, strides = _box(rec, entries)
         source = rec.get(value)
         _check_box(source.shape, origin, sizes, strides, where)
         tensor = rec.plain(source)
@@ -177,7 +155,7 @@ def _extract_slice(op: OpReader) -> Action:
     return action
 
 
-def _check_box(shape: Any, origin: Sequence[int], sizes: tuple[int, ...], strides: tuple[int, ...], where: Any) -> None:
+def _check_box(shape: Any, origin: Sequence[int], sizes: Sequence[int], strides: Sequence[int], where: Any) -> None:
     for dim, (n, low, size, stride) in enumerate(zip(shape, origin, sizes, strides, strict=True)):
         if low < 0 or (size and low + (size - 1) * stride >= n):
             raise OutOfBounds(f"takes elements {low} to {low + (size - 1) * stride} in dim {dim} of size {n}", where, address=low)
@@ -185,13 +163,13 @@ def _check_box(shape: Any, origin: Sequence[int], sizes: tuple[int, ...], stride
 
 @executes("tensor.insert_slice", "tensor.parallel_insert_slice")
 def _insert_slice(op: OpReader) -> Action:
-    entries = _slice(op, 2)
+    entries = op.entries(2, *SLICE)
     kept = _kept(op, entries[1], op.operand_type(0).shape)
     value, base = op.operands[:2]
     result, where = op.results[0] if op.results else base, op.where  # in an scf.forall the shared output itself changes
 
     def action(rec: Recording) -> None:
-        origin, sizes, strides = (_numbers(rec, e, what) for e, what in zip(entries, ("an offset", "a size", "a stride"), strict=True))
+        origin, sizes, strides = _box(rec, entries)
         whole, part = rec.tensor(base), rec.tensor(value)
         _check_box(whole.shape, origin, sizes, strides, where)
         steps = dict(zip(kept, part.at.strides[1:], strict=True))
@@ -209,7 +187,7 @@ def _insert_slice(op: OpReader) -> Action:
     return action
 
 
-def _spread(rec: Recording, whole: Tensor, part: Tensor, origin: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+def _spread(rec: Recording, whole: Tensor, part: Tensor, origin: Sequence[int], strides: Sequence[int]) -> Tensor:
     """`whole` with the elements of `part`, whose rank is the same, at distances of `strides` from `origin` on."""
     shape = whole.at.shape
     tiles = shape[0] if whole.at.present[0] != 1 or part.at.present[0] != 1 else 1
@@ -222,14 +200,12 @@ def _spread(rec: Recording, whole: Tensor, part: Tensor, origin: tuple[int, ...]
 
 @executes("tensor.pad")
 def _pad(op: OpReader) -> Action:
-    dynamic = iter(op.operands[1:])
-    rows = [[(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers(f"static_{name}")] for name in ("low", "high")]
-    type_ = op.result_type()
+    rows, type_ = op.entries(1, "static_low", "static_high"), op.result_type()
     body = compile_body(op, 0, "tensor.yield")
     value, (result,), where = op.operands[0], op.results, op.where
 
     def action(rec: Recording) -> None:
-        low, high = (_numbers(rec, row, "an amount of padding") for row in rows)
+        low, high = (rec.integers(row, "an amount of padding") for row in rows)
         tensor = rec.tensor(value)
         if not any(low) and not any(high):
             rec.set(result, tensor)
@@ -237,9 +213,7 @@ def _pad(op: OpReader) -> Action:
         shape = tuple(a + n + b for a, n, b in zip(low, tensor.shape, high, strict=True))
         if min((*low, *high), default=0) < 0:
             raise KtirError(f"{where} pads by {min((*low, *high))}", where.location)
-        rank = 1 + len(shape)
-        grid: list[Any] = [np.arange(n).reshape([n if i == 1 + d else 1 for i in range(rank)]) for d, n in enumerate(shape)]
-        (fill,) = evaluate(rec, body, grid, shape, body.yields)
+        (fill,) = evaluate(rec, body, grid_of(shape), shape, body.yields)
         base = loop_tensor(rec, fill, shape, type_.element)
         rec.set(result, rec.overwrite(base, [(tuple(zip(low, tensor.shape, strict=True)), tensor)]))
 
@@ -288,8 +262,7 @@ def _insert(op: OpReader) -> Action:
         rows = np.unique(table[rec.live()], axis=0)
         for row in rows:
             _check_box(whole.shape, [int(o) for o in row], ones, ones, where)
-            at = scalar.at
-            piece = scalar.moved(Strided((at.shape[0], *ones), (at.strides[0], *(0,) * len(origin)), at.offset), element)
+            piece = scalar.moved(scalar.at.spread(ones), element)
             members = None if len(rows) == 1 and rec.active is None else (table == row).all(1) & rec.live()
             whole = rec.overwrite(whole, [(tuple((int(o), 1) for o in row), piece)], members)
         rec.set(result, whole)
@@ -308,9 +281,8 @@ def _from_elements(op: OpReader) -> Action:
         pieces = []
         for number, slot in enumerate(operands):
             scalar = rec.plain(rec.get(slot), type_.element)
-            at = scalar.at
             ones = (1,) * len(type_.shape)
-            piece = scalar.moved(Strided((at.shape[0], *ones), (at.strides[0], *(0 for _ in ones)), at.offset), type_.element)
+            piece = scalar.moved(scalar.at.spread(ones), type_.element)
             place = np.unravel_index(number, type_.shape) if type_.shape else ()
             pieces.append((tuple((int(p), 1) for p in place), piece))
         rec.set(result, rec.overwrite(base, pieces))
@@ -392,9 +364,7 @@ def _generate(op: OpReader) -> Action:
     def action(rec: Recording) -> None:
         given = iter(sizes)
         shape = tuple(rec.integer(next(given), "a size") if n < 0 else n for n in type_.shape)
-        rank = 1 + len(shape)
-        grid: list[Any] = [np.arange(n).reshape([n if i == 1 + d else 1 for i in range(rank)]) for d, n in enumerate(shape)]
-        (value,) = evaluate(rec, body, grid, shape, body.yields)
+        (value,) = evaluate(rec, body, grid_of(shape), shape, body.yields)
         rec.set(result, loop_tensor(rec, value, shape, type_.element))
 
     return action

@@ -74,8 +74,7 @@ def _action(reader: OpReader, op: ScalarOp, number: int = 0) -> Action:
             elif isinstance(value, Tensor | Overlay):
                 value = rec.plain(value)
                 if len(type_.shape) != len(shape):  # a scalar beside tensors
-                    at = value.at
-                    value = value.moved(type(at)((at.shape[0], *shape), (at.strides[0], *(0,) * len(shape)), at.offset))
+                    value = value.moved(value.at.spread(shape))
             arguments.append(value)
         (out,) = evaluate(rec, body, arguments, shape, body.yields)
         if shape or isinstance(out, Tensor):

@@ -34,6 +34,14 @@ class Source:
     element: str
     raw: NDArray[Any] | None = None
 
+    @property
+    def memory(self) -> NDArray[Any]:
+        """All of the carrier."""
+        assert self.buffer is not None
+        array = self.buffer.carrier(self.element).array
+        assert array is not None
+        return array
+
 
 @dataclass(eq=False)
 class Cover:
@@ -236,10 +244,7 @@ class Gather(Indirect):
             elif self.source.raw is not None:
                 self._raw_once(addresses, out, alive)
             else:
-                assert self.source.buffer is not None
-                memory = self.source.buffer.carrier(self.source.element).array
-                assert memory is not None
-                out[...] = self.window(memory)[addresses]
+                out[...] = self.window(self.source.memory)[addresses]
             if alive is not None:
                 alive = np.broadcast_to(alive, out.shape[: alive.ndim])
             if self.first and alive is not None:
@@ -355,21 +360,21 @@ class Scatter(Indirect):
         return [t.storage for t in (*self.reads[len(self.terms) :], *self.writes)]
 
     def calls(self, binder: Binder) -> Iterable[Call]:
-        count = len(self.terms)
-        index = [binder.array(t) for t in self.reads[:count]]
-        value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
+        index, value = self._bound(binder)
 
         def run() -> None:
             addresses, alive, data = self.targets(index, value)
             if self.deferred:
                 self.kept = (addresses, alive, data.copy())
                 return
-            assert self.source.buffer is not None
-            memory = self.source.buffer.carrier(self.source.element).array
-            assert memory is not None
-            self._put(self.window(memory), addresses, alive, data)
+            self._put(self.window(self.source.memory), addresses, alive, data)
 
         yield run, ()
+
+    def _bound(self, binder: Binder) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+        """The index tensors, and the value."""
+        *index, value = self.reads[: len(self.terms) + 1]
+        return [binder.array(t) for t in index], binder.array(value, range(len(value.at.shape)))
 
     def targets(self, index: list[NDArray[Any]], value: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None, NDArray[Any]]:
         """Addresses of the blocks [tiles, ...], which of them are live, and the blocks. Raises DuplicateTarget."""
@@ -438,10 +443,8 @@ class LocalScatter(Scatter):
     only: int | None = None
 
     def calls(self, binder: Binder) -> Iterable[Call]:
-        count = len(self.terms)
-        index = [binder.array(t) for t in self.reads[:count]]
-        value = binder.array(self.reads[count], range(len(self.reads[count].at.shape)))
-        base, out = binder.array(self.reads[count + 1], range(1, 2)), binder.array(self.writes[0], range(2))
+        index, value = self._bound(binder)
+        base, out = binder.array(self.reads[-1], range(1, 2)), binder.array(self.writes[0], range(2))
 
         def run() -> None:
             addresses, alive, data = self.targets(index, value)

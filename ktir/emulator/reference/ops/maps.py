@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ktir.emulator.reference.tape.tape import Binder, Call, Step
 from ktir.emulator.reference.tape.values import Overlay, Tensor, Value
 from ktir.mlir import ir
 
-__all__ = ["IndexMap", "code_of", "linear_of", "read", "scatter"]
+__all__ = ["IndexMap", "code_of", "grid_of", "linear_of", "read", "scatter"]
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,13 @@ class IndexMap:
 
     def coordinates(self, extents: tuple[int, ...]) -> list[Any]:
         """The results at every point of the loops, as arrays that broadcast over them."""
-        grid = [np.arange(n).reshape([n if i == j else 1 for i in range(len(extents))]) for j, n in enumerate(extents)]
+        grid = np.indices(extents, sparse=True)
         return [f(grid) for f in self.code]
+
+
+def grid_of(extents: Sequence[int]) -> list[Any]:
+    """Per loop its numbers along its axis, behind the axis of tiles."""
+    return list(np.indices((1, *extents), sparse=True)[1:])
 
 
 def linear_of(expr: ir.AffineExpr, loops: int) -> tuple[tuple[int, ...], int] | None:

@@ -112,10 +112,7 @@ class IndexSet:
         """Which points of a box belong to the set; None if all do."""
         if self.is_box:
             return None
-        grid = [
-            first + np.arange(n).reshape([n if i == d else 1 for i in range(self.dims)])
-            for d, (first, n) in enumerate(zip(low, extents, strict=True))
-        ]
+        grid = [first + numbers for first, numbers in zip(low, np.indices(tuple(extents), sparse=True), strict=True)]
         found = np.broadcast_to(self.holds(grid, symbols), tuple(extents))
         return None if found.all() else found
 

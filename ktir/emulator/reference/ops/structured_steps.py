@@ -14,7 +14,7 @@ from ktir.arithmetic.integers import fit, width
 from ktir.arithmetic.products import Product
 from ktir.emulator.policy import Disturbance
 from ktir.emulator.reference.record.recording import Recording
-from ktir.emulator.reference.tape.tape import Binder, Call, Place, Step, clipped_of
+from ktir.emulator.reference.tape.tape import Binder, Call, PlainStep, Step, clipped_of
 from ktir.emulator.reference.tape.values import CARRIERS, Storage, Tensor, is_float, is_odd
 
 __all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "disturbed", "identity_of", "put_off", "repeat"]
@@ -40,7 +40,7 @@ def repeat(rec: Recording, tensor: Tensor) -> Tensor:
     return result
 
 
-class _Spread(Step):
+class _Spread(PlainStep):
     def calls(self, binder: Binder) -> Iterable[Call]:
         yield np.copyto, (binder.array(self.writes[0]), binder.array(self.reads[0]))
 
@@ -54,30 +54,18 @@ class _Spread(Step):
     def copies(self) -> list[Storage]:
         return [self.reads[0].storage, self.writes[0].storage]
 
-    def places(self) -> list[Place] | None:
-        return self._plain_places()
-
     def details(self) -> object:
         return None
 
-    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
-        return self._moved(tensors)
 
-
-class Matmul(Step):
+class Matmul(PlainStep):
     """writes[0] = reads[2] + reads[0] x reads[1], all [(trips,) tiles, batch, ., .]."""
 
     numerics: str
     element: str
 
-    def places(self) -> list[Place] | None:
-        return self._plain_places()
-
     def details(self) -> object:
         return self.numerics, self.element, self.reuse, self.reads[0].grid, self.reads[1].grid
-
-    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
-        return self._moved(tensors)
 
     def arrays(self, binder: Binder) -> tuple[NDArray[Any], ...]:
         """Operands, accumulator, result."""
@@ -160,7 +148,7 @@ def _matmul_peer(a: NDArray[Any], b: NDArray[Any], acc: NDArray[Any], out: NDArr
     np.add(acc, numerics.round_to(element, total), out=out)
 
 
-class Reduce(Step):
+class Reduce(PlainStep):
     """writes[0] = combine(reads[1], reduction of reads[0] over the axes `over`)."""
 
     kind: str
@@ -169,9 +157,6 @@ class Reduce(Step):
     order: tuple[int, ...]
     physical: bool
     numerics: str
-
-    def places(self) -> list[Place] | None:
-        return self._plain_places()
 
     def details(self) -> object:
         return self.kind, self.element, self.over, self.order, self.physical, self.numerics

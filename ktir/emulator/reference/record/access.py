@@ -106,10 +106,7 @@ class Access:
                 at = self.at(part, Run(run.first, 1, run.start, 0))
                 low = at.span()[0]
                 block, rest = _blocks(at)
-                ids = np.arange(block * size // granule, dtype=np.int64)
-                for stride, extent in rest:
-                    ids = np.add.outer(np.arange(extent, dtype=np.int64) * (stride * size // granule), ids).reshape(-1)
-                ids += low * size // granule
+                ids = _granule_numbers(block, rest, size, granule) + low * size // granule
                 step = max(1, _BATCH // ids.size)
                 for first in range(0, run.count, step):
                     tiles = np.arange(first, min(first + step, run.count))
@@ -220,9 +217,7 @@ class Points:
         assert self.addresses is not None
         size = ELEMENT_BYTES[self.element]
         run, rest = _blocks_of(self.block)
-        ids = np.arange(run * size // granule, dtype=np.int64)
-        for stride, extent in rest:
-            ids = np.add.outer(np.arange(extent, dtype=np.int64) * (stride * size // granule), ids).reshape(-1)
+        ids = _granule_numbers(run, rest, size, granule)
         for i, tile in enumerate(self.tiles):
             addresses = self.addresses[i] if self.valid is None else self.addresses[i][self.valid[i]]
             step = max(1, _BATCH // max(1, ids.size))
@@ -232,6 +227,14 @@ class Points:
 
 
 AnyAccess = Access | Points
+
+
+def _granule_numbers(run: int, rest: Sequence[tuple[int, int]], size: int, granule: int) -> NDArray[np.int64]:
+    """Numbers of the granules of runs of `run` elements of `size` bytes, as `_blocks_of` finds them."""
+    ids = np.arange(run * size // granule, dtype=np.int64)
+    for stride, extent in rest:
+        ids = np.add.outer(np.arange(extent, dtype=np.int64) * (stride * size // granule), ids).reshape(-1)
+    return ids
 
 
 def _blocks(at: Strided) -> tuple[int, list[tuple[int, int]]]:

@@ -17,6 +17,7 @@ from ktir.emulator.reference.tape.values import (
     CARRIERS,
     Box,
     Distributed,
+    Entries,
     Known,
     Overlay,
     Storage,
@@ -114,6 +115,19 @@ class Recording:
 
     def set(self, slot: int, value: Value) -> None:
         self.values[slot] = value
+
+    def set_all(self, slots: Iterable[int], values: Iterable[Value]) -> None:
+        """As many values as slots."""
+        for slot, value in zip(slots, values, strict=True):
+            self.values[slot] = value
+
+    def numbers(self, entries: Entries) -> list[Known]:
+        """Indices of which some are constant."""
+        return [n if fixed else self.known(n) for fixed, n in entries]
+
+    def integers(self, entries: Entries, what: str) -> list[int]:
+        """The same, as `integer`."""
+        return [n if fixed else self.integer(n, what) for fixed, n in entries]
 
     def known(self, slot: int) -> Known:
         """An integer that must be known: an index."""

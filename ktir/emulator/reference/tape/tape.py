@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ktir.emulator.findings import Where
 from ktir.emulator.reference.tape.values import Storage, Strided, Tensor
 
-__all__ = ["Assemble", "Binder", "Call", "Place", "Step", "clipped_of"]
+__all__ = ["Assemble", "Binder", "Call", "Place", "PlainStep", "Step", "clipped_of"]
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -75,6 +75,16 @@ class Step:
 
     def _plain_places(self) -> list[Place]:
         return [*(Place(t, False) for t in self.reads), *(Place(t, True) for t in self.writes)]
+
+
+class PlainStep(Step):
+    """One that touches what it reads and writes, and does the same on tensors of several trips."""
+
+    def places(self) -> list[Place] | None:
+        return self._plain_places()
+
+    def stacked(self, tensors: Sequence[Tensor], count: int) -> Step:
+        return self._moved(tensors)
 
 
 def clipped_of(tensor: Tensor) -> NDArray[np.bool_] | None:

@@ -13,7 +13,7 @@ Axis 0 of every tensor is the tile axis, of stride 0 where the value does not de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "Box",
     "Buffer",
     "Distributed",
+    "Entries",
     "Future",
     "IndirectTile",
     "Known",
@@ -107,6 +108,8 @@ def is_odd(element: str) -> bool:
 Known = int | float | bool | NDArray[Any]
 Box = tuple[tuple[int, int], ...]
 """Per axis: first coordinate and extent."""
+Entries = list[tuple[bool, int]]
+"""Numbers of an op: constants, and slots that hold one."""
 
 
 def simplify(x: Any) -> Known:
@@ -175,6 +178,10 @@ class Strided:
         reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
         low = self.offset + sum(r for r in reach if r < 0)
         return low, self.offset + sum(r for r in reach if r > 0) + 1
+
+    def spread(self, shape: Sequence[int]) -> Strided:
+        """A number per tile, repeated over `shape`."""
+        return Strided((self.shape[0], *shape), (self.strides[0], *(0,) * len(shape)), self.offset)
 
     def box(self, box: Box, first_axis: int = 1) -> Strided:
         """The part in `box`, which begins at axis `first_axis`."""

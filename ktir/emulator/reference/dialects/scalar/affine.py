@@ -10,12 +10,12 @@ from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes, scalar
 from ktir.emulator.reference.compile.scalar_op import ScalarOp
+from ktir.emulator.reference.dialects.scalar.arith import deliver
 from ktir.emulator.reference.ops.maps import code_of
 from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import simplify
 from ktir.mlir import ir
 
-_DYNAMIC = -(2**63)
 _CHOICE: dict[str, Any] = {"affine.apply": lambda x: x[0], "affine.min": np.minimum.reduce, "affine.max": np.maximum.reduce}
 
 
@@ -43,38 +43,23 @@ def _apply(op: OpReader) -> Action:
 
 @scalar(*_CHOICE)
 def _apply_in_body(op: OpReader) -> ScalarOp:
-    compute, count = _function(op), len(op.operands)
-
-    def into(*operands: Any) -> Any:
-        result = np.asarray(compute(*operands[:count]))
-        if len(operands) == count:
-            return result
-        np.copyto(operands[count], result)
-        return operands[count]
-
-    return ScalarOp("index", into)
-
-
-def _basis(op: OpReader, first: int) -> list[tuple[bool, int]]:
-    dynamic = iter(op.operands[first:])
-    return [(False, next(dynamic)) if n == _DYNAMIC else (True, n) for n in op.integers("static_basis")]
+    return ScalarOp("index", deliver(_function(op), len(op.operands)))
 
 
 @executes("affine.delinearize_index")
 def _delinearize(op: OpReader) -> Action:
     """The digits of a number to a mixed base, the first one slowest; without an outer bound it takes the rest."""
-    basis, results, number = _basis(op, 1), op.results, op.operands[0]
+    (basis,), results, number = op.entries(1, "static_basis"), op.results, op.operands[0]
 
     def action(rec: Recording) -> None:
         rest: Any = rec.known(number)
-        sizes = [n if fixed else rec.known(n) for fixed, n in basis]
+        sizes = rec.numbers(basis)
         inner = sizes if len(sizes) < len(results) else sizes[1:]
         digits: list[Any] = []
         for n in reversed(inner):
             digits.append(np.mod(rest, n))
             rest = np.floor_divide(rest, n)
-        for slot, digit in zip(results, [rest, *reversed(digits)], strict=True):
-            rec.set(slot, simplify(np.asarray(digit)))
+        rec.set_all(results, (simplify(np.asarray(digit)) for digit in (rest, *reversed(digits))))
 
     return action
 
@@ -82,10 +67,10 @@ def _delinearize(op: OpReader) -> Action:
 @executes("affine.linearize_index")
 def _linearize(op: OpReader) -> Action:
     count = op.integers("operandSegmentSizes")[0]
-    basis, digits, (result,) = _basis(op, count), op.operands[:count], op.results
+    (basis,), digits, (result,) = op.entries(count, "static_basis"), op.operands[:count], op.results
 
     def action(rec: Recording) -> None:
-        sizes = [n if fixed else rec.known(n) for fixed, n in basis]
+        sizes = rec.numbers(basis)
         inner = sizes if len(sizes) < count else sizes[1:]
         total: Any = rec.known(digits[0])
         for slot, n in zip(digits[1:], inner, strict=True):
