@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ktir.mlir import ir
+
+T = TypeVar("T")
 
 
 def location_text(location: ir.Location) -> str:
@@ -124,18 +126,22 @@ class Remark:
         return f"{self.location or '<unknown>'}: remark: [{self.pass_name}] {self.message}"
 
 
+@contextmanager
+def holding(variable: ContextVar[Any], value: T) -> Iterator[T]:
+    """Inside the block the variable has this value."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
+
+
 _listening: ContextVar[list[Remark] | None] = ContextVar("remarks", default=None)
 
 
-@contextmanager
-def remarks() -> Iterator[list[Remark]]:
+def remarks() -> AbstractContextManager[list[Remark]]:
     """Collects the remarks of the passes that run inside the block."""
-    found: list[Remark] = []
-    token = _listening.set(found)
-    try:
-        yield found
-    finally:
-        _listening.reset(token)
+    return holding(_listening, [])
 
 
 REMARK_KINDS = ("passed", "missed", "failed", "analysis")
@@ -155,15 +161,9 @@ Statistics = dict[str, dict[str, int]]
 _counting: ContextVar[Statistics | None] = ContextVar("statistics", default=None)
 
 
-@contextmanager
-def statistics() -> Iterator[Statistics]:
+def statistics() -> AbstractContextManager[Statistics]:
     """Collects what the passes that run inside the block count."""
-    found: Statistics = {}
-    token = _counting.set(found)
-    try:
-        yield found
-    finally:
-        _counting.reset(token)
+    return holding(_counting, {})
 
 
 def count(pass_name: str, what: str, number: int) -> None:

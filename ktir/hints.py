@@ -7,12 +7,12 @@ with ktir.hint(work_div={"m": 4, "n": 8}):
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, holding
 
 
 class HintRefused(KtirError):
@@ -85,20 +85,14 @@ def current() -> Hint:
     return _current.get() or Hint()
 
 
-@contextmanager
-def hint(**kinds: Mapping[str, int]) -> Iterator[Hint]:
+def hint(**kinds: Mapping[str, int]) -> AbstractContextManager[Hint]:
     """Inside the block the planning follows these wishes, or refuses with a reason. An inner block's kinds replace the outer one's.
 
     It is for all kernels of the programs that are compiled inside the block; under torch.compile it stands around the first call.
     """
     made = make(**kinds)
     outer = current()
-    merged = Hint(made.work_div or outer.work_div, made.num_tiles_per_dim or outer.num_tiles_per_dim)
-    token = _current.set(merged)
-    try:
-        yield merged
-    finally:
-        _current.reset(token)
+    return holding(_current, Hint(made.work_div or outer.work_div, made.num_tiles_per_dim or outer.num_tiles_per_dim))
 
 
 # Dynamo's own marks of a function that it must not trace: a hint inside of what is compiled would be gone before anything is planned.

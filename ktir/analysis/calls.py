@@ -126,10 +126,15 @@ def host_number(attributes: Sequence[ir.DictAttr], argument: int) -> int:
     return sum(text_attribute(a, "ktir.role") not in OWN_ROLES for a in attributes[:argument])
 
 
-def set_arguments(function: func.FuncOp, attributes: list[ir.DictAttr]) -> None:
-    """Make type and attributes of a function those of its block's arguments."""
+def set_type(function: func.FuncOp) -> None:
+    """Make the type of a function that of its block's arguments."""
     types = [a.type for a in function.regions[0].blocks[0].arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+
+
+def set_arguments(function: func.FuncOp, attributes: list[ir.DictAttr]) -> None:
+    """Make type and attributes of a function those of its block's arguments."""
+    set_type(function)
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(list(attributes))
 
 

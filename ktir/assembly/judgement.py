@@ -3,13 +3,12 @@
 By default the first are accepted in silence and the second reported as warnings; `parse_module` has the switches.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from ktir.diagnostics import Diagnostic, location_text
+from ktir.diagnostics import Diagnostic, holding, location_text
 from ktir.mlir import ir
 
 
@@ -42,12 +41,6 @@ def current() -> Judgement | None:
     return _current.get()
 
 
-@contextmanager
-def judging(strict: bool) -> Iterator[Judgement]:
+def judging(strict: bool) -> AbstractContextManager[Judgement]:
     """Collects what verifiers find suspicious inside the block."""
-    judgement = Judgement(strict)
-    token = _current.set(judgement)
-    try:
-        yield judgement
-    finally:
-        _current.reset(token)
+    return holding(_current, Judgement(strict))

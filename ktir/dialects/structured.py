@@ -266,13 +266,13 @@ def elementwise(
     return generic(inputs, init, maps, ["parallel"] * rank, body, loc=ir.Location.current)
 
 
-def zero_padded(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    """A tensor with zeros behind its elements, of a larger type."""
+def padded(value: ir.Value, type_: ir.RankedTensorType, fill: float = 0.0) -> ir.Value:
+    """A tensor with a number behind its elements, of a larger type."""
     high = [n - own for n, own in zip(type_.shape, ir.RankedTensorType(value.type).shape, strict=True)]
     pad = tensor.PadOp(type_, value, [], [], [0] * type_.rank, high)
     block = ir.Block.create_at_start(pad.operation.regions[0], [ir.IndexType.get()] * type_.rank, [ir.Location.current] * type_.rank)
     with ir.InsertionPoint(block):
-        tensor.YieldOp(constant(type_.element_type, 0.0))
+        tensor.YieldOp(constant(type_.element_type, fill))
     return pad.result
 
 

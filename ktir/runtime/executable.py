@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, holding
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
@@ -44,15 +44,9 @@ class Launch:
 _recorder: ContextVar[list[Launch] | None] = ContextVar("ktir_launches", default=None)
 
 
-@contextmanager
-def recorded() -> Iterator[list[Launch]]:
+def recorded() -> AbstractContextManager[list[Launch]]:
     """Collect the launches of a block, in order."""
-    launches: list[Launch] = []
-    token = _recorder.set(launches)
-    try:
-        yield launches
-    finally:
-        _recorder.reset(token)
+    return holding(_recorder, [])
 
 
 @lru_cache(maxsize=64)

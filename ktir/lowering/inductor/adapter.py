@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -185,33 +186,34 @@ def backend_for(
             table[device] = value
 
 
-class _WrapperOfThread:
-    """Makes code with our class in one thread, with the one that was there before in all others."""
+@dataclass(eq=False)
+class _OfThread:
+    """One thing in one thread, what was there before in all others."""
 
-    def __init__(self, thread: int, ours: type[PythonWrapperCodegen], theirs: Any) -> None:
-        self._thread = thread
-        self._ours = ours
-        self._theirs = theirs
+    _thread: int
+    _ours: Any
+    _theirs: Any
+
+    def _chosen(self) -> Any:
+        return self._ours if threading.get_ident() == self._thread else self._theirs
+
+
+class _WrapperOfThread(_OfThread):
+    """Makes code with our class in one thread."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._ours if threading.get_ident() == self._thread else self._theirs, name)
+        return getattr(self._chosen(), name)
 
 
-class PassOfThread(CustomGraphModulePass):
-    """Our pass in one thread, what was there before in all others."""
-
-    def __init__(self, thread: int, ours: CustomGraphModulePass, theirs: CustomGraphModulePass | None) -> None:
-        self._thread = thread
-        self._ours = ours
-        self._theirs = theirs
+class PassOfThread(_OfThread, CustomGraphModulePass):
+    """Our pass in one thread."""
 
     def __call__(self, gm: fx.GraphModule) -> None:
-        chosen = self._ours if threading.get_ident() == self._thread else self._theirs
-        if chosen is not None:
+        if (chosen := self._chosen()) is not None:
             chosen(gm)
 
     def uuid(self) -> Any:
-        chosen = self._ours if threading.get_ident() == self._thread else self._theirs
+        chosen = self._chosen()
         return None if chosen is None else chosen.uuid()
 
 

@@ -123,20 +123,20 @@ class TileEvaluator:
                 variable[dim] = moved
             first.append(self.index.affine(subscript.results[0], values, op.operation))
         if len(looked_up) != 1:
-            raise self._refuse(op, "expects to look up one dimension")
+            raise refused(op, "expects to look up one dimension")
         ((dim, subscript, view),) = looked_up
         walked = {k: v for k, e in enumerate(subscript.results) if (v := self._variable(op, e, len(captured))) is not None}
         if len(walked) > 1:
-            raise self._refuse(op, "expects an index that one variable walks")
+            raise refused(op, "expects an index that one variable walks")
         size, strides = op.base.owner.opview.sizes[dim], op.base.owner.opview.strides
         if not isinstance(size, int):
-            raise self._refuse(op, "expects a static size of the dimension that is looked up")
+            raise refused(op, "expects a static size of the dimension that is looked up")
         at = [self.index.affine(e, values, op.operation) for e in subscript.results]
         shape = tuple(op.shape)
         if walked:
             ((axis, number),) = walked.items()
             if any(v == number and strides[d] != 0 for d, v in variable.items()):
-                raise self._refuse(op, "expects the variable that walks the index to walk nothing else")
+                raise refused(op, "expects the variable that walks the index to walk nothing else")
             variable[dim] = number
             positions = self._tile(op.operation, view, at, (shape[number],), {axis: 0})
         else:  # one index for the whole tile
@@ -153,12 +153,8 @@ class TileEvaluator:
         """The variable that a subscript adds to what is captured, None if it has none."""
         used = [d - captured for d, factor in _linear(expression, op.operation).items() if d >= captured and factor]
         if len(used) > 1 or any(_linear(expression, op.operation)[d + captured] != 1 for d in used):
-            raise self._refuse(op, "has a subscript that is more than a variable and an offset")
+            raise refused(op, "has a subscript that is more than a variable and an offset")
         return used[0] if used else None
-
-    @staticmethod
-    def _refuse(op: ktdp.ConstructIndirectAccessTileOp, text: str) -> Unsupported:
-        return Unsupported(f"'{op.operation.name}' op {text}", location_text(op.location))
 
     def _tile(self, op: ir.Operation, base: ir.Value, first: list[Index], shape: tuple[int, ...], walked: dict[int, int]) -> Tile:
         """A tile of `shape` at `first` in the view `base`, whose dim d is walked by the tile's dim `walked[d]`."""

@@ -131,13 +131,17 @@ class _Addresses:
         if form.least < 0 or form.greatest >= span(buffer):  # an integer that is known only at run time, plus a loop variable
             raise Irregular("index-misfit")
         order = sorted(form.terms, key=lambda d: -form.terms[d])
-        used = set(every)
-        for digit in order:
-            used |= {v for v, _ in self._materialize(self._tables[digit.variable])} if digit.variable in data else {digit.variable}
-        loops = [loop for loop in self._loops if loop[0] in used]
+        loops = self._walked(order, data, every)
         places = [Place(0, d, 1) for d in order]
         view = self._view(buffer, form, order)
         return view, [n for _, n in loops], tuple(v for v, _ in loops), self._subscripts(places, loops, data)
+
+    def _walked(self, digits: Sequence[Digit], data: Mapping[str, int], every: Sequence[str] = ()) -> Loops:
+        """The loops that digits depend on, and those in `every`."""
+        used = set(every)
+        for digit in digits:
+            used |= {v for v, _ in self._materialize(self._tables[digit.variable])} if digit.variable in data else {digit.variable}
+        return [loop for loop in self._loops if loop[0] in used]
 
     def _subscripts(self, places: Sequence[Place], loops: Loops, data: Mapping[str, int]) -> list[Subscript]:
         positions = {v: k for k, (v, _) in enumerate(loops)}
@@ -271,11 +275,7 @@ class _Loads(_Addresses):
 
     def _gather_value(self, buffer: Buffer, value: Tensor, match: Match, data: Mapping[str, int]) -> Operand:
         self._report(buffer.name, "gather", "")
-        used: set[str] = set()
-        for _, digit, _ in match.places:
-            if digit is not None:
-                used |= {v for v, _ in self._materialize(self._tables[digit.variable])} if digit.variable in data else {digit.variable}
-        loops = [loop for loop in self._loops if loop[0] in used]
+        loops = self._walked([p.digit for p in match.places if p.digit is not None], data)
         extents = [n for _, n in loops]
         memory = self._in_memory(self._part(value, match))
         tile = self._writer.indirect_tile(memory, extents, self._subscripts(match.places, loops, data))

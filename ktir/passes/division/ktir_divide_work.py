@@ -26,7 +26,7 @@ from ktir.dialects._ktdp.builders import Subscript
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.op_facts import ADDRESSES, PLACES
-from ktir.dialects.structured import Generic, element_of, fill, index_constant, rebuild, zero_padded
+from ktir.dialects.structured import Generic, element_of, fill, index_constant, padded, rebuild
 from ktir.mlir import arith, func, ir, is_a, linalg, names, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.parts import Along, Dealt, Parts, Walk
@@ -157,10 +157,7 @@ class _Divider:
         else:
             walk = [*self.parts.axes.of_copied(value)]
             part = self._filled(value, walk) if is_a(value.owner, linalg.FillOp) else self._load(value, walk)
-        ktdp.store(part, self._tile(op.operands[1], walk, by_leader=True))
-        if "ktir.ordered" in op.attributes:
-            stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
-            stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
+        ktdp.store(part, self._tile(op.operands[1], walk, by_leader=True), ordered="ktir.ordered" in op.attributes)
 
     def _filled(self, init: ir.Value, walk: Walk) -> ir.Value:
         """A core's part of a tensor of one value, or of an empty one."""
@@ -185,8 +182,8 @@ class _Divider:
         if isinstance(rows, Dealt):
             split[-3] = self.parts.share(rows.sticks, 0)
         with source.owner.location:
-            if shape[-2] != (padded := split[-3] * LANES):
-                value = zero_padded(value, ir.RankedTensorType.get([*shape[:-2], padded, shape[-1]], element_of(value)))
+            if shape[-2] != (rows_ := split[-3] * LANES):
+                value = padded(value, ir.RankedTensorType.get([*shape[:-2], rows_, shape[-1]], element_of(value)))
             last = len(shape) - 2
             groups = [*([d] for d in range(last)), [last, last + 1], [last + 2]]
             type_ = ir.RankedTensorType.get(split, element_of(value))

@@ -282,8 +282,7 @@ def _results_apart(op: ir.Operation) -> None:
     block = op.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
     inputs = list(op.operands)[:-count]
-    maps = maps_of(op)
-    kinds = ["reduction" if "reduction" in str(i) else "parallel" for i in ir.ArrayAttr(op.attributes["iterator_types"])]
+    maps, kinds = maps_of(op), Generic(op).iterators
     accumulators = list(block.arguments)[len(inputs) :]
     for k in range(count):
         needed = _needed_ops(end.operands[k], body)

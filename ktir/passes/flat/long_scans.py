@@ -6,7 +6,7 @@ A scan is a comparison of all pairs of places, so that blocks of b of n elements
 from __future__ import annotations
 
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import IDENTITY, affine_map, constant, element_of, elementwise, fill, generic
+from ktir.dialects.structured import IDENTITY, affine_map, constant, element_of, elementwise, fill, generic, padded
 from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, part_of, split
 from ktir.passes.flat.memory.windows import shape
@@ -63,17 +63,8 @@ def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
 
 
 def _padded(value: ir.Value, dim: int, size: int, combiner: str) -> ir.Value:
-    element, sizes = element_of(value), list(shape(value))
-    none, more = [0] * len(sizes), [size - n if d == dim else 0 for d, n in enumerate(sizes)]
-    attributes = {"static_low": ir.DenseI64ArrayAttr.get(none), "static_high": ir.DenseI64ArrayAttr.get(more),
-                  "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}  # fmt: skip
-    type_ = ir.RankedTensorType.get([n + m for n, m in zip(sizes, more, strict=True)], element)
-    op = ir.Operation.create(tensor.PadOp.OPERATION_NAME, [type_], [value], attributes, regions=1)
-    location = ir.Location.current
-    block = ir.Block.create_at_start(op.regions[0], [ir.IndexType.get()] * len(sizes), [location] * len(sizes))
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(_identity(element, combiner))
-    return op.results[0]
+    sizes = [size if d == dim else n for d, n in enumerate(shape(value))]
+    return padded(value, ir.RankedTensorType.get(sizes, element_of(value)), IDENTITY[_KINDS[combiner]])
 
 
 def _identity(element: ir.Type, combiner: str) -> ir.Value:

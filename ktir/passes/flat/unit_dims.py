@@ -197,15 +197,8 @@ def _pad(each: _Op) -> None:
     scalar = maker.operation.clone().results[0]
     element = ir.RankedTensorType(each.op.results[0].type).element_type
     whole = fill(scalar, tensor.empty(_small(each.results[0]), element))
-    attributes: dict[str, ir.Attribute] = {
-        "static_offsets": ir.DenseI64ArrayAttr.get([low[d] for d in kept]),
-        "static_sizes": ir.DenseI64ArrayAttr.get([each.operands[0][d] for d in kept]),
-        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(kept)),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 0, 0, 0]),
-    }
-    each.replace(
-        ir.Operation.create(tensor.InsertSliceOp.OPERATION_NAME, [whole.type], [each.op.operands[0], whole], attributes).results[0]
-    )
+    sizes = [each.operands[0][d] for d in kept]
+    each.replace(tensor.InsertSliceOp(each.op.operands[0], whole, [], [], [], [low[d] for d in kept], sizes, [1] * len(kept)).result)
 
 
 def _fill(each: _Op) -> None:

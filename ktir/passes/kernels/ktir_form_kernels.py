@@ -19,7 +19,7 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import KERNEL, PLAN, PlannedKernel, plan_of
 from ktir.analysis.axes import SECOND_OPERAND
-from ktir.analysis.calls import calls_of, hand_down_memory
+from ktir.analysis.calls import calls_of, hand_down_memory, set_type
 from ktir.analysis.items import Item, Op, Store, Tensor, items_of
 from ktir.analysis.memory_order import regions
 from ktir.diagnostics import Unsupported, location_text
@@ -198,8 +198,7 @@ class _Kernel:
                 self._clone(_op(item))
             with self.location:
                 func.ReturnOp([])
-        types = [a.type for a in self.block.arguments]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        set_type(function)
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["ktir.rows"] = ir.DenseI64ArrayAttr.get(self.cluster.rows)
         if self.cluster.columns:

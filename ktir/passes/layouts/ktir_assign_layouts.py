@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, copy_kernel
-from ktir.analysis.calls import calls_of
+from ktir.analysis.calls import calls_of, set_arguments
 from ktir.analysis.flat import Node, refuse
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
@@ -71,9 +71,7 @@ def _rewritten(options: AssignLayoutsPass, source: func.FuncOp) -> list[DeviceAr
                 _build(ops, tensors, node)
         with source.regions[0].blocks[0].operations[-1].operation.location:
             func.ReturnOp([])
-    types = [a.type for a in block.arguments]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([a.attribute for a in tensors.arguments.given])
+    set_arguments(function, [a.attribute for a in tensors.arguments.given])
     if PLAN in source.attributes:
         function.attributes[PLAN] = source.attributes[PLAN]
     LayoutRemarks(options, source, tensors).remark()

@@ -173,20 +173,9 @@ class PhysicalItems:
 
     def _inputs(self, node: Node) -> tuple[list[_Form], list[Walk], int]:
         """Operands, per operand the loops (s, rows.., l) that walk it, and how many row loops there are."""
-        places = self._places(node)
-        rows = max(1, len(places))
-        forms: list[_Form] = []
-        walks: list[Walk] = []
-        for i in range(node.reads):
-            form, use = self._operand(node, i)
-            inside = use.stick is not None
-            own: list[int | None] = [places[loop] for loop in use.loops] or [None if places else 1]
-            forms.append(form)
-            walks.append((0 if inside else None, *own, rows + 1 if inside else None))
-        return forms, walks, rows
-
-    def _places(self, node: Node) -> dict[int, int]:
-        return {group[0]: 1 + i for i, group in enumerate(self.rows.of_op(node))}
+        found = [self._operand(node, i) for i in range(node.reads)]
+        places = self.rows.places(node)
+        return [form for form, _ in found], [tuple(use.walk(places)) for _, use in found], max(1, len(places))
 
     def _pointwise(self, node: Node) -> _Form:
         assert node.generic is not None
@@ -223,7 +212,7 @@ class PhysicalItems:
     def _contraction(self, node: Node) -> _Form:
         assert node.contraction is not None
         (a, a_use), (b, b_use) = (self._operand(node, i) for i in (0, 1))
-        places = self._places(node)
+        places = self.rows.places(node)
         rows = max(1, len(places))
         n, j, k, i = 0, rows + 1, rows + 2, rows + 3
         first = (k, *([places[loop] for loop in a_use.loops] or [1]), i)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ktir.analysis.flat import Node, shape_of
 from ktir.analysis.pads import folded_pad, unsafe_divisions
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, elementwise, fill, generic, zero_padded
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, elementwise, fill, generic, padded
 from ktir.layout import Digit, Layout
 from ktir.mlir import ir, tensor
 from ktir.passes.layouts.device_arguments import element_type, encoding
@@ -25,16 +25,9 @@ class PhysicalOps:
 
     def _inputs(self, node: Node) -> tuple[list[Tensor], list[list[int | None]], int]:
         """Physical operands, per operand its map over the loops (s, rows.., l), and how many row loops there are."""
-        places = {group[0]: 1 + i for i, group in enumerate(self.rows.of_op(node))}
-        rows = max(1, len(places))
-        tensors, maps = [], []
-        for i in range(node.reads):
-            operand, use = self.tensors.operand(node, i)
-            tensors.append(operand)
-            inside = use.stick is not None
-            own: list[int | None] = [places[loop] for loop in use.loops] or [None if places else 1]
-            maps.append([0 if inside else None, *own, rows + 1 if inside else None])
-        return tensors, maps, rows
+        found = [self.tensors.operand(node, i) for i in range(node.reads)]
+        places = self.rows.places(node)
+        return [t for t, _ in found], [use.walk(places) for _, use in found], max(1, len(places))
 
     def _result_layout(self, node: Node) -> Layout:
         value = node.result
@@ -107,10 +100,9 @@ class PhysicalOps:
         (a, a_use), (b, b_use) = (self.tensors.operand(node, i) for i in (0, 1))
         layout = self._result_layout(node)
         transposed = b_use.stick is not None and node.loops[1][b_use.stick] in loops_of.reduced
-        groups = self.rows.of_op(node)
-        rows = max(1, len(groups))
+        places = self.rows.places(node)
+        rows = max(1, len(places))
         # loops (n, rows.., j, k, i): output sticks, rows, output lanes; K in sticks and lanes, reduced
-        places = {group[0]: 1 + i for i, group in enumerate(groups)}
         n, j, k, i = 0, rows + 1, rows + 2, rows + 3
         inner = (n, j) if transposed else (k, i)
         split = next(1 + p for p, loop in enumerate(b_use.loops) if loop not in places)
@@ -132,10 +124,10 @@ class PhysicalOps:
     def _blocks(self, b: Tensor, dim: int, blocks: int) -> ir.Value:
         """Pad rows `dim` of a second operand to whole blocks of 64 with zeros and split them: [s, .., blocks, 64, .., 64]."""
         shape, value, size = list(b.layout.device_size), b.value, b.layout.size
-        padded, digits, row = blocks * LANES, list(b.layout.digits), b.layout.digits[dim].dim
-        if padded != shape[dim]:
-            layout = Layout(size, (*digits[:dim], Digit(row, 1, padded), *digits[dim + 1 :]), b.layout.dtype)
-            value = zero_padded(value, ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout)))
+        rows, digits, row = blocks * LANES, list(b.layout.digits), b.layout.digits[dim].dim
+        if rows != shape[dim]:
+            layout = Layout(size, (*digits[:dim], Digit(row, 1, rows), *digits[dim + 1 :]), b.layout.dtype)
+            value = padded(value, ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout)))
         layout = Layout(size, (*digits[:dim], Digit(row, LANES, blocks), Digit(row, 1, LANES), *digits[dim + 1 :]), b.layout.dtype)
         split = [[d] if d < dim else [d, d + 1] if d == dim else [d + 1] for d in range(len(shape))]
         result = ir.RankedTensorType.get(list(layout.device_size), element_type(layout.dtype), encoding(layout))

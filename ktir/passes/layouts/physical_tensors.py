@@ -110,9 +110,8 @@ class PhysicalTensors:
         assert node.memory is not None
         source, use = self.operand(node, 0)
         if node.kind == "scatter":
-            ktdp.store(source.value, self._indirect_tile(node, use.stick, source.layout))
-            if "ktir.ordered" in node.op.attributes:
-                last_op().attributes["ktir.ordered"] = node.op.attributes["ktir.ordered"]
+            tile = self._indirect_tile(node, use.stick, source.layout)
+            ktdp.store(source.value, tile, ordered="ktir.ordered" in node.op.attributes)
             return
         view = self._view(node.memory, use.stick, use.groups, packed=self.is_packed(node))
         ktdp.store(source.value, _whole(view, source.layout))

@@ -7,7 +7,7 @@ has its rows in the order of the op that reads it, and is repeated over a loop t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -34,6 +34,12 @@ class Use:
     groups: Groups
     loops: tuple[int, ...]
     """A loop of each group."""
+
+    def walk(self, places: Mapping[int, int]) -> list[int | None]:
+        """The loops (sticks, rows.., lanes) of the op that walk it, by the `places` of its row loops; None = one position."""
+        inside = self.stick is not None
+        rows: list[int | None] = [places[loop] for loop in self.loops] or [None if places else 1]
+        return [0 if inside else None, *rows, max(1, len(places)) + 1 if inside else None]
 
 
 class RowMerging:
@@ -143,6 +149,10 @@ class RowMerging:
         """The row loops of an op, outer to inner."""
         loops = self._row_loops(node)
         return _chained(loops, lambda a, b: self._is_one((node, a, b)))
+
+    def places(self, node: Node) -> dict[int, int]:
+        """The first loop of each group of an op's row loops, and its place among the loops (sticks, rows.., lanes)."""
+        return {group[0]: 1 + i for i, group in enumerate(self.of_op(node))}
 
     def made(self, value: ir.Value) -> Groups:
         """The rows of an op's result as it is made."""

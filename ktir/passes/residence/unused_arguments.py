@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, replace_call, set_arguments
+from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, replace_call, set_arguments, set_type
 from ktir.mlir import func, ir
 from ktir.passes.residence.pool_accesses import called_kernels
 
@@ -39,5 +39,4 @@ def _without(function: func.FuncOp, arguments: Collection[int]) -> None:
     block = function.regions[0].blocks[0]
     for number in sorted(arguments, reverse=True):
         block.erase_argument(number)
-    type_ = ir.FunctionType.get([a.type for a in block.arguments], [])
-    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    set_type(function)

@@ -142,10 +142,7 @@ class Blocks:
 
 def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, stick: int | ir.Value, row: int | ir.Value) -> None:
     tile = place.tile(stick, row, list(ir.RankedTensorType(block.type).shape))
-    ktdp.store(block, tile)
-    if "ktir.ordered" in op.attributes:
-        stored = list(ir.InsertionPoint.current.block.operations)[-1].operation
-        stored.attributes["ktir.ordered"] = op.attributes["ktir.ordered"]
+    ktdp.store(block, tile, ordered="ktir.ordered" in op.attributes)
 
 
 def rebuilt(g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:

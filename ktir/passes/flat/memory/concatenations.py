@@ -15,6 +15,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, rebuild
 from ktir.mlir import func, ir, is_a, linalg, names, tensor
 from ktir.passes.flat.memory import windows
+from ktir.passes.flat.memory.reshapes import inserted, part_of
 from ktir.passes.flat.memory.shapes_to_memory import erase_dead
 from ktir.passes.flat.memory.windows import box_of, shape
 
@@ -123,7 +124,7 @@ def _split(op: ir.Operation, cuts: Sequence[tuple[int, int]]) -> ir.Value:
         for cut in cuts:
             inputs = [_part(v, [d for d in range(len(shape(v))) if g.loop_of(i, d) == columns], cut) for i, v in enumerate(g.inputs)]
             init = tensor.empty([*list(result.shape)[:-1], cut[1] - cut[0]], result.element_type)
-            joined = _inserted(rebuild(g, inputs, init), joined, cut)
+            joined = inserted(rebuild(g, inputs, init), joined, [*[0] * (result.rank - 1), cut[0]])
     op.results[0].replace_all_uses_with(joined)
     op.erase()
     return joined
@@ -137,14 +138,4 @@ def _part(value: ir.Value, dims: Sequence[int], cut: tuple[int, int]) -> ir.Valu
     if parts is not None and cut in parts.cuts:
         return parts.values[parts.cuts.index(cut)]
     (dim,) = dims
-    sizes = list(shape(value))
-    offsets = [cut[0] if d == dim else 0 for d in range(len(sizes))]
-    sizes[dim] = cut[1] - cut[0]
-    type_ = ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)
-    return tensor.ExtractSliceOp(type_, value, [], [], [], offsets, sizes, [1] * len(sizes)).result
-
-
-def _inserted(part: ir.Value, whole: ir.Value, cut: tuple[int, int]) -> ir.Value:
-    sizes = list(shape(part))
-    offsets = [*[0] * (len(sizes) - 1), cut[0]]
-    return tensor.InsertSliceOp(part, whole, [], [], [], offsets, sizes, [1] * len(sizes)).result
+    return part_of(value, dim, cut[0], cut[1] - cut[0])

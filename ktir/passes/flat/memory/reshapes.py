@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ktir.dialects.structured import element_of
 from ktir.mlir import ir, tensor
 from ktir.passes.flat.memory.windows import shape
 
@@ -17,17 +18,13 @@ def part_of(value: ir.Value, dim: int, offset: int, size: int | None = None) -> 
     size = size or 1
     sizes = [size if d == dim else n for d, n in enumerate(shape(value))]
     offsets = [offset if d == dim else 0 for d in range(len(sizes))]
-    attributes = {f"static_{name}": ir.DenseI64ArrayAttr.get(numbers) for name, numbers in
-                  (("offsets", offsets), ("sizes", sizes), ("strides", [1] * len(sizes)))}  # fmt: skip
-    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, 0, 0, 0])
-    return ir.Operation.create(tensor.ExtractSliceOp.OPERATION_NAME, [_like(value, result)], [value], attributes).results[0]
+    return tensor.ExtractSliceOp(_like(value, result), value, [], [], [], offsets, sizes, [1] * len(sizes)).result
 
 
 def collapsed(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
     """Each group of dims as one."""
     type_ = _like(value, [prod(shape(value)[d] for d in group) for group in groups])
-    attributes = {"reassociation": _reassociation(groups)}
-    return ir.Operation.create(tensor.CollapseShapeOp.OPERATION_NAME, [type_], [value], attributes).results[0]
+    return tensor.CollapseShapeOp(type_, value, groups).result
 
 
 def split(value: ir.Value, dim: int, sizes: Sequence[int]) -> ir.Value:
@@ -40,14 +37,14 @@ def split(value: ir.Value, dim: int, sizes: Sequence[int]) -> ir.Value:
 
 def expanded(value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[int]) -> ir.Value:
     """Each dim as the dims of its group, of these sizes."""
-    attributes = {"reassociation": _reassociation(groups), "static_output_shape": ir.DenseI64ArrayAttr.get(list(sizes))}
-    return ir.Operation.create(tensor.ExpandShapeOp.OPERATION_NAME, [_like(value, sizes)], [value], attributes).results[0]
+    return tensor.ExpandShapeOp(_like(value, sizes), value, groups, [], list(sizes)).result
 
 
-def _reassociation(groups: Sequence[Sequence[int]]) -> ir.ArrayAttr:
-    i64 = ir.IntegerType.get_signless(64)
-    return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, d) for d in g]) for g in groups])
+def inserted(part: ir.Value, whole: ir.Value, offsets: Sequence[int]) -> ir.Value:
+    """`whole` with the elements of `part`, which has its rank, from `offsets` on."""
+    sizes = list(shape(part))
+    return tensor.InsertSliceOp(part, whole, [], [], [], list(offsets), sizes, [1] * len(sizes)).result
 
 
 def _like(value: ir.Value, sizes: Sequence[int]) -> ir.Type:
-    return ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(value.type).element_type)
+    return ir.RankedTensorType.get(list(sizes), element_of(value))
