@@ -271,10 +271,14 @@ class _Reader:
     def host_tensor(self, value: Any, where: str) -> HostTensor:
         v = self.object(value, where) or {}
         size, strides = self.integers(v, "size", where), self.integers(v, "strides", where)
-        if len(size) != len(strides):
-            self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")
-            strides = (0,) * len(size)
-        return HostTensor(self.text(v, "element", where), size, strides)
+        return HostTensor(self.text(v, "element", where), size, self.as_many(strides, size, where))
+
+    def as_many(self, strides: tuple[int, ...], size: tuple[int, ...], where: str) -> tuple[int, ...]:
+        """Strides of as many dims as there are sizes."""
+        if len(size) == len(strides):
+            return strides
+        self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")
+        return (0,) * len(size)
 
     def argument(self, value: Any, index: int) -> LaunchArgument | None:
         where = f"args[{index}]"
@@ -343,10 +347,8 @@ class _Reader:
         if v is None:
             return None
         arg, offset = self.integer(v, "arg", where, _MAX_HOST), self.integer(v, "offset", where)
-        size, strides = self.integers(v, "size", where, 1), self.integers(v, "strides", where)
-        if len(size) != len(strides):
-            self.fail(where, f"strides expects {len(size)} values, but got {len(strides)}")
-            strides = (0,) * len(size)
+        size = self.integers(v, "size", where, 1)
+        strides = self.as_many(self.integers(v, "strides", where), size, where)
         if prod(size) != prod(layout.size):
             self.fail(where, f"{list(size)} has {prod(size)} elements, but the layout's size {list(layout.size)} has {prod(layout.size)}")
         return HostView(arg, offset, size, strides)

@@ -189,9 +189,7 @@ class IndirectWindow:
         view = op.base.owner.opview
         sizes, strides = list(view.sizes), _strides(view)
         rank = len(op.shape)
-        order = ir.AffineMapAttr(tile.attributes["variables_space_order"]).value
-        positions = [ir.AffineDimExpr(e).position for e in order.results]
-        self.dim_of = {variable: dim for dim, variable in enumerate(positions)}
+        self.dim_of = {variable: dim for dim, variable in enumerate(op.order)}
         """Dim of the tensor that a variable walks."""
         self.rank = rank
         walked: dict[int, int] = {}

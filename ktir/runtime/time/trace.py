@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ktir.emulator.machine.reports.timeline import naming
 from ktir.runtime.time.clock import FIRST_HIGH, FIRST_HOST, Clock, Span
 
 _COPIES = {"H2D": "HtoD", "D2H": "DtoH", "D2D": "DtoD", "Relayout": "Relayout"}
@@ -27,8 +28,8 @@ def watched(clock: Clock) -> Iterator[list[Span]]:
 def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
     """A Chrome trace (JSON object format) with Kineto's categories, in microseconds."""
     streams = sorted({span.stream for span in spans})
-    events = [_name("process_name", card, 0, f"spyre:{card}") for card in sorted({s.card for s in streams})]
-    events += [_name("thread_name", s.card, s.number, f"stream {s.number}{_pool(s.number)}") for s in streams]
+    events = [naming("process_name", card, 0, f"spyre:{card}") for card in sorted({s.card for s in streams})]
+    events += [naming("thread_name", s.card, s.number, f"stream {s.number}{_pool(s.number)}") for s in streams]
     for (card, number), step, begin, end in spans:
         copy = _COPIES.get(step.kind)
         name = f"Memcpy {copy}" if copy else step.name if step.kind == "Compute" else f"{step.kind} {step.name}"
@@ -41,7 +42,3 @@ def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
 
 def _pool(number: int) -> str:
     return " (default)" if not number else " (host)" if number >= FIRST_HOST else " (high priority)" if number >= FIRST_HIGH else ""
-
-
-def _name(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}

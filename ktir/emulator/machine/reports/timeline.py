@@ -30,12 +30,12 @@ def chrome_trace(program: Program, trace: Trace, target: Target) -> dict[str, An
     us = 1.0 / target.clock_ghz / 1000
     starts = _kernel_starts(trace)
     events: list[dict[str, Any]] = [
-        _name("process_name", _DEVICE, 0, f"spyre:0, {trace.cores} cores alike"),
-        _name("process_name", _HOST, 0, "host"),
-        _name("thread_name", _DEVICE, KERNELS, f"stream {KERNELS}: kernels"),
+        naming("process_name", _DEVICE, 0, f"spyre:0, {trace.cores} cores alike"),
+        naming("process_name", _HOST, 0, "host"),
+        naming("thread_name", _DEVICE, KERNELS, f"stream {KERNELS}: kernels"),
     ]
     units = sorted({e.unit for e in trace.events})
-    events += [_name("thread_name", _DEVICE, _FIRST_UNIT + int(u), u.name) for u in units]
+    events += [naming("thread_name", _DEVICE, _FIRST_UNIT + int(u), u.name) for u in units]
     total = starts[-1] * us
     events.append(_slice("ProfilerStep#0", "user_annotation", _HOST, 1, 0.0, total))
     for k, (statistics, start) in enumerate(zip(trace.statistics, starts, strict=False)):
@@ -128,7 +128,8 @@ def _bytes(e: Event) -> int:
     return ddr.entries * ddr.width * STICK_BYTES if ddr else 0
 
 
-def _name(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+def naming(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    """The event of a Chrome trace that names a process or a thread."""
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
 
 

@@ -55,10 +55,7 @@ class Structured:
             self._rows(rec)
             return
         if not any(self.reduced):
-            values = evaluate(rec, self.body, self._arguments(rec, outputs=True), self.extents, self.body.yields)
-            for k, value in enumerate(values):
-                tensor = loop_tensor(rec, value, self.extents, self.elements[k])
-                rec.set(self.results[k], self._place(rec, k, tensor))
+            self._finish(rec, evaluate(rec, self.body, self._arguments(rec, outputs=True), self.extents, self.body.yields), self.extents)
             return
         combiners = [self.body.combiner(k) for k in range(len(self.outputs))]
         for k, combiner in enumerate(combiners):
@@ -97,6 +94,11 @@ class Structured:
                 accumulators[k] = read(rec, rec.get(slot), self.maps[len(self.inputs) + k], self.extents)
         return [*inputs, *accumulators]
 
+    def _finish(self, rec: Recording, values: Sequence[Any], extents: tuple[int, ...]) -> None:
+        """Set the results to what the body yields over loops of `extents`."""
+        for k, value in enumerate(values):
+            rec.set(self.results[k], self._place(rec, k, loop_tensor(rec, value, extents, self.elements[k])))
+
     def _place(self, rec: Recording, k: int, value: Tensor) -> Value:
         """The result k of `value`, a tensor over the loops; reduced loops have extent 1 there."""
         map_, shape = self.maps[len(self.inputs) + k], self.shapes[k]
@@ -129,25 +131,16 @@ class Structured:
         (mapped,) = evaluate(rec, self.body, self._arguments(rec, outputs=False), self.extents, [combiner.mapped])
         element = self.elements[k]
         value = loop_tensor(rec, mapped, self.extents, element)
-        kept = [j for j, r in enumerate(self.reduced) if not r]
+        kept = (0, *(1 + j for j, r in enumerate(self.reduced) if not r))
         over = [j for j, r in enumerate(self.reduced) if r]
         accumulator = self._accumulator(rec, k, combiner.kind)
         extents = tuple(1 if r else n for r, n in zip(self.reduced, self.extents, strict=True))
-        present = tuple(
-            max(a, b)
-            for a, b in zip(
-                value.at.axes((0, *(1 + j for j in kept))).present,
-                accumulator.at.axes((0, *(1 + j for j in kept))).present,
-                strict=True,
-            )
-        )
-        full = [1] * (1 + len(extents))
-        for axis, n in zip((0, *(1 + j for j in kept)), present, strict=True):
-            full[axis] = n
-        result = rec.temporary((rec.tiles, *extents), tuple(full), element)
+        present = list(zip(value.at.present, accumulator.at.present, strict=True))
+        full = tuple(max(present[axis]) if axis in kept else 1 for axis in range(1 + len(extents)))
+        result = rec.temporary((rec.tiles, *extents), full, element)
         step = Reduce((value, accumulator), (result,))
         step.kind, step.over, step.element = combiner.kind, tuple(1 + j for j in over), element
-        step.order = (0, *(1 + j for j in kept), *step.over)
+        step.order = (*kept, *step.over)
         step.physical = len(over) == 2 and self.extents[over[1]] == numerics.STICK
         step.numerics = rec.policy.numerics
         rec.emit(disturbed(rec, step))
@@ -178,9 +171,7 @@ class Structured:
         first = tuple((0, n) for n in extents)
         narrowed = [v.moved(v.at.box(first)) if isinstance(v, Tensor) else v for v in arguments]
         picked = {i: v.moved(v.at.box(first)) for i, v in given.items()}
-        values = evaluate(rec, self.body, narrowed, extents, self.body.yields, given=picked)
-        for k, value in enumerate(values):
-            rec.set(self.results[k], self._place(rec, k, loop_tensor(rec, value, extents, self.elements[k])))
+        self._finish(rec, evaluate(rec, self.body, narrowed, extents, self.body.yields, given=picked), extents)
 
     def _accumulator(self, rec: Recording, k: int, kind: str | None) -> Tensor:
         """Operand outs k in loop space, with extent 1 along the reduced loops; without content it is the identity of `kind`."""
@@ -207,9 +198,7 @@ class Structured:
             box = tuple(zip(origin, extents, strict=True))
             here = [v.moved(v.at.box(box)) if isinstance(v, Tensor) else v for v in inputs]
             accumulators = evaluate(rec, self.body, [*here, *accumulators], extents, self.body.yields, tuple(origin))
-        for k, value in enumerate(accumulators):
-            tensor = loop_tensor(rec, value, extents, self.elements[k])
-            rec.set(self.results[k], self._place(rec, k, tensor))
+        self._finish(rec, accumulators, extents)
 
     # Contractions
 
