@@ -85,7 +85,7 @@ class Config:
         try:
             return targets.find(self.target)
         except KtirError as error:
-            raise ValueError(f"target: {error}") from None
+            raise ValueError(f"target: {error.location + ': ' if error.location else ''}{error.message}") from None
 
     def fewer_cores(self) -> int | None:
         """The cores that work is divided over, where these are not all of the target's."""

@@ -243,8 +243,6 @@ def _manager(step: Step, context: ir.Context) -> passmanager.PassManager:
         except (ValueError, ir.MLIRError) as error:
             text = found[0].message if found else str(error)
     reason = text.partition("\n")[0]
-    if _UNKNOWN in reason:
-        reason += close_to(step.name, known_passes())
     raise KtirError(f"pass '{step}' cannot run: {re.sub(r'^MLIR Textual PassPipeline Parser:[0-9:]+ error: ', '', reason)}")
 
 
@@ -264,8 +262,8 @@ def is_of_mlir(name: str) -> bool:
 
 
 def known_passes() -> list[str]:
-    """Names of our passes and of those that installed packages offer."""
-    return [*registry.pass_modules(), *registry.entries("ktir.passes")]
+    """Names of our passes, of those of plugins, and of those that installed packages offer."""
+    return [*registry.pass_modules(), *registry.plugin_names(), *registry.entries("ktir.passes")]
 
 
 def check_pipeline(pipeline: Pipeline, context: ir.Context) -> None:
@@ -305,9 +303,9 @@ def _as_pipeline(pipeline: str | Pipeline | Sequence[Pass | str]) -> Pipeline:
 
 
 def parse_pipeline(text: str) -> Pipeline:
-    """The pipeline that `text` spells. Raises KtirError at `pipeline:1:column` for faulty text, unknown options and bad values.
+    """The pipeline that `text` spells. Raises KtirError at `pipeline:1:column` for faulty text, unknown passes and options, and bad values.
 
-    Names that are not ours are checked by MLIR when the pipeline is run.
+    Options of passes that are not ours are checked by MLIR when the pipeline is run.
     """
     reader = _Reader(text)
     steps = reader.items((), closing=False)
@@ -355,6 +353,8 @@ class _Reader:
                     self.named += [item] if isinstance(item, NamedPipeline) else []
                     inside = parse_pipeline(item.text()).steps if isinstance(item, NamedPipeline) else (Step(item),)
                     steps += [Step(s.item, (*anchors, *s.anchors)) for s in inside]
+                elif not is_of_mlir(name):
+                    raise self.fail(f"'{name}' {_UNKNOWN} or pass pipeline{close_to(name, known_passes())}", match.start(1))
                 else:
                     steps.append(Step(MlirPass(name + (f"{{{options}}}" if options else "")), anchors))
             if self._take(","):

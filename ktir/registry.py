@@ -66,6 +66,8 @@ def add_plugin(module: str) -> None:
     own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
     dialects = _dialects_of(loaded)
     found = [(name, cls) for cls in own if (name := _name_of(cls)) and name not in dialects] + list(dialects.items())
+    if nameless := next((cls for cls in own if _is_nameless(cls)), None):
+        raise KtirError(f"plugin '{module}': class '{nameless.__name__}' has no 'name'")
     if not found:
         raise KtirError(f"plugin '{module}' defines no pass, pipeline or dialect")
     for k, (name, cls) in enumerate(found):
@@ -102,6 +104,13 @@ def _name_of(cls: type) -> str:
     if hasattr(cls, "DIALECT_NAMESPACE") and hasattr(cls, "load"):
         return str(cls.DIALECT_NAMESPACE)
     return str(getattr(cls, "name", "")) if hasattr(cls, "description") else ""
+
+
+def _is_nameless(cls: type) -> bool:
+    """Whether a class is a pass or pipeline that cannot be asked for. One that others derive from in the same module may be so."""
+    derived = any(base.__module__ == "ktir.pipeline" for base in cls.__mro__[1:])
+    abstract = any(cls in other.__mro__[1:] for other in vars(sys.modules[cls.__module__]).values() if isinstance(other, type))
+    return derived and not abstract and not _name_of(cls)
 
 
 def offered(group: str, name: str) -> Any | None:

@@ -90,6 +90,9 @@ class _Reader:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             at = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
             place = f"{self.path}:{at[1]}:{at[2]}" if at else self.path
+            if (at := at or re.search(r" \(at end of document\)", str(error))) and not at.groups():
+                *before, last = self.text.split("\n")
+                place = f"{self.path}:{len(before) + 1}:{len(last) + 1}"
             raise KtirError(f"is no TOML: {str(error)[: at.start()] if at else error}", place) from None
         base = self._base(keys)
         name = self._text(keys, "name", Path(self.path).stem)
@@ -177,9 +180,9 @@ class _Reader:
         return status, source
 
     def _fail(self, key: str, wrong: str) -> NoReturn:
-        at = re.search(rf"^\s*\[?\s*[\"']?{re.escape(key)}\b", self.text, re.MULTILINE)
-        line = self.text.count("\n", 0, at.end()) + 1 if at else 0
-        raise KtirError(f"'{key}' {wrong}", f"{self.path}:{line}:1" if line else self.path)
+        at = re.search(rf"^[ \t]*\[?[ \t]*([\"']?{re.escape(key)}\b)", self.text, re.MULTILINE)
+        place = f"{self.path}:{self.text.count(chr(10), 0, at.start(1)) + 1}:{at.start(1) - at.start() + 1}" if at else self.path
+        raise KtirError(f"'{key}' {wrong}", place)
 
 
 def description(target: Target) -> str:

@@ -7,6 +7,7 @@ Warnings go to `diagnostics`.
 
 import re
 
+from ktir import mlir
 from ktir.assembly import aliases, formats, guards
 from ktir.assembly.judgement import judging
 from ktir.assembly.lexer import SyntaxFault
@@ -14,7 +15,7 @@ from ktir.assembly.printer import Printer
 from ktir.assembly.reader import Reader
 from ktir.assembly.source_map import SourceMap
 from ktir.context import load_offered
-from ktir.diagnostics import Diagnostic, KtirError, collect
+from ktir.diagnostics import Diagnostic, KtirError, close_to, collect
 from ktir.mlir import ir, operations
 
 __all__ = ["parse_module", "pretty", "print_module"]
@@ -67,7 +68,7 @@ def parse_module(
 
     def placed(diagnostic: Diagnostic) -> Diagnostic:
         notes = tuple(placed(note) for note in diagnostic.notes)
-        return Diagnostic(diagnostic.severity, pretty(diagnostic.message), place(diagnostic.location), notes)
+        return Diagnostic(diagnostic.severity, _with_hint(pretty(diagnostic.message)), place(diagnostic.location), notes)
 
     with collect(ir.Context.current) as found, judging(strict) as judgement:
         try:
@@ -81,6 +82,18 @@ def parse_module(
         raise KtirError.of([placed(d) for d in found], "the module does not parse")
     _relocate(module, source, shift, origin)
     return module
+
+
+_UNKNOWN_OP = re.compile(r"custom op '((\w+)\.[\w.]+)' is unknown")
+
+
+def _with_hint(message: str) -> str:
+    """MLIR's message of an op that there is not, with the one of its dialect that may have been meant."""
+    match = _UNKNOWN_OP.match(message)
+    if match is None:
+        return message
+    of_mlir = (getattr(cls, "OPERATION_NAME", "") for cls in vars(getattr(mlir, match[2], object)).values())
+    return message + close_to(match[1], (name for name in (*formats.OPS, *of_mlir) if name and name.startswith(f"{match[2]}.")))
 
 
 def _relocate(module: ir.Module, source: str, shift: int, origin: SourceMap) -> None:

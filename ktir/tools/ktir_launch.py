@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.checking.compare import compare
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, close_to
 from ktir.isa.units import Unit
 from ktir.package import LaunchSpec, read
 from ktir.runtime.host import TYPES
@@ -91,7 +91,7 @@ def hosts(spec: LaunchSpec) -> list[Host]:
 def _assigned(flag: str, texts: Sequence[str], takers: Sequence[Host], what: str) -> dict[str, str]:
     """Name -> file, of `NAME=FILE` and of plain files in order."""
     names = [h.name for h in takers]
-    listing = "; ".join(h.text for h in takers) or "none"
+    listing = "".join(f"\n  {h.text}" for h in takers) or " none"
     found: dict[str, str] = {}
     for text in texts:
         name, equals, file = text.partition("=")
@@ -99,9 +99,9 @@ def _assigned(flag: str, texts: Sequence[str], takers: Sequence[Host], what: str
             name = next((n for n in names if n not in found), "")
             file = text
             if not name:
-                raise KtirError(f"{flag} {text}: the program has no more {what}s: {listing}")
+                raise KtirError(f"{flag} {text}: the program has no more {what}s:{listing}")
         if name not in names:
-            raise KtirError(f"{flag} {text}: the program has no {what} '{name}': {listing}")
+            raise KtirError(f"{flag} {text}: the program has no {what} '{name}'{close_to(name, names)}:{listing}")
         if name in found:
             raise KtirError(f"{flag} {text}: '{name}' is given twice")
         if not file:
@@ -121,7 +121,7 @@ def _launch(options: argparse.Namespace) -> int:
     outputs = _assigned("-o", options.outputs, gives, "output")
     references = _assigned("--against", options.against, gives, "output")
     if missing := [h for h in takes if h.name not in inputs]:
-        raise KtirError("no -i for " + "; ".join(h.text for h in missing))
+        raise KtirError("no -i for" + "".join(f"\n  {h.text}" for h in missing))
     wanted = {name: read_array("--against", file) for name, file in references.items()}
     arrays: dict[str, NDArray[Any]] = {name: read_array("-i", file) for name, file in inputs.items()}
     for h in known:

@@ -24,7 +24,7 @@ from ktir.checking.inputs import readable
 from ktir.checking.observers import OpValues, Profile, Progress, Together
 from ktir.checking.values import Names, brief
 from ktir.context import context
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, close_to
 from ktir.dialects.module_target import NAME, set_target
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference.executor import Report, execute
@@ -112,7 +112,7 @@ class Driver:
         """Raises UsageError for an unknown stage, and for options that need the program as it stands in the text."""
         stage = self.line.values.get("stage")
         if stage is not None and stage not in (known := _stages()):
-            raise UsageError(f"'--stage={stage}': expected one of {', '.join(known)}{near(stage, known)}")
+            raise UsageError(f"'--stage={stage}': expected one of {', '.join(known)}{close_to(stage, known)}")
         if stage is not None and self.line.values.get("engine") == "spyre":
             raise UsageError("'--engine=spyre' runs what the whole compilation gives; leave out --stage")
         for name in ("cores", "target"):

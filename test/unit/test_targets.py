@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,16 @@ def test_files_that_describe_no_target(line: str, message: str) -> None:
     assert (caught.value.location or "").startswith("my.toml:2:")
 
 
+@pytest.mark.parametrize(
+    ("text", "place"), [("  cores = 'x'\n", "1:3"), ("[ cores ]\n", "1:3"), ("cores = 4\ncores=", "2:7"), ("a = [", "1:6")]
+)
+def test_faults_of_files_are_placed(text: str, place: str) -> None:
+    """At the key, or where the text stops."""
+    with pytest.raises(KtirError) as caught:
+        targets.read_text(text, "my.toml")
+    assert caught.value.location == f"my.toml:{place}"
+
+
 def test_one_that_is_not_there() -> None:
     with pytest.raises(KtirError, match=r"cannot read target '/nowhere/x\.toml': No such file"):
         targets.find("/nowhere/x.toml")
@@ -152,6 +163,10 @@ def test_the_configuration(tmp_path: Path) -> None:
         assert config.current().key() != before, "a cache must not take it for the same"
     with pytest.raises(ValueError, match="unknown target 'fited'; did you mean 'fitted'"), config.patch(target="fited"):
         pass
+    file.write_text("\ncores = 0\n")
+    for name, message in (("fited", "target: unknown target"), (str(file), f"target: {file}:2:1: 'cores' expects")):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}(?!.*error:)"), config.patch(target=name):
+            pass
     assert set(PRESETS) == {"datasheet", "fitted"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, close_to
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
 from ktir.lowering.inductor.running.fallback import chain
@@ -89,7 +89,7 @@ def capture(model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: b
     "error", or at the stage asked for; KtirError for an unknown stage.
     """
     if stage not in stages():
-        raise KtirError(f"unknown stage '{stage}'; the stages are {', '.join(stages())}")
+        raise KtirError(f"unknown stage '{stage}'; the stages are {', '.join(stages())}{close_to(stage, stages())}")
     return SEPARATOR.join(_text(region, stage, debuginfo) for region in capture_regions(model, *example_inputs))
 
 

@@ -85,6 +85,20 @@ func.func @f() {
 
 // -----
 
+func.func @f() {
+  // expected-error@+1 {{; did you mean 'ktdp.load'?}}
+  ktdp.laod
+}
+
+// -----
+
+func.func @f(%x: f32) {
+  // expected-error@+1 {{; did you mean 'arith.addf'?}}
+  %0 = arith.adddf %x, %x : f32
+}
+
+// -----
+
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1] {
     // expected-error@+1 {{unbalanced brackets}}

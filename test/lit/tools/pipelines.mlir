@@ -19,7 +19,7 @@
 // TIMING: Total
 // FLAGS: builtin.module(cse,canonicalize{top-down=false max-iterations=3})
 // NESTED: builtin.module(func.func(promote-buffers-to-stack))
-// UNKNOWN: error: pass 'nonsense' cannot run: 'nonsense' does not refer to a registered pass or pass pipeline
+// UNKNOWN: pipeline:1:{{[0-9]+}}: error: 'nonsense' does not refer to a registered pass or pass pipeline
 // OPEN: pipeline:1:19: error: expected ',' or ')'
 // BOTH: ktir-opt: error: '--pass-pipeline' and '--cse' cannot be given together
 // OPTION: error: pass 'canonicalize{nonsense=1}' cannot run: {{.*}}no such option nonsense

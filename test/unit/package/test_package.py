@@ -236,6 +236,14 @@ def test_a_folder_of_something_else_stays(tmp_path: Path) -> None:
     assert "remove the folder" not in str(refused.value)
 
 
+def test_what_is_no_folder_is_not_to_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name, message in (("file", "is no package: it is no folder"), ("nothing", "cannot read it: no such folder")):
+        with pytest.raises(PackageError) as refused:
+            read(tmp_path / name)
+        assert str(refused.value) == f"error: {tmp_path / name}: {message}"
+
+
 def test_oversized(tmp_path: Path) -> None:
     package().write(tmp_path)
     with (tmp_path / "allocated.ktir.mlir").open("r+b") as file:

@@ -91,9 +91,9 @@ def test_trace(package: Path, given: Sequence[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "no -i for arg0_1 (input): float16"),
+        ([], "no -i for\n  arg0_1 (input): float16"),
         (["-i", "nothing.npy"], "cannot read 'nothing.npy'"),
-        (["-i", "x=a.npy"], "the program has no input 'x': arg0_1"),
+        (["-i", "arg1_1=a.npy"], "the program has no input 'arg1_1'; did you mean 'arg0_1'?:\n  arg0_1 (input): float16"),
         (["-i", "a.npy", "-i", "b.npy"], "the program has no more inputs"),
         (["-i", "arg0_1=a.npy", "-i", "arg0_1=b.npy"], "'arg0_1' is given twice"),
         (["-i", "arg0_1="], "expected a file"),

@@ -102,6 +102,11 @@ def test_a_module_that_is_loaded(folder: Path) -> None:
     [
         (["--toy-renam"], "unknown command line argument '--toy-renam'; did you mean 'toy-rename'?"),
         (["--pass-pipeline=ktir-tle"], "'ktir-tle' does not refer to a registered pass or pass pipeline; did you mean 'ktir-tile'?"),
+        (
+            ["--pass-pipeline=builtin.module(cse, toy-renam)"],
+            "pipeline:1:21: error: 'toy-renam' does not refer to a registered",
+        ),
+        (["--load-pass-plugin=toy_ktir.passes", "--toy-twicee"], "unknown command line argument '--toy-twicee'; did you mean 'toy-twice'?"),
         (["--toy-rename=prefx=a"], "pass 'toy-rename' has no option 'prefx=a'; did you mean 'prefix'? (options: prefix)"),
         (["--toy-broken"], "entry point 'toy-broken' of package 'toy-ktir' in 'ktir.passes' cannot be loaded: ModuleNotFoundError"),
         (["--target=toy-chp"], "unknown target 'toy-chp'; did you mean 'toy-chip'?"),
@@ -121,6 +126,7 @@ BROKEN = {
         "class A:\n    name = description = 'toy-a'",
         "plugin 'broken' gives 'A' the name 'toy-a' and a description, but it is no Pass",
     ),
+    "no name": (PASS.replace('    name: ClassVar[str] = "toy-twice"\n', ""), "plugin 'broken': class 'Twice' has no 'name'"),
     "twice": (PASS + PASS.replace("class Rename", "class Other"), "plugin 'broken' defines 'toy-rename' twice"),
     "ours": (PASS.replace("toy-rename", "ktir-tile"), "plugin 'broken' defines 'ktir-tile', but there is one of that name"),
     "of MLIR": (PASS.replace("toy-rename", "cse"), "plugin 'broken' defines 'cse', but MLIR has a pass of that name"),

@@ -127,9 +127,8 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
     """
     reason = error.message if isinstance(error, KtirError) else str(error)
     called = [node for node in gm.graph.nodes if node.op.startswith("call_") and node.target is not operator.getitem]
-    operators = (
-        0 if any_on_device(node.meta.get("example_value") for node in gm.graph.nodes) else len(called)
-    )  # on a device each counts itself, wherever it runs
+    on_device = any_on_device(node.meta.get("example_value") for node in gm.graph.nodes)  # where each counts itself, wherever it runs
+    operators = 0 if on_device else len(called)
 
     def run(*inputs: Any) -> Any:
         _LazyGraphModule.force_recompile(gm)  # else its first `forward` is a call of the module, which prints a traceback of its own

@@ -56,7 +56,7 @@ def test_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_stage() -> None:
-    with pytest.raises(KtirError, match="unknown stage 'tilde'; the stages are region, logical, flat, laid-out, "):
+    with pytest.raises(KtirError, match=r"unknown stage 'tilde'; the stages are region, logical, flat, .*; did you mean 'tiled'\?"):
         ktir.capture(model, X, W, stage="tilde")
 
 
