@@ -15,11 +15,15 @@ from ktir.mlir import func, ir, is_a, linalg, named
 
 Kind = Literal["load", "store", "gather", "scatter", "fill", "pointwise", "reduction", "contraction"]
 
+_MOST_NAMED = 3
+"""Nodes of PyTorch's graph that a message names."""
+
 
 def refuse(op: ir.Operation, text: str) -> Unsupported:
     """An error of an op that names the line of the source, too."""
     names = location_names(op.location)
-    origin = f" ({', '.join(names)})" if names else ""
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    origin = f" ({', '.join([*names[:_MOST_NAMED], *more])})" if names else ""
     return Unsupported(f"'{op.name}' op{origin} {text}", op.location)
 
 

@@ -105,9 +105,7 @@ def read(source: str | Path | Mapping[str, bytes]) -> Package:
     if folder.is_dir() and not any((folder / name).is_file() for name in REQUIRED):
         raise PackageError(str(folder), ["is no package: it has none of the files " + ", ".join(REQUIRED)])  # whatever it is, it stays
     if not folder.is_dir():
-        raise PackageError(
-            str(folder), ["is no package: it is no folder" if folder.exists() else "cannot read it: there is no such folder"]
-        )
+        raise PackageError(str(folder), ["is no package: it is no folder" if folder.exists() else "cannot read it: no such folder"])
     try:
         return _read(read_folder(folder))
     except PackageError as error:

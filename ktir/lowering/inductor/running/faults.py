@@ -7,6 +7,7 @@ compiled it or a cache has kept it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,13 @@ from ktir.runtime import notices, store
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, PROGRAM
 
+_NO_FORM = " has no form on the chip: "
+_NODES = re.compile(r" \([^()]*\)")
 _MOST_NAMED = 3
 """Operands that a message names."""
+
+
+_OTHERS = "what else in this file is refused for this reason is not named again"
 
 
 class Fault(PassError):
@@ -57,12 +63,12 @@ def in_the_users_words(error: KtirError, region: Region) -> KtirError:
     if nest is None or not nest.origins:
         return error
     calls = [o for o in nest.origins if "." in o.target] or list(nest.origins)
-    origin = next((o for o in calls if o.node in error.names), calls[0])
+    origin = next((o for name in error.names for o in calls if o.node == name), calls[0])
     used = {kind: dict.fromkeys(r.buffer for r in nest.records() if r.op == kind and r.buffer) for kind in ("load", "store")}
     reads, gives = (" and ".join(_described(region.buffers[n]) for n in list(used[kind])[:_MOST_NAMED]) for kind in ("load", "store"))
     of, to = f" of {reads}" if reads else "", f" to {gives}" if gives else ""
     first = error.diagnostics[0]
-    error.message = f"'{origin.target.removesuffix('.default')}'{of}{to} has no form on the chip: {error.message}"
+    error.message = f"'{origin.target.removesuffix('.default')}'{of}{to}{_NO_FORM}{error.message}"
     error.diagnostics = [replace(first, message=error.message), *error.diagnostics[1:]]
     return error
 
@@ -79,16 +85,19 @@ def notice(error: KtirError) -> bytes:
 
 
 def say(files: Mapping[str, bytes]) -> None:
-    """Tell the user, once per process, why a program does not run on the chip."""
+    """Tell the user why a program does not run on the chip: once per process; of refusals for one reason in one source file, the first."""
     if NOTICE not in files:
         return
     listed = json.loads(files[NOTICE])
     found = [Diagnostic(str(d["severity"]), str(d["message"]), d["location"]) for d in listed["diagnostics"]]
     error = KtirError("the program has no form on the chip")
     error.message, error.diagnostics = found[0].message, found
-    if notices.is_new("program", error.message):
+    file = (found[0].location or "").rsplit(":", 2)[0]
+    _, refused, reason = error.message.partition(_NO_FORM)
+    if notices.is_new(f"program of {file}", _NODES.sub("", reason) if refused else error.message):
         fault = [reproducer(files[PROGRAM].decode())] if listed["fault"] else []
-        notices.warn(error, *fault, f"{ON_EXECUTOR}; {notices.NOT_HERE}")
+        others = [_OTHERS] if refused else []
+        notices.warn(error, *fault, f"{ON_EXECUTOR}; {notices.NOT_HERE}", *others)
 
 
 def as_error(error: Fault, note: str) -> Fault:

@@ -1,5 +1,6 @@
 """What the chip's compiler refuses is a program of its own on the executor; the ops around it stay on the chip."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,29 @@ def test_the_rest_stays_on_the_chip(function: Callable[..., Any], launches: tupl
         torch.testing.assert_close(mine, theirs, rtol=4e-3, atol=4e-3)
         mine.copy_(theirs)
     assert caplog.text.count("it runs on the KTIR executor instead") == (2 if function is beside else 1)
+
+
+def test_one_reason_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However many programs are refused for it; the op is that at whose line the warning is, and few nodes are named."""
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = x[i]
+        for _ in range(3):
+            y = torch.softmax(y.sin() * 3 + y.cos() * 2 - y.tanh() / 5, -1) @ x
+        return y
+
+    x = torch.rand(8, 8, dtype=torch.bfloat16)
+    with metrics.counted() as counted:
+        torch.compile(function, backend="spyre", dynamic=False, options={"cores": 2})(x, torch.arange(8))
+    assert counted().executor > 2
+    said = [r.getMessage() for r in caplog.records if "has no form on the chip" in r.getMessage()]
+    reasons = [re.sub(r" \([^()]*\)", "", text.partition("has no form on the chip: ")[2]) for text in said]
+    assert len(set(reasons)) == len(reasons) < counted().executor
+    for text in said:
+        place = re.match(rf"{re.escape(__file__)}:(\d+):1: warning: '([\w.]+)'", text)
+        assert place
+        assert (int(place[1]) == function.__code__.co_firstlineno + 1) == (place[2].startswith("aten.index"))
+        assert all(group.count(",") <= 3 for group in re.findall(r"\(([^()]*)\)", text))
 
 
 def test_a_graph_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
