@@ -13,7 +13,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch._guards import TracingContext
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ktir import config
 from ktir.diagnostics import KtirError, OutOfRange
@@ -58,8 +60,10 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             _programs.move_to_end(key)
     if isinstance(program, NoProgram):
         raise program
+    # a batch norm in training writes its statistics, and its schema says that it writes nothing: gradients rely on that
+    unchanged = torch.autograd.grad_mode._unsafe_preserve_version_counter(tuple(t for t in tensors if not t.is_inference()))
     try:
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), unchanged:
             return program(*tensors)
     except OutOfRange as error:
         raise NoProgram(error.message) from None
@@ -103,9 +107,13 @@ def _compile(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor])
     results = tuple(graph.call_function(operator.getitem, (node, k)) for k in range(several)) if several > 1 else (node,)
     graph.output(results)
     module = fx.GraphModule(torch.nn.Module(), graph)
-    with torch._C.DisableTorchFunction(), torch.no_grad(), config.patch(fallback="error"), _quiet():
+    without_data = FakeTensorMode(shape_env=ShapeEnv())  # where nobody looks after shapes, torch leaves its caches on disk alone
+    with torch._C.DisableTorchFunction(), torch.no_grad(), config.patch(fallback="error"), _quiet(), tracing(TracingContext(without_data)):
         # traced with tensors of the host, so that all is as it is there: for other devices some operators give other types
-        examples = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu") for t in tensors]
+        examples = [
+            without_data.from_tensor(torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu"), static_shapes=True)
+            for t in tensors
+        ]
         compiled = compile_graph(module, examples, device=next(t.device for t in tensors if t.device.type == "spyre"))
 
     def program(*tensors: torch.Tensor) -> Any:

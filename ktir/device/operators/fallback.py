@@ -153,7 +153,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return _random(op, schema, args, kwargs)
     if not any(map(is_ours, _read(schema, args, kwargs))):
         return on_cpu(op, args, kwargs)  # a factory: made on the host, and copied
-    check_devices(op, args, kwargs)
+    check_devices(op, schema, args, kwargs)
     reason = ""
     try:
         if not schema.written:
@@ -196,12 +196,13 @@ _ANY_DEVICE = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsaf
 """Operators that take indices from wherever they are."""
 
 
-def check_devices(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """RuntimeError for operands on several devices; numbers of the host, which have no dims, go with all."""
+def check_devices(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """RuntimeError for operands on several devices; numbers of the host, which have no dims, go with all unless they are written."""
     if op._schema.name.removeprefix("aten::").rstrip("_") in _ANY_DEVICE:
         return
     tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    devices = dict.fromkeys(str(t.device) for t in tensors if t.dim() or t.device.type != "cpu")
+    written = [id(value) for name, value in schema.named(args, kwargs).items() if name in schema.written]
+    devices = dict.fromkeys(str(t.device) for t in tensors if t.dim() or t.device.type != "cpu" or id(t) in written)
     if len(devices) > 1:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(devices)}!")
 

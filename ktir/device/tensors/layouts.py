@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from ktir.device.tensors.storage import allocation_of, on_card
 
@@ -145,7 +146,10 @@ def operators() -> torch.library.Library:
 
 def _to(stock: Callable[..., torch.Tensor], self: torch.Tensor, *args: Any, device_layout: Any = None, **kwargs: Any) -> torch.Tensor:
     if device_layout is None:
-        return stock(self, *args, **kwargs)
+        moved = stock(self, *args, **kwargs)
+        if isinstance(self, UninitializedTensorMixin) and moved.device.type == "spyre" != self.device.type:
+            raise ValueError("a lazy module cannot move to 'spyre' before its first call; make it there, with device='spyre'")
+        return moved
     moved = stock(self, *(args or ((self.device if self.device.type == "spyre" else "spyre",) if not kwargs else ())), **kwargs)
     if moved.device.type != "spyre":
         raise ValueError(f"device_layout is for tensors on the device 'spyre', but got device '{moved.device}'")
@@ -190,7 +194,10 @@ def install() -> None:
         (torch.nn.Linear, "_apply", _linear),
     ):
         stock = getattr(owner, name)
-        setattr(owner, name, functools.wraps(stock)(_bound(function, stock)))
+        ours = functools.wraps(stock)(_bound(function, stock))
+        setattr(owner, name, ours)
+        if stock in UninitializedTensorMixin._allowed_methods:  # what lazy modules may do before they know their sizes
+            UninitializedTensorMixin._allowed_methods.append(ours)
     torch.Tensor.device_tensor_layout = get_spyre_tensor_layout  # type: ignore[attr-defined]
 
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 from torch import nn
+from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
 from torch.nn import functional as F
 
 from ktir import config
@@ -122,6 +124,16 @@ def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(eager._programs) == 3
 
 
+def test_another_process_finds_programs_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = half(5, 13).to("spyre")
+    with fresh_cache():
+        for found in (0, 1):
+            monkeypatch.setattr(eager, "_programs", eager.OrderedDict())
+            counters.clear()
+            close(x * 2.5 + x, x.cpu() * 2.5 + x.cpu())
+            assert counters["inductor"]["fxgraph_cache_hit"] == 2 * found
+
+
 WRITERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "number": lambda x: x.add_(1),
     "tensor": lambda x: x.mul_(x.flip(0)),
@@ -171,6 +183,9 @@ def test_operands_on_two_devices() -> None:
     for call in (torch.add, torch.mul, torch.dot):
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             call(x.to("spyre"), x)
+    for call in (lambda y: torch.nonzero(x.to("spyre"), out=y.long()), lambda y: y.add_(x.to("spyre")[0])):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            call(torch.tensor(1.0))
     close(x.to("spyre") + torch.tensor(1.0, dtype=torch.float16), x + 1)
     close(x.to("spyre")[torch.tensor([1, 2])], x[1:3])
 
@@ -250,3 +265,14 @@ def test_gradients() -> None:
         assert theirs.grad is not None
         torch.testing.assert_close(mine.grad.cpu(), theirs.grad)
         torch.testing.assert_close(mine.detach().cpu(), theirs.detach())
+
+
+def test_gradients_through_a_batch_norm() -> None:
+    """It writes its statistics, of which gradients must not hear."""
+    model, ours = nn.BatchNorm1d(64), nn.BatchNorm1d(64).to("spyre")
+    x = half(8, 64).float()
+    for each, data in ((model, x.clone()), (ours, x.to("spyre"))):
+        each(data.requires_grad_()).square().sum().backward()
+    for theirs, mine in ((model.weight.grad, ours.weight.grad), (model.running_var, ours.running_var)):
+        assert mine is not None
+        torch.testing.assert_close(mine.cpu(), theirs)

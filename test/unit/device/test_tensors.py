@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from ktir.device import spyre
 from ktir.device.tensors import storage
@@ -275,3 +276,10 @@ def test_generators() -> None:
         spyre.manual_seed(1)
     spyre.set_rng_state(state)
     assert torch.equal(torch.rand(4, device="spyre").cpu(), first)
+
+
+def test_lazy_modules() -> None:
+    assert nn.LazyLinear(3).to(torch.float16).half().weight.dtype == torch.float16
+    assert nn.LazyLinear(3, device="spyre")(torch.ones(2, 4, device="spyre")).shape == (2, 3)
+    with pytest.raises(ValueError, match="a lazy module cannot move to 'spyre' before its first call"):
+        nn.LazyLinear(3).to("spyre")
