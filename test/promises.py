@@ -262,7 +262,7 @@ CONDUCT = (
         ),
     ),
     Promise(
-        "Caches heal, serve what they were asked for only, and write nothing outside of their folder.",
+        "Caches heal, serve what they were asked for only, and write nothing outside of their folder, `KTIR_CACHE_DIR`.",
         (
             "unit/runtime/test_cache.py::test_a_damaged_entry_heals",
             "unit/runtime/test_cache.py::test_without_a_place_packages_are_in_memory",
@@ -337,7 +337,17 @@ Written by `python test/promises.py`; a test holds that it is up to date and tha
 star, or some of their cases, run in `make test-long` only, all others in `make test`.
 What the numbers are is specified in [numerics](spec/numerics.md) and [elementary functions](spec/elementary.md).
 
-Not promised: that an input of `binary_cross_entropy` outside of 0 to 1 is an error; it is computed as it is.
+Not promised:
+
+* That an input of `binary_cross_entropy` outside of 0 to 1 is an error; it is computed as it is.
+* The values of the kernels that eager PyTorch has for whole layers of `nn.TransformerEncoder`: a layer is computed as eager PyTorch does
+  with `torch.backends.mha.set_fastpath_enabled(False)`. A row whose keys are all masked is finite so, and NaN in those kernels.
+* A bound for a whole model of your own: bounds are per operator, and errors add up as in eager PyTorch. What they come to is measured as
+  for the zoo: the differences of the compiled model and of eager PyTorch from `copy.deepcopy(model).double()` on the same inputs, side by
+  side. Models in bfloat16 have no row: the bound of their operators is the third row of "Within a bound".
+* The same bits of sums of floats with other numbers of cores, other targets, other batch sizes, and of `engine="ktir"` and the chip: sums
+  are divided and ordered otherwise, within the last bound. What has no such sums has the same bits. Host and device are the same chip, and
+  have the same bits.
 """
 
 

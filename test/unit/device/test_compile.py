@@ -15,6 +15,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import ktir
 from ktir import config
+from ktir.diagnostics import OutOfRange, Unsupported
 from ktir.runtime import metrics, notices
 
 
@@ -146,6 +147,14 @@ def test_operators_that_pytorch_runs_are_counted_once() -> None:
         with config.patch(fallback="cpu"), metrics.counted() as launches:
             model(x)
         assert launches() == metrics.Launches(chip=1, torch=1)
+
+
+def test_errors_that_are_asked_for() -> None:
+    with pytest.raises(BackendCompilerFailed, match="linalg_cholesky_ex") as refused:
+        torch.compile(lambda m: torch.linalg.cholesky_ex(m).L)(torch.eye(3).to("spyre"))
+    assert isinstance(refused.value.inner_exception, Unsupported)
+    with pytest.raises(OutOfRange):
+        torch.compile(lambda n: n * 3)(torch.tensor([1 << 40], device="spyre"))
 
 
 def test_numbers_of_the_host_in_a_graph(on_chip: None) -> None:

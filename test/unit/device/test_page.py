@@ -9,16 +9,17 @@ from typing import Any
 import torch
 
 from ktir.device.operators import fallback
+from ktir.runtime import metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "device.md").read_text()
 
 
-def test_programs_of_the_page(on_chip: None) -> None:
+def test_programs_of_the_page() -> None:
     fallback._said.clear()
     names: dict[str, Any] = {}
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), metrics.counted() as launches:
         for program in re.findall(r"```python\n(.*?)```", PAGE, re.S):
             exec(program, names)
     assert printed.getvalue().splitlines() == [
@@ -28,6 +29,7 @@ def test_programs_of_the_page(on_chip: None) -> None:
         "0.0666 ms",
         "SpyreTensorLayout(device_size=[5, 3, 100, 64], stride_map =[15000, 64, 150, 1], device_dtype=DataFormats.SEN169_FP16)",
     ]
+    assert (launches().executor, launches().torch) == (0, 1)
     assert "`FallbackWarning: aten.sin is falling back to cpu`" in PAGE
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from ktir import registry
 from ktir.analysis.attributes import table
-from ktir.config import Config
+from ktir.config import NAMES, VARIABLES, Config
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in p.parts]
@@ -100,6 +100,16 @@ def names_of_ktir() -> set[str]:
         found = {op.OPERATION_NAME for op in dialect.operations}
         found |= {cls.attr_name for cls in dialect.attributes} | {cls.type_name for cls in dialect.types}
     return found | set(table.TABLE)
+
+
+def test_all_options_and_variables_are_described() -> None:
+    """Those of `ktir-test` go between its own processes."""
+    readme = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| (`[^|]*) \|", readme.partition("| option | meaning |")[2], re.M)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} >= set(NAMES)
+    pages = "".join(page.read_text() for page in PAGES)
+    variables = set(VARIABLES) - {f"KTIR_{name.upper()}" for name in NAMES}
+    assert [v for v in sorted(variables) if v not in pages and not v.startswith("KTIR_TEST_")] == []
 
 
 def fault(span: str, page: Path) -> str | None:

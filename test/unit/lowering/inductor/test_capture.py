@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,40 @@ def test_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.zeros(3)
     ktir.capture(lambda x: x.add_(1), x)
     assert x.sum() == 0
+
+
+def test_arguments_are_in_the_order_of_their_first_use() -> None:
+    """`argN_1` is the N-th of the names that TORCH_LOGS=graph_code prints, inputs, parameters and buffers, as the model first uses them."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.late, self.early = torch.nn.Linear(5, 6).half(), torch.nn.Linear(4, 5).half()
+            self.register_buffer("shift", torch.ones(7, 5).half())
+
+        def forward(self, unused: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return self.late(self.early(x) + self.shift)
+
+    names: list[str] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        names.extend(node.name for node in gm.graph.find_nodes(op="placeholder"))
+        return gm.forward
+
+    example = torch.ones(3), torch.ones(7, 4).half()
+    torch._dynamo.reset()
+    torch.compile(Model(), backend=backend)(*example)
+    buffers = Region.from_json(ktir.capture(Model(), *example, stage="region").partition(SEPARATOR)[0]).buffers
+    sizes = {name: list(buffers[f"arg{k}_1"].size) for k, name in enumerate(names)}
+    assert [re.sub(r"l_self_modules_|parameters_|l_self_buffers_|l_|_$", "", name) for name in names] == [
+        "early_weight",
+        "early_bias",
+        "x",
+        "shift",
+        "late_weight",
+        "late_bias",
+    ]
+    assert [sizes[names[k]] for k in (0, 3, 4)] == [[5, 4], [7, 5], [6, 5]]
 
 
 def test_unknown_stage() -> None:

@@ -83,6 +83,21 @@ def test_a_transformer_with_a_mask() -> None:
     torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.usefixtures("on_chip")
+def test_a_layer_is_computed_without_pytorchs_kernels_for_layers() -> None:
+    """Where all keys of a row are masked they have NaN."""
+    layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True).half().eval()
+    x, masked = torch.randn(2, 3, 8).half(), torch.tensor([[False, False, True], [True, True, True]])
+    found = compiled(lambda x, m: layer(x, src_key_padding_mask=m), fallback="error")(x, masked)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        expected = layer.double()(x.double(), src_key_padding_mask=masked)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    assert found.isfinite().all()
+    torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=1e-2)
+
+
 def test_a_line_sums_up(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "ktir"):
         run = compiled(lambda x: (x * 2).float().histc(4) + 1)
