@@ -121,6 +121,11 @@ def text_attribute(attributes: ir.DictAttr, name: str) -> str:
     return ir.StringAttr(attributes[name]).value if name in attributes else ""
 
 
+def with_text(attributes: ir.DictAttr, name: str, text: str) -> ir.DictAttr:
+    """Attributes with a text among them."""
+    return ir.DictAttr.get({a.name: a.attr for a in attributes} | {name: ir.StringAttr.get(text)})
+
+
 def host_number(attributes: Sequence[ir.DictAttr], argument: int) -> int:
     """The number of an argument among those that a caller gives: all but memory of the program's own."""
     return sum(text_attribute(a, "ktir.role") not in OWN_ROLES for a in attributes[:argument])
@@ -176,9 +181,8 @@ def _hand_down(functions: Functions, caller: func.FuncOp) -> None:
         for i in range(len(given), len(wanted)):
             key = (callee(call), i)
             if key not in made:
-                own = {a.name: a.attr for a in wanted[i]}
-                own["ktir.name"] = ir.StringAttr.get(free_name(text_attribute(wanted[i], "ktir.name"), attributes))
-                attributes.append(ir.DictAttr.get(own))
+                name = free_name(text_attribute(wanted[i], "ktir.name"), attributes)
+                attributes.append(with_text(wanted[i], "ktir.name", name))
                 made[key] = block.add_argument(ir.IndexType.get(), called.location)
             given.append(made[key])
         replace_call(call, given)

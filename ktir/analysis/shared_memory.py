@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ktir.analysis.attributes.levels import constant_of
-from ktir.analysis.calls import Functions, callee, callees_first, calls_of, root_of
+from ktir.analysis.calls import Functions, argument_attributes, callee, callees_first, calls_of, root_of, text_attribute
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.mlir import arith, func, ir, is_a
@@ -99,14 +99,9 @@ def shared_arguments(functions: Functions, where: ir.Location) -> set[tuple[str,
     own = list(range(len(root.regions[0].blocks[0].arguments)))
     visit(root, own)
     written = uses[root.name.value].writes
-    pools = {i for i in own if _role(root, i) == "pool"}
+    pools = {i for i, given in enumerate(argument_attributes(root)) if text_attribute(given, "ktir.role") == "pool"}
     shared = {i for i in own if i in pools or (i in written and runs[i] > 1)}
     return {place for place, buffers in places.items() if buffers & shared}
-
-
-def _role(function: func.FuncOp, argument: int) -> str:
-    attributes = ir.DictAttr(ir.ArrayAttr(function.attributes["arg_attrs"])[argument])
-    return ir.StringAttr(attributes["ktir.role"]).value
 
 
 def refuse_overlap(call: ir.Operation, uses: Uses, extents: dict[int, int]) -> None:

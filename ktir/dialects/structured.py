@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ktir.mlir import arith, fill_builtin_region, ir, linalg, tensor
+from ktir.mlir import arith, fill_builtin_region, ir, is_a, linalg, tensor
 
 COMBINERS = {
     "arith.addf": "add",
@@ -135,10 +135,12 @@ class Generic:
         """The loop along each dimension of an operand."""
         return [self.loop_of(operand, d) for d in range(len(self.maps[operand].results))]
 
-    def copy_body(self, scalars: Sequence[ir.Value]) -> ir.Value:
-        """What the body computes of other scalars, at the insertion point."""
+    def copy_body(self, scalars: Sequence[ir.Value], loops: Mapping[int, int] | None = None) -> ir.Value:
+        """What the body computes of other scalars, at the insertion point. `loops`: the numbers that its loops have there."""
         mapping = dict(zip(self.body.arguments, scalars, strict=True))
         clone_ops(self.body_ops, mapping)
+        if loops is not None:
+            renumber([mapping[o.results[0]].owner for o in self.body_ops], loops)
         return mapping.get(self.yielded, self.yielded)
 
     def copy_mapped(self, scalars: Sequence[ir.Value]) -> ir.Value:
@@ -146,6 +148,14 @@ class Generic:
         mapping = dict(zip(list(self.body.arguments)[:-1], scalars, strict=False))
         clone_ops([o for o in self.body_ops if o != self.yielded.owner.operation], mapping)
         return mapping.get(self.mapped, self.mapped)
+
+
+def renumber(ops: Iterable[ir.Operation | ir.OpView], loops: Mapping[int, int]) -> None:
+    """Let each `linalg.index` among ops of a body ask for the loop that has taken the place of its own."""
+    for op in ops:
+        if is_a(op, linalg.IndexOp):
+            dim = ir.IntegerAttr(op.attributes["dim"])
+            op.attributes["dim"] = ir.IntegerAttr.get(dim.type, loops.get(dim.value, dim.value))
 
 
 def maps_of(op: ir.Operation) -> list[ir.AffineMap]:

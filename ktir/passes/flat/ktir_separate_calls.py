@@ -22,6 +22,7 @@ from ktir.analysis.calls import (
     runs_of,
     set_arguments,
     text_attribute,
+    with_text,
 )
 from ktir.analysis.shared_memory import base_of, shared_arguments, uses_of
 from ktir.diagnostics import Unsupported, location_text, refused
@@ -62,7 +63,7 @@ class SeparateCallsPass(Pass):
         uses, shared = uses_of(functions), shared_arguments(functions, module.operation.location)
         for name, function in functions.items():
             if name != root.name.value:
-                _set_roles(function, {i: "shared" if (name, i) in shared else uses[name].role(i) for i in range(len(function.arguments))})
+                _set_roles(function, ["shared" if (name, i) in shared else uses[name].role(i) for i in range(len(function.arguments))])
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
                 count = runs[name]
                 self.remark("analysis", f"'@{name}' is planned once for {count} run{'s' * (count != 1)}", function.location)
@@ -82,12 +83,9 @@ def _refuse(function: func.FuncOp, functions: dict[str, func.FuncOp]) -> None:
             )
 
 
-def _set_roles(function: func.FuncOp, roles: dict[int, str]) -> None:
-    attributes = [{a.name: a.attr for a in d} for d in argument_attributes(function)]
-    for i, role in roles.items():
-        if text_attribute(argument_attributes(function)[i], "ktir.role") != "iota":
-            attributes[i]["ktir.role"] = ir.StringAttr.get(role)
-    set_arguments(function, [ir.DictAttr.get(a) for a in attributes])
+def _set_roles(function: func.FuncOp, roles: Sequence[str]) -> None:
+    attributes = zip(argument_attributes(function), roles, strict=True)
+    set_arguments(function, [a if text_attribute(a, "ktir.role") == "iota" else with_text(a, "ktir.role", role) for a, role in attributes])
 
 
 _REPEATED = names(*ADDRESSES, *PLACES, ktdp.ConstructDistributedMemoryViewOp, tensor.EmptyOp, linalg.FillOp)

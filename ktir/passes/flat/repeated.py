@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ktir.dialects.structured import Generic, affine_map, clone_ops, element_of, elementwise, fill, generic, maps_of, set_maps
+from ktir.dialects.structured import Generic, affine_map, element_of, elementwise, fill, generic, maps_of, set_maps
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.windows import shape
 
@@ -38,12 +38,7 @@ def _take(g: Generic, again: set[int]) -> None:
         return affine_map(len(loops), [None if loop is None else loops.index(loop) for loop in walks])
 
     def body(scalars: list[ir.Value]) -> ir.Value:
-        mapping = dict(zip(g.body.arguments, scalars, strict=True))
-        clone_ops(g.body_ops, mapping)
-        for clone in {mapping[o.results[0]].owner.operation for o in g.body_ops if is_a(o, linalg.IndexOp)}:
-            dim = ir.IntegerAttr(clone.attributes["dim"])
-            clone.attributes["dim"] = ir.IntegerAttr.get(dim.type, loops.index(dim.value))
-        return mapping[g.yielded]
+        return g.copy_body(scalars, {loop: i for i, loop in enumerate(loops)})
 
     sizes = shape(op.results[0])
     with ir.InsertionPoint(op), op.location:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ktir.analysis.calls import callees_first
+from ktir.analysis.calls import callees_first, is_kernel
 from ktir.mlir import builtin, func, ir, is_a, operations
 from ktir.pipeline import Pass
 
@@ -58,7 +58,7 @@ _KERNEL = "it is a kernel"
 
 def _obstacle(callee: func.FuncOp) -> str | None:
     """Why calls of `callee` stay."""
-    if "grid" in callee.attributes or "ktir.rows" in callee.attributes:  # rows: a kernel before its work is divided
+    if is_kernel(callee):
         return _KERNEL
     blocks = len(callee.regions[0].blocks)
     if blocks == 1:

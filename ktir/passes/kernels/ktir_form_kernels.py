@@ -27,8 +27,8 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, affine_map, elementwise, set_maps
-from ktir.mlir import func, ir, is_a, linalg, tensor
+from ktir.dialects.structured import Generic, affine_map, elementwise, renumber, set_maps
+from ktir.mlir import func, ir, is_a, tensor
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
 from ktir.pipeline import Pass
@@ -219,10 +219,7 @@ class _Kernel:
         g = Generic(clone)
         walks = [[loop if loop is None else moved.get(loop, loop) for loop in g.walk(i)] for i in range(len(g.maps))]
         set_maps(clone, [affine_map(len(g.iterators), walk) for walk in walks])
-        for op in clone.regions[0].blocks[0].operations:
-            if is_a(op, linalg.IndexOp):
-                at = ir.IntegerAttr(op.attributes["dim"])
-                op.attributes["dim"] = ir.IntegerAttr.get(at.type, moved.get(at.value, at.value))
+        renumber(g.body_ops, moved)
 
     def _clone(self, op: ir.Operation) -> None:
         if op.name in SECOND_OPERAND and op.operands[0].owner.name not in SECOND_OPERAND:

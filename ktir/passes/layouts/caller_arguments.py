@@ -20,6 +20,7 @@ from ktir.analysis.calls import (
     host_number,
     set_arguments,
     text_attribute,
+    with_text,
 )
 from ktir.analysis.shared_memory import Uses, base_of, refuse_overlap, uses_of
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
@@ -136,9 +137,8 @@ class _Caller:
         for key, place in self.places.items():
             argument = self._of_linear(place) if isinstance(place, _Linear) else place
             if argument.source is None or argument.view is None:
-                own = {a.name: a.attr for a in argument.attribute}
-                own["ktir.name"] = ir.StringAttr.get(free_name(text_attribute(argument.attribute, "ktir.name"), attributes))
-                argument = replace(argument, attribute=ir.DictAttr.get(own))
+                name = free_name(text_attribute(argument.attribute, "ktir.name"), attributes)
+                argument = replace(argument, attribute=with_text(argument.attribute, "ktir.name", name))
             made.append(argument)
             attributes.append(argument.attribute)
             values[key] = block.add_argument(ir.IndexType.get(), self.function.location)

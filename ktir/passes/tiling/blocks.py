@@ -5,14 +5,14 @@ A tensor is [sticks, R, lanes] there, or [sticks, 1, lanes] where all rows read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ktir.analysis.axes import row_loops
-from ktir.diagnostics import Unsupported, location_text
+from ktir.diagnostics import refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, clone_ops, fill, generic, index_constant
+from ktir.dialects.structured import Generic, affine_map, fill, generic, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan
@@ -159,15 +159,8 @@ def rebuilt(g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
     iterators = [g.iterators[loop] for loop in others]
     iterators.insert(at, "parallel")
 
-    def body(arguments: list[ir.Value]) -> ir.Value:
-        mapping = dict(zip(g.body.arguments, arguments, strict=True))
-        for op in g.body_ops:
-            clone_ops([op], mapping)
-            if is_a(op, linalg.IndexOp):
-                _renumber(op, mapping[op.results[0]].owner, number)
-        return mapping.get(g.yielded, g.yielded)
-
-    return generic(inputs, init, maps, iterators, body, loc=g.op.location)
+    _refuse_rows(g, rows)
+    return generic(inputs, init, maps, iterators, lambda scalars: g.copy_body(scalars, number), loc=g.op.location)
 
 
 def part(value: ir.Value, first: list[ir.Value], shape: list[int]) -> ir.Value:
@@ -198,11 +191,8 @@ def _numbered(number: dict[int, int], loop: int | None) -> int | None:
     return None if loop is None else number[loop]
 
 
-def _renumber(old: ir.Operation, new: ir.Operation, number: dict[int, int]) -> None:
-    """Adapt a `linalg.index` to the loops that are left."""
-    loop = ir.IntegerAttr(old.attributes["dim"]).value
-    if loop not in number:
-        raise Unsupported(
-            f"'linalg.index' op expects a loop over sticks or lanes, but got loop {loop}, one over rows", location_text(old.location)
-        )
-    new.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number[loop])
+def _refuse_rows(g: Generic, rows: Collection[int]) -> None:
+    """Raise Unsupported for a body that asks for its place along a row loop, of which one is left."""
+    for op in g.body_ops:
+        if is_a(op, linalg.IndexOp) and (loop := ir.IntegerAttr(op.attributes["dim"]).value) in rows:
+            raise refused(op, f"expects a loop over sticks or lanes, but got loop {loop}, one over rows")

@@ -185,25 +185,23 @@ def _room(flow: Flow, queue: FifoQueue, i: int, j: int) -> Ints:
     return np.concatenate(([0], np.maximum.accumulate(freed)))[upto]
 
 
-def _free(flow: Flow, queue: FifoQueue, i: int, j: int, done: Ints) -> None:
+def _per_entry(flow: Flow, i: int, j: int, *of_steps: Ints) -> tuple[Ints, ...]:
+    """For each entry of the steps what there is per step."""
     if flow.total is None:
-        n = j - i
-    else:
-        counts = np.diff(flow.total[i : j + 1])
-        n = int(counts.sum())
-        done = np.repeat(done, counts)
-    queue.freed[queue.slots(queue.popped, n)] = done
-    queue.popped += n
+        return of_steps
+    counts = np.diff(flow.total[i : j + 1])
+    return tuple(np.repeat(x, counts, axis=0) for x in of_steps)
+
+
+def _free(flow: Flow, queue: FifoQueue, i: int, j: int, done: Ints) -> None:
+    (done,) = _per_entry(flow, i, j, done)
+    queue.freed[queue.slots(queue.popped, len(done))] = done
+    queue.popped += len(done)
 
 
 def _fill(flow: Flow, queue: FifoQueue, i: int, j: int, done: Ints, rows: Clock) -> None:
-    if flow.total is None:
-        n = j - i
-    else:
-        counts = np.diff(flow.total[i : j + 1])
-        n = int(counts.sum())
-        done, rows = np.repeat(done, counts), np.repeat(rows, counts, axis=0)
-    slots = queue.slots(queue.pushed, n)
+    done, rows = _per_entry(flow, i, j, done, rows)
+    slots = queue.slots(queue.pushed, len(done))
     queue.ready[slots] = done + flow.latency
     queue.rows[slots] = 0 if queue.crosses else rows
-    queue.pushed += n
+    queue.pushed += len(done)

@@ -17,7 +17,7 @@ from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes, scalar
 from ktir.emulator.reference.compile.scalar_op import ScalarOp
-from ktir.emulator.reference.dialects.scalar.arith import deliver, extreme
+from ktir.emulator.reference.dialects.scalar.arith import deliver, extreme, rounded
 from ktir.emulator.reference.dialects.scalar.arith_integer import number_of
 from ktir.emulator.reference.ops.elementwise import elementwise
 from ktir.emulator.reference.record.recording import Recording
@@ -43,8 +43,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 
 @elementwise(*_UNARY)
 def _unary(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-    return ScalarOp(element, deliver(_UNARY[op.where.op], 1), rounds=element in numerics.NARROW)
+    return rounded(op, _UNARY[op.where.op])
 
 
 @cache
@@ -64,13 +63,11 @@ def _gelu(op: OpReader) -> ScalarOp:
 
 @elementwise("spyreop.realdiv")
 def _divide(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-    return ScalarOp(element, deliver(np.divide, 2), rounds=element in numerics.NARROW)
+    return rounded(op, np.divide)
 
 
 @elementwise("spyreop.softplus")
 def _softplus(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
     beta, threshold = (np.float32(ir.FloatAttr(op.attribute(n)).value) for n in ("beta", "threshold"))
 
     def softplus(x: Any) -> Any:
@@ -78,7 +75,7 @@ def _softplus(op: OpReader) -> ScalarOp:
         power = transcendental.exp(np.minimum(scaled, threshold).astype(np.float64))
         return np.where(scaled > threshold, x, transcendental.log1p(power) / beta).astype(np.float32)
 
-    return ScalarOp(element, deliver(softplus, 1), rounds=element in numerics.NARROW)
+    return rounded(op, softplus)
 
 
 _PREDICATES: dict[str, Callable[[Any, Any], Any]] = {
@@ -132,33 +129,28 @@ def _address(op: OpReader) -> ScalarOp:
 @elementwise("spyreop.layernormscale")
 def _scale(op: OpReader) -> ScalarOp:
     """1 / sqrt(squares - mean * mean); the op carries no epsilon."""
-    element, count = op.result_type().element, len(op.operands)
 
     def scale(mean: Any, squares: Any = None) -> Any:
         return np.divide(np.float32(1), np.sqrt(mean if squares is None else squares - mean * mean))
 
-    return ScalarOp(element, deliver(scale, count), rounds=element in numerics.NARROW)
+    return rounded(op, scale)
 
 
 @elementwise("spyreop.layernormscale_fused")
 def _scale_fused(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-
     def scale(pair: Any) -> Any:
         pair = np.asarray(pair)
         return np.divide(np.float32(1), np.sqrt(pair.imag - pair.real * pair.real)).astype(np.float32)
 
-    return ScalarOp(element, deliver(scale, 1), rounds=element in numerics.NARROW)
+    return rounded(op, scale)
 
 
 @elementwise("spyreop.layernormnorm")
 def _norm(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-
     def norm(x: Any, mean: Any, scale: Any, weight: Any, bias: Any) -> Any:
         return (x - mean) * scale * weight + bias
 
-    return ScalarOp(element, deliver(norm, 5), rounds=element in numerics.NARROW)
+    return rounded(op, norm)
 
 
 # Statistics of a row: the reduced loops of the `linalg.generic` around them, or else its last loop.

@@ -78,6 +78,12 @@ def deliver(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     return compute
 
 
+def rounded(op: OpReader, function: Callable[..., Any]) -> ScalarOp:
+    """What a function makes of all operands, rounded where the type of the result is a narrow one."""
+    element = op.result_type().element
+    return ScalarOp(element, deliver(function, len(op.operands)), rounds=element in numerics.NARROW)
+
+
 _WIDE: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -111,8 +117,7 @@ def _number_float(op: OpReader) -> ScalarOp:
 
 @elementwise("arith.remf")
 def _remainder(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-    return ScalarOp(element, deliver(np.fmod, 2), rounds=element in numerics.NARROW)
+    return rounded(op, np.fmod)
 
 
 @elementwise("arith.cmpf")

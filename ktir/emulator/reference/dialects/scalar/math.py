@@ -14,7 +14,7 @@ import numpy as np
 from ktir.arithmetic import elementary, numerics
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.scalar_op import ScalarOp
-from ktir.emulator.reference.dialects.scalar.arith import deliver
+from ktir.emulator.reference.dialects.scalar.arith import deliver, rounded
 from ktir.emulator.reference.ops.elementwise import elementwise
 from ktir.emulator.reference.tape.values import CARRIERS
 
@@ -72,9 +72,7 @@ def _unary(op: OpReader) -> ScalarOp:
 
 @elementwise(*(f"math.{name}" for name in elementary.BINARY))
 def _binary(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-    compute = elementary.function(op.where.op.removeprefix("math."), CARRIERS[element])
-    return ScalarOp(element, deliver(compute, 2), rounds=element in numerics.NARROW)
+    return rounded(op, elementary.function(op.where.op.removeprefix("math."), CARRIERS[op.result_type().element]))
 
 
 @elementwise("math.fma")
