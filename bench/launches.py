@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import itertools
 import os
 import pstats
 import sys
@@ -79,17 +80,21 @@ def block() -> Case:
 
 
 def decode() -> Case:
-    """A step of a tiny Llama, whose caches are written in place."""
+    """A step of a tiny Llama, whose caches are written in place, and to which the host gives a token and its position."""
     model = build("llama31", EVEN, torch.float16).to("spyre")
     prompt = Prompt(16, steps=1)
     cache = make_cache(model, prompt)
-    ids, positions = torch.tensor([[5]]).to("spyre"), torch.tensor([[16]]).to("spyre")
+    inputs = torch.tensor([[5]]), torch.tensor([[16]])
+    ids, positions = (t.to("spyre") for t in inputs)
     compiled = torch.compile(step_of(model), fullgraph=True, dynamic=False)
-    before = torch.full_like(cache.layers[0].cumulative_length, 16, device="cpu")
+    before, room = torch.full_like(cache.layers[0].cumulative_length, 16, device="cpu"), itertools.count()
 
     def again() -> None:
-        for layer in cache.layers:
-            layer.cumulative_length.copy_(before)
+        for there, own in zip((ids, positions), inputs, strict=True):
+            there.copy_(own)
+        if next(room) % 16 == 0:
+            for layer in cache.layers:
+                layer.cumulative_length.copy_(before)
 
     return Case(lambda: compiled(ids, positions, cache), again)
 

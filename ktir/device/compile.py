@@ -32,11 +32,14 @@ def _with_context(stock: Callable[..., None]) -> Callable[..., None]:
 
 def _around_call() -> AbstractContextManager[None]:
     """What is there around each call with the default backend: nothing as long as no tensor has been on the device."""
-    if storage.before_first:
-        return nullcontext()
-    from ktir.lowering.inductor.running import tracing
+    return nullcontext() if storage.before_first else _context()()
 
-    return tracing.around_call("spyre", {}, named=False)
+
+@functools.cache
+def _context() -> Callable[[], AbstractContextManager[None]]:
+    from ktir.lowering.inductor.running.tracing import AroundCall
+
+    return functools.partial(AroundCall, "spyre", {}, named=False)
 
 
 def _handed_over(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
-from math import prod
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,7 +16,6 @@ from ktir.diagnostics import KtirError, holding
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
-from ktir.layout import Layout
 from ktir.package import Package
 from ktir.runtime import metrics
 from ktir.runtime.device import DeviceTensor
@@ -27,7 +24,8 @@ from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
-from ktir.runtime.memory.transfer import as_array, to_device
+from ktir.runtime.memory.transfer import as_array
+from ktir.runtime.memory.view import View
 from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
 from ktir.target import STICK_BYTES, Target
@@ -49,13 +47,6 @@ def recorded() -> AbstractContextManager[list[Launch]]:
     return holding(_recorder, [])
 
 
-@lru_cache(maxsize=64)
-def _iota(layout: Layout) -> np.ndarray:
-    """The carrier of a tensor whose element i holds i."""
-    values = np.arange(prod(layout.size), dtype=np.int64)
-    return to_device(values, layout, "iota").view(np.float32)
-
-
 class Executable:
     """A program with the transfers of its launch spec, on the machine that it was compiled for unless a `target` is given.
 
@@ -72,6 +63,8 @@ class Executable:
         self.hosts = len(self.spec.hosts) or 1 + max((s.host for s in self.slots), default=-1)
         self.written = sorted({s.host for s in self.slots if s.host >= 0 and s.argument.role != "input"})
         """Numbers of the tensors that a launch writes."""
+        self._views: dict[int, View] = {}
+        """By number of a tensor, the last view of one on a card that was as the program expects it."""
         self._plans: WeakKeyDictionary[Card, JobPlan] = WeakKeyDictionary()
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
@@ -132,12 +125,12 @@ class Executable:
         bounds: dict[int, Callable[[], float]] = {}
         for i, slot in enumerate(self.slots):
             if slot.host < 0:
-                carriers.append(_iota(slot.layout) if slot.argument.role == "iota" else None)  # the pool: the machine's own
+                carriers.append(slot.iota)  # None of a pool: the machine's own
                 continue
             operand = operands.get(slot.host)
             if operand is None:
                 operand = operands[slot.host] = self._operand(slot, tensors[slot.host], stamps[slot.host])
-            if slot.argument.role == "input":
+            if slot.reads:
                 form = operand.read(slot, taken)
                 carriers.append(form.carrier)
                 bounds[i] = form.largest
@@ -179,13 +172,20 @@ class Executable:
             elif operand.allocation not in apart:  # else it is written twice, one after the other
                 apart.add(operand.allocation)
                 addresses[i] = operand.address(slot, read)
-        given = [plan.own(i) if a is None else a for i, a in enumerate(addresses)]
+        own = plan.addresses
+        given = [(own[i] if i in own else plan.own(i)) if a is None else a for i, a in enumerate(addresses)]
         at = dict(zip(given, carriers, strict=True))
         return [at[a] for a in plan.bind(given)]
 
     def _operand(self, slot: Slot, tensor: Any, stamp: object | None) -> Host | DeviceTensor:
         """A tensor as what launches deal with."""
+        on_card = type(tensor) is DeviceTensor
+        if on_card and tensor.view is self._views.get(slot.host):
+            return tensor
         wanted = self.spec.hosts[slot.host] if self.spec.hosts else None
-        if type(tensor) is DeviceTensor:
-            return tensor.lying_as(wanted, slot.argument.name)
+        if on_card:
+            lying = tensor.lying_as(wanted, slot.argument.name)
+            if lying is tensor:
+                self._views[slot.host] = tensor.view
+            return lying
         return Host(tensor, as_array(tensor, slot.argument.name, slot.layout.dtype), wanted, slot.argument.name, stamp)

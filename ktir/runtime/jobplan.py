@@ -50,8 +50,8 @@ class JobPlan:
         self.name = name
         self._slots = slots
         self._correction = Correction(len(slots))
-        self._taken: dict[int, tuple[int, int]] = {}
-        """By number of an argument, what is the program's own for it: address and bytes."""
+        self.addresses: dict[int, int] = {}
+        """By number of an argument, where what is the program's own for it lies."""
         self._bound: list[int] = []
         data = np.frombuffer(program(), np.uint8)
         head = rounded(self._correction.size)
@@ -63,11 +63,13 @@ class JobPlan:
 
     def own(self, index: int) -> int:
         """The address of room for an argument that no tensor of the card is in the form for."""
-        found = self._taken.get(index)
+        found = self.addresses.get(index)
         if found is None:
-            size = self._slots[index].layout.sticks * STICK_BYTES
-            found = self._taken[index] = self.card.take(size, program=True), size
-        return found[0]
+            found = self.addresses[index] = self.card.take(self._bytes_of(index), program=True)
+        return found
+
+    def _bytes_of(self, index: int) -> int:
+        return self._slots[index].layout.sticks * STICK_BYTES
 
     def bind(self, addresses: list[int]) -> list[int]:
         """Tell the program where its arguments are; what it then finds, which is read where it lies. Nothing to do where it knows."""
@@ -84,9 +86,9 @@ class JobPlan:
         if self._at is not None:
             address, self._at = self._at, None
             self.card.give(address, self._size)
-        while self._taken:
-            _, (address, size) = self._taken.popitem()
-            self.card.give(address, size)
+        while self.addresses:
+            index, address = self.addresses.popitem()
+            self.card.give(address, self._bytes_of(index))
 
     def __del__(self) -> None:
         if hasattr(self, "_at"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,13 @@ def layout_of(argument: LaunchArgument) -> Layout:
     return Layout(size, tuple(digits), {"float16": "f16", "float32": "f32", "int32": "i32"}[argument.dtype])
 
 
+@lru_cache(maxsize=64)
+def _iota(layout: Layout) -> NDArray[np.float32]:
+    """The carrier of a tensor whose element i holds i."""
+    values = np.arange(prod(layout.size), dtype=np.int64)
+    return to_device(values, layout, "iota").view(np.float32)
+
+
 @lru_cache(maxsize=1 << 12)
 def _number(*_: Any) -> int:
     """Stands for a view of a host tensor in a layout, with the width of its integers: the same in all programs."""
@@ -41,6 +49,8 @@ class Slot:
 
     def __init__(self, argument: LaunchArgument) -> None:
         self.argument = argument
+        self.reads = argument.role == "input"
+        """Whether the program only reads it."""
         self.layout = layout_of(argument)
         self.entries = self.layout.entries
         self.host = -1 if argument.host is None else argument.host.arg
@@ -53,6 +63,13 @@ class Slot:
         """How often a launch had to arrange it."""
         self.bindings: dict[tuple[str, int, int], Any] = {}
         """What it is of tensors of a card, by their type, offset, and the bytes of their allocation."""
+        self.bound: tuple[Any, int, Any] = None, 0, None
+        """What it was of the last one, whose view this is, and bytes."""
+
+    @cached_property
+    def iota(self) -> NDArray[np.float32] | None:
+        """What the program gets where nobody gives a tensor; None where it has memory of its own."""
+        return _iota(self.layout) if self.argument.role == "iota" else None
 
     def pack(self, view: NDArray[Any], carrier: NDArray[Any]) -> None:
         """Arrange elements. Raises OutOfRange for those for which the program is not proved."""

@@ -51,6 +51,8 @@ class Allocation:
         self.version = 0
         """Writes so far."""
         self._forms: dict[Arrangement, DeviceForm] = {}
+        self.forms: Mapping[Arrangement, DeviceForm] = self._forms
+        """All but the linear bytes."""
         self._reserved: tuple[Arrangement, int, int] | None = None
         """Address and bytes of a form that a program is about to write."""
         self._whole: Arrangement | None = None
@@ -63,11 +65,6 @@ class Allocation:
         self._linear_at = card.take(self._linear_size)
         self.handle = _new_handle(self)
         card.asked(nbytes)
-
-    @property
-    def forms(self) -> Mapping[Arrangement, DeviceForm]:
-        """All but the linear bytes."""
-        return self._forms
 
     @property
     def is_linear(self) -> bool:

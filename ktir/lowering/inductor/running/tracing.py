@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -69,33 +68,49 @@ def forget_stream() -> None:
         kept.clear()
 
 
-@contextmanager
-def around_call(name: str, options: dict[str, Any], named: bool = True) -> Iterator[None]:
+class AroundCall:
     """What Dynamo enters around each call of a model that one of our backends compiles, or the default one where a device is in use."""
-    outer = _call.get()
-    if outer is not None:
-        yield
-        return
-    call = Call(name, named and (options.get("fallback") or config.current().fallback) == "error", named)
-    changes = {"allow_rnn": True, **_limits(call.strict)} if named else {}  # graphs of the host are torch's own matter
-    token = _call.set(call)
-    try:
-        with torch._dynamo.config.patch(**changes), metrics.counted() as launches:
-            yield
-    finally:
+
+    def __init__(self, name: str, options: dict[str, Any], named: bool = True) -> None:
+        self._name = name
+        self._strict = named and (options.get("fallback") or config.current().fallback) == "error"
+        self._named = named
+        self._entered: tuple[Call, Token[Call | None], metrics.Launches, Any] | None = None
+
+    def __enter__(self) -> None:
+        if _call.get() is not None:
+            return
+        call = Call(self._name, self._strict, self._named)
+        limits = _limits(self._strict) if self._named else None  # graphs of the host are torch's own matter
+        self._entered = call, _call.set(call), metrics.total(), limits
+        if limits is not None:
+            limits.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._entered is None:
+            return
+        call, token, before, limits = self._entered
+        if limits is not None:
+            limits.__exit__(None, None, None)
         _call.reset(token)
-        progress.clear()
-    if call.graphs or call.breaks:
-        progress.summarize(call.name, call.graphs, launches(), len(call.breaks))
+        if call.graphs or call.breaks:
+            progress.clear()
+            progress.summarize(call.name, call.graphs, metrics.total() - before, len(call.breaks))
 
 
-def _limits(strict: bool) -> dict[str, Any]:
-    """How often a function may be compiled before Dynamo leaves it to eager PyTorch, which is off the chip: by default seldom, for eager
-    is fast on what its own code runs on. What somebody has set stays. `strict`: it does not leave it, but raises.
+def _limits(strict: bool) -> Any:
+    """A patch of Dynamo's options: how often a function may be compiled before Dynamo leaves it to eager PyTorch, which is off the chip: by
+    default seldom, for eager is fast on what its own code runs on. What somebody has set stays. `strict`: it does not leave it, but raises.
     """
     of_torch = torch._dynamo.config
     most = of_torch.accumulated_recompile_limit if of_torch.recompile_limit == _DYNAMOS_LIMIT else of_torch.recompile_limit
-    return {"recompile_limit": most, "fail_on_recompile_limit_hit": strict or of_torch.fail_on_recompile_limit_hit}
+    return _patched(most, strict or of_torch.fail_on_recompile_limit_hit)
+
+
+@functools.cache
+def _patched(limit: int, fail: bool) -> Any:
+    """Such a patch may be entered again and again, by several threads."""
+    return torch._dynamo.config.patch(allow_rnn=True, recompile_limit=limit, fail_on_recompile_limit_hit=fail)
 
 
 def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
@@ -159,7 +174,7 @@ def _with_context(backends: dict[str, Any], original: Callable[[Any], Any]) -> C
         name = function if isinstance(function, str) else next((n for n, b in backends.items() if b is function), None)
         if found is not None and name in backends:
             options = dict(getattr(compiler_fn, "kwargs", {}).get("options", {}))
-            found.backend_ctx_ctor = functools.partial(around_call, name, options)
+            found.backend_ctx_ctor = functools.partial(AroundCall, name, options)
         return found
 
     return get_compiler_fn
