@@ -110,16 +110,23 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_eager_values(loops: Any, name: str) -> None:
-    """One region, no call of ATen."""
-    function, inputs = CASES[name]
+@pytest.mark.parametrize("part", range(4))
+def test_eager_values(loops: Any, part: int) -> None:
+    """Functions side by side in one graph, each of operands of its own: one region, no call of ATen."""
+    cases = dict(list(CASES.items())[part::4])
+    functions = {name: function for name, (function, _) in cases.items()}
+
+    def model(*inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+        return {name: function(*given) for (name, function), given in zip(functions.items(), inputs, strict=True)}
+
     with torch.no_grad(), config.patch(fallback="error"):
-        expected = function(*inputs)
-        actual = loops.run(function, *inputs)
-    half = inputs[0].dtype in (torch.float16, torch.bfloat16)
-    tolerance = 2e-2 if half else None
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+        expected = model(*(given for _, given in cases.values()))
+        actual = loops.run(model, *(given for _, given in cases.values()))
+    for name, (_, given) in cases.items():
+        tolerance = 2e-2 if given[0].dtype in (torch.float16, torch.bfloat16) else None
+        torch.testing.assert_close(
+            actual[name], expected[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )
     assert loops.launches == 1
 
 
