@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,19 @@ def same(model: Callable[..., Any], *inputs: torch.Tensor, tolerance: float | No
     with torch.no_grad():
         found = torch.compile(model, backend="ktir", dynamic=False, options={"engine": "ktir", "fallback": "error"})(*inputs)
         torch.testing.assert_close(found, model(*inputs), equal_nan=True, rtol=tolerance, atol=tolerance)
+
+
+def all_same(*cases: tuple[Callable[..., Any], tuple[torch.Tensor, ...]], tolerance: float | None = None) -> None:
+    """The same of functions side by side in one graph, each of operands of its own."""
+    functions = [function for function, _ in cases]
+    flat = [x.clone() for _, inputs in cases for x in inputs]
+    counts = [len(inputs) for _, inputs in cases]
+
+    def model(*given: torch.Tensor) -> list[Any]:
+        rest = iter(given)
+        return [function(*itertools.islice(rest, count)) for function, count in zip(functions, counts, strict=True)]
+
+    same(model, *flat, tolerance=tolerance)
 
 
 def some(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -54,20 +68,29 @@ def test_scattered_folds_of_nothing() -> None:
 def test_places_among_boundaries(right: bool) -> None:
     nan = torch.tensor([0.0, float("nan"), 3, -1, 9, 2, 2, float("inf")])
     boundaries = torch.tensor([0.0, 2, 2, 3, 5])
-    for bounds in (boundaries, boundaries[:1], boundaries[:0]):
-        same(lambda x, b: (torch.bucketize(x, b, right=right), torch.bucketize(x, b, right=right, out_int32=True) * 2), nan, bounds)
     rows, values = some(3, 4, 9).sort(-1).values, some(3, 4, 5)
-    same(lambda s, x: torch.searchsorted(s, x, right=right), rows, values)
-    same(lambda s, x: torch.searchsorted(s.transpose(0, 1), x.transpose(0, 1), right=right), rows, values)
-    same(lambda s, x: torch.searchsorted(s, x, right=right), torch.arange(9), torch.randint(0, 9, (4, 5)))
-    same(lambda s, x, o: torch.searchsorted(s, x, right=right, sorter=o), some(3, 9), some(3, 4), some(3, 9).argsort(-1))
-    same(lambda a, b: torch.isin(a, b), torch.randint(0, 50, (30,)), torch.randint(0, 50, (20,)))
+
+    def bucketize(x: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.bucketize(x, b, right=right), torch.bucketize(x, b, right=right, out_int32=True) * 2
+
+    def search(s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.searchsorted(s, x, right=right)
+
+    all_same(
+        *((bucketize, (nan, bounds)) for bounds in (boundaries, boundaries[:1], boundaries[:0])),
+        (search, (rows, values)),
+        (lambda s, x: torch.searchsorted(s.transpose(0, 1), x.transpose(0, 1), right=right), (rows, values)),
+        (search, (torch.arange(9), torch.randint(0, 9, (4, 5)))),
+        (lambda s, x, o: torch.searchsorted(s, x, right=right, sorter=o), (some(3, 9), some(3, 9)[:, 2:6], some(3, 9).argsort(-1))),
+        (torch.isin, (torch.randint(0, 50, (30,)), torch.randint(0, 50, (20,)))),
+    )
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
-def test_distances(p: float) -> None:
-    same(lambda a, b: torch.cdist(a, b, p), some(3, 5, 7), some(3, 4, 7), tolerance=1e-5)
-    same(lambda a: torch.pdist(a, p), some(5, 7), tolerance=1e-5)
+def test_distances() -> None:
+    powers = (0.0, 1.0, 2.0, 3.5, float("inf"))
+    between = [(lambda a, b, p=p: torch.cdist(a, b, p), (some(3, 5, 7), some(3, 4, 7))) for p in powers]
+    within = [(lambda a, p=p: torch.pdist(a, p), (some(5, 7),)) for p in powers]
+    all_same(*between, *within, tolerance=1e-5)
 
 
 def test_adaptive_average_of_volumes() -> None:
@@ -96,12 +119,14 @@ def test_bags(mode: str) -> None:
     weight[0] = float("inf")
     matrix = torch.randint(1, 23, (3, 7), generator=torch.Generator().manual_seed(1))
     matrix[1] = 4
+    bags = matrix.reshape(-1)[:12]
+    cases: list[tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = []
     for padding in (None, 4):
-        same(lambda i, w, p=padding: F.embedding_bag(i, w, mode=mode, padding_idx=p), matrix, weight)
+        cases.append((lambda i, w, p=padding: F.embedding_bag(i, w, mode=mode, padding_idx=p), (matrix, weight)))
         for offsets in EMPTY_BAGS:
-            same(lambda i, w, o, p=padding: F.embedding_bag(i, w, o, mode=mode, padding_idx=p), matrix.reshape(-1)[:12], weight, offsets)
+            cases.append((lambda i, w, o, p=padding: F.embedding_bag(i, w, o, mode=mode, padding_idx=p), (bags, weight, offsets)))
     ends = torch.tensor([0, 4, 4, 12])
-    same(lambda i, w, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True), matrix.reshape(-1)[:12], weight, ends)
+    all_same(*cases, (lambda i, w, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True), (bags, weight, ends)))
 
 
 def test_weighted_bags() -> None:
