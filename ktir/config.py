@@ -22,6 +22,12 @@ from ktir.target import DATASHEET, Target
 _FALLBACKS = ("cpu", "error")
 _ENGINES = ("spyre", "ktir")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+_LARGEST = 2**63 - 1
+"""Size of a dim."""
+
+
+def _is_integer(value: Any, least: int = 0, most: int | None = None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,16 +66,21 @@ class Config:
             raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, but got {self.fallback!r}")
         if self.engine not in _ENGINES:
             raise ValueError(f"engine must be one of {', '.join(_ENGINES)}, but got {self.engine!r}")
+        for name in ("frozen_weights", "verify_each"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, but got {getattr(self, name)!r}")
+        if self.dump_dir is not None and not isinstance(self.dump_dir, (str, os.PathLike)):
+            raise ValueError(f"dump_dir must be the path of a folder, but got {self.dump_dir!r}")
         most = self.machine().cores
         if self.cores is None:
             object.__setattr__(self, "cores", most)
-        elif not isinstance(self.cores, int) or not 1 <= self.cores <= most:
+        elif not _is_integer(self.cores, 1, most):
             raise ValueError(f"cores must be an integer from 1 to {most}, but got {self.cores!r}")
-        if not isinstance(self.buckets, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in self.buckets):
+        if not isinstance(self.buckets, (tuple, list)) or not all(_is_integer(n, 1, _LARGEST) for n in self.buckets):
             raise ValueError(f"buckets must be positive integers, but got {self.buckets!r}")
-        if self.forms_bytes is not None and (not isinstance(self.forms_bytes, int) or self.forms_bytes < 0):
+        if self.forms_bytes is not None and not _is_integer(self.forms_bytes):
             raise ValueError(f"forms_bytes must be an integer of at least 0, but got {self.forms_bytes!r}")
-        if not isinstance(self.loaded_programs, int) or self.loaded_programs < 1:
+        if not _is_integer(self.loaded_programs, 1):
             raise ValueError(f"loaded_programs must be an integer of at least 1, but got {self.loaded_programs!r}")
         object.__setattr__(self, "buckets", tuple(self.buckets))
 

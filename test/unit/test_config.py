@@ -54,8 +54,9 @@ def test_patch_nests_and_restores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_patch() -> None:
     with pytest.raises(ValueError, match=r"unknown option 'corse'; .*; did you mean 'cores'\?$"), config.patch(corse=1):
         pass
-    with pytest.raises(ValueError, match="cores must be"), config.patch(cores=0):
-        pass
+    for name, value in (("cores", 0), ("cores", True), ("frozen_weights", "maybe"), ("verify_each", 1), ("dump_dir", 5)):
+        with pytest.raises(ValueError, match=f"{name} must be"), config.patch(**{name: value}):
+            pass
 
 
 def test_key_holds_what_changes_code() -> None:

@@ -15,7 +15,7 @@ import ktir
 from ktir import config
 from ktir.device.operators import eager
 from ktir.device.operators.kernels import aten, is_ours
-from ktir.device.operators.schemas import Schema, functional, schema_of
+from ktir.device.operators.schemas import Schema, as_given, functional, schema_of
 from ktir.device.tensors import current, randomness
 from ktir.device.tensors.storage import on_host, record, to_device
 from ktir.runtime import metrics
@@ -148,6 +148,7 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for every operator that the device has no kernel for."""
+    op = as_given(op, args, kwargs)
     schema = schema_of(op)
     if is_random(op, schema, args, kwargs):
         return _random(op, schema, args, kwargs)

@@ -54,8 +54,9 @@ def functional(op: Any) -> Any | None:
     name = schema.name.removeprefix("aten::")
     if not schema.name.startswith("aten::"):
         return None
+    pure = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")  # __ilshift__ writes what __lshift__ gives
     wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
-    for packet in (getattr(torch.ops.aten, n, None) for n in (name.removesuffix("_"), f"{name}_functional")):
+    for packet in (getattr(torch.ops.aten, n, None) for n in (pure, f"{name}_functional")):
         for overload in packet.overloads() if packet is not None else ():
             found = getattr(packet, overload)
             if found is op or any(a.alias_info is not None for a in (*found._schema.arguments, *found._schema.returns)):
@@ -63,3 +64,22 @@ def functional(op: Any) -> Any | None:
             if [(a.name, str(a.type)) for a in found._schema.arguments] == wanted:
                 return found
     return None
+
+
+def as_given(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The overload that takes these arguments. Where torch makes a tensor of a number to call `op` with it (`x.fmod_(2)`), the number comes
+    here as a number again.
+    """
+    if not kwargs and not any(isinstance(a, (int, float, complex)) for a in args):
+        return op
+    named = schema_of(op).named(args, kwargs)
+    return _with_numbers(op, tuple(n for n, v in named.items() if isinstance(v, (int, float, complex))))
+
+
+@cache
+def _with_numbers(op: Any, numbers: tuple[str, ...]) -> Any:
+    wanted = [(str(a.type) if str(a.type) != "Tensor" or a.name not in numbers else "number", a.is_out) for a in op._schema.arguments]
+    if "number" not in (kind for kind, _ in wanted):
+        return op
+    overloads = (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads())
+    return next((o for o in overloads if [(str(a.type), a.is_out) for a in o._schema.arguments] == wanted), op)

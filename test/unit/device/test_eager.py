@@ -149,6 +149,34 @@ WRITERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "out of two": lambda x: torch.max(x, 1, out=(x.new_empty(0), x.new_empty(0, dtype=torch.int64))),
 }
 
+NUMBERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "remainder": lambda x: x.remainder_(3),
+    "fmod": lambda x: x.fmod_(3),
+    "and": lambda x: x.__iand__(3),
+    "or": lambda x: x.__ior__(3),
+    "xor": lambda x: x.bitwise_xor_(3),
+    "left": lambda x: x.__ilshift__(3),
+    "right": lambda x: x.bitwise_right_shift_(1),
+    "out": lambda x: torch.remainder(x, 3, out=x),
+    "out of and": lambda x: torch.bitwise_and(x, 6, out=torch.empty_like(x)),
+}
+"""Operators that torch calls with a tensor that it makes of the number."""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_written_in_place_with_a_number(name: str, on_chip: None) -> None:
+    host, ours = torch.arange(-9, 9), torch.arange(-9, 9).to("spyre")
+    expected, got = NUMBERS[name](host), NUMBERS[name](ours)
+    assert got.tolist() == expected.tolist()
+    assert ours.tolist() == host.tolist()
+
+
+def test_copysign_and_xlogy_with_a_number() -> None:
+    for write in (lambda x: x.copysign_(-1.0), lambda x: x.xlogy_(2.0), lambda x: torch.copysign(x, -0.0, out=x)):
+        host, ours = half(4, 9), half(4, 9).to("spyre")
+        close(write(ours), write(host))
+        close(ours, host)
+
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_written_in_place(name: str, on_chip: None) -> None:

@@ -19,6 +19,7 @@ from torch import fx
 from torch._decomp import core_aten_decompositions
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
@@ -34,7 +35,9 @@ class Mixed(Exception):
 
 
 class Ladder:
-    """Pads the inputs of a graph, and cuts its results. `refused`: why some sizes stay as they are, by their symbols."""
+    """Pads the inputs of a graph, and cuts its results. `refused`: why some sizes stay as they are, by their symbols. Raises Mixed for a
+    graph that cannot be looked at with sizes that are not known.
+    """
 
     def __init__(self, gm: fx.GraphModule, rungs: Sequence[int]) -> None:
         self.rungs = sorted(rungs)
@@ -96,7 +99,10 @@ def _operators(gm: fx.GraphModule, values: Sequence[Any]) -> fx.Graph:
     assert mode is not None
     with preserve_node_meta(), patch.object(mode, "allow_scalar_outputs", True):
         trace = make_fx(fx.Interpreter(gm).run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
-        return trace(*values).graph
+        try:
+            return trace(*values).graph
+        except GuardOnDataDependentSymNode as error:
+            raise Mixed(f"what is computed depends on a number: {error.cond!s}") from None
 
 
 def _extent(size: Any, sizes: dict[sympy.Symbol, int]) -> int:
@@ -173,10 +179,12 @@ class _Proof:
     def _check_op(self, node: fx.Node) -> None:
         self._check_sizes(node)
         target = node.target
-        assert isinstance(target, torch._ops.OpOverload), target
-        rule = _RULES.get(target.overloadpacket)
-        if target.overloadpacket not in _TAKE_SIZES and any(map(self.is_size, pytree.tree_leaves((node.args, node.kwargs)))):
+        packet = getattr(target, "overloadpacket", None)
+        if packet not in _TAKE_SIZES and any(map(self.is_size, pytree.tree_leaves((node.args, node.kwargs)))):
             raise _mixed(node, "uses the size as a number")
+        if not isinstance(target, torch._ops.OpOverload):
+            return  # of numbers alone
+        rule = _RULES.get(packet)
         if rule is not None:
             rule(self, node)
         elif torch.Tag.pointwise not in target.tags or target._schema.is_mutable or _divides_integers(node):

@@ -12,8 +12,6 @@ import torch
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import col2im, native_dropout
 
-from ktir.lowering.inductor.graph.strides import as_eager
-
 aten = torch.ops.aten
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -428,7 +426,7 @@ def dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_dropout.default: dropout,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
-    aten.convolution.default: as_eager(aten.convolution.default, convolution),
+    aten.convolution.default: convolution,
     aten.col2im.default: fold,
     aten.addcdiv.default: plus_quotient,
     aten.addcmul.default: plus_product,

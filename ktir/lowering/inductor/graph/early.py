@@ -14,9 +14,16 @@ from torch._C import DispatchKey
 from ktir.lowering.inductor.graph import interpolation
 from ktir.lowering.inductor.graph.decompositions import wide
 
+
+def _dropped(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """`dropout`, which is its operand where nothing is dropped; torch's function makes a copy then, so that writes would not be seen."""
+    return lambda x, p, train: theirs(x, p, train) if train and p != 0 and x.numel() != 0 else x
+
+
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _OURS: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     **{packet.vec: functools.partial(interpolation.whole, packet) for packet in interpolation.PACKETS},
+    torch.ops.aten.dropout.default: _dropped,
     torch.ops.aten.softshrink.default: wide,  # a comparison of half precision would be one with the number as the type holds it
 }
 """What takes the place of torch's function, which it is given."""

@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from ktir.lowering.inductor.graph import edges, floats, groups, interpolation, operands, rounding
+from ktir.lowering.inductor.graph import edges, floats, groups, interpolation, operands, rounding, strides
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -56,7 +56,8 @@ def decompositions() -> Table:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     table = operands.of_their_type(floats.with_numbers(table))
-    return Table({**{op: rounding.as_one(op, decomposition) for op, decomposition in table.items()}, **operands.of_each()})
+    laid = {op: strides.as_eager(op, decomposition) for op, decomposition in table.items()}
+    return Table({**{op: rounding.as_one(op, decomposition) for op, decomposition in laid.items()}, **operands.of_each()})
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

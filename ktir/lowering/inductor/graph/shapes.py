@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ktir.diagnostics import Unsupported
-from ktir.lowering.inductor.graph.buckets import Ladder
+from ktir.lowering.inductor.graph.buckets import Ladder, Mixed
 
 log = logging.getLogger("ktir")
 
@@ -57,10 +57,14 @@ _MARKS = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_un
 
 
 def _ladder(gm: fx.GraphModule, rungs: Sequence[int], why: str) -> Ladder | None:
-    ladder = Ladder(gm, rungs)
-    for reason in dict.fromkeys(ladder.refused.values()):
+    try:
+        ladder = Ladder(gm, rungs)
+        reasons = list(ladder.refused.values())
+    except Mixed as error:
+        ladder, reasons = None, [str(error)]
+    for reason in dict.fromkeys(reasons):
         log.warning("%s: padding to a size of `buckets` could change results: %s", why, reason)
-    return ladder if ladder.symbols else None
+    return ladder if ladder and ladder.symbols else None
 
 
 class PerShape:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +14,9 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
+
+_LARGE = 1 << 22
+"""Elements of operands of a kernel that is not run to see how its results lie."""
 
 _WRITERS = (aten.index_put, aten.index_add, aten.index_copy, aten.index_fill, aten.scatter, aten.scatter_add, aten.scatter_reduce)
 _WRITERS += (
@@ -42,29 +47,50 @@ def copy_overlapping(graph: fx.Graph) -> None:
 
 def as_eager(op: Any, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of an operator, whose results are laid out as the operator's own kernel lays them out."""
+    if not isinstance(op, torch._ops.OpOverload) or op.is_view or op._schema.is_mutable:
+        return decomposition
 
+    @functools.wraps(decomposition)
     def run(*args: Any, **kwargs: Any) -> Any:
         result = decomposition(*args, **kwargs)
-        if result is NotImplemented:
+        if result is NotImplemented or not _may_differ((args, kwargs), result):
             return result
         tensors, structure = pytree.tree_flatten(result)
-        wanted = pytree.tree_leaves(_without_data(op, args, kwargs))
-        return pytree.tree_unflatten([_laid_out(t, w.stride()) for t, w in zip(tensors, wanted, strict=True)], structure)
+        wanted = _of_kernel(op, args, kwargs)
+        if [getattr(t, "shape", None) for t in tensors] != [getattr(w, "shape", None) for w in wanted]:
+            return result  # buffers that only a gradient needs
+        laid = [_laid_out(t, w.stride()) if isinstance(t, torch.Tensor) else t for t, w in zip(tensors, wanted, strict=True)]
+        return pytree.tree_unflatten(laid, structure)
 
     return run
 
 
-def _without_data(op: Any, args: Any, kwargs: Any) -> Any:
-    """What the operator gives on tensors of the host that have shapes and strides only."""
-    with disable_proxy_modes_tracing(), unset_fake_temporarily(), FakeTensorMode():
+def _may_differ(operands: Any, results: Any) -> bool:
+    """Whether any of these tensors lies otherwise than its shape says: kernels keep to that where their operands do."""
+    taken, made = ([t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)] for tree in (operands, results))
+    return bool(taken and made) and not all(t.is_contiguous() for t in (*taken, *made))
 
-        def bare(value: Any) -> Any:
-            if not isinstance(value, torch.Tensor):
-                return value
-            return torch.empty_strided(tuple(map(int, value.shape)), tuple(map(int, value.stride())), dtype=value.dtype, device="cpu")
 
-        args, kwargs = pytree.tree_map(bare, (args, kwargs))
-        return op(*args, **kwargs)
+def _of_kernel(op: Any, args: Any, kwargs: Any) -> list[Any]:
+    """What PyTorch's kernel gives on tensors of zeros that lie as these do, or nothing where it takes none. What torch knows of kernels
+    without running them is not always so (`log_sigmoid`, `batch_norm`, `div` with a mode), but it must do for large tensors.
+    """
+    tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    large = sum(int(t.numel()) for t in tensors) > _LARGE
+    with disable_proxy_modes_tracing(), unset_fake_temporarily(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        with FakeTensorMode() if large else nullcontext():
+            try:
+                return pytree.tree_leaves(op(*pytree.tree_map(_zeros, args), **pytree.tree_map(_zeros, kwargs)))
+            except RuntimeError:
+                return []
+
+
+def _zeros(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(tuple(map(int, value.shape)), tuple(map(int, value.stride())), dtype=value.dtype, device="cpu").zero_()
 
 
 def _laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

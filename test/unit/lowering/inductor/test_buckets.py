@@ -81,6 +81,8 @@ MIXED: dict[str, tuple[Callable[..., Any], str]] = {
     "number": (lambda x, i: x / x.shape[0], "uses the size as a number"),
     "full": (lambda x, i: x + torch.full((x.shape[0], 1), x.shape[0]), "uses the size as a number"),
     "from": (lambda x, i: x[:, 0] + torch.arange(x.shape[0], 2 * x.shape[0]), "uses the size as a number"),
+    "power": (lambda x, i: x * x.shape[0] ** 0.5, "uses the size as a number"),
+    "inverse": (lambda x, i: x * (1.5 / x.shape[0]), "uses the size as a number"),
     "reversed": (lambda x, i: x.flip(0), "works along the dynamic dim"),
     "last": (lambda x, i: x[-1] * 2, "works along the dynamic dim"),
     "minor": (lambda x, i: x.T.reshape(-1) * 2, "makes "),
@@ -133,12 +135,22 @@ def test_what_mixes_rows_is_not_padded(name: str, lowered: list[Any], caplog: py
     assert reason in caplog.text
 
 
+def test_floats_of_modules_that_are_not_known(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """With dynamic=True the numbers of modules are symbols too."""
+    for module in (nn.LayerNorm(6), nn.Dropout(0.3).eval()):
+        run = torch.compile(module, backend="ktir", dynamic=True, options={"engine": "ktir", "buckets": RUNGS})
+        for n in (3, 5):
+            x = torch.randn(n, 6)
+            torch.testing.assert_close(run(x), module(x), rtol=1e-5, atol=1e-5)
+    assert "what is computed depends on a number" in caplog.text
+
+
 def test_reasons_name_the_source(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     check(MIXED["sum"][0])
     assert f"{__file__}:" in caplog.text
 
 
-@pytest.mark.parametrize("rungs", [(0,), (4, -1), ("a",), 4])
+@pytest.mark.parametrize("rungs", [(0,), (4, -1), ("a",), 4, (True,), (2**70,)])
 def test_bad_rungs(rungs: Any) -> None:
     with pytest.raises(BackendCompilerFailed, match="buckets must be positive integers"):
         compiled(lambda x: x + 1, rungs)(torch.ones(3, 4))

@@ -11,6 +11,19 @@ X = torch.linspace(-1, 1, 2 * 6 * 9 * 9).reshape(2, 6, 9, 9)
 W = torch.linspace(-1, 1, 4 * 6 * 3 * 3).reshape(4, 6, 3, 3)
 T = torch.linspace(-1, 1, 6 * 4 * 3 * 3).reshape(6, 4, 3, 3)
 
+OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "twice itself": lambda x: torch.cat([x, x], 1),
+    "stacked": lambda x: torch.stack([x, x], 1),
+    "placed slices": lambda x: x.index_copy(2, torch.tensor([1]), x[:, :, :1]),
+    "normalized": lambda x: F.batch_norm(x, torch.zeros(6), torch.ones(6)),
+    "log of a sigmoid": F.logsigmoid,
+    "exchanged channels": lambda x: F.channel_shuffle(x, 2),
+    "whole quotients": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
+    "step": lambda x: torch.heaviside(x, x[0]),
+    "log of a sum": lambda x: torch.logaddexp(x, x[0]),
+    "reflected": lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"),
+}
+
 CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "convolution": (lambda x: F.conv2d(x, W, padding=1), X),
     "channels last": (lambda x: F.conv2d(x, W), X.contiguous(memory_format=torch.channels_last)),
@@ -33,3 +46,36 @@ def test_strides(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-4)
         assert a.stride() == b.stride()
         assert (a.data_ptr() == x.data_ptr()) == (b.data_ptr() == x.data_ptr())
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 0, 2, 1), (2, 1, 0, 3)], ids=str)
+def test_strides_of_what_lies_otherwise(order: tuple[int, ...]) -> None:
+    back = tuple(order.index(d) for d in range(4))
+    x = X.permute(order).contiguous().permute(back)
+    torch._dynamo.reset()
+
+    def all_of_them(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(f(x) for f in OPERATORS.values())
+
+    with torch.no_grad():
+        found = torch.compile(all_of_them, backend="spyre", options={"fallback": "error"})(x)
+    for name, a, b in zip(OPERATORS, found, all_of_them(x), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-4, msg=name)
+        assert a.stride() == b.stride(), name
+
+
+def test_a_dropout_that_drops_nothing_is_its_operand() -> None:
+    """What is written to its result is written to the operand, which torch's own tracing loses."""
+
+    def write(x: torch.Tensor, p: float, training: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        dropped = F.dropout(x, p, training)
+        dropped[1:] += 1
+        return dropped, x * 2
+
+    for p, training in ((0.5, False), (0.0, True)):
+        torch._dynamo.reset()
+        given, expected = torch.zeros(4), torch.zeros(4)
+        dropped, doubled = torch.compile(write, backend="spyre")(given, p, training)
+        assert dropped.data_ptr() == given.data_ptr()
+        for a, b in zip((dropped, doubled, given), (*write(expected, p, training), expected), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
