@@ -62,6 +62,7 @@ def _line_of_user() -> tuple[str, int]:
 
 def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator on the host, on the memory of the device's tensors; the results are on the device."""
+    op = as_given(op, args, kwargs)
     schema = schema_of(op)
     call = _Call(schema)
     host_args = tuple(call.to_host(n, a) for n, a in zip(schema.names, args, strict=False))
@@ -148,7 +149,6 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for every operator that the device has no kernel for."""
-    op = as_given(op, args, kwargs)
     schema = schema_of(op)
     if is_random(op, schema, args, kwargs):
         return _random(op, schema, args, kwargs)
@@ -160,7 +160,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         if not schema.written:
             if eager.has_program(op):
                 return eager.run(op, *pytree.tree_map(_beside(args, kwargs), (args, kwargs)))
-        elif (pure := functional(op)) is not None and eager.has_program(pure):
+        elif (pure := functional(as_given(op, args, kwargs))) is not None and eager.has_program(pure):
             return _written(op, schema, schema.named(args, kwargs), pure)
     except eager.NoProgram as error:
         reason = str(error)

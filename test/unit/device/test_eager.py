@@ -178,6 +178,12 @@ def test_copysign_and_xlogy_with_a_number() -> None:
         close(ours, host)
 
 
+def test_a_number_goes_to_the_host_with_what_falls_back(heard: list[str]) -> None:
+    x = torch.linspace(-3, 3, 9, dtype=torch.float64)
+    close(x.to("spyre").remainder(2.0), x.remainder(2.0))
+    heard.append("aten.remainder.Scalar is falling back to cpu")
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_written_in_place(name: str, on_chip: None) -> None:
     host, ours = half(4, 64), half(4, 64).to("spyre")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -76,21 +77,25 @@ def _of_kernel(op: Any, args: Any, kwargs: Any) -> list[Any]:
     without running them is not always so (`log_sigmoid`, `batch_norm`, `div` with a mode), but it must do for large tensors.
     """
     tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    large = sum(int(t.numel()) for t in tensors) > _LARGE
+    large = sum(math.prod(map(_zeros, t.shape)) for t in tensors) > _LARGE
     with disable_proxy_modes_tracing(), unset_fake_temporarily(), torch.random.fork_rng(devices=[]), torch.no_grad():
         with FakeTensorMode() if large else nullcontext():
             try:
                 return pytree.tree_leaves(op(*pytree.tree_map(_zeros, args), **pytree.tree_map(_zeros, kwargs)))
-            except RuntimeError:
+            except (RuntimeError, TypeError):  # of a number that nothing is known of, too
                 return []
 
 
 def _zeros(value: Any) -> Any:
+    """An operand of such a call. Numbers that may change between calls are as in this one, and stay free."""
     if isinstance(value, torch.device):
         return torch.device("cpu")
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value.node.hint
     if not isinstance(value, torch.Tensor):
         return value
-    return torch.empty_strided(tuple(map(int, value.shape)), tuple(map(int, value.stride())), dtype=value.dtype, device="cpu").zero_()
+    size, strides = (tuple(map(_zeros, numbers)) for numbers in (value.shape, value.stride()))
+    return torch.empty_strided(size, strides, dtype=value.dtype, device="cpu").zero_()
 
 
 def _laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

@@ -12,15 +12,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, Unsupported
+from ktir.lowering.inductor.running import writes
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.fallback import in_torch
 from ktir.lowering.inductor.running.origins import TORCH
+from ktir.lowering.inductor.running.overlaps import Overlooked
 from ktir.runtime import cache, store
 from ktir.runtime.kernel import OF_DATA, OURS
 
 THEIRS = "PyTorch's own tracing refuses the graph, before ktir sees it; every backend that uses it says the same"
 MARKED = "an argument is a view with its sign or its zeros noted apart from its memory; `clone()` makes it a tensor of its own"
+SHARED = "an input that is written shares elements with another one, which PyTorch's tracing does not see"
 _OWN = str(Path(__file__).parents[3]) + os.sep
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
@@ -44,6 +47,7 @@ class Guarded:
         self.graph = graph
         self.strict = strict
         self.otherwise: Callable[..., Any] | None = None
+        self.overlooked = Overlooked(graph, writes.written(graph))
 
     def __call__(self, *inputs: Any) -> Any:
         if not _PLAIN.issuperset(map(type, inputs)):
@@ -57,6 +61,10 @@ class Guarded:
     def _run(self, inputs: Sequence[Any]) -> Any:
         if self.otherwise:
             return self.otherwise(*inputs)
+        if self.overlooked.pairs and self.overlooked.among(inputs):
+            if self.strict:
+                raise Unsupported(SHARED)
+            return in_torch(self.graph, Unsupported(SHARED))(*inputs)
         if self.strict or (isinstance(self.compiled, Direct) and self.compiled.again):  # a launch that fails has written nothing
             try:
                 return self.compiled(*inputs)

@@ -38,6 +38,11 @@ def check_writes(gm: fx.GraphModule) -> None:
             )
 
 
+def written(gm: fx.GraphModule) -> list[torch.Tensor]:
+    """What the nodes of a graph write to, views of its inputs among them."""
+    return [value for node in gm.graph.nodes if (value := _written(node)) is not None and value.layout == torch.strided]
+
+
 def _written(node: fx.Node) -> torch.Tensor | None:
     """What a node writes to, or would write to if it were done in place."""
     target = node.kwargs.get("out") if "out" in node.kwargs else node.args[0] if node.args and _writes(node) else None
