@@ -218,6 +218,12 @@ def verify(op: ir.Operation | ir.Module | ir.OpView) -> None:
     raise KtirError.of(found, f"'{operation.name}' op failed to verify")
 
 
+def some_of(names: Iterable[str], most: int = 3) -> str:
+    """The first of some names for a message, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
 def close_to(name: str, known: Iterable[str]) -> str:
     """A hint at the name that may have been meant, for the end of a message; empty if none is close."""
     from difflib import get_close_matches  # for faulty input alone: it takes its time to load

@@ -8,22 +8,18 @@ from typing import Literal
 from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.flat_rules import check
-from ktir.diagnostics import Unsupported, location_names
+from ktir.diagnostics import Unsupported, location_names, some_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Contraction, Generic
 from ktir.mlir import func, ir, is_a, linalg, named
 
 Kind = Literal["load", "store", "gather", "scatter", "fill", "pointwise", "reduction", "contraction"]
 
-_MOST_NAMED = 3
-"""Nodes of PyTorch's graph that a message names."""
-
 
 def refuse(op: ir.Operation, text: str) -> Unsupported:
     """An error of an op that names the line of the source, too."""
     names = location_names(op.location)
-    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    origin = f" ({', '.join([*names[:_MOST_NAMED], *more])})" if names else ""
+    origin = f" ({some_of(names)})" if names else ""
     return Unsupported(f"'{op.name}' op{origin} {text}", op.location)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ktir.diagnostics import Diagnostic, KtirError, collect, location_text, remark, remarks, verify
+from ktir.diagnostics import Diagnostic, KtirError, collect, location_text, remark, remarks, some_of, verify
 from ktir.mlir import ir
 
 
@@ -51,3 +51,9 @@ def test_remarks_go_to_the_innermost_listener_or_nowhere() -> None:
         with remarks() as inner:
             remark("missed", "p", "two")
     assert ([r.message for r in outer], [r.message for r in inner]) == (["one"], ["two"])
+
+
+def test_few_of_many_names() -> None:
+    assert some_of("abc") == "a, b, c"
+    assert some_of("abcde") == "a, b, c and 2 more"
+    assert some_of("") == ""

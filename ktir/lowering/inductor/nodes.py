@@ -15,6 +15,7 @@ from torch._inductor.scheduler import BaseSchedulerNode, NopKernelSchedulerNode
 from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ktir.diagnostics import some_of
 from ktir.lowering.inductor import lying
 from ktir.lowering.inductor.graph import rounding
 from ktir.lowering.inductor.graph.numbers import Numbers
@@ -34,7 +35,7 @@ def refuse_leaf(leaf: BaseSchedulerNode, what: str, reason: str = "", nearest: s
         described = " of " + type_text(buffer.get_size(), buffer.get_dtype())
     elif result := result_of(getattr(buffer, "origin_node", None)):
         described = f" of {result}"
-    operators = ", ".join(f"'{t}'" for t in dict.fromkeys(o.target for o in origins)) or "the graph"
+    operators = some_of(f"'{t}'" for t in dict.fromkeys(o.target for o in origins)) or "the graph"
     source = next((f"{o.file}:{o.line}:1" for o in origins if o.file), None)
     error = refusal(f"{what}{described} (from {operators})", reason, nearest, source)
     return NestRefused(error.message, error.location, leaf.get_name(), origins)

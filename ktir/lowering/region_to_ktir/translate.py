@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ktir.diagnostics import some_of
 from ktir.lowering.region_to_ktir import masks, scalars
 from ktir.lowering.region_to_ktir.accesses import Accesses, NoAccess, Storage, Table
 from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, is_float
@@ -48,7 +49,7 @@ class Translation:
 
 def _refused(nest: Nest, buffer: Buffer | None, what: str) -> NestRefused:
     """The error for a nest: what of it, its operators, shape, dtype and source line."""
-    operators = ", ".join(f"'{t}'" for t in dict.fromkeys(o.target for o in nest.origins)) or f"'{nest.name}'"
+    operators = some_of(f"'{t}'" for t in dict.fromkeys(o.target for o in nest.origins)) or f"'{nest.name}'"
     of = f" of shape {list(buffer.size)} and dtype {buffer.dtype}" if buffer else ""
     return NestRefused(f"{what}, in {operators}{of}, is not supported", nest.source, nest.name, nest.origins)
 
