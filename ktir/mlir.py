@@ -35,6 +35,8 @@ __all__ = [
     "ext",
     "fill_builtin_region",
     "func",
+    "i32_type",
+    "integer_attribute",
     "ir",
     "is_a",
     "linalg",
@@ -55,6 +57,16 @@ def __getattr__(name: str) -> Any:
     module = importlib.import_module(f"torch_mlir.dialects.{_DIALECTS[name]}")
     globals()[name] = module
     return module
+
+
+def i32_type() -> ir.IntegerType:
+    """Integers of 32 bits."""
+    return ir.IntegerType.get_signless(32)
+
+
+def integer_attribute(value: int) -> ir.IntegerAttr:
+    """A number as an attribute, of 64 bits."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def announce_dialect(name: str, module: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ktir.dialects import ktdp
 from ktir.dialects.structured import constant, elementwise, fill
-from ktir.mlir import arith, ir, tensor
+from ktir.mlir import arith, integer_attribute, ir, tensor
 
 _ADDED_AT_ONCE = 2
 """Parts that one op adds: the vector unit has three inputs."""
@@ -42,7 +42,7 @@ def reduced(partial: ir.Value, cores: int, parts: int) -> ir.Value:
     future = ktdp.inter_tile_produce(everyone, _groups(cores, parts), [type_], lambda _: [partial])
     zero = fill(constant(type_.element_type, 0.0), _empty(partial))
     (total,) = ktdp.inter_tile_reduce(future, _member(parts, 0), [zero], lambda a, b: [_sum([a, b])])
-    total.owner.attributes["ktir.parts"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), parts)
+    total.owner.attributes["ktir.parts"] = integer_attribute(parts)
     return total
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ktir.assembly.lexer import Cursor, SyntaxFault, Text
-from ktir.mlir import ir
+from ktir.mlir import integer_attribute, ir
 
 DYNAMIC = -(2**63)
 """MLIR's marker of a dynamic size in integer arrays."""
@@ -54,7 +54,7 @@ class Integer:
         return value
 
     def to_attribute(self, value: Any) -> ir.Attribute:
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        return integer_attribute(value)
 
     def from_attribute(self, attribute: ir.Attribute) -> Any:
         return ir.IntegerAttr(attribute).value

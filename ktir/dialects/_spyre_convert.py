@@ -17,7 +17,7 @@ from ktir.isa.instructions import Does
 from ktir.isa.problem import NO_SOURCE, Problem, ProgramError
 from ktir.isa.program import Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
-from ktir.mlir import ir
+from ktir.mlir import integer_attribute, ir
 
 # --- Program -> MLIR -------------------------------------------------------------------------------------------------
 
@@ -33,14 +33,10 @@ def to_mlir(program: Program, context: ir.Context) -> ir.Module:
     return module
 
 
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
 def _attribute(value: Any) -> ir.Attribute:
     if isinstance(value, str):
         return ir.StringAttr.get(value)
-    return ir.DenseI64ArrayAttr.get(list(value)) if isinstance(value, (list, tuple)) else _i64(value)
+    return ir.DenseI64ArrayAttr.get(list(value)) if isinstance(value, (list, tuple)) else integer_attribute(value)
 
 
 class _Writer:
@@ -174,7 +170,7 @@ def _location(source: Source, number: int) -> ir.Location:
         parts.append(ir.Location.file(file, int(place[0]), int(place[1])))
     elif source.location:
         parts.append(ir.Location.name(source.location, ir.Location.name(_POSITION)))
-    return ir.Location.fused(parts or [ir.Location.unknown()], _i64(number))
+    return ir.Location.fused(parts or [ir.Location.unknown()], integer_attribute(number))
 
 
 _POSITION = "position"

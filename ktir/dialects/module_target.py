@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from ktir.diagnostics import KtirError, location_text
-from ktir.mlir import ir
+from ktir.mlir import integer_attribute, ir
 from ktir.target import DATASHEET, PRESETS, Target, out_of_range
 
 NAME = "ktir.target"
@@ -42,8 +42,7 @@ def attribute_of(target: Target) -> ir.Attribute:
     for name in _GIVEN:
         value = getattr(target, name)
         if value != getattr(DATASHEET, name):
-            i64, f64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
-            found[name] = ir.IntegerAttr.get(i64, value) if name in _WHOLE else ir.FloatAttr.get(f64, value)
+            found[name] = integer_attribute(value) if name in _WHOLE else ir.FloatAttr.get(ir.F64Type.get(), value)
     return ir.DictAttr.get(found)
 
 

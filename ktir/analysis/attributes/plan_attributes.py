@@ -16,7 +16,7 @@ from typing import Any
 from ktir.analysis.attributes.verify import require_kind
 from ktir.diagnostics import KtirError
 from ktir.dialects import ktir as kt
-from ktir.mlir import func, ir
+from ktir.mlir import func, integer_attribute, ir
 from ktir.target import LANES
 
 STICK = "ktir.stick"
@@ -37,12 +37,11 @@ class PlannedKernel:
 
     def attribute(self) -> ir.Attribute:
         """As an attribute."""
-        i64 = ir.IntegerType.get_signless(64)
-        entry: dict[str, ir.Attribute] = {"columns": ir.IntegerAttr.get(i64, self.columns)}
+        entry: dict[str, ir.Attribute] = {"columns": integer_attribute(self.columns)}
         if self.splits:
             entry["work"] = kt.WorkAttr.build([*self.splits, 1], [*self.tile, LANES])
         if self.sums > 1:
-            entry |= {"sums": ir.IntegerAttr.get(i64, self.sums), "depth_share": ir.IntegerAttr.get(i64, self.depth_share)}
+            entry |= {"sums": integer_attribute(self.sums), "depth_share": integer_attribute(self.depth_share)}
         return ir.DictAttr.get(entry)
 
     @staticmethod
@@ -78,7 +77,7 @@ def copy_kernel(source: ir.Operation, *made: ir.Operation) -> None:
 
 def write_kernel(op: ir.Operation, number: int) -> None:
     """Note the kernel of an op."""
-    op.attributes[KERNEL] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+    op.attributes[KERNEL] = integer_attribute(number)
 
 
 def kernel_of(op: ir.Operation) -> int | None:

@@ -27,7 +27,7 @@ from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic, element_of, fill, index_constant, padded, rebuild
-from ktir.mlir import arith, func, ir, is_a, linalg, names, tensor
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, names, tensor
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.parts import Along, Dealt, Parts, Walk
 from ktir.passes.division.work import Work, divide, work_of
@@ -103,12 +103,11 @@ class _Divider:
     def divide(self) -> None:
         work = self.work
         with replaced(self.source) as (function, arguments):
-            i64 = ir.IntegerType.get_signless(64)
-            function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, work.cores)])
+            function.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(work.cores)])
             tile = [work.stick_share, *work.shares, LANES]
             function.attributes["ktir.work"] = kt.WorkAttr.build([work.column_parts, *work.parts, 1], tile)
             if work.sums > 1:
-                function.attributes["ktir.sums"] = ir.IntegerAttr.get(i64, work.sums)
+                function.attributes["ktir.sums"] = integer_attribute(work.sums)
             self.mapping.update(arguments)
             self.parts.find()
             for op in self.source.regions[0].blocks[0].operations:

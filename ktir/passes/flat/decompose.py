@@ -24,7 +24,7 @@ from ktir.dialects.structured import (
     loop_extents,
     maps_of,
 )
-from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
+from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, named, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import shape
 
@@ -80,8 +80,7 @@ def _coordinate(loop: int) -> ir.Value:
 
 def _number(loop: int) -> ir.Value:
     """A coordinate in f32."""
-    i32 = ir.IntegerType.get_signless(32)
-    return arith.SIToFPOp(_f32(), arith.IndexCastOp(i32, _coordinate(loop)).result).result
+    return arith.SIToFPOp(_f32(), arith.IndexCastOp(i32_type(), _coordinate(loop)).result).result
 
 
 def _wide(value: ir.Value) -> ir.Value:
@@ -393,7 +392,7 @@ def _integer_reduction(g: Generic) -> None:
             result = combined([flags], lambda a: arith.CmpFOp(arith.CmpFPredicate.OGT, a[0], _float(0.0)).result)
         elif name in names(arith.MaxUIOp, arith.MinUIOp) and type_.width < 32:
             found = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, name[6:9])
-            result = combined([found], lambda a: arith.TruncIOp(type_, arith.FPToSIOp(ir.IntegerType.get_signless(32), a[0]).result).result)
+            result = combined([found], lambda a: arith.TruncIOp(type_, arith.FPToSIOp(i32_type(), a[0]).result).result)
         elif name in names(arith.MaxSIOp, arith.MinSIOp):
             kind, beyond = ("max", -1.0) if name == arith.MaxSIOp.OPERATION_NAME else ("min", float(1 << _HALF))
             high = reduced(lambda x, _: _high(x), kind)
@@ -435,7 +434,7 @@ def _bytes_summed(
     if type_.width < 8:
         raise refuse(g.op, f"sums {type_}, which is not supported; the nearest supported form sums i8, i16, i32 or i64")
     narrow = type_.width < 32
-    held = ir.IntegerType.get_signless(32) if narrow else type_
+    held = i32_type() if narrow else type_
     last = min(type_.width, 32) // 8 - 1
 
     def byte(k: int) -> Callable[[ir.Value, list[ir.Value]], ir.Value]:

@@ -29,7 +29,7 @@ from ktir.dialects.structured import (
     loop_extents,
 )
 from ktir.layout import Layout
-from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.mlir import arith, i32_type, ir, is_a, linalg, tensor
 from ktir.pipeline import Pass
 
 
@@ -134,7 +134,7 @@ def _logical_part(g: Generic, value: ir.Value, own: list[int]) -> tuple[ir.Value
 
 
 def _stored(value: ir.Value) -> ir.Type:
-    return ir.IntegerType.get_signless(32) if _is_flag(value) else value.type
+    return i32_type() if _is_flag(value) else value.type
 
 
 def _scalars(g: Generic, value: ir.Value, own: list[int], init: ir.Value, loops: Sequence[int | None]) -> ir.Value:

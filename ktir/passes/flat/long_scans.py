@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import IDENTITY, affine_map, constant, element_of, elementwise, fill, generic, padded
-from ktir.mlir import arith, func, ir, is_a, linalg, named, tensor
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, part_of, split
 from ktir.passes.flat.memory.windows import shape
 
@@ -73,7 +73,7 @@ def _identity(element: ir.Type, combiner: str) -> ir.Value:
 
 def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:
     element, location = element_of(value), ir.Location.current
-    attributes = {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    attributes = {"dimension": integer_attribute(dim)}
     op = ir.Operation.create(kt.ScanOp.OPERATION_NAME, [value.type], [value], attributes, regions=1)
     block = ir.Block.create_at_start(op.regions[0], [element] * 2, [location] * 2)
     with ir.InsertionPoint(block):

@@ -28,7 +28,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, affine_map, elementwise, renumber, set_maps
-from ktir.mlir import func, ir, is_a, tensor
+from ktir.mlir import func, integer_attribute, ir, is_a, tensor
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
 from ktir.pipeline import Pass
@@ -199,10 +199,9 @@ class _Kernel:
             with self.location:
                 func.ReturnOp([])
         set_type(function)
-        i64 = ir.IntegerType.get_signless(64)
         function.attributes["ktir.rows"] = ir.DenseI64ArrayAttr.get(self.cluster.rows)
         if self.cluster.columns:
-            function.attributes["ktir.columns"] = ir.IntegerAttr.get(i64, self.cluster.columns)
+            function.attributes["ktir.columns"] = integer_attribute(self.cluster.columns)
         if planned is not None:
             function.attributes[PLAN] = planned.attribute()
         return self.used

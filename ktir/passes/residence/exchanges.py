@@ -19,7 +19,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import index_constant
 from ktir.isa.descriptor import MAX_RANK
-from ktir.mlir import arith, func, ir, is_a
+from ktir.mlir import arith, func, integer_attribute, ir, is_a
 from ktir.passes.residence.pool_accesses import Footprint, Numbers
 from ktir.passes.residence.shares import Disagreement, Walk
 from ktir.target import LANES
@@ -85,13 +85,12 @@ class Moved:
 
 def exchange_kernel(before: func.FuncOp, name: str, cores: int, tensors: Sequence[Moved], residents: Sequence[kt.ResidentAttr]) -> None:
     """Make the kernel that moves tensors, in front of another one. `residents`: all that lies in the scratchpad meanwhile, by address."""
-    i64 = ir.IntegerType.get_signless(64)
     with ir.InsertionPoint(before), before.location:
         function = func.FuncOp(name, ([], []))
-        function.attributes["grid"] = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, cores)])
+        function.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(cores)])
         function.attributes[EXCHANGE] = ir.UnitAttr.get()
         function.attributes[RESIDENTS] = ir.ArrayAttr.get(list(residents))
-        function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(i64, 0)
+        function.attributes["ktir.lx_bytes"] = integer_attribute(0)
     with ir.InsertionPoint(function.add_entry_block()), before.location:
         (tile,) = ktdp.get_compute_tile_id()
         for tensor in tensors:

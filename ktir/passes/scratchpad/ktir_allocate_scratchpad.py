@@ -22,7 +22,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, rebuild
-from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
@@ -102,7 +102,7 @@ class _Allocator:
     def allocate(self) -> None:
         source = self.source
         with replaced(source) as (function, arguments):
-            function.attributes["ktir.lx_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.lx_used)
+            function.attributes["ktir.lx_bytes"] = integer_attribute(self.lx_used)
             self.mapping.update(arguments)
             for value, buffer in self.plan.buffers.items():
                 if buffer.rotation.slots == 1:

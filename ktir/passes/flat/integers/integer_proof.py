@@ -15,7 +15,7 @@ from ktir.analysis.calls import argument_attributes, callee, calls_of, functions
 from ktir.analysis.flat import refuse
 from ktir.diagnostics import remark
 from ktir.dialects.structured import constant
-from ktir.mlir import arith, func, ir, is_a, operations
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, operations
 from ktir.passes.flat.integers.intervals import I32, Interval, Values, all_of, width_of
 from ktir.passes.flat.integers.ranges import Memory, Unproved, Walk
 from ktir.roles import OWN_ROLES
@@ -254,5 +254,4 @@ def _has_wide_integers(function: func.FuncOp) -> bool:
 
 
 def _numbers(numbers: Mapping[str, int]) -> ir.DictAttr:
-    i64 = ir.IntegerType.get_signless(64)
-    return ir.DictAttr.get({name: ir.IntegerAttr.get(i64, value) for name, value in numbers.items()})
+    return ir.DictAttr.get({name: integer_attribute(value) for name, value in numbers.items()})

@@ -10,7 +10,7 @@ from ktir.analysis.flat import refuse
 from ktir.dialects import ktir as kt
 from ktir.dialects.op_facts import INDEX_CASTS, SIGNED_CASTS, UNSIGNED_CASTS
 from ktir.dialects.structured import constant
-from ktir.mlir import arith, func, ir, is_a, linalg, math, names, operations, tensor
+from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, math, names, operations, tensor
 
 _WRAPS = names(arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.ShLIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp,
                math.AbsIOp, arith.FPToSIOp, arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp)  # fmt: skip
@@ -55,15 +55,13 @@ def _is_foreign(type_: ir.Type) -> bool:
 def _narrow(type_: ir.Type) -> ir.Type:
     if _element_width(type_) in (None, 32):
         return type_
-    i32 = ir.IntegerType.get_signless(32)
     if isinstance(type_, ir.RankedTensorType):
-        return ir.RankedTensorType.get(type_.shape, i32, type_.encoding)
-    return ir.MemRefType.get(type_.shape, i32)
+        return ir.RankedTensorType.get(type_.shape, i32_type(), type_.encoding)
+    return ir.MemRefType.get(type_.shape, i32_type())
 
 
 def _number(value: int) -> ir.Value:
-    i32 = ir.IntegerType.get_signless(32)
-    return constant(i32, value)
+    return constant(i32_type(), value)
 
 
 def _low_bits(op: ir.Operation) -> int:
@@ -72,9 +70,8 @@ def _low_bits(op: ir.Operation) -> int:
 
 
 def _narrow_constant(op: ir.Operation) -> None:
-    i32 = ir.IntegerType.get_signless(32)
-    op.attributes["value"] = ir.IntegerAttr.get(i32, _low_bits(op))
-    op.results[0].set_type(i32)
+    op.attributes["value"] = ir.IntegerAttr.get(i32_type(), _low_bits(op))
+    op.results[0].set_type(i32_type())
 
 
 def _narrow_given(op: ir.Operation) -> None:
@@ -93,7 +90,7 @@ def _narrow_given(op: ir.Operation) -> None:
         constant.erase()
     if is_a(op, linalg.FillOp):
         for argument in block.arguments:
-            argument.set_type(ir.IntegerType.get_signless(32))
+            argument.set_type(i32_type())
 
 
 class _Body:
@@ -118,18 +115,17 @@ class _Body:
             widths = [w for v in (*op.operands, *op.results) if (w := self.widths.get(v)) not in (None, 1, 32)]
             if widths and op.name in _OF_WIDTH:
                 raise refuse(op, f"computes on i{widths[0]}, which the device holds in 32 bits; the nearest supported form is on i32")
-        i32 = ir.IntegerType.get_signless(32)
         for value in [v for v in self.widths if isinstance(v.owner, ir.Block)]:
             if self.widths[value] == 1:
                 self._flag(value)
             else:
-                value.set_type(i32)
+                value.set_type(i32_type())
         for op in self.ops:
             self._scalar(op)
         for i, value in enumerate(self.end.operands):
             if _width(value.type) == 1:
                 with ir.InsertionPoint(self.end), self.end.location:
-                    self.end.operands[i] = arith.ExtUIOp(i32, value).result
+                    self.end.operands[i] = arith.ExtUIOp(i32_type(), value).result
 
     def _in_memory(self) -> list[ir.Value]:
         return [v for v in (*self.block.arguments, *self.end.operands) if isinstance(v.type, ir.IntegerType)]
@@ -144,7 +140,7 @@ class _Body:
         self.ops.insert(0, copy)
 
     def _flag(self, argument: ir.Value) -> None:
-        argument.set_type(ir.IntegerType.get_signless(32))
+        argument.set_type(i32_type())
         if list(argument.uses):
             with ir.InsertionPoint.at_block_begin(self.block), self.op.location:
                 flag = arith.CmpIOp(arith.CmpIPredicate.ne, argument, _number(0))
@@ -163,7 +159,7 @@ class _Body:
         if is_a(op, arith.ConstantOp):
             _narrow_constant(op)
         else:
-            op.results[0].set_type(ir.IntegerType.get_signless(32))
+            op.results[0].set_type(i32_type())
             if width < 32 and op.name in _WRAPS:
                 with ir.InsertionPoint.after(op), op.location:
                     new, reader = self._signed(op.results[0], width)
@@ -188,10 +184,9 @@ class _Body:
         value, result = op.operands[0], op.results[0]
         before = self.widths[value]
         unsigned = op.name in UNSIGNED_CASTS
-        i32 = ir.IntegerType.get_signless(32)
         with ir.InsertionPoint(op), op.location:
             if before == 1:
-                new = (arith.ExtUIOp if unsigned else arith.ExtSIOp)(i32, value).result
+                new = (arith.ExtUIOp if unsigned else arith.ExtSIOp)(i32_type(), value).result
             elif width == 1:
                 new = arith.CmpIOp(arith.CmpIPredicate.ne, arith.AndIOp(value, _number(1)).result, _number(0)).result
             elif unsigned and before < 32:

@@ -10,21 +10,20 @@ from collections.abc import Callable, Sequence
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, constant, index_constant, loop_extents, maps_of
-from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
+from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.memory.new_arguments import NewArguments
 
 
 def coordinates_as_operands(function: func.FuncOp, arguments: NewArguments) -> None:
     """Replace every `linalg.index`; ops with loops of one extent share a load from an argument of role `iota`."""
     numbers: dict[int, ir.Value] = {}
-    i32 = ir.IntegerType.get_signless(32)
 
     def coordinates(extent: int, location: ir.Location) -> ir.Value:
         if extent not in numbers:
-            base = arguments.add("iota", [extent], i32, location)
+            base = arguments.add("iota", [extent], i32_type(), location)
             with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), location:
-                view = ktdp.construct_memory_view(base, [extent], [1], i32)
-                numbers[extent] = ktdp.load(ktdp.construct_access_tile(view, [0], [extent]), i32)
+                view = ktdp.construct_memory_view(base, [extent], [1], i32_type())
+                numbers[extent] = ktdp.load(ktdp.construct_access_tile(view, [0], [extent]), i32_type())
         return numbers[extent]
 
     for op in [op for op in operations(function) if is_a(op, linalg.GenericOp)]:
@@ -93,13 +92,12 @@ def _with_numbers(
 
 def _inserted_argument(block: ir.Block, position: int, location: ir.Location) -> ir.Value:
     """A new block argument of type i32 at `position`; those behind it move on."""
-    i32 = ir.IntegerType.get_signless(32)
-    block.add_argument(i32, location)
+    block.add_argument(i32_type(), location)
     arguments = list(block.arguments)
     for i in range(len(arguments) - 1, position, -1):
         arguments[i].set_type(arguments[i - 1].type)
         arguments[i - 1].replace_all_uses_with(arguments[i])
-    arguments[position].set_type(i32)
+    arguments[position].set_type(i32_type())
     return arguments[position]
 
 

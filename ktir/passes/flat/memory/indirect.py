@@ -16,7 +16,7 @@ from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import affine_map, constant, element_of, elementwise, fill, generic, loop_extents, maps_of, moved_by, set_maps
-from ktir.mlir import arith, func, ir, is_a, linalg, tensor
+from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.addresses import functions_of, loops_of
 from ktir.passes.flat.memory.new_arguments import NewArguments
@@ -188,7 +188,7 @@ def _places(dims: Sequence[_Dim], steps: Sequence[int], walked: Sequence[int], e
             total = arith.AddIOp(total, arith.MulIOp(place, _number(step)).result if step != 1 else place).result
         return total if inside is None else arith.SelectOp(inside, total, _number(count)).result
 
-    return elementwise(inputs, tensor.empty(list(extents), _i32()), body, walks)
+    return elementwise(inputs, tensor.empty(list(extents), i32_type()), body, walks)
 
 
 def _indices(view: ir.Value) -> ir.Value:
@@ -224,22 +224,18 @@ def _in_memory(value: ir.Value) -> ir.Value:
 
 
 def _coordinate(loop: int) -> ir.Value:
-    return arith.IndexCastOp(_i32(), linalg.IndexOp(loop).result).result
+    return arith.IndexCastOp(i32_type(), linalg.IndexOp(loop).result).result
 
 
 def _as_i32(value: ir.Value) -> ir.Value:
     width = ir.IntegerType(value.type).width
     if width == 32:
         return value
-    return (arith.TruncIOp if width > 32 else arith.ExtSIOp)(_i32(), value).result
-
-
-def _i32() -> ir.Type:
-    return ir.IntegerType.get_signless(32)
+    return (arith.TruncIOp if width > 32 else arith.ExtSIOp)(i32_type(), value).result
 
 
 def _number(value: int) -> ir.Value:
-    return constant(_i32(), value)
+    return constant(i32_type(), value)
 
 
 # Additions
@@ -315,8 +311,8 @@ def _added(before: ir.Value, sums: ir.Value) -> ir.Value:
 def _checked(dim: _Dim, arguments: NewArguments, op: ir.Operation) -> ir.Value:
     """The indices of a dim, each looked up among the numbers below its size: one that is not there is an error, as in every access."""
     assert dim.view is not None
-    base = arguments.add("iota", [dim.size], _i32(), op.location)
-    numbers = ktdp.construct_memory_view(base, [dim.size], [1], _i32())
+    base = arguments.add("iota", [dim.size], i32_type(), op.location)
+    numbers = ktdp.construct_memory_view(base, [dim.size], [1], i32_type())
     extents = shape_of_view(dim.view)
     variables = [ir.AffineExpr.get_dim(v) for v in range(len(extents))]
-    return ktdp.load(ktdp.construct_indirect_access_tile(numbers, [(dim.view, variables)], extents), _i32())
+    return ktdp.load(ktdp.construct_indirect_access_tile(numbers, [(dim.view, variables)], extents), i32_type())
