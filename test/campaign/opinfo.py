@@ -65,6 +65,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{key[1]} {key[0]}: {worst(result)}: {result['reasons'].get(worst(result), '')}")
     totals = Counter(f"{key[1]} {worst(result)}" for key, result in sorted(results.items()))
     print(", ".join(f"{n} {what}" for what, n in totals.items()))
+    samples = Counter[str]()
+    for result in results.values():
+        samples.update(result["counts"])
+    something = samples.total() - samples["no code"]
+    print(f"{samples.total()} samples; {samples['chip']} of {something} that are more than views and memory ran on the chip")
     return 1 if bad else 0
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-ORDER = ("no code", "chip", "executor", "PyTorch", "untraced", "fails", "wrong", "crashes")
+ORDER = ("no code", "chip", "copied", "executor", "PyTorch", "untraced", "fails", "wrong", "crashes")
 """Outcomes; each counts more than those before it."""
 BAD = ("fails", "wrong", "crashes")
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
@@ -82,6 +82,7 @@ def _plain(text: str) -> str:
 _NAMES = {
     "no code": "no code: the result is a part of the inputs or empty, there is nothing to compile",
     "chip": "**chip**: every sample runs wholly on the emulated chip",
+    "copied": "copied: uncompiled on the device, at least one sample is copies, new tensors or random numbers, which have no programs",
     "executor": "executor: right, but a program of at least one sample runs on the KTIR executor",
     "PyTorch": "PyTorch: right, but PyTorch runs an operator of at least one sample",
     "untraced": "untraced: Dynamo makes no graph of at least one sample",

@@ -15,6 +15,7 @@ from torch._dynamo.exc import Unsupported, UserError
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ktir.device.operators import fallback
 from ktir.diagnostics import KtirError
@@ -24,6 +25,9 @@ TYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in (*DTYPES
 
 UNDEFINED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 """Their results have no defined values: only shapes and types are compared."""
+
+_MEMORY = {*UNDEFINED, "resize_", "resize_as_", "set_"}
+"""Operators that give memory, and nothing in it."""
 
 _OPEN_PLACES = {"topk": 2, "kthvalue": 2, "mode": 1}
 """Of equal elements PyTorch leaves open which one's place these give; and which argument the dim is."""
@@ -126,7 +130,31 @@ def _eager(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequen
     if reason := _difference(op, dtype, got, expected):
         return "wrong", f"{reason} ({described}; {launches()})"
     left = [str(w.message) for w in said if issubclass(w.category, fallback.FallbackWarning)]
-    return ("PyTorch", left[0]) if left else ("chip" if launches().chip else "no code", "")
+    if left:
+        return "PyTorch", left[0]
+    return "chip" if launches().chip else "copied" if _makes_elements(op, sample) else "no code", ""
+
+
+class _Watching(TorchDispatchMode):
+    """Notes whether an operator gives elements, or an answer about them, that were not there before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view and func._schema.name.removeprefix("aten::") not in _MEMORY:
+            self.made |= any(t.numel() for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)) or isinstance(result, bool)
+        return result
+
+
+def _makes_elements(op: OpInfo, sample: SampleInput) -> bool:
+    """Whether there is something in a sample that a program could do: on the host, it is not views, memory and metadata alone."""
+    arguments = _arguments(sample)
+    with torch.no_grad(), _Watching() as watching:
+        _function(op)(*arguments)
+    return watching.made
 
 
 def _to_device(value: Any) -> Any:

@@ -87,6 +87,20 @@ def test_places_of_equal_elements_are_open(variants: dict[str, opinfo_samples.Op
     assert reason([1, 0], [1, 2])
 
 
+NOTHING, COPIED = ("view", "permute", "empty", "expand", "item"), ("ones", "clone", "bernoulli", "equal", "tril")
+
+
+def test_what_has_nothing_to_launch(variants: dict[str, opinfo_samples.OpInfo]) -> None:
+    """Views, memory and metadata; what the host or the copy engine makes is something."""
+
+    def something(name: str) -> set[bool]:
+        samples = opinfo_samples._samples(variants[name], "float32", 0)
+        return {opinfo_samples._makes_elements(variants[name], s) for s in samples}
+
+    assert all(something(name) == {False} for name in NOTHING)
+    assert all(True in something(name) for name in COPIED)
+
+
 def test_page() -> None:
     results = [
         {"name": "add", "dtype": "float32", "samples": 8, "counts": {"chip": 7, "no code": 1}, "reasons": {}},
