@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from campaign.function_model import UNIT, Apply, Bounded, compute_unit, converted, exactly, number, rounded
 from torch import Tensor
@@ -80,7 +81,7 @@ def source(call: Call, names: Sequence[str], out: str) -> str:
 def apply(text: str, operands: Sequence[Any]) -> Tensor:
     """Run a call's text on operands."""
     code, statements = _compiled(text)
-    env: dict[str, Any] = {"torch": torch, "F": functional, **{f"a{k}": o for k, o in enumerate(operands)}}
+    env: dict[str, Any] = {"torch": torch, "np": np, "F": functional, **{f"a{k}": o for k, o in enumerate(operands)}}
     if statements:
         exec(code, env)
         return env["out"]

@@ -16,7 +16,7 @@ from campaign.function_avoided import AVOIDED
 from campaign.function_call import Call, Number, evaluate
 from campaign.function_draws import ALL, Draw, Node, NoFit
 from campaign.function_model import Bounded, added, bilinear, exactly, monotone, multiplied, remaining, rounded, wrong
-from campaign.function_pointwise import turned
+from campaign.function_pointwise import of_numpy, turned
 from campaign.function_programs import OPS, Program, drawn, eager_verdict, judge
 from campaign.function_reducer import reduced
 from campaign.function_run import run
@@ -181,6 +181,16 @@ def test_a_number_of_another_type_is_converted() -> None:
     program = Program([Node(x), Node(y), Node(torch.fmod(x, y), Call("torch.fmod({0}, {1})", (0, 1), remaining(torch.trunc)))], [2])
     assert not judge(program, [torch.fmod(x, y)], [x, y]).wrong
     assert judge(program, [torch.fmod(x, y) * 1.5], [x, y]).wrong
+
+
+def test_a_remainder_whose_quotient_overflows_has_numpys_value() -> None:
+    """Eager's vectors give NaN, eager's numbers one by one what is right."""
+    x, y = torch.full((9,), 3.0, dtype=torch.float64), torch.full((9,), 5e-324, dtype=torch.float64)
+    assert torch.fmod(x, y)[0].isnan()
+    call = Call("torch.fmod({0}, {1})", (0, 1), remaining(torch.trunc), oracle=of_numpy("fmod"))
+    program = Program([Node(x), Node(y), Node(torch.fmod(x, y), call)], [2])
+    assert not judge(program, [torch.zeros_like(x)], [x, y]).wrong
+    assert judge(program, [torch.full_like(x, torch.nan)], [x, y]).wrong
 
 
 def test_infinities_and_nans_of_exact_operands_are_judged() -> None:

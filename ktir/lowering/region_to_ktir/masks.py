@@ -81,14 +81,14 @@ def merged(mask: Node, index: Index, loops: Loops) -> tuple[str, list[str], int,
         if not all(isinstance(a, str) or not set(order) & Index(0, ((1, a),)).variables for _, a in index.terms):
             continue
         scale, rest = divmod(index.coefficient(order[-1]), 1)
-        if rest or any(index.coefficient(v) * unit != scale * weights[v] for v in order):
+        if rest or not scale or any(index.coefficient(v) * unit != scale * weights[v] for v in order):
             continue
         count = 1
         for v in order:
             count *= trips[v]
         name = "+".join(order)
         kept = Index(index.constant, tuple((c, a) for c, a in index.terms if a not in order))
-        return name, order, count, kept + Index(0, ((scale, name),)) if scale else kept
+        return name, order, count, kept + Index(0, ((scale, name),))
     return None
 
 

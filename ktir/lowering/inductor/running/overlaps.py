@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._inductor.fx_passes import reinplace
+from torch._inductor.fx_passes import reinplace as of_torch
 
 
 def overlooked(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one memory are such matrices, with columns and rows that meet."""
-    x, y = sorted((a, b), key=lambda t: t.storage_offset())
+    x, y = sorted((a, b), key=lambda t: int(t.storage_offset()))
     if not (_is_matrix(x) and _is_matrix(y)) or x.stride(0) != y.stride(0) or not (x.numel() and y.numel()):
         return False
-    rows, columns = divmod(y.storage_offset() - x.storage_offset(), x.stride(0))
+    rows, columns = divmod(int(y.storage_offset()) - int(x.storage_offset()), x.stride(0))
     return (rows < x.shape[0] and columns < x.shape[1]) or (rows + 1 < x.shape[0] and columns + y.shape[1] > x.stride(0))
 
 
@@ -32,9 +32,10 @@ def _is_matrix(x: torch.Tensor) -> bool:
 @contextmanager
 def seen() -> Iterator[None]:
     """Inside the block Inductor sees these overlaps too, before it writes in place."""
+    reinplace: Any = of_torch
     theirs = reinplace.compute_overlapping_tensors
 
-    def overlapping(tensors: Sequence[torch.Tensor], *symbolic: bool) -> set[int]:
+    def overlapping(tensors: list[torch.Tensor], *symbolic: bool) -> set[int]:
         pairs = ((i, j) for j in range(len(tensors)) for i in range(j) if overlooked(tensors[i], tensors[j]))
         return {*theirs(tensors, *symbolic), *(k for pair in pairs for k in pair)}
 

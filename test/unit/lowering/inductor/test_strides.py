@@ -30,6 +30,7 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "transposed": (lambda x: F.conv_transpose2d(x, T, stride=2), X),
     "one dim": (lambda x: F.conv1d(x, W[:, :, 0]), X[:, :, 0]),
     "top-k": (lambda x: torch.topk(x, 3, 1), X),
+    "of one column": (lambda x: F.conv2d(x[..., :1].expand(2, 6, 9, 9), W, padding=2, stride=2), X),
     "view in the graph": (lambda x: F.conv2d(x, W).view(-1), X),
     "aliases": (lambda x: (x, x.view(-1), x[0], x * 2), X),
 }
