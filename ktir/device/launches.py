@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -27,19 +27,20 @@ class kernel:
 
     def __call__(self, *tensors: Any) -> None:
         direct.launched(self, tensors)
-        self._launch(tensors, [on_card(t) if is_ours(t) else t for t in tensors])
+        written = self._launch(tensors, [on_card(t) if is_ours(t) else t for t in tensors])
+        torch.autograd.graph.increment_version([t for k in written if is_ours(t := tensors[k])])
 
-    def _launch(self, tensors: Sequence[Any], operands: Sequence[Any]) -> None:
+    def _launch(self, tensors: Sequence[Any], operands: Sequence[Any]) -> Sequence[int]:
+        """Launch; the numbers of those that were written."""
         loaded = cache.load(self._key)
-        if self._last is None or self._last() is not loaded:
-            cache.watch(self._key, tensors)
+        new = self._last is None or self._last() is not loaded
+        cache.watch(self._key, tensors if new else ())
+        if new:
             self._last = weakref.ref(loaded)
         loaded(*operands, strict=self._strict)
-        written = [t for k in loaded.written if is_ours(t := tensors[k])]
-        if written:
-            torch.autograd.graph.increment_version(written)
+        return loaded.written
 
-    def direct(self, tensors: Sequence[Any]) -> direct.Launch | None:
+    def direct(self, tensors: Sequence[Any], made: Collection[int]) -> direct.Launch | None:
         """See `ktir.lowering.inductor.running.direct.Launcher`. A tensor's handle says which allocation it is of, where it begins there."""
         if not all(map(is_ours, tensors)):
             return None
@@ -50,7 +51,9 @@ class kernel:
             for tensor, view in zip(tensors, views, strict=True):
                 allocation = None if view.offset else held(tensor.data_ptr())
                 operands.append(on_card(tensor) if allocation is None else DeviceTensor(allocation, view))
-            self._launch(tensors, operands)
+            written = [tensors[k] for k in self._launch(tensors, operands) if k not in made]
+            if written:
+                torch.autograd.graph.increment_version(written)
 
         return launch
 

@@ -127,7 +127,7 @@ class Kernel:
 
 def _changed(tensors: tuple[Any, ...], written: list[int]) -> None:
     for i in written:
-        if i < len(tensors):
+        if i < len(tensors) and type(tensors[i]) is not DeviceTensor:
             stamps.installed.changed(tensors[i])
 
 

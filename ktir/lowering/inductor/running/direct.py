@@ -7,7 +7,7 @@ some of these back, later ones do just that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
@@ -28,8 +28,10 @@ Launch = Callable[[Sequence[torch.Tensor]], None]
 class Launcher(Protocol):
     """What generated code calls."""
 
-    def direct(self, tensors: Sequence[Any]) -> Launch | None:
-        """The launch itself, for tensors of the same sizes, strides, types and devices; None where it has no shorter way."""
+    def direct(self, tensors: Sequence[Any], made: Collection[int]) -> Launch | None:
+        """The launch itself, for tensors of the same sizes, strides, types and devices; None where it has no shorter way. made: numbers
+        of those that are made for it, which nobody has seen before.
+        """
         ...
 
     def buffer(self, made: Buffer) -> torch.Tensor:
@@ -74,7 +76,8 @@ class Done(NamedTuple):
     def again(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any] | None:
         """What does it again; `tensors` are those of a call. None where there is no shorter way."""
         _, _, buffers, constants, given, results, kind = self
-        launch, new = self.launcher.direct([tensors[k] for k in given]), self.launcher.buffer
+        made = {place for place, k in enumerate(given) if self.inputs <= k < self.inputs + len(buffers)}
+        launch, new = self.launcher.direct([tensors[k] for k in given], made), self.launcher.buffer
         if launch is None:
             return None
         parts = [r for r in results if isinstance(r, Part)]

@@ -65,9 +65,10 @@ class Guarded:
             if self.strict:
                 raise Unsupported(SHARED)
             return in_torch(self.graph, Unsupported(SHARED))(*inputs)
-        if self.strict or (isinstance(self.compiled, Direct) and self.compiled.again):  # a launch that fails has written nothing
+        again = self.compiled.again if isinstance(self.compiled, Direct) else None
+        if again or self.strict:  # a launch that fails has written nothing
             try:
-                return self.compiled(*inputs)
+                return (again or self.compiled)(*inputs)
             except Exception as error:
                 return self._failed(error, inputs)
         kept: list[tuple[torch.Tensor, torch.Tensor]] = []
