@@ -341,8 +341,8 @@ Not promised:
 
 * That an input of `binary_cross_entropy` outside of 0 to 1 is an error; it is computed as it is.
 * Which of several equal values `topk` and `kthvalue` name; `argmax`, `max`, `min` and a stable `sort` name eager's.
-* Eager's values where its kernels differ between vectors and single numbers: remainders whose quotient overflows (NaN in vectors; here what C
-  gives), the sign of zeros of `softshrink`.
+* Eager's values where its kernels differ between vectors and single numbers: remainders whose quotient overflows (NaN in vectors; here what
+  C gives), the sign of zeros of `softshrink`.
 * Strides of results of `rrelu`, which PyTorch traces as another operator.
 * The values of the kernels that eager PyTorch has for whole layers of `nn.TransformerEncoder`: a layer is computed as eager PyTorch does
   with `torch.backends.mha.set_fastpath_enabled(False)`. A row whose keys are all masked is finite so, and NaN in those kernels.
