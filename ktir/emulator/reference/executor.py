@@ -58,6 +58,8 @@ _MOST_BYTES = 2 << 30
 
 _programs: OrderedDict[bytes, Program] = OrderedDict()
 _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
+_held = 0
+"""Bytes of all plans."""
 _modes: dict[tuple[Any, ...], tuple[bool, frozenset[str]]] = {}
 """Programs that cannot be recorded for all data and all tiles at once: whether data decides, and kernels recorded tile by tile."""
 _lock = threading.Lock()
@@ -107,10 +109,16 @@ def _plan(key: tuple[Any, ...], make: Any) -> Plan:
             _plans.move_to_end(key)
             return _plans[key]
     plan = make()
+    global _held
     with _lock:
+        if not _plans:
+            _held = 0
+        elif key in _plans:  # of another thread, meanwhile
+            _held -= _plans[key].bytes
         _plans[key] = plan
-        while len(_plans) > 1 and (len(_plans) > _MOST_PLANS or sum(p.bytes for p in _plans.values()) > _MOST_BYTES):
-            _plans.popitem(last=False)
+        _held += plan.bytes
+        while len(_plans) > 1 and (len(_plans) > _MOST_PLANS or _held > _MOST_BYTES):
+            _held -= _plans.popitem(last=False)[1].bytes
     return plan
 
 

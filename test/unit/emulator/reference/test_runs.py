@@ -61,3 +61,17 @@ def test_a_store_between_load_and_use():
     run(grid_matmul(zero), [a, b, c], Policy(races=False))
     np.testing.assert_allclose(c, want, atol=0.1)
     assert not a.any()
+
+
+def test_plans_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch):
+    """The oldest go where all together hold more; also after somebody has thrown all away."""
+    policies = [Policy(numerics=n, grid_order=o) for n in ("machine", "peer", "fast") for o in ("last-fastest", "first-fastest")]
+    arrays = [random_f16(8, 70), random_f16(70, 6, seed=1), np.zeros((8, 6), F16)]
+    for _ in range(2):
+        run(grid_matmul(), arrays, policies[0])
+        (first,) = executor._plans.values()
+        monkeypatch.setattr(executor, "_MOST_BYTES", 3 * first.bytes)
+        for policy in policies[1:]:
+            execute(grid_matmul(), args=arrays, policy=policy)
+            assert executor._held == sum(plan.bytes for plan in executor._plans.values()) <= 3 * first.bytes
+        assert 1 < len(executor._plans) < len(policies)
