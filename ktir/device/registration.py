@@ -16,7 +16,7 @@ _libraries: list[torch.library.Library] = []
 
 def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
-    from ktir.device import compile, guard, patches, spyre
+    from ktir.device import compile, guard, interface, patches, spyre
     from ktir.device.operators import attention, cells
     from ktir.device.operators import kernels as own
     from ktir.device.tensors import current, layouts, pinned, randomness, statistics, storage, streams
@@ -44,6 +44,7 @@ def register() -> None:
     _libraries.append(layouts.operators())
     patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams, pinned)
     compile.install()
+    interface.install()
 
 
 _FIRST = "new_ empty_ lift copy set resize sparse_ _nested_ _test_ _pin_memory _lazy_clone _fw_ _make_dual"

@@ -231,3 +231,17 @@ def test_graphs_on_the_host_go_to_inductor(monkeypatch: pytest.MonkeyPatch) -> N
         assert torch.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2, 2]
     assert seen
     assert not launches().chip
+
+
+@pytest.mark.parametrize("first", ["", "import torch._dynamo.device_interface;"])
+def test_interface_of_dynamo(first: str) -> None:
+    """Whether it is imported before the device is there or behind; without it, it is not imported."""
+    asked = "get_interface_for_device('spyre'); w = i.Worker; print(i.device_count(), i.current_device(), w.get_device_properties().name)"
+    program = f"""
+import sys; {first} from ktir.device import autoload; autoload.register()
+assert bool({first!r}) == ("torch._dynamo" in sys.modules)
+from torch._dynamo.device_interface import get_interface_for_device
+i = {asked}
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.stdout.split()[:2] == ["1", "0"], run.stderr
