@@ -164,6 +164,14 @@ def test_numbers_of_the_host_in_a_graph(on_chip: None) -> None:
         assert torch.equal(got.cpu(), expected.half())
 
 
+def test_counts_of_integers(on_chip: None) -> None:
+    """On devices `histc` takes integers, on the host floating-point numbers alone."""
+    x = torch.tensor([0, 1, 1, 3, 9, -1, 2, 3], dtype=torch.int32)
+    counted = torch.compile(lambda x: torch.histc(x, bins=4, min=0, max=3), fullgraph=True)(x.to("spyre")).cpu()
+    assert counted.dtype == torch.int32
+    assert counted.tolist() == [1, 2, 1, 2]
+
+
 def test_constants_of_a_graph(on_chip: None) -> None:
     table = torch.arange(64, dtype=torch.float16, device="spyre")
     f = torch.compile(lambda x: x * table + torch.tensor([2.0] * 64, dtype=torch.float16, device="spyre"))

@@ -20,6 +20,15 @@ def _dropped(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, p, train: theirs(x, p, train) if train and p != 0 and x.numel() != 0 else x
 
 
+def _of_integers(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """What tracing knows of `histc`, which counts integers on a device and refuses them on the host, where a graph is shown."""
+
+    def histc(x: torch.Tensor, bins: int = 100, *limits: Any, **rest: Any) -> torch.Tensor:
+        return theirs(x, bins, *limits, **rest) if x.is_floating_point() else x.new_empty(bins)
+
+    return histc
+
+
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _OURS: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     **{packet.vec: functools.partial(interpolation.whole, packet) for packet in interpolation.PACKETS},
@@ -27,15 +36,18 @@ _OURS: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     torch.ops.aten.softshrink.default: wide,  # a comparison of half precision would be one with the number as the type holds it
 }
 """What takes the place of torch's function, which it is given."""
+_KNOWN: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {torch.ops.aten.histc.default: _of_integers}
+"""The same of functions that give a result without values."""
 
 
 @contextmanager
 def exchanged() -> Iterator[None]:
     """Inside the block this thread traces these operators our way."""
-    saved = {op: dict(op.py_kernels) for op in _OURS}
+    tables = ((_OURS, _KEYS), (_KNOWN, (DispatchKey.Meta,)))
+    saved = {op: dict(op.py_kernels) for table, _ in tables for op in table}
     thread = threading.get_ident()
-    for op, ours in _OURS.items():
-        for key in _KEYS:
+    for op, ours, keys in ((op, ours, keys) for table, keys in tables for op, ours in table.items()):
+        for key in keys:
             if key in saved[op]:
                 op.py_kernels[key] = _in_thread(thread, ours(saved[op][key]), saved[op][key])
         op._dispatch_cache.clear()
