@@ -59,6 +59,6 @@ def _call(op: Any, rule: Callable[[list[torch.Tensor]], torch.dtype], *args: Any
 
 
 def _is_eligible(value: Any) -> bool:
-    """Whether autocast touches it."""
-    tensor = isinstance(value, torch.Tensor) and value.device.type == "spyre"
+    """Whether autocast touches it. Its keys tell: tensors of a graph that is traced may say that they are on the host."""
+    tensor = isinstance(value, torch.Tensor) and torch._C._dispatch_keys(value).has(torch._C.DispatchKey.AutogradPrivateUse1)
     return tensor and value.is_floating_point() and value.dtype != torch.float64

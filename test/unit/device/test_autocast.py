@@ -33,3 +33,13 @@ def test_values(on_chip: None) -> None:
 def test_a_type_that_is_none() -> None:
     with pytest.warns(UserWarning, match="autocast"), torch.autocast("spyre", torch.float64):
         assert torch.mm(X.to("spyre"), X.t().to("spyre")).dtype == torch.float32
+
+
+def test_in_a_graph() -> None:
+    @torch.compile
+    def product(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("spyre", dtype=torch.float16):
+            return torch.mm(x, x)
+
+    with torch.no_grad():
+        assert product(torch.ones(3, 3, device="spyre")).dtype == torch.float16
