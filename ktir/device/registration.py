@@ -29,12 +29,15 @@ def register() -> None:
     kernels.impl("scaled_dot_product_attention", attention.attention)
     with_gradients = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")
     with_gradients.impl("scaled_dot_product_attention", attention.attention)
+    negated = torch.library.Library("aten", "IMPL", "Negative")
+    for copy in ("_copy_from", "_copy_from_and_resize"):  # what resolves a sign that is noted apart copies by these
+        negated.impl(copy, torch.library.fallthrough_kernel)
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(_otherwise, "PrivateUse1")
     host = torch.library.Library("aten", "IMPL", "CPU")
     for name, kernel in own.PINNED.items():  # DataLoader pins what it loads wherever there is an accelerator
         host.impl(name, kernel)
-    _libraries.extend((host, kernels, with_gradients, rest))
+    _libraries.extend((host, kernels, with_gradients, negated, rest))
     if current.count() > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     storage.before_first.append(register_operators)

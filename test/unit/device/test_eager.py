@@ -310,3 +310,14 @@ def test_gradients_through_a_batch_norm() -> None:
     for theirs, mine in ((model.weight.grad, ours.weight.grad), (model.running_var, ours.running_var)):
         assert mine is not None
         torch.testing.assert_close(mine.cpu(), theirs)
+
+
+def test_a_sign_that_is_noted_apart() -> None:
+    """Views with a sign of their own are resolved by copies, which take them as they are."""
+    x = half(4, 9)
+    view = torch._neg_view(x.to("spyre"))
+    close(view + 1, 1 - x)
+    close(view.clone(), -x)
+    close(view, -x)
+    view.mul_(2)
+    close(view, -2 * x)
