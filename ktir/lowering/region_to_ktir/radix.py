@@ -295,10 +295,12 @@ class Group:
 
 
 def groups(old: Sequence[int], new: Sequence[int]) -> list[Group]:
-    """The finest common grouping of two shapes of the same number of elements and without unit dims."""
+    """The finest common grouping of two shapes of the same number of elements. What is left at an end, of one element each, goes with the
+    last group.
+    """
     result: list[Group] = []
     i = j = 0
-    while i < len(old) or j < len(new):
+    while i < len(old) and j < len(new):
         a, b = [i], [j]
         p, q = old[i], new[j]
         while p != q:
@@ -310,4 +312,7 @@ def groups(old: Sequence[int], new: Sequence[int]) -> list[Group]:
                 q *= new[b[-1]]
         result.append(Group(tuple(a), tuple(b)))
         i, j = a[-1] + 1, b[-1] + 1
+    if result and (i < len(old) or j < len(new)):
+        last = result.pop()
+        result.append(Group((*last.before, *range(i, len(old))), (*last.after, *range(j, len(new)))))
     return result

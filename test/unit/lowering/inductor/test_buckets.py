@@ -137,8 +137,9 @@ def test_what_mixes_rows_is_not_padded(name: str, lowered: list[Any], caplog: py
 
 def test_floats_of_modules_that_are_not_known(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     """With dynamic=True the numbers of modules are symbols too."""
+    options: dict[str, Any] = {"engine": "ktir", "buckets": RUNGS}
     for module in (nn.LayerNorm(6), nn.Dropout(0.3).eval()):
-        run = torch.compile(module, backend="ktir", dynamic=True, options={"engine": "ktir", "buckets": RUNGS})
+        run = torch.compile(module, backend="ktir", dynamic=True, options=options)
         for n in (3, 5):
             x = torch.randn(n, 6)
             torch.testing.assert_close(run(x), module(x), rtol=1e-5, atol=1e-5)

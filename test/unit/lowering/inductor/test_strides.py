@@ -91,3 +91,17 @@ def test_windows_of_one_column() -> None:
     torch._dynamo.reset()
     with torch.no_grad():
         assert torch.equal(torch.compile(convolve, backend="spyre", options={"fallback": "error"})(x, w), convolve(x, w))
+
+
+def test_a_window_of_one_place_of_several() -> None:
+    def add(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        padded = F.pad(x, (3, 3, 3, 1), value=-2)
+        added = padded.clone()
+        added[0:1, :, :4:3, -9::2] += y
+        return torch.neg(padded), added
+
+    x, y = torch.arange(384.0).remainder(7).reshape(2, 8, 2, 12).bfloat16(), torch.arange(5.0).bfloat16()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(add, backend="spyre", options={"engine": "ktir", "fallback": "error"})(x, y)
+    assert all(map(torch.equal, found, add(x, y)))

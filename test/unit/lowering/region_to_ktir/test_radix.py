@@ -215,3 +215,11 @@ def test_groups(sizes: list[int], a: int, b: int) -> None:
     for g in found:
         assert prod(old[d] for d in g.before) == prod(new[d] for d in g.after)
         assert len(g.before) == 1 or len(g.after) == 1
+
+
+def test_groups_of_dims_of_one_element() -> None:
+    """At the ends they go with their neighbours."""
+    for old, new in (((4,), (4, 1)), ((4,), (1, 4)), ((4, 1), (4,)), ((2, 3, 1, 1), (6,)), ((4,), (2, 2, 1))):
+        found = groups(old, new)
+        assert [d for g in found for d in g.before] == list(range(len(old)))
+        assert [d for g in found for d in g.after] == list(range(len(new)))
