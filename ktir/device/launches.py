@@ -49,7 +49,7 @@ class kernel:
         def launch(tensors: Sequence[torch.Tensor]) -> None:
             operands = []
             for tensor, view in zip(tensors, views, strict=True):
-                allocation = None if view.offset else held(tensor.data_ptr())
+                allocation = None if view.offset or tensor.is_neg() else held(tensor.data_ptr())
                 operands.append(on_card(tensor) if allocation is None else DeviceTensor(allocation, view))
             written = [tensors[k] for k in self._launch(tensors, operands) if k not in made]
             if written:

@@ -124,10 +124,13 @@ def allocation_of(tensor: torch.Tensor) -> Allocation:
 
 
 def on_card(tensor: torch.Tensor) -> DeviceTensor:
-    """The tensor as launches take it."""
+    """The tensor as launches take it. Raises KtirError for one whose sign is not in its memory."""
+    from ktir.diagnostics import KtirError
     from ktir.runtime.device import DeviceTensor
     from ktir.runtime.memory.view import View
 
+    if tensor.is_neg():
+        raise KtirError("an argument is a view with its sign noted apart from its memory")
     view = View(str(tensor.dtype)[6:], int(tensor.storage_offset()), tuple(tensor.size()), tensor.stride())
     return DeviceTensor(allocation_of(tensor), view)
 

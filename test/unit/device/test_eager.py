@@ -312,6 +312,19 @@ def test_gradients_through_a_batch_norm() -> None:
         torch.testing.assert_close(mine.cpu(), theirs)
 
 
+def test_a_sign_that_is_noted_apart_in_compiled_calls() -> None:
+    x = half(4, 9)
+    ours = x.to("spyre")
+    view = torch.ops.aten._neg_view.default(ours)
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x * 2 + 1)
+    with torch.no_grad():
+        close(run(view), 1 - 2 * x)
+        for _ in range(5):
+            close(run(ours), x * 2 + 1)
+        close(run(view), 1 - 2 * x)
+
+
 def test_a_sign_that_is_noted_apart() -> None:
     """Views with a sign of their own are resolved by copies, which take them as they are."""
     x = half(4, 9)
