@@ -42,7 +42,8 @@ class CoreNumbers:
     """Evaluates index values of one kernel; counters of loops are 0."""
 
     def __init__(self, kernel: ir.Operation) -> None:
-        self.cores = KernelFunction(kernel).cores
+        self.kernel = KernelFunction(kernel)
+        self.cores = self.kernel.cores
         arguments = kernel.regions[0].blocks[0].arguments
         self.known = {a: Address(np.zeros(self.cores, np.int64), i) for i, a in enumerate(arguments)}
 
@@ -61,7 +62,7 @@ class CoreNumbers:
         if is_a(op, arith.ConstantOp):
             return self(ir.IntegerAttr(op.attributes["value"]).value)
         if is_a(op, ktdp.GetComputeTileIdOp):
-            return Address(np.arange(self.cores))
+            return Address(self.kernel.coordinate(ir.OpResult(value).result_number))
         if op.name not in _RULES:
             raise Unknown(f"its address is computed by '{op.name}'")
         a, b = (self(v) for v in op.operands)

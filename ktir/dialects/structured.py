@@ -108,9 +108,9 @@ class Generic:
 
     @property
     def combiner(self) -> str | None:
-        """`add`, `max` or `min` of a reduction; None where the body does not end so."""
-        owner = self.yielded.owner
-        if isinstance(owner, ir.Block):
+        """`add`, `max` or `min` of a reduction; None where the body does not end so, or reads the `outs` argument elsewhere."""
+        owner, accumulator = self.yielded.owner, self.body.arguments[len(self.inputs)]
+        if isinstance(owner, ir.Block) or [u.owner.operation for u in accumulator.uses] != [owner.operation]:
             return None
         return COMBINERS.get(owner.name)
 

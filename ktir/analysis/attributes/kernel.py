@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ktir.dialects import ktir as kt
 from ktir.mlir import ir
@@ -44,8 +48,12 @@ class KernelFunction:
 
     @property
     def cores(self) -> int:
-        """Those of a grid of one dimension."""
-        return self.grid[0]
+        """How many compute tiles run it."""
+        return prod(self.grid)
+
+    def coordinate(self, dim: int) -> NDArray[np.int64]:
+        """Per compute tile its coordinate in a dimension of the grid, of which the last one is the fastest."""
+        return np.unravel_index(np.arange(self.cores), self.grid)[dim].astype(np.int64)
 
     @property
     def columns(self) -> int:

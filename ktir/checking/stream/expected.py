@@ -162,9 +162,9 @@ class _Reader:
     """Reads one kernel function."""
 
     def __init__(self, function: ir.Operation, name: str, arguments: Sequence[int], corelets: int) -> None:
-        self.cores = ir.IntegerAttr(ir.ArrayAttr(function.attributes["grid"])[0]).value
+        self.index = Grid(function)
+        self.cores = self.index.cores
         self.arguments, self.corelets = arguments, corelets
-        self.index = Grid(function, self.cores)
         self.table = Expressions()
         self.trips: dict[int, int] = {}
         self.live: NDArray[np.bool_] | None = None

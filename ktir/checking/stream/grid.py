@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -97,10 +98,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class Grid:
-    """Evaluates the indices of one kernel on `cores` cores; loops are entered before what is inside of them is asked for."""
+    """Evaluates the indices of one kernel on all tiles of its grid; loops are entered before what is inside of them is asked for."""
 
-    def __init__(self, function: ir.Operation, cores: int) -> None:
-        self.cores = cores
+    def __init__(self, function: ir.Operation) -> None:
+        self.grid = [ir.IntegerAttr(n).value for n in ir.ArrayAttr(function.attributes["grid"])]
+        self.cores = prod(self.grid)
         arguments = enumerate(function.regions[0].blocks[0].arguments)
         self._known: dict[ir.Value, Index] = {a: Index(number(0).at, i) for i, a in arguments}
 
@@ -151,7 +153,8 @@ class Grid:
             held = op.attributes["value"]
             return number(int(ir.BoolAttr(held).value if isinstance(held, ir.BoolAttr) else ir.IntegerAttr(held).value))
         if op.name == ktdp.GetComputeTileIdOp.OPERATION_NAME:
-            return Index(along(0, np.arange(self.cores)))
+            faster = prod(self.grid[ir.OpResult(value).result_number + 1 :])
+            return Index(along(0, np.arange(self.cores) // faster % self.grid[ir.OpResult(value).result_number]))
         operands = [self(v) for v in op.operands]
         if op.name in ("arith.addi", "arith.subi"):
             a, b = operands

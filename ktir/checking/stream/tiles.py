@@ -86,12 +86,12 @@ def read_indirect(op: ktdp.ConstructIndirectAccessTileOp, grid: Grid) -> Indirec
         ((axis, walk),) = axes.items()
         if any(v == walk and base.strides[d] for d, v in walked.items()):
             raise refused(op.operation, "walks something else with the variable that walks its index")
-        positions = _of_view(op.operation, view, grid, [start for start, _ in parts], (shape[walk],), {axis: 0})
+        positions = _of_view(op.operation, view, grid, [start for start, _ in parts], (shape[walk],), {axis: 0}, positions=True)
     else:  # one index for all: a dimension of one position before the lanes
         walk = rank - 1
         walked = {d: v + (v >= walk) for d, v in walked.items()}
         shape = (*shape[:-1], 1, shape[-1])
-        positions = _of_view(op.operation, view, grid, [start for start, _ in parts], (1,), {})
+        positions = _of_view(op.operation, view, grid, [start for start, _ in parts], (1,), {}, positions=True)
     tile = _of_view(op.operation, op.base, grid, first, shape, {**walked, dim: walk})
     if not any(c.dim == walk and not c.lanes for c in tile.clips):
         tile = replace(tile, clips=(*tile.clips, *(replace(c, dim=walk) for c in positions.clips)))
@@ -117,8 +117,17 @@ def _split(e: ir.AffineExpr, captured: list[Index], rank: int, grid: Grid, op: i
     return start, (used[0] if used else None)
 
 
-def _of_view(op: ir.Operation, base: ir.Value, grid: Grid, first: list[Index], shape: tuple[int, ...], walked: dict[int, int]) -> Tile:
-    """A tile of `shape` at `first` in a view, whose dim d is walked by the tile's dim `walked[d]`."""
+def _of_view(
+    op: ir.Operation,
+    base: ir.Value,
+    grid: Grid,
+    first: list[Index],
+    shape: tuple[int, ...],
+    walked: dict[int, int],
+    *,
+    positions: bool = False,
+) -> Tile:
+    """A tile of `shape` at `first` in a view, whose dim d is walked by the tile's dim `walked[d]`; `positions` have no lanes."""
     view = base.owner.opview
     assert isinstance(view, ktdp.ConstructMemoryViewOp)
     size = ELEMENT_BYTES.get(str(view.element_type))
@@ -131,11 +140,12 @@ def _of_view(op: ir.Operation, base: ir.Value, grid: Grid, first: list[Index], s
     strides = [0] * len(shape)
     for d, position in walked.items():
         strides[position] += steps[d]
-    clips = [
-        Clip(walked.get(d, 0), grid.sum(grid(n), first[d], op, sign=-1).at, step=int(d in walked))
-        for d, n in enumerate(view.sizes)
-        if not isinstance(n, int)
-    ]
+    clips = []
+    for d, n in enumerate(view.sizes):
+        if not isinstance(n, int):
+            lanes = not positions and walked.get(d) == len(shape) - 1
+            room = grid.sum(grid(n), first[d], op, sign=-1).at
+            clips.append(Clip(walked.get(d, 0), room, step=int(d in walked and not lanes), lanes=lanes))
     for stick, last in affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
         room = last + 1 - LANES * first[stick].at - first[-1].at
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))

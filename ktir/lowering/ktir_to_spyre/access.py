@@ -138,12 +138,12 @@ class TileEvaluator:
             if any(v == number and strides[d] != 0 for d, v in variable.items()):
                 raise refused(op, "expects the variable that walks the index to walk nothing else")
             variable[dim] = number
-            positions = self._tile(op.operation, view, at, (shape[number],), {axis: 0})
+            positions = self._tile(op.operation, view, at, (shape[number],), {axis: 0}, lanes=False)
         else:  # one index for the whole tile
             number = rank - 1
             variable = {d: v + (v >= number) for d, v in variable.items()} | {dim: number}
             shape = (*shape[:-1], 1, shape[-1])
-            positions = self._tile(op.operation, view, at, (1,), {})
+            positions = self._tile(op.operation, view, at, (1,), {}, lanes=False)
         tile = self._tile(op.operation, op.base, first, shape, variable)
         if not any(clip.dim == number and not clip.lanes for clip in tile.clips):
             tile = replace(tile, clips=(*tile.clips, *(replace(clip, dim=number) for clip in positions.clips)))
@@ -156,8 +156,11 @@ class TileEvaluator:
             raise refused(op, "has a subscript that is more than a variable and an offset")
         return used[0] if used else None
 
-    def _tile(self, op: ir.Operation, base: ir.Value, first: list[Index], shape: tuple[int, ...], walked: dict[int, int]) -> Tile:
-        """A tile of `shape` at `first` in the view `base`, whose dim d is walked by the tile's dim `walked[d]`."""
+    def _tile(
+        self, op: ir.Operation, base: ir.Value, first: list[Index], shape: tuple[int, ...], walked: dict[int, int], *, lanes: bool = True
+    ) -> Tile:
+        """A tile of `shape` at `first` in the view `base`, whose dim d is walked by the tile's dim `walked[d]`; the last dim is that of
+        `lanes`, but for positions."""
         index, view = self.index, base.owner.opview
         assert isinstance(view, ktdp.ConstructMemoryViewOp)
         element = str(view.element_type)
@@ -177,7 +180,11 @@ class TileEvaluator:
         for dim, position in walked.items():
             strides[position] += steps[dim]
         rows = [dim for dim, size in enumerate(view.sizes) if not isinstance(size, int)]
-        clips = [Clip(walked.get(d, 0), index.subtract(sizes[d], first[d], op), step=int(d in walked)) for d in rows]
+        clips = []
+        for d in rows:
+            of_lanes = lanes and walked.get(d) == len(shape) - 1
+            room = index.subtract(sizes[d], first[d], op)
+            clips.append(Clip(walked.get(d, 0), room, step=int(d in walked and not of_lanes), lanes=of_lanes))
         clips += self._lanes(op, view, first, walked)
         local = view.memory_space == "ct_local"
         buffer = _buffer(view, index(view.offset), sizes, steps, ELEMENT_BYTES[element]) if local else (0, 0)

@@ -3,8 +3,10 @@ finished accumulator drains it. A block of R rows is halved over the corelets; a
 
 from __future__ import annotations
 
-from ktir.diagnostics import Unsupported, location_text
-from ktir.dialects.structured import Generic
+import math
+
+from ktir.diagnostics import Unsupported, location_text, refused
+from ktir.dialects.structured import IDENTITY, Generic
 from ktir.isa.program import Word, word
 from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.access import Tile
@@ -13,11 +15,13 @@ from ktir.lowering.ktir_to_spyre.descriptors import Walk
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks
 from ktir.lowering.ktir_to_spyre.operands import Operands
 from ktir.lowering.ktir_to_spyre.sync import Action
-from ktir.mlir import ir, is_a, scf
+from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.target import LANES, Target
 
 
 def multiply(operands: Operands, g: Generic) -> Action:
+    """A block of a contraction."""
+    _check_sums(g)
     a, b = (operands.of(v) for v in g.inputs)
     rows = _corelet_rows(a.shape[1], g.op)
     transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
@@ -39,6 +43,7 @@ def multiply(operands: Operands, g: Generic) -> Action:
 
 def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Action:
     """A pointwise op or a reduction over the sticks of a row."""
+    _check_start(g)
     number = operands.source_id(g.op)
     stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
     rows = _corelet_rows(target.shape[1], g.op)
@@ -54,6 +59,8 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Act
     for i, tile in enumerate(tiles):
         check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
         if tile is None:
+            if len(list(g.inputs[i].uses)) != 1:
+                raise refused(g.op, "reads sums that another operand reads too, but the array gives them away once")
             program[Unit.PT] = [word("pto", number)]
             streams.append(Stream("P", "each"))
             continue
@@ -86,6 +93,46 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Act
     result = operands.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
     program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O")]
     return Action(program, accesses)
+
+
+def _check_start(g: Generic) -> None:
+    """The vector unit has no input for `outs`: a reduction begins with what leaves every value as it is, a pointwise op reads none."""
+    if g.is_pointwise:
+        if any(True for _ in g.body.arguments[len(g.inputs)].uses):
+            raise refused(g.op, "reads its 'outs' operand; the nearest supported form gives it as one of 'ins' too")
+        return
+    kind = g.combiner
+    if kind is not None and _filled_with(g.init) != IDENTITY[kind]:
+        raise refused(
+            g.op,
+            f"accumulates into 'outs', which expects 'linalg.fill' of {IDENTITY[kind]}, what '{kind}' leaves as it is; the nearest "
+            "supported form reduces into that and combines the result with 'outs' in a pointwise op",
+        )
+
+
+def _check_sums(g: Generic) -> None:
+    """PT starts from +0, adds up over all loops that carry the sums, and is read once."""
+    op, start = g.op, g.init
+    while isinstance(start.owner, ir.Block) and is_a(loop := start.owner.owner, scf.ForOp):
+        number = ir.BlockArgument(start).arg_number - 1
+        yielded = list(loop.regions[0].blocks[0].operations)[-1].operands
+        if number < 0 or yielded[number].owner != op:
+            break
+        op, start = loop.operation, list(loop.operands)[3 + number]
+    zero = _filled_with(start)
+    if op == g.op or zero != 0 or math.copysign(1, zero) < 0:
+        raise refused(
+            g.op,
+            "accumulates into 'outs', which expects 'linalg.fill' of 0.0 that the loops around carry; the nearest supported form "
+            "multiplies into that and adds the sums to 'outs' in a pointwise op",
+        )
+
+
+def _filled_with(start: ir.Value) -> float | None:
+    """The number that a tensor is filled with; None for any other tensor."""
+    if not is_a(start.owner, linalg.FillOp) or not is_a(start.owner.operands[0].owner, arith.ConstantOp):
+        return None
+    return start.owner.operands[0].owner.attributes["value"].value
 
 
 def check_walk(g: Generic, operand: int, loops: tuple[int, int, int], extents: tuple[int, int, int]) -> None:

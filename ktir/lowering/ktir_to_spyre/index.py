@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.arithmetic.integers import PREDICATES, compare
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
@@ -55,10 +56,11 @@ def constant(value: int) -> Index:
 
 
 class IndexEvaluator:
-    """Evaluates index values of one kernel on `cores` cores; loops are registered as they are entered."""
+    """Evaluates index values of one kernel; loops are registered as they are entered."""
 
-    def __init__(self, function: ir.Operation, cores: int) -> None:
-        self.cores = cores
+    def __init__(self, function: ir.Operation) -> None:
+        self.kernel = KernelFunction(function)
+        self.cores = self.kernel.cores
         self.values: dict[ir.Value, Index] = {
             argument: Index(np.zeros(1, np.int64), argument=i) for i, argument in enumerate(function.regions[0].blocks[0].arguments)
         }
@@ -96,7 +98,7 @@ class IndexEvaluator:
             number = ir.IntegerAttr(op.attributes["value"]).value
             return constant(int(bool(number)) if _is_truth(value) else number)
         if is_a(op, ktdp.GetComputeTileIdOp):
-            return Index(np.arange(self.cores, dtype=np.int64))
+            return Index(self.kernel.coordinate(ir.OpResult(value).result_number))
         rule = _RULES.get(op.name)
         if rule is None:
             raise self._refuse(op, "computes an index")

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects.op_facts import PLACES
@@ -48,8 +47,8 @@ class KernelLowering:
         self, function: ir.Operation, name: str, arguments: list[int], source_id: Callable[[ir.Operation], int], target: Target
     ) -> None:
         self.function, self.name, self.target = function, name, target
-        self.cores = KernelFunction(function).cores
-        self.index = IndexEvaluator(function, self.cores)
+        self.index = IndexEvaluator(function)
+        self.cores = self.index.cores
         self.table = DescriptorTable(self.cores, arguments)
         self.operands = Operands(TileEvaluator(self.index), self.table, source_id)
         self.groups: list[list[int]] = []
