@@ -62,7 +62,7 @@ class CoreNumbers:
         if is_a(op, arith.ConstantOp):
             return self(ir.IntegerAttr(op.attributes["value"]).value)
         if is_a(op, ktdp.GetComputeTileIdOp):
-            return Address(self.kernel.coordinate(ir.OpResult(value).result_number))
+            return Address(np.array(self.kernel.coordinate(ir.OpResult(value).result_number)))
         if op.name not in _RULES:
             raise Unknown(f"its address is computed by '{op.name}'")
         a, b = (self(v) for v in op.operands)

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ktir.dialects import ktir as kt
 from ktir.mlir import ir
 
@@ -51,9 +48,9 @@ class KernelFunction:
         """How many compute tiles run it."""
         return prod(self.grid)
 
-    def coordinate(self, dim: int) -> NDArray[np.int64]:
+    def coordinate(self, dim: int) -> list[int]:
         """Per compute tile its coordinate in a dimension of the grid, of which the last one is the fastest."""
-        return np.unravel_index(np.arange(self.cores), self.grid)[dim].astype(np.int64)
+        return [tile // prod(self.grid[dim + 1 :]) % self.grid[dim] for tile in range(self.cores)]
 
     @property
     def columns(self) -> int:

@@ -98,7 +98,7 @@ class IndexEvaluator:
             number = ir.IntegerAttr(op.attributes["value"]).value
             return constant(int(bool(number)) if _is_truth(value) else number)
         if is_a(op, ktdp.GetComputeTileIdOp):
-            return Index(self.kernel.coordinate(ir.OpResult(value).result_number))
+            return Index(np.array(self.kernel.coordinate(ir.OpResult(value).result_number), np.int64))
         rule = _RULES.get(op.name)
         if rule is None:
             raise self._refuse(op, "computes an index")
