@@ -34,10 +34,10 @@ import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 import ktir
+from ktir.analysis.interface.parameters import parameters, roots
 from ktir.assembly import parse_module
 from ktir.checking.inputs import generate_all
 from ktir.checking.levels import run_device_level
-from ktir.checking.parameters import parameters, roots
 from ktir.context import context
 from ktir.device.autoload import register
 from ktir.device.tensors.storage import allocation_of

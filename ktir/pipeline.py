@@ -70,6 +70,10 @@ class NamedPipeline:
         """Pipeline text of the passes that the name stands for."""
         raise NotImplementedError(f"pipeline '{self.name}' defines no text")
 
+    def passes_over(self, item: "Pass | MlirPass", module: ir.Module) -> bool:
+        """Whether one of its passes has nothing to do on `module`, as it is when the pass's turn comes."""
+        return False
+
     def __str__(self) -> str:
         """The name and the options that differ from their defaults."""
         return _text_of(self)
@@ -95,6 +99,8 @@ class Step:
 
     item: Pass | MlirPass
     anchors: tuple[str, ...] = ()
+    of: NamedPipeline | None = dataclasses.field(default=None, compare=False)
+    """The pipeline whose name stood for it."""
 
     @property
     def name(self) -> str:
@@ -186,6 +192,8 @@ def run_pipeline(
     steps = _as_pipeline(pipeline).steps
     managers = [_manager(step, module.context) if isinstance(step.item, MlirPass) else None for step in steps]
     for step, manager in zip(steps, managers, strict=True):
+        if step.of is not None and step.of.passes_over(step.item, module):
+            continue
         if before_each:
             before_each(step, module)
         if reproducer:
@@ -291,6 +299,12 @@ def nested_as_needed(step: Step, context: ir.Context) -> Step:
     return step
 
 
+def steps_of(pipeline: NamedPipeline, text: str | None = None) -> tuple[Step, ...]:
+    """The passes that the name of a pipeline stands for, or those of `text`, a part of them."""
+    found = parse_pipeline(pipeline.text() if text is None else text)
+    return tuple(dataclasses.replace(s, of=s.of or pipeline) for s in found)
+
+
 def _as_pipeline(pipeline: str | Pipeline | Sequence[Pass | str]) -> Pipeline:
     if isinstance(pipeline, Pipeline):
         return pipeline
@@ -310,7 +324,7 @@ def parse_pipeline(text: str) -> Pipeline:
     reader = _Reader(text)
     steps = reader.items((), closing=False)
     if len(reader.outer) == 1 and reader.outer[0] == MODULE:
-        steps = [Step(s.item, s.anchors[1:]) for s in steps]
+        steps = [dataclasses.replace(s, anchors=s.anchors[1:]) for s in steps]
     for step in steps:
         if isinstance(step.item, Pass) and step.anchors:
             raise KtirError(f"pass '{step.name}' runs on '{MODULE}', but is nested under '{step.anchors[-1]}'")
@@ -350,9 +364,12 @@ class _Reader:
                 ours = registry.pass_class(name) or (None if is_of_mlir(name) else registry.offered("ktir.passes", name))
                 if ours is not None:
                     item = self._with_options(ours, options, start)
-                    self.named += [item] if isinstance(item, NamedPipeline) else []
-                    inside = parse_pipeline(item.text()).steps if isinstance(item, NamedPipeline) else (Step(item),)
-                    steps += [Step(s.item, (*anchors, *s.anchors)) for s in inside]
+                    if isinstance(item, NamedPipeline):
+                        self.named.append(item)
+                        inside = steps_of(item)
+                    else:
+                        inside = (Step(item),)
+                    steps += [dataclasses.replace(s, anchors=(*anchors, *s.anchors)) for s in inside]
                 elif not is_of_mlir(name):
                     raise self.fail(f"'{name}' {_UNKNOWN} or pass pipeline{close_to(name, known_passes())}", match.start(1))
                 else:

@@ -107,9 +107,9 @@ def facts(folder: Path, new_attributes: list[str], only: list[str]) -> Iterator[
     """Of each program: hashes of its text at every level and of its results, cycles, and seconds that compiling took."""
     import numpy as np
 
+    from ktir.analysis.interface.parameters import parameters, roots
     from ktir.assembly import parse_module, print_module
     from ktir.checking.inputs import generate_all
-    from ktir.checking.parameters import parameters, roots
     from ktir.context import context
     from ktir.lowering.compile import compile_logical
     from ktir.mlir import ir

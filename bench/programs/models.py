@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 import ktir
+from ktir.analysis.interface.parameters import parameters, roots
 from ktir.arithmetic.numerics import f16_to_f32
 from ktir.assembly import parse_module
 from ktir.checking.inputs import generate_all
 from ktir.checking.levels import storage
-from ktir.checking.parameters import parameters, roots
 from ktir.context import context
 from ktir.emulator.machine import Machine
 from ktir.emulator.reference import execute

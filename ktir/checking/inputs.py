@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.analysis.interface.parameters import Parameter, Place
 from ktir.arithmetic import numerics
-from ktir.checking.parameters import Parameter, Place
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference.tape.values import CARRIERS
 from ktir.roles import OWN_ROLES

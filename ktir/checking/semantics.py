@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.analysis.interface.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.checking import inputs
 from ktir.checking.bounds import Arrays, bounds, disturbance_of
 from ktir.checking.compare import Difference, compare
 from ktir.checking.levels import Mismatch, device_index, run_device_level
-from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.diagnostics import Diagnostic, KtirError
 from ktir.dialects import spyre
 from ktir.dialects.module_target import target_of

@@ -7,17 +7,22 @@ from typing import Literal
 
 import numpy as np
 
+from ktir.analysis.interface.parameters import Parameter
 from ktir.checking.levels import run_device_level
-from ktir.diagnostics import KtirError
-from ktir.dialects.module_level import Level
+from ktir.diagnostics import KtirError, location_text
+from ktir.dialects.module_level import KTIR_LEVELS, Level
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
-from ktir.lowering.compile import compile_logical
+from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
-from ktir.package import read
+from ktir.package import LaunchArgument, read
+from ktir.package.launch_spec import reach
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
+from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
+from ktir.runtime.host import dense_strides
 
 Engine = Literal["ktir", "spyre"]
 
@@ -28,28 +33,53 @@ def stages() -> tuple[str, ...]:
     return (*levels, *(s.name for s in STAGES))
 
 
+def host_parameters(module: ir.Module) -> list[Parameter] | None:
+    """The tensors that the caller of a program gives whose arguments are memory of the device; None where they are the caller's."""
+    StateLevelPass().run(module)
+    level = Level.of(module)
+    if level is None or level.of_host:
+        return None
+    launch = launch_arguments(module)
+    tensors = launch_hosts(module, launch)
+    given: dict[int, list[LaunchArgument]] = {}
+    for argument in launch:
+        if argument.host is not None:
+            given.setdefault(argument.host.arg, []).append(argument)
+    found = []
+    for number, parts in sorted(given.items()):
+        roles = {part.role for part in parts}
+        role = roles.pop() if len(roles) == 1 else "input_output"
+        if tensors:
+            element, size = tensors[number].element, tensors[number].size
+            strides = tensors[number].strides if tensors[number].strides != dense_strides(size) else None
+        else:
+            element, strides = {"float16": "f16", "float32": "f32", "int32": "i32"}[parts[0].dtype], None
+            size = (max(reach(p.host.offset, p.host.size, p.host.strides) for p in parts if p.host is not None),)
+        found.append(Parameter(number, parts[0].name, element, role, size, strides=strides))
+    return found
+
+
 def run_at_stage(
     module: ir.Module, arguments: Sequence[np.ndarray], *, stage: str, engine: Engine, cores: int | None = None
 ) -> MachineReport | None:
     """Compile `module`, in place, and run it on `arguments`, host arrays that are written in place.
 
     `ktir` compiles up to the last pass of `stage` and runs the KTIR executor; `spyre` compiles all the way and runs the emulated machine,
-    whose report is the result. Raises KtirError for a module that is not logical, and for what a pass refuses.
+    whose report is the result. The module may be at any level. Raises KtirError for one that is beyond the stage, and for what a pass
+    refuses.
     """
-    level = Level.of(module)
-    if level is not Level.LOGICAL:
-        found = "a module without 'ktir.level'" if level is None else f"'{level}'"
-        raise KtirError(f"a stage is compiled to from the logical level, but this is {found}")
+    StateLevelPass().run(module)
     if engine == "spyre":
         executable = Executable(read(compile_logical(module, cores=cores)))
         executable(*arguments)
         return executable.machine.report
-    if stage == Level.LOGICAL:
-        execute(module, None, list(arguments))
-        return None
-    run_pipeline(module, ToAllocated(cores=cores, verify=False).text(stage))
-    reached = Level.of(module)
-    if reached is not None and not reached.of_host:
+    level = Level.of(module)
+    reached = next((s.level for s in reversed(STAGES) if stage in s), Level.LOGICAL)
+    if level not in KTIR_LEVELS or KTIR_LEVELS.index(reached) < KTIR_LEVELS.index(level):
+        raise KtirError(f"stage '{stage}' comes before level '{level}', at which the module is", location_text(module.operation.location))
+    if stage != Level.LOGICAL:
+        run_pipeline(module, ToAllocated(cores=cores, verify=False).up_to(stage))
+    if not reached.of_host:
         for old, new in zip(arguments, run_device_level(module, arguments), strict=True):
             old[...] = new
     else:

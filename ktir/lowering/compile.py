@@ -8,6 +8,7 @@ from pathlib import Path
 from ktir import config, targets
 from ktir.assembly import print_module
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import NAME, set_target, target_of
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
@@ -19,6 +20,8 @@ from ktir.package.launch_spec import DTYPES
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.levels.ktir_state_level import StateLevelPass
+from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.pipeline import Pass, Step, run_pipeline
 from ktir.target import DATASHEET, Target
 
@@ -36,10 +39,11 @@ def compile_logical(
     online_softmax: str = "auto",
     target: Target | None = None,
 ) -> dict[str, bytes]:
-    """Compile a logical module, in place, to the files of a package. `online_softmax` is the option of `ktir-tile`; `target`
-    is what the module is compiled for, where it does not say: else that of the configuration.
+    """Compile a module, in place, to the files of a package, from the level that it is at: logical, or any further down, which is verified.
+    `online_softmax` is the option of `ktir-tile`; `target` is what the module is compiled for, where it does not say: else that of the
+    configuration.
 
-    `observe(name, module)` sees the module before the first pass (as `logical`) and after each one. With `config.dump_dir` every level, the
+    `observe(name, module)` sees the module before the first pass (by its level) and after each one. With `config.dump_dir` every level, the
     assembly and the package are written there. Raises KtirError for what is not supported.
     """
     options = config.current()
@@ -64,13 +68,14 @@ def compile_logical(
         set_target(module, options.machine() if target is None else target)
     elif target is not None:
         set_target(module, target)
-    watch("logical", module)
-    run_pipeline(
-        module,
-        pipeline(options.fewer_cores() if cores is None else cores, verify=options.verify_each, online_softmax=online_softmax),
-        verify_each=options.verify_each,
-        after_each=after,
-    )
+    StateLevelPass().run(module)
+    level = Level.of(module)
+    if level is not Level.LOGICAL:
+        VerifyLevelPass().run(module)
+    watch(str(level), module)
+    cores = options.fewer_cores() if cores is None else cores
+    stages = ToAllocated(cores=cores, verify=options.verify_each, online_softmax=online_softmax)
+    run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
     program = lower_program(module)
     package = Package(program, launch_spec(module, program), further_files(module))
     contents = package.to_files()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 from ktir import registry
+from ktir.analysis.attributes.levels import has_kernels
 from ktir.dialects.module_level import Level
+from ktir.mlir import ir
+from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.planning.plan_search import STEPS
-from ktir.pipeline import NamedPipeline
+from ktir.pipeline import MlirPass, NamedPipeline, Pass, Pipeline, steps_of
 
 
 class Stage(NamedTuple):
@@ -35,21 +39,27 @@ STAGES = (
 )
 """Passes from the logical to the allocated level, in order."""
 
+_EXPECTS = {stage.name: before.level for before, stage in pairwise((Stage("", Level.LOGICAL), *STAGES))}
+"""The level that a pass goes on from."""
+
 
 @dataclass(frozen=True)
 class ToAllocated(NamedPipeline):
-    """All stages from the logical to the allocated level, each followed by `ktir-verify-level` unless `verify` is false.
+    """All stages from the level of the module to the allocated one, each followed by `ktir-verify-level` unless `verify` is false.
+
+    A module may be at any level, and what it has behind it is left out; one that states no level is looked at first
+    (`ktir-state-level`).
 
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
     `m=4,n=8`, `steps` of the plan's search, `rows` of a block or `num-tiles` as in `m=2`, `online-softmax` (auto, always, never), `reuse`
     of addresses even where all tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels,
     `exchange=false` for none that goes from core to core.
 
-    Expects: the logical level. Guarantees: the allocated level, or an error that names the op which stands in the way.
+    Expects: any level of KTIR. Guarantees: the allocated level, or an error that names the op which stands in the way.
     """
 
     name: ClassVar[str] = "ktir-to-allocated"
-    description: ClassVar[str] = "logical -> allocated: all stages in order, verified after each"
+    description: ClassVar[str] = "to the allocated level: all stages in order, verified after each"
     target: str = ""
     cores: int | None = None
     lx_bytes: int | None = None
@@ -66,10 +76,25 @@ class ToAllocated(NamedPipeline):
     def text(self, until: str = STAGES[-1].name) -> str:
         """The stages as pipeline text, up to the last one that has the name or leaves the level `until`."""
         last = max(i for i, stage in enumerate(STAGES) if until in stage)
-        items = self._verification(STAGES[0].level)
+        items = [StateLevelPass.name, *self._verification(STAGES[0].level)]
         for stage in STAGES[: last + 1]:
             items += [self._with_options(stage.name), *self._verification(stage.level)]
         return ",".join(items)
+
+    def up_to(self, until: str) -> Pipeline:
+        """The stages up to that one, for a module at any level."""
+        return Pipeline(steps_of(self, self.text(until)))
+
+    def passes_over(self, item: Pass | MlirPass, module: ir.Module) -> bool:
+        """A stage that the module has behind it, and what checks the level before it."""
+        level = Level.of(module)
+        if isinstance(item, VerifyLevelPass):
+            return level != item.level
+        if item.name == StateLevelPass.name:
+            return level is not None
+        if item.name == "ktir-form-kernels" and has_kernels(module):
+            return True
+        return item.name in _EXPECTS and level != _EXPECTS[item.name]
 
     def _verification(self, level: Level) -> list[str]:
         return [str(VerifyLevelPass(level, self.cores, self.lx_bytes, self.target))] if self.verify else []

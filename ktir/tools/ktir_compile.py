@@ -1,4 +1,4 @@
-"""`ktir-compile FILE.mlir -o DIR`: logical KTIR to a package."""
+"""`ktir-compile FILE.mlir -o DIR`: KTIR to a package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ktir.diagnostics import KtirError
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the driver; returns the exit status: 0 compiled, 1 refused."""
-    parser = argparse.ArgumentParser(prog="ktir-compile", description="Compile logical KTIR to a package of the Spyre instruction stream.")
+    parser = argparse.ArgumentParser(
+        prog="ktir-compile", description="Compile KTIR of any level to a package of the Spyre instruction stream."
+    )
     parser.add_argument("file", help="KTIR text, or - for standard input")
     parser.add_argument("-o", dest="output", metavar="DIR", type=Path, required=True, help="folder to write the package to")
     parser.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: all of the target, or SENCORES)")

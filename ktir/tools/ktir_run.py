@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir import config
+from ktir.analysis.interface.parameters import Parameter
 from ktir.assembly import parse_module
 from ktir.checking.compare import compare
 from ktir.checking.debugger import Debugger
@@ -56,7 +57,7 @@ FLAGS = (
     Flag("break", "stop before the ops on this line and show values", "line", repeated=True),
     Flag("commands", "where the commands at breakpoints come from; - is stdin. Default: the terminal, if stdin is one", "file"),
     Flag("quiet", "do not show the arrays"),
-    Flag("stage", "compile a logical program to this level, or up to this pass, and run it there on the same arrays", "name"),
+    Flag("stage", "compile the program to this level, or up to this pass, and run it there on the same arrays", "name"),
     Flag(
         "engine",
         "what runs it: the KTIR executor, or the emulated machine after the whole compilation",
@@ -148,8 +149,9 @@ class Driver:
             else:
                 module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
             checked(module)
+            host = _host(module) if self.staged else None
             function = choose_function(module, self.line.values.get("func"), self.shown_source)
-            call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed)
+            call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed, host)
             self._check_outputs(call)
             reference = self._reference(call)
             if self.staged:
@@ -329,6 +331,12 @@ class Driver:
         if not status:
             print(f"equal to {self.line.values['against']}: {', '.join(reference)}", file=sys.stderr)
         return status
+
+
+def _host(module: ir.Module) -> list[Parameter] | None:
+    from ktir.checking.staged import host_parameters
+
+    return host_parameters(module)
 
 
 def _stages() -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ktir.analysis.interface.parameters import parameters, roots
 from ktir.assembly import parse_module
 from ktir.checking.inputs import generate_all
-from ktir.checking.parameters import parameters, roots
 from ktir.checking.stream.compare import check_launch, check_stream, read_expected
 from ktir.checking.stream.expected import Expected
 from ktir.context import context

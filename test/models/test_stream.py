@@ -10,10 +10,10 @@ from models.families import EVEN, FAMILIES, ODD, Sizes, build
 from models.runs import Prompt, difference, generate, make_cache, step_of
 
 import ktir
+from ktir.analysis.interface.parameters import parameters, roots
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.checking.inputs import generate_all
-from ktir.checking.parameters import parameters, roots
 from ktir.context import context
 from ktir.mlir import ir
 from ktir.runtime import metrics

@@ -19,7 +19,7 @@ def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool |
     """
     check_attributes(module)
     found = Level.of(module)
-    formed = any(isinstance(op, func.FuncOp) and "ktir.rows" in op.operation.attributes for op in module.body.operations)
+    formed = has_kernels(module)
     where = location_text(module.operation.location)
     if found != level:
         got = "a module without 'ktir.level'" if found is None else f"'{found}'"
@@ -30,6 +30,11 @@ def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool |
         refuse(fault for op in module.body.operations if isinstance(op, func.FuncOp) for fault in unsaid(op.operation))
     if kernels is not None and formed != kernels:
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
+
+
+def has_kernels(module: ir.Module) -> bool:
+    """Whether kernels have been formed."""
+    return any(isinstance(op, func.FuncOp) and "ktir.rows" in op.operation.attributes for op in module.body.operations)
 
 
 def set_level(module: ir.Module, level: Level) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.analysis.interface.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.assembly.names import TextNames
 from ktir.checking import inputs
-from ktir.checking.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir
 from ktir.package.launch_spec import reach
@@ -101,14 +101,22 @@ def address(flag: str, text: str) -> Address:
 
 
 def match_arguments(
-    module: ir.Module, function: str, text: str, source: str, given: Mapping[str, str], memory: Mapping[str, str], seed: int | None
+    module: ir.Module,
+    function: str,
+    text: str,
+    source: str,
+    given: Mapping[str, str],
+    memory: Mapping[str, str],
+    seed: int | None,
+    host: list[Parameter] | None = None,
 ) -> Arguments:
-    """Reads all values. `given` and `memory` are sources by name and by address; `seed`: fills what is missing at random.
+    """Reads all values. `given` and `memory` are sources by name and by address; `seed`: fills what is missing at random; `host`: what the
+    caller gives, if that is not what the function takes.
 
     Raises Missing, UsageError, and SourceError for a value that cannot be had.
     """
-    aliases = argument_names(functions(module)[function], TextNames(text), source)
-    found, places = parameters(module, function, names=aliases)
+    aliases = argument_names(functions(module)[function], TextNames(text), source) if host is None else {}
+    found, places = parameters(module, function, names=aliases) if host is None else (host, [])
     names = _matched(function, found, aliases, given)
     numbers: dict[str, int] = {}
     for p in found:

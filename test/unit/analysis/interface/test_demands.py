@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from ktir.analysis.interface.parameters import parameters
 from ktir.assembly import parse_module
-from ktir.checking.parameters import parameters
 from ktir.mlir import ir
 
 SIZE = 23

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ktir.analysis.interface.parameters import Parameter, Place, functions, parameters, roots
 from ktir.assembly import parse_module
 from ktir.checking import inputs
-from ktir.checking.parameters import Parameter, Place, functions, parameters, roots
 from ktir.mlir import ir
 
 KERNEL = """

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from ktir.analysis.interface.demands import Range, demands
 from ktir.assembly.names import TextNames
-from ktir.checking.demands import Range, demands
 from ktir.diagnostics import position
 from ktir.dialects.structured import loop_extents
 from ktir.mlir import ir, operations

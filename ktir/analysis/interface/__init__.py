@@ -1,0 +1,1 @@
+"""What a function wants to be called with, as its views, loads and stores say it."""
