@@ -87,14 +87,16 @@ def compile_graph(
     return _accepted(run, compile_region, device, nonce, otherwise=gm)
 
 
-def standalone_compile(gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler, dynamic_shapes: Any) -> Any:
-    """torch._inductor.standalone_compile with our lowering; the result has `save`."""
+def standalone_compile(
+    gm: fx.GraphModule, inputs: Sequence[Any], compile_region: RegionCompiler, dynamic_shapes: Any, nonce: str = ""
+) -> Any:
+    """torch._inductor.standalone_compile with our lowering; the result has `save`. `nonce` as for `compile_graph`."""
 
     def run(patches: dict[str, Any]) -> Any:
         options = {"decompositions": decompositions(), "config_patches": patches}
         return inductor_standalone(gm, list(inputs), dynamic_shapes=dynamic_shapes, options=options)
 
-    return _accepted(run, compile_region)
+    return _accepted(run, compile_region, nonce=nonce)
 
 
 def _accepted(

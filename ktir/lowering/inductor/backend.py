@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -100,25 +101,24 @@ def compile_graph(
     *,
     device: torch.device | None = None,
     cached: bool = True,
-    runs: bool = True,
 ) -> Any:
     """Compile, with errors that reach the user as they are: Unsupported and KtirError, not Inductor's wrapping of them.
 
-    Torch's caches are neither read nor written where not `cached`. With `runs` false, the result is not called: it does not matter whether
-    the packages exist that the generated code names. `device`: where the graph will run, if not where the inputs are.
+    Torch's caches are neither read nor written where not `cached`. `device`: where the graph will run, if not where the inputs are.
     """
-    from ktir.lowering.inductor import adapter, artifacts, devices, wrapper
+    from ktir.lowering.inductor import adapter, devices, wrapper
 
     compile_region = compile_region or wrapper.compile_region
     with _own_errors():
         check_call(gm)
         check_writes(gm)
-        artifacts.take_missing()
         device = device or devices.device_of(gm, inputs)
-        compiled = adapter.compile_graph(gm, inputs, compile_region, device=device.type, nonce=beside_operators(gm, inputs), cached=cached)
-        if runs and (missing := artifacts.take_missing()):
-            log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
-            compiled = adapter.compile_graph(gm, inputs, compile_region, device=device.type, cached=False)
+        beside = beside_operators(gm, inputs)
+
+        def compile_with(cached: bool) -> Any:
+            return adapter.compile_graph(gm, inputs, compile_region, device=device.type, nonce=beside, cached=cached)
+
+        compiled = _with_packages(compile_with) if cached else compile_with(cached)
         return compiled if device == devices.HOST else Direct(devices.placed(compiled, gm, device))
 
 
@@ -156,8 +156,24 @@ def standalone_compile(
     """
     from ktir.lowering.inductor import adapter, wrapper
 
+    def compile_with(cached: bool) -> Any:
+        nonce = "" if cached else uuid.uuid4().hex  # what is saved are entries of torch's caches: a new one
+        return adapter.standalone_compile(gm, example_inputs, wrapper.compile_region, dynamic_shapes, nonce)
+
     with _own_errors(), _patched(options):
-        return adapter.standalone_compile(gm, example_inputs, wrapper.compile_region, dynamic_shapes)
+        return _with_packages(compile_with)
+
+
+def _with_packages(compile_with: Callable[[bool], Any]) -> Any:
+    """What `compile_with` gives with torch's caches, or without them where they name packages that are gone."""
+    from ktir.lowering.inductor import artifacts
+
+    artifacts.take_missing()
+    compiled = compile_with(True)
+    if not (missing := artifacts.take_missing()):
+        return compiled
+    log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
+    return compile_with(False)
 
 
 @contextmanager

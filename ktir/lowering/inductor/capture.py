@@ -49,7 +49,7 @@ def capture_regions(model: Any, *inputs: Any) -> list[Region]:
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         try:
-            compile_graph(gm, example_inputs, take, cached=False, runs=False)
+            compile_graph(gm, example_inputs, take, cached=False)
         except Exception as error:
             failure.append(error)
             raise

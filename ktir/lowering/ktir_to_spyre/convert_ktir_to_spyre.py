@@ -13,6 +13,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import target_of
 from ktir.isa.program import Argument, Kernel, Program, Source
+from ktir.lowering.ktir_to_spyre.descriptors import stores_apart
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
 from ktir.pipeline import Pass
@@ -73,6 +74,7 @@ def lower_program(module: ir.Module) -> Program:
         program.kernels.append(_given(lowered[name], launch.arguments))
     if not program.kernels:
         raise Unsupported("'func.func' op computes nothing", location_text(entry.operation.location))
+    stores_apart(program.kernels)
     return program
 
 

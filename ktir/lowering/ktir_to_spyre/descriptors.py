@@ -9,6 +9,7 @@ import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.isa.descriptor import LEVELS, MAX_RANK, Bound, Descriptor
+from ktir.isa.program import Kernel
 from ktir.lowering.ktir_to_spyre.access import Clip, Tile
 from ktir.target import LANES, STICK_BYTES
 
@@ -19,6 +20,22 @@ Walk = list[tuple[int, int | None]]
 def whole(tile: Tile) -> Walk:
     """The walk over all entries of a tile."""
     return list(zip(tile.shape[:-1], range(len(tile.shape) - 1), strict=True))
+
+
+def stores_apart(kernels: Iterable[Kernel]) -> None:
+    """Make no store of a program write what another one may have written: a partly live stick is written as a whole, and so by elements
+    where any kernel stores to elements of the same argument."""
+    stores = [(kernel, kernel.descriptors[i], i) for kernel in kernels for i in _stored(kernel)]
+    mixed = {d.arg for _, d, _ in stores if d.element}
+    for kernel, d, i in stores:
+        if d.arg in mixed and any(b.lanes for b in d.bounds):
+            kernel.descriptors[i] = replace(d, lane_stride=d.lane_step)
+
+
+def _stored(kernel: Kernel) -> set[int]:
+    """The descriptors of arguments that a kernel stores to."""
+    targets = {w.operands.get("dst") for words in kernel.units.values() for w in words if w.op == "move"}
+    return {i for i in targets if i is not None and kernel.descriptors[i].arg is not None}
 
 
 @dataclass
@@ -38,16 +55,6 @@ class DescriptorTable:
             self._ids[descriptor] = len(self.descriptors)
             self.descriptors.append(descriptor)
         return self._ids[descriptor]
-
-    def stores_apart(self, stored: Iterable[int]) -> None:
-        """Make no descriptor of `stored` write what another one may hold: a partly live stick is written as a whole, and so by elements
-        where another store goes to elements of the same argument."""
-        stored = set(stored)
-        mixed = {self.descriptors[i].arg for i in stored if self.descriptors[i].element}
-        for i in stored:
-            d = self.descriptors[i]
-            if d.arg in mixed and any(b.lanes for b in d.bounds):
-                self.descriptors[i] = replace(d, lane_stride=d.lane_step)
 
     def _table(self, values: np.ndarray) -> int:
         row = [int(v) for v in np.broadcast_to(values, (self.cores,))]

@@ -57,13 +57,10 @@ class KernelLowering:
         self.live: Live = None
         """Cores that run the open branch."""
         self.root = Loop(1, -1, 0)
-        self.stored: list[int] = []
-        """Descriptors of stores to memory."""
 
     def kernel(self) -> Kernel:
         """The kernel with synchronisation inserted."""
         self._block(self.function.regions[0].blocks[0], self.root)
-        self.table.stores_apart(self.stored)
         tokens = Synchroniser(self.root)
         return Kernel(
             name=self.name,
@@ -178,7 +175,6 @@ class KernelLowering:
         live = target.without_dead_rows()
         source = replace(source, shape=(*live.shape[:-1], source.shape[-1]))
         ddr = self.table.describe(live, whole(live))
-        self.stored.append(ddr)
         lx = self.table.describe(source, whole(source))
         return Action({Unit.MNIS: [word("move", number, src=lx, dst=ddr)]}, touched)
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ import warm
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import ktir
 from ktir.lowering.inductor.capture import capture_regions
-from ktir.runtime import metrics, notices
+from ktir.runtime import cache, metrics, notices
 
 OPTIONS = {"engine": "ktir", "fallback": "error"}
 
@@ -202,6 +204,20 @@ def test_branches() -> None:
 
     for flag in (True, False):
         same(function, ramp(5, 7), torch.tensor(flag), calls=1)
+
+
+def test_artifacts_whose_packages_are_gone_are_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = ramp(5, 7)
+    graph = make_fx(lambda x: torch.relu(x) * 2)(x)
+    for again in range(2):
+        artifact = ktir.standalone_compile(graph, [x], options=OPTIONS)
+        monkeypatch.setattr(cache, "_most", 0)  # what earlier calls have loaded is forgotten
+        torch.testing.assert_close(artifact(x), torch.relu(x) * 2)
+        assert ("gone from ktir's" in caplog.text) == bool(again)
+        artifact.save(path=str(tmp_path / f"saved{again}"))
+        shutil.rmtree(tmp_path / "packages")
 
 
 _SAVE = """

@@ -62,8 +62,15 @@ CONSTANTS: dict[str, Program] = {
     "matmul of ones": (lambda x: of(x, torch.full((3, 70), 0.5)) @ x, (drawn(70, 9),)),
 }
 
+
+def _after_its_norm(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = 0.1 / x
+    return torch.cat((torch.linalg.vector_norm(y, dim=(0,), keepdim=True), y, y), -1), F.linear(v, w, y)
+
+
 MEMORY: dict[str, Program] = {
     "parts of a row from two cores": (lambda x: (torch.cat([x, x * 2], 1), (x * 2).ceil()), (drawn(3, 127),)),
+    "parts of a row from two kernels": (_after_its_norm, (drawn(191).abs() + 1, drawn(191, 1) / 16, drawn(1, 1))),
     "depthwise convolution": (lambda x, w: F.conv1d(x, w, padding=3, groups=33), (drawn(1, 33, 63), drawn(33, 1, 4))),
     "patches of a part of a concatenation": (
         lambda x, w, v: torch.cat([x, y := F.conv2d(x, w, padding=1).relu(), F.conv2d(y, v, padding=1)], 1),
