@@ -12,9 +12,11 @@ import torch
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import col2im, native_dropout
 
-aten = torch.ops.aten
+from ktir.lowering.inductor.graph.formulas import functions, sequences, windows
+from ktir.lowering.inductor.graph.formulas.sequences import HALVES as _HALVES
+from ktir.lowering.inductor.graph.formulas.sequences import MOST_COMPARISONS
 
-_HALVES = (torch.float16, torch.bfloat16)
+aten = torch.ops.aten
 
 
 def attention(
@@ -287,7 +289,6 @@ def adaptive_average(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     return work.reshape(*outer, *output_size).to(x.dtype)
 
 
-_MOST_COMPARISONS = 1 << 24
 _MOST_TERMS = 64
 _MOST_ENTRIES = 1 << 16
 """Of a matrix whose triangle becomes a constant of the program."""
@@ -304,7 +305,7 @@ def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Te
         return x.clone()
     if x.dim() == 0:
         return scatter_reduce(x.reshape(1), 0, index.reshape(1), src.reshape(1), reduce, include_self=include_self).reshape(())
-    if x.numel() * index.shape[dim] > _MOST_COMPARISONS:
+    if x.numel() * index.shape[dim] > MOST_COMPARISONS:
         return NotImplemented
     dim %= x.dim()
     index = _named(index, x.shape[dim])
@@ -411,6 +412,23 @@ def median_along(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
+def renormed(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> Any:
+    """`embedding_renorm`: rows that are looked up, each of which is at most so long afterwards."""
+    rows = weight.shape[0]
+    if weight.dim() != 2 or 0 in (*weight.shape, indices.numel()) or indices.numel() * rows > MOST_COMPARISONS:
+        return NotImplemented
+    used = (_named(indices.reshape(-1), rows)[:, None] == torch.arange(rows, device=weight.device)).any(0)[:, None]
+    wide = weight.to(torch.float32) if weight.dtype in _HALVES else weight
+    norm = torch.linalg.vector_norm(wide, norm_type, -1, keepdim=True)
+    norm = norm.to(weight.dtype).to(wide.dtype)  # PyTorch's kernel has it in the type of the weights
+    return torch.where(used & (norm > max_norm), wide * (max_norm / (norm + 1e-7)), wide).to(weight.dtype)
+
+
+def looked_up(weight: torch.Tensor, indices: torch.Tensor, padding: int = -1, scale: bool = False, sparse: bool = False) -> Any:
+    """`embedding` without the word that its gradients be sparse, which Inductor leaves to ATen."""
+    return aten.embedding.default(weight, indices, padding, scale) if sparse else NotImplemented
+
+
 def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
     """`any`, whose result has dtype uint8 for that dtype alone."""
     return torch.any(x.to(torch.bool), *where, **options).to(torch.uint8) if x.dtype == torch.uint8 else NotImplemented
@@ -448,5 +466,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.median.default: median,
     aten.median.dim: median_along,
     **dict.fromkeys((aten.any.default, aten.any.dim, aten.any.dims), any_of),
+    aten.embedding_renorm.default: renormed,
+    aten.embedding.default: looked_up,
+    **functions.DECOMPOSITIONS,
+    **sequences.DECOMPOSITIONS,
+    **windows.DECOMPOSITIONS,
 }
 """Added to Inductor's table; a function that returns NotImplemented leaves its operator as it is."""

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
-from ktir.lowering.inductor.graph import interpolation
 from ktir.lowering.inductor.graph.decompositions import wide
+from ktir.lowering.inductor.graph.formulas import interpolation
 
 
 def _dropped(theirs: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,23 +24,23 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 def between(x: torch.Tensor) -> Any:
     y = torch.relu(x) @ x.t()
-    z = y.float().cumprod(1)
+    z = y.int().cumprod(1).float()
     return (z * 2 + 1).sum(-1), y.softmax(-1)
 
 
 def beside(x: torch.Tensor) -> Any:
     """Two refusals at different places."""
-    return (x + 1).double() * 3, x.float().cumprod(1), x * 2
+    return (x + 1).double() * 3, x.int().cumprod(1), x * 2
 
 
 def in_place(x: torch.Tensor) -> Any:
     x.mul_(0.5)
-    z = x.float().cumprod(1)
+    z = x.int().cumprod(1)
     x.add_(z.sum(-1, keepdim=True).half())
     return x.relu()
 
 
-@pytest.mark.parametrize(("function", "launches"), [(between, (2, 1)), (beside, (1, 2)), (in_place, (1, 1))])
+@pytest.mark.parametrize(("function", "launches"), [(between, (2, 1)), (beside, (1, 2)), (in_place, (2, 1))])
 def test_the_rest_stays_on_the_chip(function: Callable[..., Any], launches: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     mine, theirs = (torch.linspace(-1, 1, 5 * 70).reshape(5, 70).half() for _ in range(2))
     for start in range(2):  # cold, warm
@@ -88,4 +88,4 @@ def test_a_graph_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_refusals_are_errors_if_asked() -> None:
     with pytest.raises(Exception, match=r"test_apart.py:\d+:1: error: .*cumprod"):
-        torch.compile(between, backend="spyre", dynamic=False, options={"fallback": "error"})(torch.ones(5, 7).half())
+        torch.compile(lambda x: x.cumprod(1), backend="spyre", dynamic=False, options={"fallback": "error"})(torch.ones(5, 7).int())

@@ -99,6 +99,74 @@ def test_adaptive_average_of_volumes() -> None:
     same(lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)) + 1, some(0, 3, 7, 5, 9))
 
 
+def test_pooling_at_places_that_are_computed() -> None:
+    """Windows of several lengths, and at random places; an image with NaN, and one of the lowest value alone."""
+    x = some(2, 3, 7, 5, 9) - 5
+    x[0, 0, 3, 2, 4], x[1, 2] = torch.nan, -torch.inf
+    flat, volume = torch.rand(2, 3, 2), torch.rand(2, 3, 3)
+    all_same(
+        (lambda x: F.adaptive_max_pool3d(x, (3, 2, 4), return_indices=True), (x,)),
+        (lambda x, r: torch.ops.aten.fractional_max_pool2d(x, (2, 3), (3, 4), r), (x[:, :, 0], flat)),
+        (lambda x, r: torch.ops.aten.fractional_max_pool2d(x, (2, 3), (1, 4), r), (x[0, :, 0].half(), flat[:1].half())),
+        (lambda x, r: torch.ops.aten.fractional_max_pool3d(x, (2, 3, 2), (4, 2, 5), r), (x, volume)),
+    )
+
+
+def test_volumes_are_sampled() -> None:
+    """At places inside and outside of them."""
+    x, grid = some(2, 3, 2, 3, 4), some(2, 1, 2, 6, 3) / 3 - 2
+    modes = (("bilinear", "reflection", False), ("nearest", "zeros", True))
+    all_same(*((lambda x, g, m=m: F.grid_sample(x, g, m[0], m[1], align_corners=m[2]), (x, grid)) for m in modes), tolerance=2e-5)
+
+
+UP_TO_EACH = (lambda x: x.cumprod(1), lambda x: x.logcumsumexp(0), lambda x: x.cummax(1), lambda x: x.cummin(0))
+
+
+def test_what_comes_of_all_up_to_each() -> None:
+    """With NaN, infinities, and elements that are equal."""
+    x = some(5, 7) - 3
+    x[1, 3:5], x[2, 2], x[3, 1:4], x[4] = torch.nan, torch.inf, -torch.inf, 2.0
+    all_same(*((f, (x,)) for f in UP_TO_EACH))
+    all_same(*((f, (some(5, 7).half() - 3,)) for f in UP_TO_EACH), tolerance=4e-3)
+
+
+def test_medians_of_what_is_there() -> None:
+    x = some(4, 6)
+    x[0, 2], x[1], x[2, 1:] = torch.nan, torch.nan, torch.nan
+    all_same(
+        (lambda x: (x.nanmedian(), x.nanmedian(0, True), x.nanmedian(1)[0], x[0, 0].nanmedian(0)), (x,)),
+        (
+            lambda a, b: (torch.linspace(a, b, 7), torch.linspace(a, 3, 1), torch.logspace(0, b, 4, 2.0)),
+            (torch.tensor(1.5), torch.tensor(4)),
+        ),
+    )
+
+
+def test_rows_are_renormed_where_they_are_named() -> None:
+    index = torch.tensor([[3, 1], [1, 6]])
+    embeddings = [
+        lambda w, i, p=p: (F.embedding(i, w.clone(), max_norm=2.0, norm_type=p), F.embedding(i, w, sparse=True)) for p in (1.0, 2.0)
+    ]
+    all_same(*((f, (some(7, 5), index)) for f in embeddings))
+
+
+def test_functions_around_gamma() -> None:
+    """Close to eager PyTorch's in float64; at their poles and infinities what it gives."""
+    functions = (torch.lgamma, torch.digamma, torch.i0, lambda x: torch.polygamma(2, x))
+    edges = torch.tensor([0.0, -0.0, -3.0, torch.inf, -torch.inf, torch.nan])
+    x = torch.cat([edges, torch.linspace(0.01, 12, 120), torch.linspace(-6.99, -0.01, 79), torch.tensor([13.0, 80, 1e10, 4e-6])])
+
+    def model(x: torch.Tensor, half: torch.Tensor) -> list[torch.Tensor]:
+        return [f(x) for f in functions] + [torch.lgamma(half)]
+
+    torch._dynamo.reset()
+    *found, half = torch.compile(model, backend="ktir", dynamic=False, options={"fallback": "error"})(x, x.half())
+    for mine, function in zip(found, functions, strict=True):
+        torch.testing.assert_close(mine[:6], function(edges), rtol=1e-6, atol=0, equal_nan=True)
+        torch.testing.assert_close(mine[6:], function(x[6:].double()).float(), rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(half, torch.lgamma(x.half()), rtol=2e-3, atol=2e-3, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 def test_parts_of_bytes(dtype: torch.dtype) -> None:
     def model(a: torch.Tensor) -> tuple[torch.Tensor, ...]:

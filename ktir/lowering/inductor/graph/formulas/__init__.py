@@ -1,0 +1,1 @@
+"""Decompositions by kind: of numbers, along a dim, of images."""
