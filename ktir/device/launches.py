@@ -3,61 +3,93 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 
 from ktir.device.operators.kernels import is_ours
-from ktir.device.tensors.storage import empty_strided, on_card
+from ktir.device.tensors.storage import maker, on_card
 from ktir.lowering.inductor.running import direct
 from ktir.runtime import cache
-from ktir.runtime.device import DeviceTensor
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.memory.allocation import held
+from ktir.runtime.prepared import Prepared
+
+_BATCH = 8
+"""Results of a program that are made at once."""
 
 
 class kernel:
     """What generated code calls; see `ktir.runtime.cache.kernel`."""
 
     def __init__(self, key: str, *, frozen_weights: bool = False, strict: bool = False) -> None:
-        self._key = key
+        self.key = key
         self._strict = strict
         self._last: weakref.ref[Kernel] | None = None
 
     def __call__(self, *tensors: Any) -> None:
         direct.launched(self, tensors)
-        written = self._launch(tensors, [on_card(t) if is_ours(t) else t for t in tensors])
+        _, written = self.launch(tensors)
         torch.autograd.graph.increment_version([t for k in written if is_ours(t := tensors[k])])
 
-    def _launch(self, tensors: Sequence[Any], operands: Sequence[Any]) -> Sequence[int]:
-        """Launch; the numbers of those that were written."""
-        loaded = cache.load(self._key)
+    def launch(self, tensors: Sequence[Any]) -> tuple[Kernel, Sequence[int]]:
+        """Launch; what was launched, and the numbers of those that it has written."""
+        loaded = cache.load(self.key)
         new = self._last is None or self._last() is not loaded
-        cache.watch(self._key, tensors if new else ())
+        cache.watch(self.key, tensors if new else ())
         if new:
             self._last = weakref.ref(loaded)
-        loaded(*operands, strict=self._strict)
-        return loaded.written
+        loaded(*(on_card(t) if is_ours(t) else t for t in tensors), strict=self._strict)
+        return loaded, loaded.written
 
     def direct(self, tensors: Sequence[Any], made: Collection[int]) -> direct.Launch | None:
-        """See `ktir.lowering.inductor.running.direct.Launcher`. A tensor's handle says which allocation it is of, where it begins there."""
-        if not all(map(is_ours, tensors)):
-            return None
-        views = [on_card(t).view for t in tensors]
+        """See `ktir.lowering.inductor.running.direct.Launcher`."""
+        return _Steady(self, made) if all(map(is_ours, tensors)) else None
 
-        def launch(tensors: Sequence[torch.Tensor]) -> None:
-            operands = []
-            for tensor, view in zip(tensors, views, strict=True):
-                allocation = None if view.offset or tensor.is_neg() else held(tensor.data_ptr())
-                operands.append(on_card(tensor) if allocation is None else DeviceTensor(allocation, view))
-            written = [tensors[k] for k in self._launch(tensors, operands) if k not in made]
-            if written:
-                torch.autograd.graph.increment_version(written)
-
-        return launch
-
-    def buffer(self, made: direct.Buffer) -> torch.Tensor:
+    def maker(self, made: direct.Buffer) -> Callable[[], torch.Tensor]:
         """See `ktir.lowering.inductor.running.direct.Launcher`."""
         size, stride, dtype, device = made
-        return empty_strided(size, stride, dtype, device.index)
+        return maker(size, stride, dtype, device.index, _BATCH)
+
+
+class _Steady:
+    """Launches on tensors of the same sizes, strides, types and devices. What is prepared for them goes with the program, not with this.
+
+    A tensor's handle says which allocation it is of; there is none for a place inside of one.
+    """
+
+    def __init__(self, launcher: kernel, made: Collection[int]) -> None:
+        self._launcher = launcher
+        self._key = launcher.key
+        self._made = made
+        self._written: Sequence[int] = ()
+        """Numbers of the tensors that are written, those that are made for a launch aside."""
+        self._owner = weakref.ref(cache.owner.get() or self)
+        self._kernel: Callable[[], Kernel | None] = _none
+        self._prepared: Callable[[], Prepared | None] = _none
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> None:
+        loaded, prepared = self._kernel(), self._prepared()
+        if loaded is None or prepared is None or cache.load(self._key) is not loaded:
+            self._plainly(tensors)
+        else:
+            allocations = [held(t.data_ptr()) for t in tensors]
+            if None in allocations or not loaded.again(prepared, allocations):  # type: ignore[arg-type]
+                self._plainly(tensors)
+        if self._written:
+            torch.autograd.graph.increment_version([tensors[k] for k in self._written])
+
+    def _plainly(self, tensors: Sequence[torch.Tensor]) -> None:
+        token = cache.owner.set(self._owner())
+        try:
+            loaded, written = self._launcher.launch(tensors)
+        finally:
+            cache.owner.reset(token)
+        self._written = [k for k in written if k not in self._made]
+        if (prepared := loaded.prepared([on_card(t) for t in tensors])) is not None:
+            self._kernel, self._prepared = weakref.ref(loaded), weakref.ref(prepared)
+
+
+def _none() -> None:
+    """What refers to nothing."""

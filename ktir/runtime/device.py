@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic.numerics import f16_to_f32
 from ktir.diagnostics import KtirError
-from ktir.package import HostTensor
+from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.host import TYPES, dense_strides, reach_of
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.forms import Form
@@ -19,10 +19,52 @@ from ktir.runtime.slot import Slot
 
 
 class Binding(NamedTuple):
-    """What an argument is of a tensor. `adopts`: what the program writes there is all of the tensor, and may stay as it is."""
+    """What an argument is of tensors of a view. `entries`: of its carrier. `adopts`: what the program writes there is all of the tensor,
+    and may stay as it is.
+    """
 
+    argument: LaunchArgument
+    entries: int
     place: Arrangement
     adopts: bool
+
+    def read(self, allocation: Allocation) -> DeviceForm:
+        """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
+        argument, _, place, _ = self
+        form = allocation.forms.get(place)
+        if form is None:
+            return allocation.form(place, argument.name, argument.range)
+        if argument.range is not None:
+            form.check(argument.range, argument.name)
+        return form
+
+    def open(self, allocation: Allocation) -> NDArray[np.float32]:
+        """A carrier for what the program writes, apart from what is valid now: the launch may fail."""
+        argument, entries, place, _ = self
+        carrier, allowed = allocation.card.carrier(entries), argument.range
+        if argument.role == "output":
+            carrier.fill(np.nan)
+        elif allowed is not None and allowed.spare is not None:
+            carrier.fill(0)
+            place.pack(allocation.linear(), carrier, argument.name, allowed)
+        else:
+            held = self.read(allocation).carrier
+            if held.dtype == np.float16:
+                f16_to_f32(held, carrier)
+            else:
+                np.copyto(carrier, held)
+        return carrier
+
+    def address(self, allocation: Allocation, read: Collection[int | None]) -> int | None:
+        """Where what the program writes will lie, apart from what it reads; None where it is put into the tensor afterwards."""
+        return allocation.reserve(self.place, read) if self.adopts else None
+
+    def close(self, allocation: Allocation, carrier: NDArray[np.float32]) -> None:
+        """The program has written it."""
+        if self.adopts:
+            allocation.adopt(self.place, carrier)
+        else:
+            allocation.put(self.place, carrier, self.argument.range)
 
 
 class DeviceTensor(NamedTuple):
@@ -56,51 +98,24 @@ class DeviceTensor(NamedTuple):
         return copy
 
     def read(self, slot: Slot, taken: list[Form]) -> DeviceForm:
-        """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
-        place, allowed = self._binding(slot).place, slot.argument.range
-        form = self.allocation.forms.get(place)
-        if form is None:
-            return self.allocation.form(place, slot.argument.name, allowed)
-        if allowed is not None:
-            slot.check(form)
-        return form
+        """See `Binding`."""
+        return self.binding(slot).read(self.allocation)
 
     def open(self, slot: Slot) -> NDArray[np.float32]:
-        """A carrier for what the program writes, apart from what is valid now: the launch may fail."""
-        carrier = self.allocation.card.carrier(slot.entries)
-        allowed = slot.argument.range
-        if slot.argument.role == "output":
-            carrier.fill(np.nan)
-        elif allowed is not None and allowed.spare is not None:
-            carrier.fill(0)
-            self._binding(slot).place.pack(self.allocation.linear(), carrier, slot.argument.name, allowed)
-        else:
-            held = self.read(slot, []).carrier
-            if held.dtype == np.float16:
-                f16_to_f32(held, carrier)
-            else:
-                np.copyto(carrier, held)
-        return carrier
-
-    def address(self, slot: Slot, read: Collection[int | None]) -> int | None:
-        """Where what the program writes will lie, apart from what it reads; None where it is put into the tensor afterwards."""
-        place, adopts = self._binding(slot)
-        return self.allocation.reserve(place, read) if adopts else None
+        """See `Binding`."""
+        return self.binding(slot).open(self.allocation)
 
     def close(self, slot: Slot, carrier: NDArray[np.float32]) -> None:
-        """The program has written it."""
-        place, adopts = self._binding(slot)
-        if adopts:
-            self.allocation.adopt(place, carrier)
-        else:
-            self.allocation.put(place, carrier, slot.argument.range)
+        """See `Binding`."""
+        self.binding(slot).close(self.allocation, carrier)
 
     def finish(self, tensor: DeviceTensor) -> None:
         """Everything is written: bring what was written to a copy to `tensor`."""
         if tensor is not self:
             tensor.array(write=True)[...] = self.array()
 
-    def _binding(self, slot: Slot) -> Binding:
+    def binding(self, slot: Slot) -> Binding:
+        """What an argument is of the tensor."""
         last, nbytes, found = slot.bound
         if last is self.view and nbytes == self.allocation.nbytes:
             return found
@@ -115,7 +130,7 @@ class DeviceTensor(NamedTuple):
             whole = place.adopts and view.is_all_of(self.allocation.nbytes) and (allowed is None or allowed.spare is None)
             if len(slot.bindings) >= _MOST_BINDINGS:
                 slot.bindings.clear()
-            found = slot.bindings[key] = Binding(place, whole)
+            found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole)
         slot.bound = self.view, self.allocation.nbytes, found
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
 from ktir.runtime.memory.transfer import as_array
 from ktir.runtime.memory.view import View
+from ktir.runtime.prepared import Prepared
 from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
 from ktir.target import STICK_BYTES, Target
@@ -39,6 +40,7 @@ class Launch:
     machine: Machine
 
 
+_MOST_PREPARED = 64
 _recorder: ContextVar[list[Launch] | None] = ContextVar("ktir_launches", default=None)
 
 
@@ -66,9 +68,10 @@ class Executable:
         self._views: dict[int, View] = {}
         """By number of a tensor, the last view of one on a card that was as the program expects it."""
         self._plans: WeakKeyDictionary[Card, JobPlan] = WeakKeyDictionary()
+        self._prepared: dict[Hashable, Prepared] = {}
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
-        self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
+        self.step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
 
     @property
     def arranged(self) -> int:
@@ -94,6 +97,24 @@ class Executable:
                 if taken:
                     shared.release(taken)
         metrics.count(chip=1)
+        self.launched()
+
+    def prepared(self, tensors: Sequence[Any]) -> Prepared | None:
+        """What launches on tensors that lie as these. None where not all are on a card, each as the program expects it from the beginning
+        of its allocation on.
+        """
+        card = self._card(tensors)
+        if card is None or len(tensors) != self.hosts or not all(type(t) is DeviceTensor and not t.view.offset for t in tensors):
+            return None
+        key = card, *((t.view, t.allocation.nbytes) for t in tensors)
+        if key not in self._prepared and all(self._operand(s, tensors[s.host], None) is tensors[s.host] for s in self.slots if s.host >= 0):
+            if len(self._prepared) >= _MOST_PREPARED:
+                self._prepared.clear()
+            self._prepared[key] = Prepared(self, card, tensors)
+        return self._prepared.get(key)
+
+    def launched(self) -> None:
+        """Tell whoever collects launches."""
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
@@ -144,7 +165,7 @@ class Executable:
             carriers = self._bound(self.plan(card), operands, carriers, addresses)
         self.machine.launch(carriers, mode, bounds)
         if card is not None:
-            card.run(self._step)
+            card.run(self.step)
         for slot, operand, carrier in written:
             operand.close(slot, carrier)
             if card is not None and isinstance(operand, Host):
@@ -156,7 +177,7 @@ class Executable:
         self,
         plan: JobPlan,
         operands: Mapping[int, Host | DeviceTensor],
-        carriers: Sequence[np.ndarray | None],
+        carriers: list[np.ndarray | None],
         addresses: list[int | None],
     ) -> list[np.ndarray | None]:
         """The carriers of a launch on a card, at the addresses that the program finds there. addresses: of what it only reads there."""
@@ -171,11 +192,8 @@ class Executable:
                     plan.card.record("H2D", slot.layout.sticks * STICK_BYTES)
             elif operand.allocation not in apart:  # else it is written twice, one after the other
                 apart.add(operand.allocation)
-                addresses[i] = operand.address(slot, read)
-        own = plan.addresses
-        given = [(own[i] if i in own else plan.own(i)) if a is None else a for i, a in enumerate(addresses)]
-        at = dict(zip(given, carriers, strict=True))
-        return [at[a] for a in plan.bind(given)]
+                addresses[i] = operand.binding(slot).address(operand.allocation, read)
+        return plan.carriers([plan.own(i) if a is None else a for i, a in enumerate(addresses)], carriers)
 
     def _operand(self, slot: Slot, tensor: Any, stamp: object | None) -> Host | DeviceTensor:
         """A tensor as what launches deal with."""

@@ -8,6 +8,7 @@ segment, and with them what is the program's own: pools, iotas, and room for wha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
 from ktir.target import STICK_BYTES
 
+Carrier = NDArray[Any] | None
+"""None of a pool: the machine's own."""
 _SLOT_WORDS, _FLIT_SLOTS = 4, 8
 
 
@@ -71,15 +74,19 @@ class JobPlan:
     def _bytes_of(self, index: int) -> int:
         return self._slots[index].layout.sticks * STICK_BYTES
 
-    def bind(self, addresses: list[int]) -> list[int]:
-        """Tell the program where its arguments are; what it then finds, which is read where it lies. Nothing to do where it knows."""
+    def carriers(self, addresses: Sequence[int], lying: list[Carrier]) -> list[Carrier]:
+        """Tell the program where its arguments are, of which these are the carriers: those that it then finds, at the addresses that are
+        read where it lies. Nothing to do where it knows.
+        """
+        if addresses == self._bound:
+            return lying
         assert self._at is not None
-        if addresses != self._bound:
-            self.card.bytes(self._at, self._correction.size)[...] = self._correction.block(addresses)
-            self.card.run(Step("HostCompute", 0, 0.0, self.name))
-            self.card.record("H2D", self._correction.size, self.name)
-            self._bound = self._correction.addresses(self.card.bytes(self._at, self._correction.size))
-        return self._bound
+        self.card.bytes(self._at, self._correction.size)[...] = self._correction.block(addresses)
+        self.card.run(Step("HostCompute", 0, 0.0, self.name))
+        self.card.record("H2D", self._correction.size, self.name)
+        self._bound = self._correction.addresses(self.card.bytes(self._at, self._correction.size))
+        at = dict(zip(addresses, lying, strict=True))
+        return [at[a] for a in self._bound]
 
     def free(self) -> None:
         """Take the program from the card; may be called at any time, more than once."""

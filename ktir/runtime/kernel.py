@@ -22,6 +22,8 @@ from ktir.runtime import notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
+from ktir.runtime.memory.allocation import Allocation
+from ktir.runtime.prepared import Prepared
 
 _MOST_BYTES = 1 << 28
 """Arguments larger than this together are left out of what reproduces a fault."""
@@ -51,6 +53,20 @@ class Kernel:
             if self._chip is None and MANIFEST in self._files:
                 self._chip = Executable(read(self._files))
             return self._chip
+
+    def prepared(self, tensors: Sequence[Any]) -> Prepared | None:
+        """What launches the chip's program, once that has run, on tensors that lie as these; see `Executable.prepared`."""
+        return self._chip.prepared(tensors) if self._chip else None
+
+    def again(self, prepared: Prepared, allocations: Sequence[Allocation]) -> bool:
+        """Launch by it on tensors that begin where their allocations do. False where it is not for these or fails, which `__call__` then
+        does as well; nothing is written.
+        """
+        chip = self._chip
+        try:
+            return chip is not None and not self.faulty and prepared.launch(chip, allocations)
+        except Exception:
+            return False
 
     @property
     def name(self) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -56,6 +57,8 @@ before_first: list[Callable[[], None]] = []
 class _Held(np.ndarray):
     """What a storage of torch holds: its end is that of the allocation."""
 
+    __slots__ = ("allocation",)
+
     allocation: Allocation
 
 
@@ -66,34 +69,75 @@ def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
     """A new tensor of any strides. Raises TypeError for a type that the device does not hold."""
-    dtype = dtype or torch.get_default_dtype()
+    return maker(size, stride, dtype or torch.get_default_dtype(), device)()
+
+
+def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: int, batch: int = 1) -> Callable[[], torch.Tensor]:
+    """What makes new tensors of these strides. Raises TypeError for a type that the device does not hold.
+
+    batch: so many are made at once but for their memory; what is done once in a while takes several times as long.
+    """
     packed = _PACKED.get(dtype)
     if packed is None:
         raise TypeError(f"the device 'spyre' does not hold {dtype} tensors; it holds {', '.join(str(t)[6:] for t in _CODES)}")
     elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-    dims = len(size)
-    held = np.ndarray.__new__(_Held, (1,) * dims, np.uint8)
-    held.allocation = allocation = _allocation(elements * dtype.itemsize, device)
-    capsule = held.__dlpack__()
-    words: Any = _words(_pointer(capsule, b"dltensor"))
-    words[:3] = allocation.handle, _EXTERNAL | device << 32, dims | packed << 32
-    if dims:
-        words[4] = words[3] + 8 * dims  # NumPy has room for the strides behind the sizes
-        (ctypes.c_int64 * (2 * dims)).from_address(words[3])[:] = (*size, *stride)
-    return torch._C._from_dlpack(capsule)
+    nbytes, dims = elements * dtype.itemsize, len(size)
+    ones, shape = (1,) * dims, (*size, *stride)
+    kind = _EXTERNAL | device << 32, dims | packed << 32
+    memory = _memory()
+    blank: tuple[list[_Blank], list[_Blank]] = [], []  # in inference mode tensors are others
+
+    def new() -> _Blank:
+        held = np.ndarray.__new__(_Held, ones, np.uint8)
+        capsule = held.__dlpack__()
+        words: Any = _words(_pointer(capsule, b"dltensor"))
+        handle = memory.handle(nbytes)
+        words[:3] = handle, *kind
+        if dims:
+            words[4] = words[3] + 8 * dims  # NumPy has room for the strides behind the sizes
+            (ctypes.c_int64 * (2 * dims)).from_address(words[3])[:] = shape
+        return torch._C._from_dlpack(capsule), held, handle
+
+    def make() -> torch.Tensor:
+        some = blank[torch.is_inference_mode_enabled()]
+        try:
+            tensor, held, handle = some.pop()
+        except IndexError:
+            some += [new() for _ in range(batch - 1)]
+            tensor, held, handle = new()
+        held.allocation = memory.allocate(nbytes, device, handle)
+        return tensor
+
+    return make
 
 
-def _allocation(nbytes: int, device: int) -> Allocation:
-    from ktir.runtime.memory.allocation import Allocation  # what knows the card is imported with the first tensor on it
+_Blank = tuple[torch.Tensor, _Held, int]
+"""A tensor without memory, what holds that later, and the handle that it will have."""
+
+
+class _Memory(NamedTuple):
+    """What gives memory: of a card, so many bytes, with a handle that was reserved."""
+
+    handle: Callable[[int], int]
+    allocate: Callable[[int, int, int], Allocation]
+
+
+@cache
+def _memory() -> _Memory:
+    """What knows the card is imported with the first tensor on it."""
+    from ktir.runtime.memory.allocation import Allocation, reserved
     from ktir.runtime.memory.card import DeviceOutOfMemory, card
 
     while before_first:
         before_first.pop()()
 
-    try:
-        return Allocation(card(device), nbytes)
-    except DeviceOutOfMemory as error:
-        raise torch.OutOfMemoryError(out_of_memory(error)) from None
+    def allocate(nbytes: int, device: int, handle: int) -> Allocation:
+        try:
+            return Allocation(card(device), nbytes, handle)
+        except DeviceOutOfMemory as error:
+            raise torch.OutOfMemoryError(out_of_memory(error)) from None
+
+    return _Memory(reserved, allocate)
 
 
 def out_of_memory(error: Any) -> str:

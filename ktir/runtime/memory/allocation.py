@@ -7,11 +7,11 @@ is made from a valid one, which is a relayout. One valid form at least has all o
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Mapping
 from math import prod
 from threading import Lock
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,9 @@ class DeviceForm(Form):
     """A form in memory of a card, at an address of its own. Its state is the allocation's version."""
 
     def __init__(self, layout: Layout, filled: NDArray[Any], address: int, size: int, version: int) -> None:
-        super().__init__(layout, filled, version)
+        self.layout = layout
+        self.carrier = filled
+        self.state = version
         self.address = address
         self.size = size
 
@@ -44,8 +46,8 @@ class DeviceForm(Form):
 class Allocation:
     """Memory on a card. `handle` stands for it in PyTorch: a number apart from all others by the bytes that it has, and no address."""
 
-    def __init__(self, card: Card, nbytes: int) -> None:
-        """Raises DeviceOutOfMemory where the card has no room."""
+    def __init__(self, card: Card, nbytes: int, handle: int | None = None) -> None:
+        """handle: see `reserved`. Raises DeviceOutOfMemory where the card has no room."""
         self.card = card
         self.nbytes = nbytes
         self.version = 0
@@ -63,7 +65,8 @@ class Allocation:
         self._linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
         self._linear_at = card.take(self._linear_size)
-        self.handle = _new_handle(self)
+        self.handle = reserved(nbytes) if handle is None else handle
+        _live[self.handle] = weakref.ref(self)
         card.asked(nbytes)
 
     @property
@@ -144,7 +147,8 @@ class Allocation:
     def adopt(self, written: Arrangement, filled: NDArray[np.float32]) -> None:
         """A program has written all of the allocation through this carrier, which belongs to it from now on."""
         with self.card.compute:
-            written.settle(filled)
+            if written.settles:
+                written.settle(filled)
             address = self.reserve(written)
             before = self._forms.get(written)
             if before is not None and before.address == address:
@@ -189,6 +193,7 @@ class Allocation:
         self.free()
         if hasattr(self, "handle"):
             self.card.asked(-self.nbytes)
+            _live.pop(self.handle, None)
 
     def _place(self) -> NDArray[np.uint8]:
         assert self._linear_at is not None
@@ -231,13 +236,15 @@ class Allocation:
             self.card.put_back(form.carrier)
 
 
-_live: WeakValueDictionary[int, Allocation] = WeakValueDictionary()
+_live: dict[int, weakref.ref[Allocation]] = {}
 _next_handle = _FIRST_HANDLE
 _lock = Lock()
 
 
-held = _live.get
-"""The allocation of a handle; None where it is gone."""
+def held(handle: int) -> Allocation | None:
+    """The allocation of a handle; None where it is gone."""
+    found = _live.get(handle)
+    return None if found is None else found()
 
 
 def find(handle: int) -> Allocation:
@@ -248,9 +255,9 @@ def find(handle: int) -> Allocation:
     return found
 
 
-def _new_handle(allocation: Allocation) -> int:
+def reserved(nbytes: int) -> int:
+    """A handle for an allocation of so many bytes that is made later."""
     global _next_handle
     with _lock:
-        handle, _next_handle = _next_handle, _next_handle + rounded(allocation.nbytes) + STICK_BYTES
-    _live[handle] = allocation
+        handle, _next_handle = _next_handle, _next_handle + rounded(nbytes) + STICK_BYTES
     return handle

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import mmap
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
@@ -37,6 +37,10 @@ _FEW = 1 << 20
 """Bytes of a range that keeps its pages while it is taken."""
 _SPARE = 1 << 25
 """Bytes of carriers that a card keeps for programs to write."""
+_PENDING = 64
+"""Ranges given back that are kept apart, for the next one of the same size: results come and go at each launch."""
+_NOTED = 1 << 12
+"""Notes of the statistics that are kept uncounted."""
 _PAGE = mmap.PAGESIZE
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0
 """Takes no memory of the host before something is written. Python 3.11 has no name for it; without it, no process of two cards forks."""
@@ -95,13 +99,13 @@ class Card:
         """Told of each step, in program order."""
         self.unpacked: tuple[int, int, NDArray[np.uint8]] | None = None
         """Linear bytes made last from another form: handle, version, and they themselves."""
-        self._spare: dict[int, list[NDArray[np.float32]]] = {}
+        self._spare: defaultdict[int, list[NDArray[np.float32]]] = defaultdict(list)
         self._spare_bytes = 0
         self.segments = [Segment(k * segment_bytes, segment_bytes) for k in range(SEGMENTS)]
         self._tensors = Pool([(s.base, s.size) for s in self.segments[:-1]])
         self._programs = Pool([(s.base, s.size) for s in self.segments[-1:]])
+        self._first_program = (SEGMENTS - 1) * segment_bytes
         self._given_back: deque[tuple[int, int]] = deque()  # filled by finalizers, which come at any time
-        self._asked: deque[int] = deque()  # likewise
         self._stale = 0
         self._lock = Lock()
 
@@ -109,6 +113,7 @@ class Card:
     def statistics(self) -> Statistics:
         """Counts of what there is at this moment."""
         with self._locked():
+            self._statistics.settle()
             return self._statistics
 
     @property
@@ -135,11 +140,13 @@ class Card:
         pool = self._programs if program else self._tensors
         for attempt in range(2):
             with self._lock:
-                self._collect()
-                address = pool.take(size)
+                address = self._just_given(size, program)
+                if address is None:
+                    self._collect()
+                    address = pool.take(size)
             if address is not None:
                 if not program:
-                    self._statistics.took(size)
+                    self._statistics.ranges.append(size)
                 return address
             if not attempt:
                 self._statistics.retries += 1
@@ -150,7 +157,9 @@ class Card:
     def give(self, address: int, size: int) -> None:
         """Give a range back; may be called at any time, also by finalizers."""
         self._given_back.append((address, size))
-        if self._lock.acquire(blocking=False):
+        if address < self._first_program:
+            self._statistics.ranges.append(-size)
+        if (size > _FEW or len(self._given_back) > _PENDING) and self._lock.acquire(blocking=False):
             try:
                 self._collect()
             finally:
@@ -163,7 +172,7 @@ class Card:
 
     def asked(self, nbytes: int) -> None:
         """A tensor asks for bytes; negative: it is gone. May be called at any time, also by finalizers."""
-        self._asked.append(nbytes)
+        self._statistics.asked.append(nbytes)
 
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range."""
@@ -184,7 +193,7 @@ class Card:
 
     def carrier(self, entries: int) -> NDArray[np.float32]:
         """A carrier for a program to write, with anything in it. Who asks holds `compute`."""
-        spare = self._spare.get(entries)
+        spare = self._spare[entries]
         if not spare:
             return np.empty((entries, LANES), np.float32)
         found = spare.pop()
@@ -193,9 +202,11 @@ class Card:
 
     def put_back(self, carrier: NDArray[Any]) -> None:
         """A carrier that nobody reads any more; may be called at any time."""
-        if carrier.dtype == np.float32 and carrier.shape[1] == LANES and self._spare_bytes + carrier.nbytes <= _SPARE:
-            self._spare_bytes += carrier.nbytes
-            self._spare.setdefault(len(carrier), []).append(carrier)
+        entries, lanes = carrier.shape
+        room = self._spare_bytes + carrier.nbytes
+        if lanes == LANES and room <= _SPARE and carrier.itemsize == 4:
+            self._spare_bytes = room
+            self._spare[entries].append(carrier)
 
     def trim(self) -> None:
         """Give what is kept for later back to the host: pages of free ranges, and carriers."""
@@ -207,16 +218,25 @@ class Card:
     def _segment(self, address: int) -> Segment:
         return self.segments[address // self.segments[0].size]
 
+    def _just_given(self, size: int, program: bool) -> int | None:
+        """The address of the range given back last, if it is one of this size."""
+        if len(self._statistics.asked) > _NOTED:
+            self._statistics.settle()
+        if not self._given_back:
+            return None
+        last = self._given_back.pop()
+        if last[1] == size and (last[0] >= self._first_program) is program:
+            return last[0]
+        self._given_back.append(last)
+        return None
+
     def _collect(self) -> None:
-        while self._asked:
-            self._statistics.asked(self._asked.popleft())
         while self._given_back:
             address, size = self._given_back.popleft()
-            if self._segment(address) is self.segments[-1]:
+            if address >= self._first_program:
                 self._programs.give(address, size)
                 continue
             self._tensors.give(address, size)
-            self._statistics.gave(size)
             self._stale += size
         if self._stale > _KEPT:
             self._drop_pages()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktir.runtime.time.steps import MOVES, Kind
@@ -45,7 +46,7 @@ class Count:
 
 
 class Statistics:
-    """Counts of one card. Ranges are counted where they are taken and given back, which is under the card's lock."""
+    """Counts of one card. What comes and goes is noted, at any time and by finalizers too, and counted where somebody wants to know."""
 
     def __init__(self) -> None:
         self.retries = 0
@@ -55,24 +56,19 @@ class Statistics:
         self.moves: dict[Kind, tuple[int, int]] = dict.fromkeys(MOVES, (0, 0))
         """Kind of a step -> how many there were, and the bytes that they have moved."""
         self._counts = {name: {pool: Count() for pool in _POOLS} for name in _SAME}
+        self.asked: deque[int] = deque()
+        """Bytes that tensors ask for; negative: of those that are gone. Not counted yet."""
+        self.ranges: deque[int] = deque()
+        """Bytes of ranges that are taken; negative: of those given back. Not counted yet."""
 
-    def took(self, size: int) -> None:
-        """A range is taken."""
-        for pool in ("all", _pool(size)):
-            self._counts["allocation"][pool].add(1)
-            self._counts["allocated_bytes"][pool].add(size)
-
-    def gave(self, size: int) -> None:
-        """A range is given back."""
-        for pool in ("all", _pool(size)):
-            self._counts["allocation"][pool].remove(1)
-            self._counts["allocated_bytes"][pool].remove(size)
-
-    def asked(self, nbytes: int) -> None:
-        """A tensor asks for bytes; negative: it is gone."""
-        for pool in ("all", _pool(abs(nbytes))):
-            count = self._counts["requested_bytes"][pool]
-            (count.add if nbytes >= 0 else count.remove)(abs(nbytes))
+    def settle(self) -> None:
+        """Count what is noted. One thread at a time."""
+        while self.asked:
+            _count(self._counts["requested_bytes"], self.asked.popleft())
+        while self.ranges:
+            size = self.ranges.popleft()
+            _count(self._counts["allocated_bytes"], size)
+            _count(self._counts["allocation"], size, 1)
 
     def moved(self, kind: Kind, nbytes: int) -> None:
         """A step has moved bytes."""
@@ -104,5 +100,7 @@ class Statistics:
         return [count for pools in self._counts.values() for count in pools.values()]
 
 
-def _pool(size: int) -> str:
-    return "small_pool" if size <= _SMALL else "large_pool"
+def _count(counts: Mapping[str, Count], nbytes: int, amount: int | None = None) -> None:
+    size = abs(nbytes)
+    for pool in ("all", "small_pool" if size <= _SMALL else "large_pool"):
+        (counts[pool].remove if nbytes < 0 else counts[pool].add)(size if amount is None else amount)

@@ -93,6 +93,11 @@ class Arrangement:
             carrier.reshape(-1)[self.padding] = 0
 
     @cached_property
+    def settles(self) -> bool:
+        """Whether `settle` has something to do."""
+        return self.view.dtype == "bool" or self.padding is not None
+
+    @cached_property
     def padding(self) -> NDArray[np.int64] | None:
         """Which elements of a carrier hold none of the view."""
         elements = prod(self.layout.device_size)

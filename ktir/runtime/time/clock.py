@@ -98,7 +98,7 @@ class Clock:
             if step.kind == "HostCompute":
                 self._compute_on_host(stream, step)
             else:
-                self._put(stream, step=step)
+                self._put(stream, step)
             if wait:
                 self.finish(self.record(stream))
 
@@ -111,7 +111,8 @@ class Clock:
 
     def wait(self, stream: Stream, mark: Mark) -> None:
         """What the stream is given from now on begins after the mark."""
-        self._put(stream, awaited=mark)
+        with self._lock:
+            self._put(stream, awaited=mark)
 
     def finish(self, mark: Mark) -> float:
         """The host waits for a mark; when it was reached."""
@@ -153,14 +154,15 @@ class Clock:
         self.wait(stream, self.record(worker))
 
     def _put(self, stream: Stream, step: Step | None = None, awaited: Mark | None = None, mark: Mark | None = None) -> None:
-        with self._lock:
-            queue = self._queues.setdefault(stream, deque())
-            queue.append(_Entry(self.now, self._order, step, awaited, mark))
-            self._order += 1
-            if len(queue) > _DEEP:
-                self._pass()
-            while len(queue) > _DEEP and (span := self._place()) is not None:
-                self.now = max(self.now, span.begin)
+        queue = self._queues.get(stream)
+        if queue is None:
+            queue = self._queues[stream] = deque()
+        queue.append(_Entry(self.now, self._order, step, awaited, mark))
+        self._order += 1
+        if len(queue) > _DEEP:
+            self._pass()
+        while len(queue) > _DEEP and (span := self._place()) is not None:
+            self.now = max(self.now, span.begin)
 
     def _pass(self) -> None:
         """Set marks, and go on behind those that are reached, as far as the streams have come."""
@@ -220,7 +222,7 @@ clock = Clock()
 
 class _Current(threading.local):
     def __init__(self) -> None:
-        self.numbers: dict[int, int] = {}
+        self.streams: dict[int, Stream] = {}
 
 
 _current = _Current()
@@ -228,9 +230,13 @@ _current = _Current()
 
 def current(card: int) -> Stream:
     """The stream of a card that this thread gives its steps to."""
-    return Stream(card, _current.numbers.get(card, 0))
+    streams = _current.streams
+    found = streams.get(card)
+    if found is None:
+        found = streams[card] = Stream(card, 0)
+    return found
 
 
 def use(stream: Stream) -> None:
     """Give the steps of this thread to another stream of the card."""
-    _current.numbers[stream.card] = stream.number
+    _current.streams[stream.card] = stream

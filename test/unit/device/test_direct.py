@@ -11,6 +11,7 @@ from torch import nn
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import cache, metrics
+from ktir.runtime.kernel import Kernel
 from ktir.runtime.memory.card import card
 
 CALLS = 6
@@ -62,6 +63,37 @@ def test_one_launch_is_all(graphs: list[Direct], on_chip: None) -> None:
     assert launches() == metrics.Launches(chip=CALLS)
     assert all(torch.equal(f, found[0]) for f in found)
     assert graphs[-1].again is not None
+
+
+def test_a_steady_launch_is_prepared(on_chip: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked for anew; in inference mode tensors are those of that mode."""
+    compiled, x = torch.compile(lambda x: x * 5, fullgraph=True), rows().to("spyre")
+    for mode in (False, True, False, True):
+        with torch.inference_mode(mode):
+            for _ in range(CALLS):
+                compiled(x)
+    monkeypatch.setattr(Kernel, "__call__", None)
+    for k in range(2 * CALLS):
+        x.copy_(rows() + k)  # another form is valid
+        for mode in (False, True):
+            with torch.inference_mode(mode):
+                found = compiled(x)
+            assert found.is_inference() is mode
+            assert torch.equal(found.cpu(), (rows() + k) * 5)
+
+
+def test_a_steady_launch_that_fails(on_chip: None) -> None:
+    """It says what a launch says that is not steady, and later ones succeed."""
+    table, own = rows().to("spyre"), torch.tensor([4, 0, 3])
+    compiled, x = torch.compile(lambda table, x: table[x], fullgraph=True), own.to("spyre")
+    for _ in range(CALLS):
+        compiled(table, x)
+    for wrong in (5, -9, 5):
+        x.copy_(torch.tensor([4, 0, wrong]))
+        with pytest.raises(IndexError, match="out of"):
+            compiled(table, x)
+        x.copy_(own)
+        assert torch.equal(compiled(table, x).cpu(), rows()[own])
 
 
 def test_written_inputs_count_writes(graphs: list[Direct], on_chip: None) -> None:

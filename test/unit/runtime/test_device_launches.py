@@ -228,7 +228,7 @@ def test_addresses_are_bound_at_a_launch(layer: Executable) -> None:
     plan = layer.plan(card)
     for other in (y, put(card, arrays[3]), y):
         layer(x, w, b, other)
-        bound = plan.bind(plan._bound)
+        bound = plan._bound
         (there,) = other.allocation.forms.values()
         assert there.address in bound
         assert all(next(iter(t.allocation.forms.values())).address in bound for t in (x, w, b))

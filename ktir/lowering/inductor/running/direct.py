@@ -34,8 +34,8 @@ class Launcher(Protocol):
         """
         ...
 
-    def buffer(self, made: Buffer) -> torch.Tensor:
-        """A new tensor with anything in it."""
+    def maker(self, made: Buffer) -> Callable[[], torch.Tensor]:
+        """What makes new tensors with anything in them."""
         ...
 
 
@@ -77,7 +77,7 @@ class Done(NamedTuple):
         """What does it again; `tensors` are those of a call. None where there is no shorter way."""
         _, _, buffers, constants, given, results, kind = self
         made = {place for place, k in enumerate(given) if self.inputs <= k < self.inputs + len(buffers)}
-        launch, new = self.launcher.direct([tensors[k] for k in given], made), self.launcher.buffer
+        launch, makers = self.launcher.direct([tensors[k] for k in given], made), [self.launcher.maker(b) for b in buffers]
         if launch is None:
             return None
         parts = [r for r in results if isinstance(r, Part)]
@@ -85,7 +85,7 @@ class Done(NamedTuple):
         shown = _some([len(tensors) + parts.index(r) if isinstance(r, Part) else r for r in results])
 
         def call(*inputs: torch.Tensor) -> Any:
-            tensors = [*inputs, *map(new, buffers), *constants]
+            tensors = [*inputs, *[make() for make in makers], *constants]
             launch(taken(tensors))
             if parts:
                 tensors += [_reinterpret(tensors[k], size, stride, offset) for k, size, stride, offset in parts]

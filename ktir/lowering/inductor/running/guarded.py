@@ -47,16 +47,26 @@ class Guarded:
         self.graph = graph
         self.strict = strict
         self.otherwise: Callable[..., Any] | None = None
+        self._again: Callable[..., Any] | None = None
+        """What calls are, once that is known; see `Direct`. Dynamo calls with inputs of the same types."""
         self.overlooked = Overlooked(graph, writes.written(graph))
 
     def __call__(self, *inputs: Any) -> Any:
-        if not _PLAIN.issuperset(map(type, inputs)):
+        if self._again is not None:
+            try:
+                return self._again(*inputs)
+            except Exception as error:  # of a launch, which then has written nothing
+                self._again = None
+                return self._failed(error, inputs)
+        if others := not _PLAIN.issuperset(map(type, inputs)):
             inputs = tuple(map(_as_plain, inputs))
         token = cache.owner.set(self)
         try:
             return self._run(inputs)
         finally:
             cache.owner.reset(token)
+            if not (others or self.otherwise or self.overlooked.pairs) and isinstance(self.compiled, Direct):
+                self._again = self.compiled.again
 
     def _run(self, inputs: Sequence[Any]) -> Any:
         if self.otherwise:
@@ -65,10 +75,9 @@ class Guarded:
             if self.strict:
                 raise Unsupported(SHARED)
             return in_torch(self.graph, Unsupported(SHARED))(*inputs)
-        again = self.compiled.again if isinstance(self.compiled, Direct) else None
-        if again or self.strict:  # a launch that fails has written nothing
+        if self.strict:
             try:
-                return (again or self.compiled)(*inputs)
+                return self.compiled(*inputs)
             except Exception as error:
                 return self._failed(error, inputs)
         kept: list[tuple[torch.Tensor, torch.Tensor]] = []
