@@ -71,7 +71,7 @@ class Executable:
         self._prepared: dict[Hashable, Prepared] = {}
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
-        self.step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
+        self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
 
     @property
     def arranged(self) -> int:
@@ -96,8 +96,7 @@ class Executable:
             finally:
                 if taken:
                     shared.release(taken)
-        metrics.count(chip=1)
-        self.launched()
+        self._launched()
 
     def prepared(self, tensors: Sequence[Any]) -> Prepared | None:
         """What launches on tensors that lie as these. None where not all are on a card, each as the program expects it from the beginning
@@ -110,11 +109,19 @@ class Executable:
         if key not in self._prepared and all(self._operand(s, tensors[s.host], None) is tensors[s.host] for s in self.slots if s.host >= 0):
             if len(self._prepared) >= _MOST_PREPARED:
                 self._prepared.clear()
-            self._prepared[key] = Prepared(self, card, tensors)
+            self._prepared[key] = Prepared(self.plan(card), self.slots, tensors)
         return self._prepared.get(key)
 
-    def launched(self) -> None:
-        """Tell whoever collects launches."""
+    def again(self, prepared: Prepared, allocations: Sequence[Allocation]) -> bool:
+        """Launch by it; see `Prepared.launch`."""
+        with self.lock, prepared.plan.card.compute:
+            if not prepared.launch(self.machine, self._step, allocations):
+                return False
+        self._launched()
+        return True
+
+    def _launched(self) -> None:
+        metrics.count(chip=1)
         launches = _recorder.get()
         if launches is not None:
             launches.append(Launch(self.spec.kernel_name, self.machine))
@@ -165,7 +172,7 @@ class Executable:
             carriers = self._bound(self.plan(card), operands, carriers, addresses)
         self.machine.launch(carriers, mode, bounds)
         if card is not None:
-            card.run(self.step)
+            card.run(self._step)
         for slot, operand, carrier in written:
             operand.close(slot, carrier)
             if card is not None and isinstance(operand, Host):

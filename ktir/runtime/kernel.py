@@ -64,7 +64,7 @@ class Kernel:
         """
         chip = self._chip
         try:
-            return chip is not None and not self.faulty and prepared.launch(chip, allocations)
+            return chip is not None and not self.faulty and chip.again(prepared, allocations)
         except Exception:
             return False
 

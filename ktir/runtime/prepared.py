@@ -3,65 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.runtime import metrics
+from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
+from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation
-from ktir.runtime.memory.card import Card
-
-if TYPE_CHECKING:
-    from ktir.runtime.executable import Executable
+from ktir.runtime.slot import Slot
+from ktir.runtime.time.steps import Step
 
 
 class Prepared:
     """A program for tensors of these views on one card, which it takes as they lie. Its executable keeps it."""
 
-    def __init__(self, executable: Executable, card: Card, tensors: Sequence[DeviceTensor]) -> None:
+    def __init__(self, plan: JobPlan, slots: Sequence[Slot], tensors: Sequence[DeviceTensor]) -> None:
         """Raises DeviceOutOfMemory where the program has no room."""
-        slots = executable.slots
-        self.card = card
+        self.plan = plan
         given = [(i, slot, slot.host, tensors[slot.host]) for i, slot in enumerate(slots) if slot.host >= 0]
         self.reads = [(i, k, tensor.binding(slot)) for i, slot, k, tensor in given if slot.reads]
         """Number of the argument, and of its tensor, and what it is of that."""
         self.writes = [(i, k, tensor.allocation.nbytes, tensor.binding(slot)) for i, slot, k, tensor in given if not slot.reads]
         """Likewise, with the bytes of the allocation."""
-        self.plan = executable.plan(card)
         self.carriers = [s.iota if s.host < 0 else None for s in slots]
         """Of what no tensor gives."""
-        self.addresses = [self.plan.own(i) if s.host < 0 else -1 for i, s in enumerate(slots)]
+        self.addresses = [plan.own(i) if s.host < 0 else -1 for i, s in enumerate(slots)]
         """Likewise."""
 
-    def launch(self, executable: Executable, allocations: Sequence[Allocation]) -> bool:
-        """Launch on tensors that begin where their allocations do. False where it is not for these. Raises as `Executable.__call__` does;
-        then nothing is written, either.
+    def launch(self, machine: Machine, step: Step, allocations: Sequence[Allocation]) -> bool:
+        """Launch on tensors that begin where their allocations do; who calls holds the machine and the card. False where it is not for
+        these. Raises as `Executable.__call__` does; then nothing is written, either.
         """
-        card, plan = self.card, self.plan
-        with executable.lock, card.compute:
-            carriers, addresses = self.carriers.copy(), self.addresses.copy()
-            bounds: dict[int, Callable[[], float]] = {}
-            for i, k, binding in self.reads:
-                if (allocation := allocations[k]).card is not card:
-                    return False
-                form = binding.read(allocation)
-                carriers[i], addresses[i], bounds[i] = form.carrier, form.address, form.largest
-            read = set(addresses)
-            written: list[tuple[Allocation, Binding, NDArray[np.float32]]] = []
-            for i, k, nbytes, binding in self.writes:
-                if (allocation := allocations[k]).card is not card or allocation.nbytes != nbytes:
-                    return False
-                carriers[i] = filled = binding.open(allocation)
-                twice = any(allocation is other for other, _, _ in written)  # one after the other, then
-                address = None if twice else binding.address(allocation, read)
-                addresses[i] = plan.own(i) if address is None else address
-                written.append((allocation, binding, filled))
-            executable.machine.launch(plan.carriers(addresses, carriers), "tape", bounds)
-            card.run(executable.step)
-            for allocation, binding, filled in written:
-                binding.close(allocation, filled)
-        metrics.count(chip=1)
-        executable.launched()
+        plan, card = self.plan, self.plan.card
+        carriers, addresses = self.carriers.copy(), self.addresses.copy()
+        bounds: dict[int, Callable[[], float]] = {}
+        for i, k, binding in self.reads:
+            if (allocation := allocations[k]).card is not card:
+                return False
+            form = binding.read(allocation)
+            carriers[i], addresses[i], bounds[i] = form.carrier, form.address, form.largest
+        read = set(addresses)
+        written: list[tuple[Allocation, Binding, NDArray[np.float32]]] = []
+        for i, k, nbytes, binding in self.writes:
+            if (allocation := allocations[k]).card is not card or allocation.nbytes != nbytes:
+                return False
+            carriers[i] = filled = binding.open(allocation)
+            twice = any(allocation is other for other, _, _ in written)  # one after the other, then
+            address = None if twice else binding.address(allocation, read)
+            addresses[i] = plan.own(i) if address is None else address
+            written.append((allocation, binding, filled))
+        machine.launch(plan.carriers(addresses, carriers), "tape", bounds)
+        card.run(step)
+        for allocation, binding, filled in written:
+            binding.close(allocation, filled)
         return True
