@@ -17,14 +17,14 @@ _libraries: list[torch.library.Library] = []
 def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
     from ktir.device import compile, guard, interface, patches, spyre
-    from ktir.device.operators import attention, cells
+    from ktir.device.operators import attention, cells, modules
     from ktir.device.operators import kernels as own
     from ktir.device.tensors import current, layouts, pinned, randomness, statistics, storage, streams
 
     backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
     backend_registration.generate_methods_for_privateuse1_backend(False, False, False, True)  # of storages, which the line above leaves out
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    for name, kernel in {**own.KERNELS, **attention.FUSED, **cells.CELLS}.items():
+    for name, kernel in {**own.KERNELS, **attention.FUSED, **cells.CELLS, **modules.KERNELS}.items():
         kernels.impl(name, kernel)
     kernels.impl("scaled_dot_product_attention", attention.attention)
     with_gradients = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")

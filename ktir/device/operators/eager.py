@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ktir import config
-from ktir.diagnostics import KtirError, OutOfRange
+from ktir.diagnostics import KtirError
 
 _MOST = 1024
 """Programs that are kept; the ones used longest ago go."""
@@ -35,6 +35,10 @@ Program = Callable[..., Any]
 
 class NoProgram(Exception):
     """An operator has no program for these operands; the text says why, if there is more to say."""
+
+
+class HostRefuses(NoProgram):
+    """And PyTorch's kernel on the host takes none of their types either."""
 
 
 _programs: OrderedDict[Hashable, Program | NoProgram] = OrderedDict()
@@ -65,10 +69,12 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     try:
         with torch._C.DisableTorchFunction(), unchanged:
             return program(*tensors)
-    except OutOfRange as error:
-        raise NoProgram(error.message) from None
     except KtirError as error:  # of the data, which the host words as PyTorch does, or a fault
-        raise NoProgram(error.message) from None
+        refused = NoProgram(_said(error))
+        if str(refused) != error.message:
+            with _lock:
+                _programs[key] = refused  # a fault is met once
+        raise refused from None
 
 
 def _plain(leaf: Any) -> Any:
@@ -86,27 +92,84 @@ def _key(leaf: Any) -> Hashable:
 
 def _compiled(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor]) -> Program | NoProgram:
     kinds = (op, tuple(t.dtype for t in tensors))
+    if not _is_taken(op, tree, tuple(map(_kind, leaves)), leaves):
+        return HostRefuses("")
     if _in_vain[kinds] >= _TRIES:
         return NoProgram("")
+    graph = _graph(op, leaves, tree)
     try:
-        return _compile(op, leaves, tree, tensors)
+        return _compile(op, graph, tensors)
     except Exception as error:  # a fault of ours, too, is said in the warning that the host runs the operator
         _in_vain[kinds] += 1
-        return NoProgram(error.message if isinstance(error, KtirError) else f"{type(error).__name__}: {error}".splitlines()[0])
+        return NoProgram(_said(error, graph))
 
 
-def _compile(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor]) -> Program:
-    """The program of a graph of one node. Raises what compilation raises."""
-    from ktir.lowering.inductor.backend import compile_graph
+def _said(error: Exception, graph: fx.GraphModule | None = None) -> str:
+    """A reason, and of a fault of ours what reproduces it."""
+    from ktir.lowering.inductor.running.guarded import of_torch, written
+    from ktir.runtime.kernel import OURS
 
+    if isinstance(error, KtirError):
+        return "; ".join([error.message, *(d.message for d in error.diagnostics[1:] if d.message.startswith(OURS))])
+    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    return text if graph is None or of_torch(error) else f"{text}; {written(graph, error)}"
+
+
+def _graph(op: Any, leaves: list[Any], tree: Any) -> fx.GraphModule:
+    """A graph of one node; its results are those of the operator, one by one."""
     graph = fx.Graph()
-    nodes = iter([graph.placeholder(f"x{k}") for k in range(len(tensors))])
-    args, kwargs = pytree.tree_unflatten([next(nodes) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
+    nodes = [graph.placeholder(f"x{k}") for k in range(sum(isinstance(leaf, torch.Tensor) for leaf in leaves))]
+    rest = iter(nodes)
+    args, kwargs = pytree.tree_unflatten([next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
     node = graph.call_function(op, args, kwargs)
     several = len(op._schema.returns)
-    results = tuple(graph.call_function(operator.getitem, (node, k)) for k in range(several)) if several > 1 else (node,)
-    graph.output(results)
-    module = fx.GraphModule(torch.nn.Module(), graph)
+    graph.output(tuple(graph.call_function(operator.getitem, (node, k)) for k in range(several)) if several > 1 else (node,))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def _kind(leaf: Any) -> Hashable:
+    return (leaf.dtype, leaf.dim() > 0) if isinstance(leaf, torch.Tensor) else leaf if isinstance(leaf, torch.dtype) else type(leaf)
+
+
+_LARGE = 1 << 20
+"""Elements of operands that the host does not try."""
+_taken: dict[Hashable, bool] = {}
+
+
+def _is_taken(op: Any, tree: Any, kinds: tuple[Hashable, ...], leaves: list[Any]) -> bool:
+    """Whether PyTorch's kernel on the host takes operands of these types: what it refuses, it refuses here too, in its words. It is run
+    with numbers that are all 0, and if it takes none of these, all 1.
+    """
+    found = _taken.get((op, tree, kinds))
+    if found is None:
+        if sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)) > _LARGE:
+            return True
+        found = _taken[op, tree, kinds] = any(_runs_on_host(op, tree, leaves, number) for number in (0, 1))
+    return found
+
+
+def _runs_on_host(op: Any, tree: Any, leaves: list[Any], number: int) -> bool:
+    given = [
+        torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu").fill_(number)
+        if isinstance(x, torch.Tensor)
+        else torch.device("cpu")
+        if isinstance(x, torch.device)
+        else x
+        for x in leaves
+    ]
+    args, kwargs = pytree.tree_unflatten(given, tree)
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            op(*args, **kwargs)
+    except Exception:
+        return False
+    return True
+
+
+def _compile(op: Any, module: fx.GraphModule, tensors: list[torch.Tensor]) -> Program:
+    """The program of such a graph. Raises what compilation raises."""
+    from ktir.lowering.inductor.backend import compile_graph
+
     without_data = FakeTensorMode(shape_env=ShapeEnv())  # where nobody looks after shapes, torch leaves its caches on disk alone
     with torch._C.DisableTorchFunction(), torch.no_grad(), config.patch(fallback="error"), _quiet(), tracing(TracingContext(without_data)):
         # traced with tensors of the host, so that all is as it is there: for other devices some operators give other types
@@ -119,7 +182,7 @@ def _compile(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor])
     def program(*tensors: torch.Tensor) -> Any:
         with torch.no_grad():
             found = compiled(*tensors)
-        return found[0] if several == 1 else tuple(found)
+        return found[0] if len(found) == 1 else tuple(found)
 
     return program
 

@@ -150,6 +150,8 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for every operator that the device has no kernel for."""
     schema = schema_of(op)
+    if schema.out:
+        check_devices(op, schema, args, kwargs)
     if is_random(op, schema, args, kwargs):
         return _random(op, schema, args, kwargs)
     if not any(map(is_ours, _read(schema, args, kwargs))):
@@ -162,6 +164,8 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
                 return eager.run(op, *pytree.tree_map(_beside(args, kwargs), (args, kwargs)))
         elif (pure := functional(as_given(op, args, kwargs))) is not None and eager.has_program(pure):
             return _written(op, schema, schema.named(args, kwargs), pure)
+    except eager.HostRefuses:
+        return on_cpu(op, args, kwargs)  # which says so in PyTorch's words
     except eager.NoProgram as error:
         reason = str(error)
     if not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
@@ -178,15 +182,11 @@ def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
     found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
     found = [found] if isinstance(found, torch.Tensor) else list(found)
     new, written = found[: -len(schema.written)], found[-len(schema.written) :]
-    for target, result in zip((named[name] for name in schema.written), written, strict=True):
-        if not torch.can_cast(result.dtype, target.dtype):
-            kinds = [str(t.dtype).removeprefix("torch.").capitalize() for t in (result, target)]
-            raise RuntimeError(f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}")
+    pairs = [(named[name], result) for name, result in zip(schema.written, written, strict=True)]
+    if any(not torch.can_cast(r.dtype, t.dtype) or (t.shape != r.shape and not schema.out) for t, r in pairs):
+        raise eager.HostRefuses("")
+    for target, result in pairs:
         if target.shape != result.shape:
-            if not schema.out:
-                raise RuntimeError(
-                    f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)} in '{op}'"
-                )
             target.resize_(result.shape)
         target.copy_(result)
     results = tuple(named[name] if name else new.pop(0) for name in schema.returned)

@@ -2,8 +2,10 @@
 torch on the host.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from torch.nn import functional as F
 from ktir import config
 from ktir.device.operators import eager, fallback
 from ktir.device.operators.fallback import FallbackWarning
+from ktir.emulator.machine import Machine
+from ktir.registry import pass_class
 from ktir.runtime import metrics
 
 
@@ -220,8 +224,86 @@ def test_operands_on_two_devices() -> None:
     for call in (lambda y: torch.nonzero(x.to("spyre"), out=y.long()), lambda y: y.add_(x.to("spyre")[0])):
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             call(torch.tensor(1.0))
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.add(x, x, out=x.to("spyre"))
+    close(torch.arange(4, out=torch.empty(0, dtype=torch.int64, device="spyre")), torch.arange(4))
     close(x.to("spyre") + torch.tensor(1.0, dtype=torch.float16), x + 1)
     close(x.to("spyre")[torch.tensor([1, 2])], x[1:3])
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    "place of the largest": (torch.argmax, torch.tensor([True, False])),
+    "fractions of integers": (lambda x: x.frac_(), torch.arange(3)),
+    "a function of integers": (F.silu, torch.arange(3)),
+    "sums written to bools": (lambda x: x.cumsum_(0), torch.tensor([True, False])),
+    "rounding": (lambda x: x.round(decimals=1), torch.arange(3)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_host_refuses(name: str) -> None:
+    """Types that PyTorch has no kernel for on the host have none here, in the same words."""
+    function, x = REFUSED[name]
+    with pytest.raises((RuntimeError, NotImplementedError)) as theirs:
+        function(x.clone())
+    with config.patch(fallback="error"), pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
+        function(x.to("spyre"))
+
+
+def test_zeros_that_the_host_refuses_are_tried_as_ones(on_chip: None) -> None:
+    x = torch.arange(12)
+    close(x.to("spyre") // torch.tensor([3, 5], device="spyre").repeat(6), x // torch.tensor([3, 5]).repeat(6))
+
+
+def test_a_fault_says_what_reproduces_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the compiler, and at a launch, which is tried once."""
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(eager, "_programs", eager.OrderedDict())
+    monkeypatch.setattr(eager, "_in_vain", eager.Counter())
+    x, calls = half(3, 21).to("spyre"), []
+
+    def fail(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        raise IndexError("list index out of range")
+
+    with warnings.catch_warnings(record=True) as said, fresh_cache():
+        warnings.simplefilter("always")
+        with monkeypatch.context() as patch:
+            patch.setattr(pass_class("ktir-tile"), "run", fail)
+            close(x.tan(), x.cpu().tan())
+        with monkeypatch.context() as patch:
+            patch.setattr(Machine, "launch", fail)
+            close(x.sinh(), x.cpu().sinh())
+            close(x.sinh(), x.cpu().sinh())
+    assert len(calls) == 2
+    found = [re.search(r"IndexError: .*; the fault lies in ktir, not in the model; see it again with (.*)\)", str(w.message)) for w in said]
+    assert [m[1].split()[0] for m in found if m] == ["ktir-opt", "ktir-launch"]
+
+
+def test_layers_of_transformers(on_chip: None) -> None:
+    """By operators of the device, also where the module asks for the layer as a whole; padding stays."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu").eval()
+    before = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True).eval()
+    x, padding = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    causal = nn.Transformer.generate_square_subsequent_mask(5)
+    with torch.no_grad():
+        wanted = [before(x), layer(x, causal), layer(x, src_key_padding_mask=padding), *layer.self_attn(x, x, x)]
+        ours, there = layer.to("spyre"), x.to("spyre")
+        found = [before.to("spyre")(there), ours(there, causal.to("spyre")), ours(there, src_key_padding_mask=padding.to("spyre"))]
+        for mine, theirs in zip([*found, *ours.self_attn(there, there, there)], wanted, strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-5, atol=1e-5)
+        encoder = nn.TransformerEncoder(ours, 1)
+        padded = encoder(there, src_key_padding_mask=padding.to("spyre"))
+        torch.testing.assert_close(padded.cpu()[~padding], wanted[2][~padding], rtol=1e-5, atol=1e-5)
+
+
+def test_batch_norm_without_weights(on_chip: None) -> None:
+    host = [half(8, 64).float(), None, None, torch.arange(1.0, 65), torch.arange(1.0, 65)]
+    ours = there(host)
+    norm = torch.ops.aten._batch_norm_with_update.default
+    close(norm(*ours, 0.5, 1e-5), norm(*host, 0.5, 1e-5))
+    close(ours[3:], host[3:])
 
 
 def test_numbers_that_integers_do_not_hold() -> None:
