@@ -1,5 +1,5 @@
 """Compiles an FX graph through stock Inductor with our Scheduling in place of its own. Only this file, `devices`, `lowerings`, `nodes`,
-`overlaps` and `scheduling` import torch._inductor.
+`in_place` and `scheduling` import torch._inductor.
 
 Inductor decomposes, lowers and schedules as always; we keep its loop nests unfused and un-merged, take all nests between two barriers
 (calls of ATen on the host, collectives) as one region (RegionIR), and write one kernel call per region into the generated wrapper.
@@ -38,7 +38,7 @@ from ktir.lowering.inductor.graph import constants, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
 from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
-from ktir.lowering.inductor.running import overlaps
+from ktir.lowering.inductor.running import in_place
 from ktir.lowering.inductor.running.fallback import Apart, Refusals, in_torch, refusals_in, say_of_extern
 from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling
 from ktir.lowering.region_to_ktir.region import Region
@@ -157,7 +157,7 @@ def inductor(
     scheduling = functools.partial(Scheduling, compile_region, device=device)
     backend = backend_for("cpu", scheduling, MarkRefused(nonce + device, refused), device)
     shown = nullcontext() if device == "cpu" else devices.shown_on_host()
-    with _LOCK, backend, shown, user_lowerings(refused), exchanged(), overlaps.seen(), values_once():
+    with _LOCK, backend, shown, user_lowerings(refused), exchanged(), in_place.careful(), values_once():
         yield patches
 
 

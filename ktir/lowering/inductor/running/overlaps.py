@@ -7,13 +7,11 @@ of a copy, and AOTAutograd takes a write to one input for none to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._inductor.fx_passes import reinplace as of_torch
 
 
 def overlooked(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -29,21 +27,14 @@ def _is_matrix(x: torch.Tensor) -> bool:
     return x.dim() == 2 and x.stride(1) == 1 and x.stride(0) > 0
 
 
-@contextmanager
-def seen() -> Iterator[None]:
-    """Inside the block Inductor sees these overlaps too, before it writes in place."""
-    reinplace: Any = of_torch
-    theirs = reinplace.compute_overlapping_tensors
+def with_overlooked(theirs: Callable[..., set[int]]) -> Callable[..., set[int]]:
+    """Torch's function, which also tells these overlaps."""
 
     def overlapping(tensors: list[torch.Tensor], *symbolic: bool) -> set[int]:
         pairs = ((i, j) for j in range(len(tensors)) for i in range(j) if overlooked(tensors[i], tensors[j]))
         return {*theirs(tensors, *symbolic), *(k for pair in pairs for k in pair)}
 
-    reinplace.compute_overlapping_tensors = overlapping
-    try:
-        yield
-    finally:
-        reinplace.compute_overlapping_tensors = theirs
+    return overlapping
 
 
 class Overlooked:

@@ -34,7 +34,8 @@ torch._inductor.compile_fx compile_fx compile_fx_inner
 torch._inductor.codegen.wrapper SubgraphPythonWrapperCodegen PythonWrapperCodegen.make_allocation PythonWrapperCodegen.create
 torch._subclasses FakeTensor
 torch._inductor standalone_compile
-torch._inductor.fx_passes.reinplace compute_overlapping_tensors
+torch._inductor.fx_passes.reinplace compute_overlapping_tensors reinplace_inplaceable_ops_core inplaceable_ops
+torch._inductor.fx_utils get_node_storage
 torch._inductor.custom_graph_pass CustomGraphModulePass CustomGraphPass CustomSchedulerPass get_custom_graph_passes
 torch._inductor.decomposition select_decomp_table
 torch._inductor.graph GraphLowering.try_get_buffer GraphLowering.get_buffer GraphLowering.get_output_names
@@ -115,7 +116,7 @@ def test_every_import_is_listed() -> None:
 
 def test_who_imports_inductor() -> None:
     users = sorted(p.name for p in FOLDER.rglob("*.py") if "torch._inductor" in _imports(p))
-    assert set(users) == {"adapter.py", "devices.py", "lowerings.py", "nodes.py", "overlaps.py", "scheduling.py"}
+    assert set(users) == {"adapter.py", "devices.py", "lowerings.py", "nodes.py", "in_place.py", "scheduling.py"}
 
 
 def test_the_emitter_needs_no_torch() -> None:

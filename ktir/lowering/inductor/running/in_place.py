@@ -1,0 +1,87 @@
+"""Writes in place of copies that Inductor takes for safe and that are not.
+
+The result of an operator may lie in the memory of an input that gets another value at the end of the graph, where nothing reads the old
+value any more. Torch's pass asks whether the input is read; it does not ask whether the result is read after the input has got its value:
+of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor.fx_passes import reinplace as of_torch
+from torch._inductor.fx_utils import get_node_storage
+
+from ktir.lowering.inductor.running import overlaps
+
+aten = torch.ops.aten
+
+
+@contextmanager
+def careful() -> Iterator[None]:
+    """Inside the block Inductor writes in place where values stay what they are."""
+    module: Any = of_torch
+    theirs = module.reinplace_inplaceable_ops_core, module.compute_overlapping_tensors
+
+    def core(graph: fx.Graph) -> None:
+        keep_results(graph)
+        theirs[0](graph)
+
+    module.reinplace_inplaceable_ops_core = core
+    module.compute_overlapping_tensors = overlaps.with_overlooked(theirs[1])
+    try:
+        yield
+    finally:
+        module.reinplace_inplaceable_ops_core, module.compute_overlapping_tensors = theirs
+
+
+def keep_results(graph: fx.Graph) -> None:
+    """Let operators write to a copy of an input where their results are read after the input has got another value."""
+    order = {node: k for k, node in enumerate(graph.nodes)}
+    same_memory: defaultdict[Any, list[fx.Node]] = defaultdict(list)
+    for node in graph.nodes:
+        same_memory[get_node_storage(node)].append(node)
+    given: defaultdict[Any, list[fx.Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if node.target is aten.copy_.default:
+            given[get_node_storage(node.args[0])].append(node)
+    given.pop(None, None)
+    for node in list(graph.nodes):
+        for target in _written(node):
+            if copies := given.get(get_node_storage(target)):
+                held = _held(node, same_memory)
+                first = min((order[copy] for copy in copies if copy.args[1] not in held), default=len(order))
+                if any(order[user] > first for n in held for user in n.users):
+                    with graph.inserting_before(node):
+                        copied = graph.call_function(aten.clone.default, (target,))
+                    copied.meta["val"] = target.meta["val"].clone()
+                    node.replace_input_with(target, copied)
+
+
+def _written(node: fx.Node) -> list[fx.Node]:
+    """What an operator may write to in place of a copy."""
+    if node.op != "call_function":
+        return []
+    if node.target is torch.ops.higher_order.auto_functionalized_v2:
+        return list(node.kwargs["_all_bases"])  # type: ignore[arg-type]
+    op = of_torch.inplaceable_ops.get(node.target)  # type: ignore[arg-type]
+    return [node.args[k] for k in op.mutated_args] if op is not None else []  # type: ignore[misc]
+
+
+def _held(node: fx.Node, same_memory: dict[Any, list[fx.Node]]) -> set[fx.Node]:
+    """The nodes that lie in the memory of a node's result: its parts and views, and what is written to it in place."""
+    found: set[fx.Node] = set()
+    todo = [node]
+    while todo:
+        if (n := todo.pop()) not in found:
+            found.add(n)
+            todo += [user for user in n.users if user.target is operator.getitem or n in _written(user)]
+            if (storage := get_node_storage(n)) is not None:
+                todo += same_memory[storage]
+    return found
