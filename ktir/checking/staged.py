@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from ktir.analysis.interface.parameters import Parameter
+from ktir.analysis.interface.parameters import Parameter, parameters, roots
 from ktir.checking.levels import run_device_level
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import KTIR_LEVELS, Level
@@ -20,6 +20,7 @@ from ktir.package.launch_spec import reach
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
+from ktir.passes.pinning.ktir_pin import PinPass, is_by_hand
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 from ktir.runtime.host import dense_strides
@@ -35,6 +36,8 @@ def stages() -> tuple[str, ...]:
 
 def host_parameters(module: ir.Module) -> list[Parameter] | None:
     """The tensors that the caller of a program gives whose arguments are memory of the device; None where they are the caller's."""
+    if is_by_hand(module):
+        return None
     StateLevelPass().run(module)
     level = Level.of(module)
     if level is None or level.of_host:
@@ -68,11 +71,17 @@ def run_at_stage(
     whose report is the result. The module may be at any level. Raises KtirError for one that is beyond the stage, and for what a pass
     refuses.
     """
-    StateLevelPass().run(module)
+    numbers: list[str] = []
+    if is_by_hand(module):
+        found, _ = parameters(module, roots(module)[0])
+        numbers = [f"{p.position}={value}" for p, value in zip(found, arguments, strict=True) if not p.is_buffer]
+        arguments = [value for p, value in zip(found, arguments, strict=True) if p.is_buffer]
     if engine == "spyre":
-        executable = Executable(read(compile_logical(module, cores=cores)))
+        executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers)))
         executable(*arguments)
         return executable.machine.report
+    PinPass(tuple(numbers), cores=cores).run(module)
+    StateLevelPass().run(module)
     level = Level.of(module)
     reached = next((s.level for s in reversed(STAGES) if stage in s), Level.LOGICAL)
     if level not in KTIR_LEVELS or KTIR_LEVELS.index(reached) < KTIR_LEVELS.index(level):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ktir import config, targets
@@ -22,6 +22,7 @@ from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
+from ktir.passes.pinning.ktir_pin import PinPass
 from ktir.pipeline import Pass, Step, run_pipeline
 from ktir.target import DATASHEET, Target
 
@@ -38,10 +39,11 @@ def compile_logical(
     observe: Callable[[str, ir.Module], None] | None = None,
     online_softmax: str = "auto",
     target: Target | None = None,
+    numbers: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Compile a module, in place, to the files of a package, from the level that it is at: logical, or any further down, which is verified.
-    `online_softmax` is the option of `ktir-tile`; `target` is what the module is compiled for, where it does not say: else that of the
-    configuration.
+    Kernels with a grid that state no level are pinned; `numbers` are those of arguments that are no memory. `online_softmax` is the option
+    of `ktir-tile`; `target` is what the module is compiled for, where it does not say: else that of the configuration.
 
     `observe(name, module)` sees the module before the first pass (by its level) and after each one. With `config.dump_dir` every level, the
     assembly and the package are written there. Raises KtirError for what is not supported.
@@ -68,6 +70,7 @@ def compile_logical(
         set_target(module, options.machine() if target is None else target)
     elif target is not None:
         set_target(module, target)
+    PinPass(tuple(numbers), cores=options.fewer_cores() if cores is None else cores).run(module)
     StateLevelPass().run(module)
     level = Level.of(module)
     if level is not Level.LOGICAL:

@@ -12,6 +12,7 @@ from ktir.dialects.module_level import Level
 from ktir.mlir import ir
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
+from ktir.passes.pinning.ktir_pin import PinPass
 from ktir.passes.planning.plan_search import STEPS
 from ktir.pipeline import MlirPass, NamedPipeline, Pass, Pipeline, steps_of
 
@@ -60,6 +61,7 @@ class ToAllocated(NamedPipeline):
 
     name: ClassVar[str] = "ktir-to-allocated"
     description: ClassVar[str] = "to the allocated level: all stages in order, verified after each"
+    numbers: tuple[str, ...] = ()
     target: str = ""
     cores: int | None = None
     lx_bytes: int | None = None
@@ -76,7 +78,7 @@ class ToAllocated(NamedPipeline):
     def text(self, until: str = STAGES[-1].name) -> str:
         """The stages as pipeline text, up to the last one that has the name or leaves the level `until`."""
         last = max(i for i, stage in enumerate(STAGES) if until in stage)
-        items = [StateLevelPass.name, *self._verification(STAGES[0].level)]
+        items = [self._with_options("ktir-pin"), StateLevelPass.name, *self._verification(STAGES[0].level)]
         for stage in STAGES[: last + 1]:
             items += [self._with_options(stage.name), *self._verification(stage.level)]
         return ",".join(items)
@@ -90,7 +92,7 @@ class ToAllocated(NamedPipeline):
         level = Level.of(module)
         if isinstance(item, VerifyLevelPass):
             return level != item.level
-        if item.name == StateLevelPass.name:
+        if item.name in (StateLevelPass.name, PinPass.name):
             return level is not None
         if item.name == "ktir-form-kernels" and has_kernels(module):
             return True

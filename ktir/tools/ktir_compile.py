@@ -19,19 +19,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", dest="output", metavar="DIR", type=Path, required=True, help="folder to write the package to")
     parser.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: all of the target, or SENCORES)")
     parser.add_argument("--target", default=None, help="machine to compile for: datasheet, fitted, or a .toml file (default: datasheet)")
+    number = "what an argument is that is no memory, of a kernel with a grid"
+    parser.add_argument("--number", action="append", default=[], metavar="NAME=N", help=number)
     parser.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
     options = parser.parse_args(arguments)
     try:
         changed = {"target": options.target, "cores": options.cores, "dump_dir": options.keep}
         with config.patch(**{k: v for k, v in changed.items() if v is not None}):
-            _compile(options.file, options.output)
+            _compile(options.file, options.output, options.number)
     except (KtirError, ValueError, OSError) as error:
         print(error if isinstance(error, KtirError) else f"ktir-compile: error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _compile(file: str, output: Path) -> None:
+def _compile(file: str, output: Path, numbers: list[str]) -> None:
     from ktir.assembly import parse_module
     from ktir.context import context
     from ktir.lowering.compile import compile_logical
@@ -40,7 +42,7 @@ def _compile(file: str, output: Path) -> None:
 
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     with context(), ir.Location.unknown():
-        files = compile_logical(checked(parse_module(text, file)))
+        files = compile_logical(checked(parse_module(text, file)), numbers=numbers)
     output.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (output / name).write_bytes(data)

@@ -59,7 +59,7 @@ def kernel(f: ir.Operation, level: Level | None) -> None:
     for name in ("ktir.rows", "ktir.work", "ktir.sums") if exchanges else ():
         if name in attributes:
             raise Broken(f"has '{name}', an attribute of a kernel that computes")
-    for name in ("grid",) if exchanges else ("grid", "ktir.work"):
+    for name in ("grid",) if exchanges or "ktir.rows" not in attributes else ("grid", "ktir.work"):
         if level in _WITH_GRID and name not in attributes:
             raise Broken(f"expects a kernel with the attribute '{name}'")
     if "ktir.work" in attributes:

@@ -94,6 +94,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
     "arith.select": lambda c, a, b: np.where(c != 0, a, b),
+    "arith.divsi": lambda a, b: np.trunc(np.true_divide(a, b)),
+    "arith.remsi": np.fmod,
+    "arith.ceildivsi": lambda a, b: -np.floor_divide(-a, b),
+    "arith.ceildivui": lambda a, b: -np.floor_divide(-a, b),
+    **dict.fromkeys(("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui"), lambda a: a),
 }
 
 

@@ -6,11 +6,12 @@ A value of type `index` is a constant per core, plus at most one argument base, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
 from ktir.analysis.attributes.kernel import KernelFunction
-from ktir.arithmetic.integers import PREDICATES, compare
+from ktir.analysis.points import MOST, function_of
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.mlir import arith, ir, is_a, named
@@ -61,12 +62,15 @@ class IndexEvaluator:
     def __init__(self, function: ir.Operation) -> None:
         self.kernel = KernelFunction(function)
         self.cores = self.kernel.cores
+        self.trips: dict[int, int] = {}
+        """Of the loops that are open, by level."""
         self.values: dict[ir.Value, Index] = {
             argument: Index(np.zeros(1, np.int64), argument=i) for i, argument in enumerate(function.regions[0].blocks[0].arguments)
         }
 
     def enter_loop(self, induction: ir.Value, lower: Index, step: int, trips: int, level: int) -> None:
         """The induction variable is lower + step * counter[level]; a loop of one trip does not step."""
+        self.trips[level] = max(trips, 1)
         self.values[induction] = Index(lower.constant, steps={level: step} if trips > 1 else {})
 
     def __call__(self, value: ir.Value) -> Index:
@@ -99,10 +103,16 @@ class IndexEvaluator:
             return constant(int(bool(number)) if _is_truth(value) else number)
         if is_a(op, ktdp.GetComputeTileIdOp):
             return Index(np.array(self.kernel.coordinate(ir.OpResult(value).result_number), np.int64))
-        rule = _RULES.get(op.name)
+        operands, rule = [self(v) for v in op.operands], _RULES.get(op.name)
         if rule is None:
-            raise self._refuse(op, "computes an index")
-        return rule(self, self(op.operands[0]), self(op.operands[1]), op)
+            return self._fitted(op, operands)
+        try:
+            return rule(self, operands[0], operands[1], op)
+        except Unsupported as error:
+            try:
+                return self._fitted(op, operands)
+            except Unsupported:
+                raise error from None
 
     def add(self, a: Index, b: Index, op: ir.Operation) -> Index:
         """a + b; `op` is named where that is refused, here and below."""
@@ -128,11 +138,6 @@ class IndexEvaluator:
         """a - b."""
         return self.add(a, self.multiply(b, constant(-1), op), op)
 
-    def _minimum(self, a: Index, b: Index, op: ir.Operation) -> Index:
-        if not (a.is_constant and b.is_constant):
-            raise self._refuse(op, "takes a minimum that changes with a loop")
-        return Index(np.minimum(a.constant, b.constant))
-
     def _divide(self, a: Index, b: Index, op: ir.Operation) -> Index:
         if not b.is_constant or not b.is_uniform or b.scalar <= 0 or a.argument is not None or a.rotation:
             raise self._refuse(op, "divides by a value that is not a constant")
@@ -157,33 +162,70 @@ class IndexEvaluator:
             raise self._refuse(op, "rotates from a slot other than the first")
         return Index(np.zeros(1, np.int64), rotation=Rotation(levels, b.scalar, 1))
 
-    def _compare(self, a: Index, b: Index, op: ir.Operation) -> Index:
-        """A truth value, 1 or 0."""
-        if not (a.is_constant and b.is_constant):
-            raise self._refuse(op, "compares what is not constant")
-        predicate = PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
-        return Index(np.asarray(compare(predicate, "index")(a.constant, b.constant)).astype(np.int64))
+    def _fitted(self, op: ir.Operation, operands: list[Index]) -> Index:
+        """What any function of indices gives, if at every point of cores and trips it is a constant per core and steps of loops."""
+        function = function_of(op)
+        if function is None:
+            raise self._refuse(op, "computes an index")
+        levels = sorted({level for x in operands for level in (*x.steps, *self._rotated(x))})
+        trips = [self.trips[level] for level in levels]
+        if any(x.argument is not None for x in operands) or prod(trips) * self.cores > MOST:
+            raise self._refuse(op, _WHAT.get(op.name, "computes an index that is more than a constant and steps of loops"))
+        with np.errstate(divide="ignore"):
+            found = np.asarray(function(*(self._at_points(x, levels, trips) for x in operands))).astype(np.int64)
+        begin = (slice(None), *[0] * len(levels))
+        steps = {}
+        fit = found[begin].reshape(-1, *[1] * len(levels))
+        for axis, level in enumerate(levels):
+            if trips[axis] > 1:
+                ahead = tuple(int(k == axis) for k in range(len(levels)))
+                steps[level] = int(found[(0, *ahead)] - found[(0, *begin[1:])])
+                fit = fit + steps[level] * _along(axis, trips)
+        if (fit != found).any():
+            raise self._refuse(op, _WHAT.get(op.name, "computes an index that is more than a constant and steps of loops"))
+        constants = found[begin]
+        return Index(constants if (constants != constants[0]).any() else constants[:1], None, {k: v for k, v in steps.items() if v})
 
-    def _logic(self, a: Index, b: Index, op: ir.Operation) -> Index:
-        if not (a.is_constant and b.is_constant):
-            raise self._refuse(op, "combines what is not constant")
-        return Index(_BITS[op.name](a.constant, b.constant))
+    @staticmethod
+    def _rotated(x: Index) -> list[int]:
+        return [level for level in range(x.rotation.levels.bit_length()) if x.rotation.levels >> level & 1] if x.rotation else []
+
+    def _at_points(self, x: Index, levels: list[int], trips: list[int]) -> np.ndarray:
+        """The numbers of an index on all cores and in all trips of some levels."""
+        found = np.broadcast_to(x.constant, (self.cores,)).reshape(-1, *[1] * len(levels))
+        for level, step in x.steps.items():
+            found = found + step * _along(levels.index(level), trips)
+        if x.rotation:
+            turns = sum(_along(levels.index(level), trips) for level in self._rotated(x))
+            found = found + turns % x.rotation.buffers * x.rotation.step
+        return np.broadcast_to(found, (self.cores, *trips))
+
+
+def _along(axis: int, trips: list[int]) -> np.ndarray:
+    """The counter of a loop on the axes of several."""
+    shape = [1] * (1 + len(trips))
+    shape[1 + axis] = -1
+    return np.arange(trips[axis]).reshape(shape)
 
 
 def _is_truth(value: ir.Value) -> bool:
     return isinstance(value.type, ir.IntegerType) and value.type.width == 1
 
 
-_BITS = named({arith.AndIOp: np.bitwise_and, arith.OrIOp: np.bitwise_or, arith.XOrIOp: np.bitwise_xor})
 _RULES = named(
     {
-        arith.CmpIOp: IndexEvaluator._compare,
-        **dict.fromkeys(_BITS, IndexEvaluator._logic),
         arith.AddIOp: IndexEvaluator.add,
         arith.SubIOp: IndexEvaluator.subtract,
         arith.MulIOp: IndexEvaluator.multiply,
-        arith.MinSIOp: IndexEvaluator._minimum,
         arith.DivUIOp: IndexEvaluator._divide,
         arith.RemUIOp: IndexEvaluator._remainder,
+    }
+)
+"""What can be followed without a look at every point."""
+_WHAT = named(
+    {
+        arith.CmpIOp: "compares what is not constant",
+        arith.MinSIOp: "takes a minimum that changes with a loop",
+        **dict.fromkeys((arith.AndIOp, arith.OrIOp, arith.XOrIOp), "combines what is not constant"),
     }
 )

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ktir.analysis.points import CASTS, FUNCTIONS
 from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects.op_facts import PLACES
@@ -33,9 +34,8 @@ from ktir.mlir import arith, func, ir, is_a, linalg, names, scf, tensor
 from ktir.target import Target
 
 _IGNORED = names(
-    arith.ConstantOp, arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.MinSIOp, arith.DivUIOp, arith.RemUIOp, arith.CmpIOp, arith.AndIOp,
-    arith.OrIOp, arith.XOrIOp, ktdp.GetComputeTileIdOp, *PLACES, ktdp.LoadOp, tensor.EmptyOp, ktdp.InterTileProduceOp,
-    ktdp.InterTileConsumeOp, linalg.FillOp, scf.YieldOp, func.ReturnOp,
+    arith.ConstantOp, arith.CmpIOp, *FUNCTIONS, *CASTS, ktdp.GetComputeTileIdOp, *PLACES, ktdp.LoadOp, tensor.EmptyOp,
+    ktdp.InterTileProduceOp, ktdp.InterTileConsumeOp, linalg.FillOp, scf.YieldOp, func.ReturnOp,
 )  # fmt: skip
 """Ops that become part of a descriptor, or that the op which uses them emits."""
 

@@ -58,7 +58,7 @@ def _level(module: ir.Module) -> Level:
     kernels = [f for f in functions.values() if is_kernel(f)]
     if len(kernels) == len(functions):
         raise KtirError(
-            f"'func.func' op '@{kernels[0].name.value}' is a kernel, and no function calls it with arguments of the device",
+            f"'func.func' op '@{kernels[0].name.value}' is a kernel, which 'ktir-pin' gives a function that calls it",
             location_text(kernels[0].location),
         )
     described = argument_attributes(root_of(functions, module.operation.location))

@@ -64,13 +64,21 @@ def _is_piece(op: ir.Operation) -> bool:
 
 
 def even_rows(op: ir.Operation) -> None:
-    """A block of rows is halved over the two corelets; a row vector has one row."""
-    if moves_residents(op.parent.operation):
+    """A block of rows is halved over the two corelets; a row vector has one row. What is only stored to memory is not worked on."""
+    if moves_residents(op.parent.operation) or _is_stored(op):
         return
     for t in _tensors(op):
         rows = t.shape[-2]
         if rows > 1 and rows % 2 and not _is_piece(op):
             raise Broken(f"expects blocks of an even number of rows, but got '{t}'")
+
+
+def _is_stored(op: ir.Operation) -> bool:
+    """Whether rows of a tensor are only stored to memory."""
+    if not is_a(op, tensor.ExtractSliceOp, ktdp.LoadOp):
+        return False
+    users = [u.owner for u in op.results[0].uses]
+    return all(is_a(s, ktdp.StoreOp) and s.operands[1].owner.operands[0].owner.opview.memory_space == "global" for s in users)
 
 
 def laid_out(op: ir.Operation) -> None:

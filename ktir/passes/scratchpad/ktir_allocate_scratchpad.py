@@ -14,7 +14,7 @@ from math import prod
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
-from ktir.analysis.attributes.residents import resident_behind, room_of
+from ktir.analysis.attributes.residents import EXCHANGE, resident_behind, room_of
 from ktir.analysis.partial_sums import contribution, produced_again
 from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
@@ -50,7 +50,7 @@ class AllocateScratchpadPass(Pass):
         require_level(module, self.name, Level.TILED)
         target = machine(module, self.target, lx_bytes=self.lx_bytes)
         for op in list(module.body.operations):
-            if isinstance(op, func.FuncOp) and "ktir.work" in op.attributes:
+            if isinstance(op, func.FuncOp) and "grid" in op.attributes and EXCHANGE not in op.attributes:
                 self.allocate(op, target)
         set_level(module, Level.ALLOCATED)
 

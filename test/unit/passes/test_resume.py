@@ -95,7 +95,6 @@ def test_arguments_that_say_nothing() -> None:
     ("text", "message", "location"),
     [
         ("module {\n}", "'builtin.module' op expects a function", "m.mlir:1:1"),
-        ("func.func @k(%x: index) attributes {grid = [2]} {\n  return\n}", "'func.func' op '@k' is a kernel", "m.mlir:1:1"),
         ("func.func @f(%x: i32) {\n  return\n}", "expects argument #0 to be a base address of type 'index', but got 'i32'", "m.mlir:1:1"),
         (
             "func.func @f() {\n  %c = arith.constant 1 : index\n  %t = ktdp.get_compute_tile_id : index\n  return\n}",

@@ -1,0 +1,109 @@
+"""What each element of a tensor of a kernel is: a tree of scalar ops over tensors that exist, and numbers.
+
+Splats, broadcasts and transposes are nothing but another way from the dims of a value to those of what it is made of: none is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ktir.mlir import ir
+
+Walk = tuple[int | None, ...]
+"""Per dim of a tensor the dim of the value along it; None where it has one position."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """The same everywhere."""
+
+    type: ir.Type
+    value: ir.Attribute
+
+    def moved(self, dims: Mapping[int, int | None]) -> Number:
+        return self
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An element of `source`, a tensor that the kernel has."""
+
+    type: ir.Type
+    source: Any
+    walk: Walk
+
+    def moved(self, dims: Mapping[int, int | None]) -> Leaf:
+        """The same, where dim d of the value has become `dims[d]`."""
+        return Leaf(self.type, self.source, tuple(None if d is None else dims[d] for d in self.walk))
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield self
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A scalar op; `op` is the author's, of scalars or of tensors element by element."""
+
+    type: ir.Type
+    op: ir.Operation
+    operands: tuple[Element, ...]
+
+    def moved(self, dims: Mapping[int, int | None]) -> Apply:
+        return Apply(self.type, self.op, tuple(o.moved(dims) for o in self.operands))
+
+    def leaves(self) -> Iterator[Leaf]:
+        for operand in self.operands:
+            yield from operand.leaves()
+
+    def build(self, operands: Sequence[ir.Value]) -> ir.Value:
+        """The op on scalars, at the insertion point."""
+        attributes = {name: self.op.attributes[name] for name in self.op.attributes}
+        return ir.Operation.create(
+            self.op.name, results=[self.type], operands=list(operands), attributes=attributes, loc=self.op.location
+        ).results[0]
+
+
+Element = Number | Leaf | Apply
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of the author: its shape, and what an element is by its dims."""
+
+    shape: tuple[int, ...]
+    element: Element
+
+    @property
+    def type(self) -> ir.Type:
+        return self.element.type
+
+
+def distinct(element: Element) -> list[Leaf]:
+    """The leaves, each once."""
+    return list(dict.fromkeys(element.leaves()))
+
+
+def replaced(element: Element, known: Mapping[Element, Element]) -> Element:
+    """The tree with some of its parts replaced."""
+    if element in known:
+        return known[element]
+    if isinstance(element, Apply):
+        return Apply(element.type, element.op, tuple(replaced(o, known) for o in element.operands))
+    return element
+
+
+def scalar(element: Element, leaves: Mapping[Leaf, ir.Value], constant: Any) -> ir.Value:
+    """Build the tree on the scalars that its leaves are, at the insertion point; what stands in it twice is built once."""
+    built: dict[Element, ir.Value] = {**leaves}
+
+    def of(e: Element) -> ir.Value:
+        if e not in built:
+            built[e] = constant(e) if isinstance(e, Number) else e.build([of(o) for o in e.operands])  # type: ignore[union-attr]  # leaves are known
+        return built[e]
+
+    return of(element)

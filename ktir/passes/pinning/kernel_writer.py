@@ -1,0 +1,311 @@
+"""One kernel of an author, written again at the tiled level: his tiles, loops and branches, with every tensor in sticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktir.analysis.points import Numbers, Points, function_of, is_index
+from ktir.diagnostics import refused
+from ktir.dialects import ktdp
+from ktir.dialects.structured import index_constant
+from ktir.dialects.vector_kinds import is_scalar_op
+from ktir.mlir import arith, func, ir, is_a, scf, tensor
+from ktir.passes.pinning.elements import Apply, Leaf, Number, Value
+from ktir.passes.pinning.places import Place, even
+from ktir.passes.pinning.structured_values import Undefined, structured
+from ktir.passes.pinning.tensors import Loaded, Shared, choose_stick, physical_shape, place_here, pointwise, rows_of
+
+MOST_COPIES = 64
+"""Trips or turns that are written out one after the other."""
+_VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp)
+
+
+class KernelWriter:
+    """Writes the body of a kernel at the insertion point."""
+
+    def __init__(self, source: func.FuncOp, arguments: Mapping[ir.Value, ir.Value], given: Mapping[int, int], cores: int) -> None:
+        self.source = source
+        self.points = Points(source.operation, given)
+        self.tiles = prod(self.points.kernel.grid)
+        self.cores = min(self.tiles, cores)
+        self.mapping: dict[ir.Value, ir.Value] = dict(arguments)
+        self.values: dict[ir.Value, Value] = {}
+        self.guard: ir.Value | None = None
+        """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
+        self.coordinates: list[ir.Value] = []
+        body = source.regions[0].blocks[0]
+        with source.location:
+            for i, number in given.items():
+                self.mapping[body.arguments[i]] = _number(body.arguments[i].type, number)
+
+    @property
+    def grid(self) -> list[int]:
+        """The grid of the new kernel: the author's, if there are as many cores."""
+        return list(self.points.kernel.grid) if self.tiles == self.cores else [self.cores]
+
+    def write(self) -> None:
+        """All turns of the tiles over the cores."""
+        body = self.source.regions[0].blocks[0]
+        ids = ktdp.get_compute_tile_id(len(self.grid))
+        whole, rest = divmod(self.tiles, self.cores)
+        if self.tiles == self.cores:
+            self.coordinates = ids
+            self._block(body)
+        elif len(self.points.kernel.grid) == 1 and not _branches_by_tile(body):
+            loop = scf.ForOp(index_constant(0), index_constant(whole), index_constant(1))
+            with ir.InsertionPoint(loop.body):
+                before = arith.MulIOp(loop.induction_variable, index_constant(self.cores)).result
+                self.coordinates = [arith.AddIOp(ids[0], before).result]
+                self._block(body)
+                scf.YieldOp([])
+        elif whole + (rest > 0) > MOST_COPIES:
+            raise refused(self.source.operation, f"has {self.tiles} tiles, which takes {self.cores} cores more than {MOST_COPIES} turns")
+        else:
+            for turn in range(whole):
+                self._turn(ids[0], turn, body)
+        if rest:
+            self._last_turn(ids[0], whole, body)
+        func.ReturnOp([])
+
+    def _turn(self, core: ir.Value, turn: int, body: ir.Block) -> None:
+        self._at(arith.AddIOp(core, index_constant(turn * self.cores)).result)
+        self._block(body)
+
+    def _last_turn(self, core: ir.Value, turn: int, body: ir.Block) -> None:
+        """Cores without a tile do what the last one does, and keep it to themselves."""
+        number = arith.AddIOp(core, index_constant(turn * self.cores)).result
+        left = arith.SubIOp(index_constant(self.tiles), arith.MinSIOp(number, index_constant(self.tiles)).result).result
+        self.guard = arith.MinSIOp(left, index_constant(1)).result
+        self._at(arith.MinSIOp(number, index_constant(self.tiles - 1)).result)
+        self._block(body)
+        self.guard = None
+
+    def _at(self, number: ir.Value) -> None:
+        """The coordinates of a tile by its number, the last one the fastest."""
+        grid = self.points.kernel.grid
+        self.coordinates = []
+        for d, extent in enumerate(grid):
+            faster = prod(grid[d + 1 :])
+            at = number if faster == 1 else arith.DivUIOp(number, index_constant(faster)).result
+            self.coordinates.append(at if d == 0 else arith.RemUIOp(at, index_constant(extent)).result)
+
+    # Ops
+
+    def _block(self, block: ir.Block) -> None:
+        for view in block.operations:
+            with view.operation.location:
+                self._op(view.operation)
+
+    def _op(self, op: ir.Operation) -> None:
+        if is_a(op, ktdp.GetComputeTileIdOp):
+            self.mapping.update(zip(op.results, self.coordinates, strict=False))
+        elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):
+            pass  # views and tiles are built where memory is accessed
+        elif is_a(op, ktdp.LoadOp):
+            place = self._place(op.operands[0])
+            source = Loaded(place, place_here())
+            self.values[op.results[0]] = Value(place.shape, Leaf(place.element, source, tuple(range(len(place.shape)))))
+        elif is_a(op, ktdp.StoreOp):
+            self._store(op)
+        elif is_a(op, scf.ForOp):
+            self._loop(op)
+        elif is_a(op, scf.IfOp):
+            self._branches(op)
+        elif op.results and all(is_index(r.type) for r in op.results):
+            self._index(op)
+        else:
+            self._tensor(op)
+
+    def _index(self, op: ir.Operation) -> None:
+        """Index arithmetic stays as it is."""
+        if not is_a(op, arith.ConstantOp) and function_of(op) is None:
+            raise refused(op, "computes an index in a way that is not known before the kernel starts")
+        clone = op.clone()
+        for i, operand in enumerate(op.operands):
+            clone.operands[i] = self.mapping[operand]
+        self.mapping[op.results[0]] = clone.results[0]
+
+    def _tensor(self, op: ir.Operation) -> None:
+        """Ops on tensors, and on numbers that are data."""
+        found = structured(op, self.values)
+        if found is None and is_scalar_op(op) and len(op.results) == 1:
+            found = self._elementwise(op)
+        if found is None:
+            raise refused(op, "is not pinned yet")
+        if isinstance(found, Value) and self._is_kept(op.results[0], found):
+            shared = Shared(found, place_here(), op)
+            found = Value(found.shape, Leaf(found.type, shared, tuple(range(len(found.shape)))))
+        if not isinstance(found, Undefined):
+            self.values[op.results[0]] = found
+
+    def _elementwise(self, op: ir.Operation) -> Value:
+        type_ = op.results[0].type
+        shape = tuple(ir.RankedTensorType(type_).shape) if isinstance(type_, ir.RankedTensorType) else ()
+        element = ir.RankedTensorType(type_).element_type if isinstance(type_, ir.RankedTensorType) else type_
+        if is_a(op, arith.ConstantOp):
+            held = op.attributes["value"]
+            if isinstance(held, ir.DenseElementsAttr):
+                if not held.is_splat:
+                    raise refused(op, "expects a constant tensor of one number; the nearest supported form loads the others")
+                held = held.get_splat_value()
+            return Value(shape, Number(element, held))
+        operands = []
+        for operand in op.operands:
+            if is_index(operand.type):
+                raise refused(op, "computes data from an index, which is not pinned yet")
+            operands.append(self._value(operand, op).element)
+        return Value(shape, Apply(element, op, tuple(operands)))
+
+    def _value(self, value: ir.Value, op: ir.Operation) -> Value:
+        if value not in self.values:
+            raise refused(op, "reads a tensor without content, or one that a loop carries, which is not pinned yet")
+        return self.values[value]
+
+    def _is_kept(self, result: ir.Value, value: Value) -> bool:
+        """Whether a value becomes a tensor: it takes work, and is read several times."""
+        if not isinstance(value.element, Apply) or value.element.op.name == "arith.extf" or str(value.type) == "i1":
+            return False
+        uses = list(result.uses)
+        return len(uses) > 1 or any(u.owner.operation.block != result.owner.operation.block for u in uses)
+
+    def _place(self, tile: ir.Value) -> Place:
+        op = tile.owner.operation
+        if not is_a(op, ktdp.ConstructAccessTileOp):
+            raise refused(op, "is not pinned yet")
+        place = Place(op, self.points, lambda v: self.mapping[v], self.guard)
+        if place.local:
+            raise refused(place.view.operation, "lies in the scratchpad, which is not pinned yet")
+        return place
+
+    def _store(self, op: ir.Operation) -> None:
+        place, value = self._place(op.operands[1]), self._value(op.operands[0], op)
+        walked = [d for d, n in enumerate(place.shape) if n != 1]
+        wanted = next((d for d in reversed(walked) if place.dims[d].stride == 1), walked[-1] if walked else None)
+        stick = choose_stick(value, wanted)
+        made = pointwise(value, stick, op)
+        shape, rows = physical_shape(place.shape, stick), rows_of(place.shape, stick)
+        count = prod(place.shape[d] for d in rows)
+        if count != even(count):
+            type_ = ir.RankedTensorType.get([shape[0], count, shape[2]], place.element)
+            made = tensor.ExtractSliceOp(type_, made, [], [], [], [0, 0, 0], list(type_.shape), [1, 1, 1]).result
+        ktdp.store(made, place.row_tile(stick, rows))
+
+    # Control
+
+    def _loop(self, op: ir.Operation) -> None:
+        if len(op.results):
+            raise refused(op, "carries tensors from trip to trip, which is not pinned yet")
+        lower, upper, step = (self.points(v) for v in list(op.operands)[:3])
+        each = self.points.same(step)
+        if each is None or each <= 0:
+            raise refused(op, "expects the same positive step on every tile")
+        trips = np.broadcast_to(np.maximum(0, -(-(upper - lower) // each)), self.points.live.shape)
+        running = trips[self.points.live]
+        if not running.size or running.max() == 0:
+            return
+        least, most = int(running.min()), int(running.max())
+        if self._decides(op, lower, each, most):
+            least = 0
+        if most - least > MOST_COPIES:
+            raise refused(op, f"has up to {most - least} trips that only some tiles make or that branch, more than {MOST_COPIES}")
+        if least:
+            loop = scf.ForOp(index_constant(0), index_constant(least), index_constant(1))
+            with ir.InsertionPoint(loop.body):
+                self._trip(op, loop.induction_variable, lower[..., None] + each * np.arange(least), trips[..., None] >= least)
+                scf.YieldOp([])
+        outer = self.guard
+        for k in range(least, most):
+            if (running <= k).any():
+                self.guard = _both(outer, self._left(op, k))
+            self._trip(op, index_constant(k), lower[..., None] + each * k, trips[..., None] > k)
+            self.guard = outer
+
+    def _trip(self, op: ir.Operation, number: ir.Value, counters: Numbers, live: NDArray[np.bool_]) -> None:
+        """The body, as trip `number` of the loop."""
+        body = op.regions[0].blocks[0]
+        begin, by = self.mapping[op.operands[0]], self.mapping[op.operands[2]]
+        self.mapping[body.arguments[0]] = arith.AddIOp(begin, arith.MulIOp(_like(by, number), by).result).result
+        shape = np.broadcast_shapes((*self.points.live.shape, 1), counters.shape)
+        with self.points.loop(body.arguments[0], counters, np.broadcast_to(self.points.live[..., None] & live, shape)):
+            self._block(body)
+
+    def _left(self, op: ir.Operation, k: int) -> ir.Value:
+        """1 where a loop has a trip k."""
+        begin, upper, by = (self.mapping[v] for v in list(op.operands)[:3])
+        at = arith.AddIOp(begin, arith.MulIOp(by, _number(by.type, k)).result).result
+        left = arith.SubIOp(upper, arith.MinSIOp(at, upper).result).result
+        if not isinstance(left.type, ir.IndexType):
+            left = arith.IndexCastOp(ir.IndexType.get(), left).result
+        return arith.MinSIOp(left, index_constant(1)).result
+
+    def _decides(self, op: ir.Operation, lower: Numbers, step: int, trips: int) -> bool:
+        """Whether a branch in a loop is taken in some of its trips only."""
+        body = op.regions[0].blocks[0]
+        counters = lower[..., None] + step * np.arange(trips)
+        live = np.broadcast_to(self.points.live[..., None], (*self.points.live.shape, trips))
+        with self.points.loop(body.arguments[0], counters, live):
+            return any(
+                is_a(inner, scf.IfOp) and _reads(inner.operands[0], body.arguments[0]) and not self._steady(inner.operands[0])
+                for inner in _inside(body)
+            )
+
+    def _steady(self, condition: ir.Value) -> bool:
+        found = self.points(condition)
+        return found.shape[-1] == 1 or bool((found == found[..., :1]).all())
+
+    def _branches(self, op: ir.Operation) -> None:
+        if len(op.results):
+            raise refused(op, "gives values, which is not pinned yet; the nearest supported form stores them in its branches")
+        holds = np.broadcast_to(self.points(op.operands[0]) != 0, self.points.live.shape)
+        condition, outer = self.mapping[op.operands[0]], self.guard
+        for region, taken in zip(op.regions, (holds, ~holds), strict=True):
+            if not len(region.blocks) or not taken[self.points.live].any():
+                continue
+            if not taken[self.points.live].all():
+                one, zero = index_constant(1), index_constant(0)
+                here = (one, zero) if taken is holds else (zero, one)
+                self.guard = _both(outer, arith.SelectOp(condition, *here).result)
+            with self.points.branch(taken):
+                self._block(region.blocks[0])
+            self.guard = outer
+
+
+def _branches_by_tile(body: ir.Block) -> bool:
+    """Whether what a tile does may depend on its number, so that no turn is like another one."""
+    loops = [op for op in _inside(body) if is_a(op, scf.ForOp)]
+    by_number = any(not is_a(v.owner, arith.ConstantOp) for loop in loops for v in list(loop.operands)[:2])
+    return by_number or any(is_a(op, scf.IfOp) for op in _inside(body))
+
+
+def _inside(block: ir.Block) -> list[ir.Operation]:
+    found = []
+    for view in block.operations:
+        found.append(view.operation)
+        for region in view.operation.regions:
+            for inner in region.blocks:
+                found += _inside(inner)
+    return found
+
+
+def _reads(value: ir.Value, counter: ir.Value) -> bool:
+    """Whether a value is computed from a counter."""
+    if value == counter:
+        return True
+    return not isinstance(value.owner, ir.Block) and any(_reads(v, counter) for v in value.owner.operands)
+
+
+def _both(a: ir.Value | None, b: ir.Value) -> ir.Value:
+    return b if a is None else arith.MulIOp(a, b).result
+
+
+def _like(value: ir.Value, number: ir.Value) -> ir.Value:
+    """A number of the type of another one."""
+    return number if number.type == value.type else arith.IndexCastOp(value.type, number).result
+
+
+def _number(type_: ir.Type, value: int) -> ir.Value:
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result

@@ -1,0 +1,213 @@
+"""Kernels as their author wrote them -> tiled KTIR: the grid, the tiles, the loops and the branches stay, layouts are added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from ktir.analysis.attributes.levels import set_level
+from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel, set_arguments, text_attribute
+from ktir.analysis.interface.parameters import Parameter, parameters
+from ktir.diagnostics import KtirError, Unsupported, location_text, refused
+from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import NAME, Level
+from ktir.dialects.module_target import machine
+from ktir.mlir import func, integer_attribute, ir, operations
+from ktir.passes.pinning.kernel_writer import KernelWriter
+from ktir.passes.pinning.tensors import TYPES
+from ktir.pipeline import Pass
+from ktir.target import LANES
+
+HOSTS = "ktir.hosts"
+
+
+@dataclass(frozen=True)
+class PinPass(Pass):
+    """Give the tensors of hand-written kernels layouts, and leave all else as the author has it.
+
+    A kernel with more tiles than there are cores runs in turns, one with fewer leaves some cores idle. What is computed element by element
+    is one body where nobody else reads what lies between; splats, broadcasts and transposes are no ops but ways to read. What cannot be
+    pinned is refused by op and place, and the module stays as it was.
+
+    Expects: a module without `ktir.level`, of a kernel that nobody calls, or of kernels that one function calls. Guarantees: the tiled
+    level; the values do not change in any bit, sums in machine order.
+    """
+
+    name: ClassVar[str] = "ktir-pin"
+    description: ClassVar[str] = "kernels with a grid -> tiled: layouts for tensors, all else as written"
+    numbers: tuple[str, ...] = ()
+    """What arguments are that are no memory, as in `n=57` or, by position, `3=57`."""
+    target: str = ""
+    cores: int | None = None
+
+    def run(self, module: ir.Module) -> None:
+        """Replace the kernels and what calls them."""
+        if not is_by_hand(module):
+            return
+        functions = functions_of(module)
+        kernels = [f for f in functions.values() if is_kernel(f)]
+        entry = _entry(module, functions)
+        found, places = parameters(module, entry.name.value)
+        if places:
+            raise refused(entry.operation, f"'@{entry.name.value}' uses memory at a fixed address, which is not pinned yet")
+        given = self._given(found, entry)
+        found, _ = parameters(module, entry.name.value, numbers={found[i].name: n for i, n in given.items()})
+        _check_memory(found, entry)
+        cores = machine(module, self.target, self.cores).cores
+        made: list[func.FuncOp] = []
+        try:
+            for kernel in kernels:
+                made.append(_pinned(kernel, _numbers(kernel, entry, given), cores))
+        except Exception:
+            for f in made:
+                f.operation.erase()
+            raise
+        buffers = [p for p in found if p.is_buffer]
+        new = _new_entry(module, entry, buffers, found, made)
+        for f in functions.values():
+            f.operation.erase()
+        for f in made:
+            f.operation.attributes["sym_name"] = ir.StringAttr.get(f.name.value.removesuffix(_NEW))
+        new.operation.attributes["sym_name"] = ir.StringAttr.get(new.name.value.removesuffix(_NEW))
+        module.operation.attributes[HOSTS] = ir.ArrayAttr.get([ir.TypeAttr.get(_type(p)) for p in buffers])
+        set_level(module, Level.TILED)
+        self.count("kernels-pinned", len(made))
+
+    def _given(self, found: list[Parameter], entry: func.FuncOp) -> dict[int, int]:
+        """The numbers of arguments, by position. Raises KtirError for names that there are not, and for arguments without a number."""
+        numbers: dict[int, int] = {}
+        names = {str(p.position): p.position for p in found} | {p.name: p.position for p in found}
+        for text in self.numbers:
+            name, _, value = text.partition("=")
+            if name not in names or not value.lstrip("-").isdecimal():
+                raise KtirError(f"'{self.name}': '{text}' is no argument of '@{entry.name.value}' and a number")
+            numbers[names[name]] = int(value)
+        for p in found:
+            where = location_text(entry.regions[0].blocks[0].arguments[p.position].location)
+            if not p.is_buffer and p.position not in numbers:
+                used = list(entry.regions[0].blocks[0].arguments[p.position].uses)
+                if used:
+                    raise KtirError(f"'func.func' op expects a number for argument #{p.position}, as in numbers={p.name}=57", where)
+                numbers[p.position] = 0
+        return numbers
+
+
+def _check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
+    """Raise Unsupported for buffers that the device cannot hold."""
+    for p in found:
+        if p.is_buffer and (p.shape is None or p.element not in TYPES):
+            what = "its views do not tell its size" if p.shape is None else f"its elements are {p.element}, not {', '.join(TYPES)}"
+            where = location_text(entry.regions[0].blocks[0].arguments[p.position].location)
+            raise Unsupported(f"'func.func' op has argument #{p.position} that cannot be memory of the device: {what}", where)
+
+
+def is_by_hand(module: ir.Module) -> bool:
+    """Whether a module is kernels of an author's: it states no level, and no argument is memory of the device."""
+    functions = functions_of(module).values()
+    if NAME in module.operation.attributes or not any(is_kernel(f) for f in functions):
+        return False
+    return not any("ktir.layout" in d for f in functions for d in argument_attributes(f))
+
+
+_NEW = "__pinned"
+
+
+def _entry(module: ir.Module, functions: dict[str, func.FuncOp]) -> func.FuncOp:
+    """What the program starts with: the only kernel, or the function that calls the kernels."""
+    others = [f for f in functions.values() if not is_kernel(f)]
+    if not others:
+        if len(functions) != 1:
+            second = list(functions.values())[1]
+            raise refused(second.operation, f"'@{second.name.value}' is another kernel that no function calls")
+        return next(iter(functions.values()))
+    if len(others) != 1:
+        raise refused(others[1].operation, "calls kernels through functions, which is not pinned yet; run ktir-inline first")
+    for op in others[0].regions[0].blocks[0].operations:
+        if not isinstance(op, func.CallOp | func.ReturnOp):
+            raise refused(op.operation, "stands beside the calls of kernels, which is not pinned yet")
+    called = {callee(call) for call in calls_of(others[0])}
+    for name, f in functions.items():
+        if f is not others[0] and name not in called:
+            raise refused(f.operation, f"'@{name}' is a kernel that '@{others[0].name.value}' does not call")
+    return others[0]
+
+
+def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, int]) -> dict[int, int]:
+    """The numbers that arguments of a kernel are, the same in all of its calls."""
+    if kernel == entry:
+        return given
+    found: dict[int, set[int]] = {}
+    for call in calls_of(entry):
+        if callee(call) == kernel.name.value:
+            for i, operand in enumerate(call.operands):
+                position = ir.BlockArgument(operand).arg_number
+                if position in given:
+                    found.setdefault(i, set()).add(given[position])
+    for i, numbers in found.items():
+        if len(numbers) != 1:
+            raise refused(kernel.operation, f"is called with several numbers as argument #{i}, which is not pinned yet")
+    return {i: numbers.pop() for i, numbers in found.items()}
+
+
+def _pinned(kernel: func.FuncOp, given: dict[int, int], cores: int) -> func.FuncOp:
+    """The kernel with sticks, behind the old one. Raises Unsupported and leaves nothing."""
+    old = kernel.regions[0].blocks[0]
+    kept = [i for i in range(len(old.arguments)) if i not in given]
+    with ir.InsertionPoint(kernel), kernel.location:
+        made = func.FuncOp(f"{kernel.name.value}{_NEW}", ([ir.IndexType.get()] * len(kept), []))
+    try:
+        block = made.add_entry_block([old.arguments[i].location for i in kept])
+        with ir.InsertionPoint(block), kernel.location:
+            writer = KernelWriter(kernel, {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}, given, cores)
+            made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
+            writer.write()
+        _erase_unused(made)
+    except Exception:
+        made.operation.erase()
+        raise
+    return made
+
+
+def _erase_unused(function: func.FuncOp) -> None:
+    """Take away what has become of nothing: index arithmetic that nobody reads, and places that nobody came back to."""
+    for op in reversed(operations(function)):
+        if op.name.startswith(("arith.", "tensor.empty")) and not any(True for r in op.results for _ in r.uses) and op.results:
+            op.erase()
+
+
+def _type(p: Parameter) -> ir.Type:
+    return ir.RankedTensorType.get(list(p.shape or ()), ir.Type.parse(p.element))
+
+
+def _new_entry(
+    module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], found: list[Parameter], kernels: list[func.FuncOp]
+) -> func.FuncOp:
+    """The function that calls the kernels with memory of the device: the caller's elements as they lie."""
+    given = argument_attributes(entry)
+    block = entry.regions[0].blocks[0]
+    alone = is_kernel(entry)
+    name = f"{entry.name.value}_call" if alone else entry.name.value
+    with ir.InsertionPoint.at_block_begin(module.body), entry.location:
+        made = func.FuncOp(f"{name}{_NEW}", ([ir.IndexType.get()] * len(buffers), []))
+    arguments = made.add_entry_block([block.arguments[p.position].location for p in buffers]).arguments
+    attributes = []
+    for number, p in enumerate(buffers):
+        elements = prod(p.shape or ())
+        layout = kt.LayoutAttr.build([elements], [-(-elements // LANES), LANES], [LANES, 1], ir.Type.parse(p.element), "standard", "zero")
+        said: dict[str, ir.Attribute] = {
+            "ktir.name": ir.StringAttr.get(text_attribute(given[p.position], "ktir.name") or p.name),
+            "ktir.role": ir.StringAttr.get("input" if p.role == "input" else "input_output"),  # what no tile stores stays as it was
+            "ktir.layout": layout,
+            "ktir.host": kt.HostViewAttr.build(number, 0, [elements], [1]),
+        }
+        attributes.append(ir.DictAttr.get(said))
+    value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers)}
+    with ir.InsertionPoint(made.regions[0].blocks[0]), entry.location:
+        for call in [None] if alone else calls_of(entry):
+            called = entry.name.value if call is None else callee(call)
+            operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
+            func.CallOp([], called, operands)
+        func.ReturnOp([])
+    set_arguments(made, attributes)
+    return made

@@ -1,0 +1,191 @@
+"""Access tiles of an author as views of sticks: one dim in the lanes, the others are rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from ktir.analysis.points import Numbers, Points
+from ktir.diagnostics import refused
+from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
+from ktir.dialects.structured import index_constant, index_sum
+from ktir.mlir import arith, ir
+from ktir.target import LANES
+
+Size = int | ir.Value
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dim of an access tile: `first` is its place in the view, beyond whose `size` a masked view clips."""
+
+    extent: int
+    stride: int
+    first: Size
+    size: Size | None = None
+    room: Numbers | None = None
+    """What is left of the size at each point; None where the tile never hangs over."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A dim that is walked by rows: one of the tile, or one that it lacks."""
+
+    extent: int
+    dim: Dim | None
+
+
+def even(rows: int) -> int:
+    """Rows of a buffer: a block is halved over two corelets, but for a single row."""
+    return rows if rows == 1 else rows + rows % 2
+
+
+def sticks(extent: int) -> int:
+    """Sticks of a dim."""
+    return -(-extent // LANES)
+
+
+def times(a: Size, b: int) -> Size:
+    if isinstance(a, int):
+        return a * b
+    return a if b == 1 else arith.MulIOp(a, index_constant(b)).result
+
+
+class Place:
+    """An access tile of global memory, where it stands: all values are of the new kernel."""
+
+    def __init__(self, tile: ir.Operation, points: Points, index: Callable[[ir.Value], ir.Value], guard: ir.Value | None) -> None:
+        view = tile.opview.base.owner.opview
+        if not isinstance(view, ktdp.ConstructMemoryViewOp):
+            raise refused(tile, f"is on a view made by '{view.operation.name}', which is not pinned yet")
+        self.op, self.view, self.guard, self.points = tile, view, guard, points
+        self.element: ir.Type = ir.MemRefType(view.results[0].type).element_type
+        if any(not isinstance(s, int) for s in view.strides):
+            raise refused(view.operation, "expects a view with static strides")
+        operands = tile.opview.index_operands
+        moved = {v: index(v) for v in operands}
+        masked = view.masked or any(not isinstance(n, int) for n in view.sizes)
+        if masked and view.attributes["coordinate_set"] != affine.box_set([n if isinstance(n, int) else None for n in view.sizes]):
+            raise refused(view.operation, "expects the coordinate set of a masked view to be the box of its sizes")
+        self.base: ir.Value = index(view.offset)
+        dims: list[Dim] = []
+        for expression, low, extent, size, stride in zip(
+            tile.opview.base_map.results, tile.opview.box_lo, tile.opview.box_extent, view.sizes, view.strides, strict=True
+        ):
+            first = index_sum(_built(expression, [moved[v] for v in operands], tile), low)
+            room = points.number(size) - points.affine(expression, operands) - low if masked else None
+            if room is not None and (np.broadcast_to(room, points.live.shape)[points.live] >= extent).all():
+                room = None
+            dims.append(Dim(extent, stride, first, None if room is None else size if isinstance(size, int) else index(size), room))
+        self.dims = [dims[d] for d in tile.opview.order]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(d.extent for d in self.dims)
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies in a scratchpad."""
+        return self.view.memory_space != "global"
+
+    def row_tile(self, stick: int | None, rows: Sequence[int]) -> ir.Value:
+        """The access tile of a store whose rows are these dims of it."""
+        return self.tile(stick, [Row(self.dims[d].extent, self.dims[d]) for d in rows], stores=True)
+
+    def tile(self, stick: int | None, rows: Sequence[Row], *, stores: bool) -> ir.Value:
+        """The access tile [sticks, rows, 64] at the insertion point; a store moves the rows that there are, a load one more to make them
+        even."""
+        count = prod(r.extent for r in rows)
+        outer, stride = self._merged(rows)
+        column = self.dims[stick] if stick is not None else None
+        base: Size = self.base
+        for dim in self.dims:
+            if dim is not column and dim is not outer:
+                base = index_sum(base, times(dim.first, dim.stride))
+        at: list[Size] = [0, 0, 0]
+        size: Size = count
+        if outer is not None:
+            inner = count // outer.extent
+            if outer.size is None:
+                base = index_sum(base, times(outer.first, outer.stride))
+            else:
+                size, at[1] = times(outer.size, inner), times(outer.first, inner)
+        whole, last = 1, 0
+        if column is not None:
+            base, whole, last, at[0] = self._columns(column, base)
+        moved = count if stores else even(count)
+        if self.guard is not None:
+            size = arith.MulIOp(self.guard, size if isinstance(size, ir.Value) else index_constant(size)).result
+        elif moved != count and isinstance(size, int):
+            size = index_constant(size)
+        lane = 1 if column is None else column.stride
+        sizes = [whole, size, LANES]
+        attributes: dict[str, ir.Attribute] = {}
+        if (last + 1) % LANES or (last + 1) // LANES < whole:
+            extents = [n if isinstance(n, int) else None for n in sizes]
+            attributes = {"coordinate_set": affine.clipped(extents, 0, last), "masked": ir.UnitAttr.get()}
+        assert isinstance(base, ir.Value)
+        view = ktdp.construct_memory_view(base, sizes, [LANES * lane, stride, lane], self.element, attributes=attributes)
+        shape = [sticks(column.extent) if column is not None else 1, moved, LANES]
+        return ktdp.construct_access_tile(view, at, shape)
+
+    def _columns(self, column: Dim, base: Size) -> tuple[Size, int, int, Size]:
+        """Of the dim in the lanes: the base, the sticks of the view, its last lane, and the first stick of the tile."""
+        if column.room is None:
+            return index_sum(base, times(column.first, column.stride)), sticks(column.extent), column.extent - 1, 0
+        same = self.points.same(column.room)
+        if same is not None:
+            live = max(0, min(same, column.extent))
+            return index_sum(base, times(column.first, column.stride)), sticks(column.extent), live - 1, 0
+        first = None if isinstance(column.first, int) else column.first
+        if not isinstance(column.size, int) or column.extent % LANES or first is None:
+            raise refused(self.op, f"is cut inside of its sticks elsewhere on each tile; the nearest supported form begins at multiples of "
+                          f"{LANES} in a view of a size that is a number")  # fmt: skip
+        return base, sticks(column.size), column.size - 1, arith.DivUIOp(first, index_constant(LANES)).result
+
+    def _merged(self, rows: Sequence[Row]) -> tuple[Dim | None, int]:
+        """The outermost row dim, which a masked view may clip, and the distance of rows. Raises Unsupported where they have several."""
+        walked = [r for r in rows if r.extent != 1]
+        for inner in walked[1:]:
+            if inner.dim is not None and inner.dim.room is not None:
+                raise refused(self.op, "is clipped along a dim that is neither its outermost one nor in its sticks, which is not pinned")
+        for outer, inner in pairwise(walked):
+            if _stride(outer) != _stride(inner) * inner.extent:
+                raise refused(self.op, "has rows along two dims that are no one dim in memory, which is not pinned yet")
+        clipped = [d for d in self.dims if d.extent == 1 and d.room is not None]
+        if clipped and (walked or len(clipped) > 1):
+            raise refused(self.op, "is clipped along a dim of one position, which is not pinned yet")
+        if clipped:
+            return clipped[0], clipped[0].stride
+        return (walked[0].dim, _stride(walked[-1])) if walked else (None, LANES)
+
+
+def _stride(row: Row) -> int:
+    return 0 if row.dim is None else row.dim.stride
+
+
+def _built(expression: ir.AffineExpr, operands: list[ir.Value], op: ir.Operation) -> Size:
+    """An affine expression as index arithmetic, at the insertion point."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return operands[ir.AffineDimExpr(expression).position]
+    if isinstance(expression, ir.AffineConstantExpr):
+        return expression.value
+    binary = ir.AffineBinaryExpr(expression)
+    a, b = _built(binary.lhs, operands, op), _built(binary.rhs, operands, op)
+    if isinstance(expression, ir.AffineAddExpr):
+        return index_sum(a, b)
+    if isinstance(expression, ir.AffineMulExpr) and (isinstance(a, int) or isinstance(b, int)):
+        return times(b, a) if isinstance(a, int) else times(a, b)  # type: ignore[arg-type]  # one of them is a number
+    for kind, build in (
+        (ir.AffineFloorDivExpr, arith.FloorDivSIOp),
+        (ir.AffineCeilDivExpr, arith.CeilDivSIOp),
+        (ir.AffineModExpr, arith.RemUIOp),
+    ):
+        if isinstance(expression, kind) and isinstance(b, int):
+            return build(a if isinstance(a, ir.Value) else index_constant(a), index_constant(b)).result
+    raise refused(op, "has a subscript that is neither linear nor divided by a number")

@@ -1,0 +1,191 @@
+"""What `linalg` and `tensor` ops of a kernel make: other ways to the elements of their operands, trees over them, and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ktir.diagnostics import refused
+from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
+from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value
+from ktir.passes.pinning.tensors import Made, reduction
+
+Values = Mapping[ir.Value, Value]
+_MATMULS = ("linalg.matmul", "linalg.batch_matmul", "linalg.matvec", "linalg.vecmat", "linalg.dot")
+
+
+class Undefined:
+    """A tensor without content."""
+
+
+def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
+    """What an op makes, at the insertion point; None for an op that is none of these."""
+    if is_a(op, tensor.EmptyOp):
+        return Undefined()
+    if op.name == "tensor.splat":
+        return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
+    if op.name == "tensor.extract":
+        return _extracted(op, values)
+    if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
+        return _reshaped(op, values)
+    if is_a(op, linalg.FillOp):
+        return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
+    if is_a(op, linalg.BroadcastOp):
+        added = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+        shape = _shape(op.results[0])
+        kept = [d for d in range(len(shape)) if d not in added]
+        return Value(shape, _of(op.operands[0], values, op).element.moved(dict(enumerate(kept))))
+    if is_a(op, linalg.TransposeOp):
+        order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element.moved({d: order.index(d) for d in range(len(order))}))
+    if op.name == "linalg.reduce":
+        dims = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+        return _reduced(op, dims, values)
+    if op.name.startswith("linalg.") and len(op.results) == 1 and op.name not in _MATMULS:
+        return _generic(op, values)
+    return None
+
+
+def _of(value: ir.Value, values: Values, op: ir.Operation) -> Value:
+    if value not in values:
+        raise refused(op, "reads a tensor without content, or one that a loop carries, which is not pinned yet")
+    return values[value]
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
+
+
+def _extracted(op: ir.Operation, values: Values) -> Value:
+    source = _of(op.operands[0], values, op)
+    if any(n != 1 for n in source.shape):
+        raise refused(op, f"takes one of {list(source.shape)} elements, which is not pinned yet but of a tensor with a single one")
+    return Value((), source.element.moved(dict.fromkeys(range(len(source.shape)))))
+
+
+def _reshaped(op: ir.Operation, values: Values) -> Value:
+    """Dims of one position come and go."""
+    source, shape = _of(op.operands[0], values, op), _shape(op.results[0])
+    before = [d for d, n in enumerate(source.shape) if n != 1]
+    after = [d for d, n in enumerate(shape) if n != 1]
+    if [source.shape[d] for d in before] != [shape[d] for d in after]:
+        raise refused(op, "splits or joins dims, which is not pinned yet; only dims of one position may come and go")
+    dims: dict[int, int | None] = dict.fromkeys(range(len(source.shape)))
+    return Value(shape, source.element.moved(dims | dict(zip(before, after, strict=True))))
+
+
+def _reduced(op: ir.Operation, dims: Sequence[int], values: Values) -> Value:
+    """A `linalg.reduce`: the combiner of its region, over one dim."""
+    if len(op.results) != 1:
+        raise refused(op, "reduces several tensors at once, which is not pinned yet")
+    block = op.regions[0].blocks[0]
+    ops = [o.operation for o in block.operations][:-1]
+    arguments = list(block.arguments)
+    if len(ops) != 1 or {v for v in ops[0].operands} != set(arguments) or ops[0].name not in COMBINERS:
+        raise refused(op, f"expects to combine with one of {', '.join(COMBINERS)}")
+    source = _of(op.operands[0], values, op)
+    kept = {d: k for k, d in enumerate(d for d in range(len(source.shape)) if d not in dims)}
+    return _combined(op, source, list(dims), kept, ops[0], values)
+
+
+def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[int, int], combine: ir.Operation, values: Values) -> Value:
+    """`outs` combined with what a value is along `dims`; `kept`: the dim of the result of each other dim."""
+    walked = [d for d in dims if source.shape[d] != 1] or dims[:1]
+    if len(walked) != 1:
+        raise refused(op, "reduces several dims at once, which is not pinned yet; the nearest supported form reduces one after the other")
+    (dim,) = walked
+    result = op.results[0]
+    type_ = ir.RankedTensorType(result.type).element_type
+    made = reduction(source, dim, combine, type_, op)
+    over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
+    walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
+    total: Element = Leaf(type_, Made(made, over, None), walk)
+    init = _of(op.operands[-1], values, op).element
+    if not _is_identity(init, combine):
+        total = Apply(type_, combine, (init, total))
+    return Value(_shape(result), total)
+
+
+def _is_identity(init: Element, combine: ir.Operation) -> bool:
+    return isinstance(init, Number) and init.value.value == IDENTITY[COMBINERS[combine.name]]
+
+
+def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
+    """A generic, or a named op that is one: its body over the elements of its operands."""
+    if not len(op.regions) or not len(op.regions[0].blocks):
+        raise refused(op, "is not pinned yet")
+    block, rank = op.regions[0].blocks[0], len(_shape(op.results[0]))
+    if "iterator_types" in op.attributes:
+        iterators = ["reduction" in str(i) for i in ir.ArrayAttr(op.attributes["iterator_types"])]
+        maps = maps_of(op)
+    else:
+        iterators, maps = [False] * rank, [ir.AffineMap.get_identity(rank)] * len(op.operands)
+        if any(_shape(v) != _shape(op.results[0]) for v in op.operands):
+            raise refused(op, "is not pinned yet")
+    out = _walk(maps[-1], op)
+    if None in out:
+        raise refused(op, "has a result with a dim that no loop walks, which is not pinned yet")
+    scalars: dict[ir.Value, Element] = {}
+    extents: dict[int, int] = {}
+    for argument, operand, m in zip(block.arguments, op.operands, maps, strict=True):
+        walk = _walk(m, op)
+        extents.update({loop: n for loop, n in zip(walk, _shape(operand), strict=True) if loop is not None})
+        if any(True for _ in argument.uses) and (operand != op.operands[len(op.operands) - 1] or not any(iterators)):
+            scalars[argument] = _of(operand, values, op).element.moved(dict(enumerate(walk)))
+    shape = tuple(extents[loop] for loop in range(len(iterators)))
+    *ops, end = (o.operation for o in block.operations)
+    (yielded,) = end.operands
+    if any(iterators):
+        return _generic_reduction(op, Value(shape, Number(yielded.type, ir.UnitAttr.get())), ops, yielded, scalars, iterators, out, values)
+    place = {loop: d for d, loop in enumerate(out) if loop is not None}
+    return Value(_shape(op.results[0]), _tree(yielded, scalars).moved(place))
+
+
+def _generic_reduction(
+    op: ir.Operation,
+    loops: Value,
+    ops: list[ir.Operation],
+    yielded: ir.Value,
+    scalars: Mapping[ir.Value, Element],
+    iterators: Sequence[bool],
+    out: Sequence[int | None],
+    values: Values,
+) -> Value:
+    """A generic that ends by combining with `outs`."""
+    combine = yielded.owner
+    accumulator = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
+    if isinstance(combine, ir.Block) or combine.name not in COMBINERS or len(list(accumulator.uses)) != 1:
+        raise refused(op, f"expects a reduction that ends with one of {', '.join(COMBINERS)} of 'outs'")
+    others = [v for v in combine.operands if v != accumulator]
+    if len(others) != 1:
+        raise refused(op, "expects a reduction that combines 'outs' with what it maps")
+    mapped = Value(loops.shape, _tree(others[0], scalars))
+    kept = {loop: d for d, loop in enumerate(out) if loop is not None}
+    return _combined(op, mapped, [loop for loop, reduced in enumerate(iterators) if reduced], kept, combine.operation, values)
+
+
+def _walk(m: ir.AffineMap, op: ir.Operation) -> list[int | None]:
+    """The loop along each dim of an operand."""
+    found: list[int | None] = []
+    for result in m.results:
+        if isinstance(result, ir.AffineDimExpr):
+            found.append(ir.AffineDimExpr(result).position)
+        elif isinstance(result, ir.AffineConstantExpr) and result.value == 0:
+            found.append(None)
+        else:
+            raise refused(op, f"has the map {m}, which is more than a choice of loops, and is not pinned yet")
+    return found
+
+
+def _tree(value: ir.Value, scalars: Mapping[ir.Value, Element]) -> Element:
+    """What a scalar of a body is."""
+    if value in scalars:
+        return scalars[value]
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        raise refused(owner.owner, "reads 'outs' in a way that is not pinned yet")
+    if is_a(owner, arith.ConstantOp):
+        return Number(value.type, owner.attributes["value"])
+    if is_a(owner, linalg.IndexOp):
+        raise refused(owner, "reads a position as data, which is not pinned yet")
+    return Apply(value.type, owner.operation, tuple(_tree(v, scalars) for v in owner.operands))

@@ -1,0 +1,218 @@
+"""Tensors of a pinned kernel: which dim of each lies in the sticks, and the ops that make them.
+
+Nobody decides on layouts beforehand. Who needs a tensor says which dim it wants in the sticks (a reduction the reduced one, a store
+the one that is contiguous there), and the tensor is made so where the author made it: what was loaded is loaded so, what is
+computed element by element is computed so. Only what a reduction gave is as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from ktir.diagnostics import refused
+from ktir.dialects import ktdp
+from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, generic
+from ktir.mlir import arith, ir, linalg, tensor
+from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, distinct, replaced, scalar
+from ktir.passes.pinning.places import Place, Row, even, sticks
+from ktir.target import LANES
+
+INPUTS = 3
+"""Tensors that the vector unit reads at once."""
+TYPES = ("f16", "f32", "i32")
+
+
+def rows_of(shape: Sequence[int], stick: int | None) -> tuple[int, ...]:
+    """The dims that rows walk."""
+    return tuple(d for d, n in enumerate(shape) if d != stick and n != 1)
+
+
+def physical_shape(shape: Sequence[int], stick: int | None) -> list[int]:
+    """Sticks, rows and lanes of a tensor."""
+    return [1 if stick is None else sticks(shape[stick]), even(prod(shape[d] for d in rows_of(shape, stick))), LANES]
+
+
+@dataclass(eq=False)
+class Loaded:
+    """What the author loads from `place`; it is loaded at `anchor` in each form that somebody asks for."""
+
+    place: Place
+    anchor: ir.Operation
+    forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...]], ir.Value] = field(default_factory=dict)
+
+    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+        """`rows`: extent and own dim of each, None for one that it lacks."""
+        key = (stick, rows)
+        if key not in self.forms:
+            with ir.InsertionPoint(self.anchor), self.anchor.location:
+                walked = [Row(n, None if d is None else self.place.dims[d]) for n, d in rows]
+                self.forms[key] = ktdp.load(self.place.tile(stick, walked, stores=False), self.place.element)
+        return self.forms[key]
+
+
+@dataclass(eq=False)
+class Made:
+    """A tensor that exists in one form."""
+
+    value: ir.Value
+    shape: tuple[int, ...]
+    stick: int | None
+
+    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+        own = [d for _, d in rows if d is not None]
+        if stick != self.stick or len(own) != len(rows) or own != [d for d in rows_of(self.shape, self.stick) if own]:
+            raise refused(op, "reads a tensor that was made with other dims in its sticks and rows, which is not pinned yet")
+        return self.value
+
+
+@dataclass(eq=False)
+class Shared:
+    """A value that several ops read: it is computed once, at `anchor`, in each form that somebody asks for."""
+
+    value: Value
+    anchor: ir.Operation
+    op: ir.Operation
+    forms: dict[int | None, Made] = field(default_factory=dict)
+
+    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+        if stick not in self.forms:
+            with ir.InsertionPoint(self.anchor), self.op.location:
+                self.forms[stick] = Made(pointwise(self.value, stick, self.op), self.value.shape, stick)
+        return self.forms[stick].physical(stick, rows, op)
+
+
+def fixed(element: Element) -> Iterator[Leaf]:
+    """The leaves of a tree whose form is given, by the dims of the tree's value."""
+    for leaf in element.leaves():
+        if isinstance(leaf.source, Made):
+            yield leaf
+        elif isinstance(leaf.source, Shared):
+            yield from fixed(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
+
+
+def choose_stick(value: Value, wanted: int | None) -> int | None:
+    """The dim of a value that lies in its sticks: `wanted`, unless what it is made of has another one there, or that one in its rows."""
+    given = [leaf for leaf in fixed(value.element)]
+    for leaf in given:
+        if leaf.source.stick is not None and leaf.walk[leaf.source.stick] is not None:
+            return leaf.walk[leaf.source.stick]
+    taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)}
+    if wanted not in taken:
+        return wanted
+    return next((d for d in reversed(range(len(value.shape))) if d not in taken and value.shape[d] != 1), None)
+
+
+def pointwise(value: Value, stick: int | None, op: ir.Operation) -> ir.Value:
+    """The tensor of a value, at the insertion point. Raises Unsupported, which names `op`."""
+    element = _limited(value, op)
+    leaves = distinct(element)
+    if isinstance(element, Leaf) and element.walk == tuple(range(len(value.shape))):
+        rows = tuple((value.shape[d], d) for d in rows_of(value.shape, stick))
+        return element.source.physical(stick, rows, op)
+    shape = physical_shape(value.shape, stick)
+    init = tensor.EmptyOp(shape, value.type).result
+    if not leaves:
+        if not isinstance(element, Number):
+            return generic(
+                [], init, [affine_map(3, [0, 1, 2])], ["parallel"] * 3, lambda a: scalar(element, {}, _constant), loc=op.location
+            )
+        return fill(_constant(element), init)
+    inputs, maps = _operands(value.shape, leaves, stick, op, (0, 1, 2))
+
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        return scalar(element, dict(zip(leaves, arguments, strict=False)), _constant)
+
+    return generic(inputs, init, [*maps, affine_map(3, [0, 1, 2])], ["parallel"] * 3, body, loc=op.location)
+
+
+def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op: ir.Operation) -> ir.Value:
+    """The tensor [1, rows, 64] of what `combine` makes of a value along `dim`, which lies in the sticks."""
+    kind = COMBINERS.get(combine.name)
+    if kind is None:
+        raise refused(op, f"combines with '{combine.name}', for which the vector unit has no reduction")
+    if kind == "add" and str(result) != "f32":
+        raise refused(op, f"adds up in {result}; the nearest supported form accumulates in f32")
+    if choose_stick(value, dim) != dim:
+        raise refused(op, "reduces a dim that lies in the rows of what it reads, which is not pinned yet")
+    element = _limited(value, op)
+    leaves = distinct(element)
+    if not any(leaf.walk and dim in leaf.walk and set(rows_of(value.shape, dim)) <= set(leaf.walk) for leaf in leaves):
+        whole = Made(pointwise(Value(value.shape, element), dim, op), value.shape, dim)  # every loop needs a tensor that it walks
+        element = Leaf(value.type, whole, tuple(range(len(value.shape))))
+        leaves = [element]
+    inputs, maps = _operands(value.shape, leaves, dim, op, (1, 0, 2))
+    extent, identity = value.shape[dim], IDENTITY[kind]
+    rows = physical_shape(value.shape, dim)[1]
+    init = fill(constant(result, identity), tensor.EmptyOp([1, rows, LANES], result).result)
+
+    def body(arguments: list[ir.Value]) -> ir.Value:
+        mapped = scalar(element, dict(zip(leaves, arguments, strict=False)), _constant)
+        if extent % LANES:
+            stick, lane = (linalg.IndexOp(d).result for d in (1, 2))
+            at = arith.AddIOp(arith.MulIOp(stick, _index(LANES)).result, lane).result
+            mapped = arith.SelectOp(
+                arith.CmpIOp(arith.CmpIPredicate.ult, at, _index(extent)).result, mapped, constant(result, identity)
+            ).result
+        attributes = {name: combine.attributes[name] for name in combine.attributes}
+        return ir.Operation.create(combine.name, results=[result], operands=[arguments[-1], mapped], attributes=attributes).results[0]
+
+    maps.append(affine_map(3, [None, 0, None]))
+    return generic(inputs, init, maps, ["parallel", "reduction", "reduction"], body, loc=op.location)
+
+
+def _index(value: int) -> ir.Value:
+    return arith.ConstantOp(ir.IndexType.get(), value).result
+
+
+def _constant(number: Number) -> ir.Value:
+    return arith.ConstantOp(number.type, number.value).result
+
+
+def _operands(
+    shape: Sequence[int], leaves: Sequence[Leaf], stick: int | None, op: ir.Operation, loops: tuple[int, int, int]
+) -> tuple[list[ir.Value], list[ir.AffineMap]]:
+    """Tensors and maps of leaves; `loops`: which one walks sticks, rows and lanes."""
+    inputs, maps = [], []
+    rows = rows_of(shape, stick)
+    for leaf in leaves:
+        if str(leaf.type) not in TYPES:
+            raise refused(op, f"reads elements of type {leaf.type}, but the vector unit has {', '.join(TYPES)} in memory")
+        own = {d: k for k, d in enumerate(leaf.walk) if d is not None}
+        in_stick = own.get(stick) if stick is not None else None
+        walked = tuple((shape[d], own.get(d)) for d in rows)
+        by_row = any(d is not None for _, d in walked)
+        inputs.append(leaf.source.physical(in_stick, walked if by_row else (), op))
+        by_stick = in_stick is not None
+        walks_rows = by_row or not rows
+        maps.append(affine_map(3, [loops[0] if by_stick else None, loops[1] if walks_rows else None, loops[2] if by_stick else None]))
+    return inputs, maps
+
+
+def _limited(value: Value, op: ir.Operation) -> Element:
+    """The tree with no more tensors than the vector unit reads at once: parts of it become tensors of their own."""
+    element = value.element
+    if str(value.type) not in TYPES:
+        raise refused(op, f"makes elements of type {value.type}, but the vector unit has {', '.join(TYPES)} in memory")
+    while len(distinct(element)) > INPUTS:
+        parts = [p for p in _parts(element) if 2 <= len(distinct(p)) <= INPUTS and str(p.type) in TYPES]
+        if not parts:
+            raise refused(op, f"reads {len(distinct(element))} tensors at once, but the vector unit has {INPUTS} inputs")
+        part = max(parts, key=lambda p: len(distinct(p)))
+        anchor = place_here()
+        shared = Shared(Value(value.shape, part), anchor, op)
+        element = replaced(element, {part: Leaf(part.type, shared, tuple(range(len(value.shape))))})
+    return element
+
+
+def _parts(element: Element) -> Iterator[Apply]:
+    if isinstance(element, Apply):
+        for operand in element.operands:
+            yield from _parts(operand)
+        yield element
+
+
+def place_here() -> ir.Operation:
+    """A place in the kernel to come back to; nobody uses what the op makes."""
+    return arith.ConstantOp(ir.IndexType.get(), 0).operation

@@ -1,0 +1,408 @@
+"""Draws a kernel with a grid by a seed, with its inputs, and what it must come near to.
+
+What it avoids, since it is refused by op and place: sums in f16, several reduced dims, matmuls, tensors that loops carry, views of the
+scratchpad, exchanges, indirect tiles, positions as data, tiles whose rows are no one dim in memory.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EPS = {"f16": 2.0**-11, "f32": 2.0**-24, "i32": 0.0}
+TINY = {"f16": 2.0**-24, "f32": 2.0**-149, "i32": 0.0}
+TYPES = {"f16": np.float16, "f32": np.float32, "i32": np.int32}
+NOTHING = 7
+MOST = 1000.0
+
+
+@dataclass
+class Near:
+    """Numbers of the whole problem [batch, rows, columns of tiles, columns], in float64 or int64, and how far off they may be."""
+
+    value: NDArray[Any]
+    error: NDArray[np.float64]
+
+
+@dataclass
+class Drawn:
+    """A kernel: its text, arrays, and what the last one must be near where the tiles write it."""
+
+    text: str
+    inputs: list[NDArray[np.generic]]
+    before: NDArray[np.generic]
+    wanted: NDArray[np.float64]
+    error: NDArray[np.float64]
+    """As `wanted`, by element of the array's memory."""
+
+    def wrong(self, found: NDArray[np.generic]) -> str:
+        """What differs by more than it may; empty if nothing does."""
+        off = np.abs(found.astype(np.float64) - self.wanted) > self.error
+        return f"{int(off.sum())} elements are off, the first at {int(np.argmax(off))}" if off.any() else ""
+
+
+@dataclass
+class _Array:
+    """How an argument lies: distances of batch, rows and columns, of which it may lack some."""
+
+    name: str
+    strides: dict[str, int]
+    size: int
+
+    @property
+    def dims(self) -> str:
+        return "".join(self.strides)
+
+
+@dataclass
+class _Kernel:
+    choose: random.Random
+    type: str
+    grid: list[int]
+    rows: int
+    columns: int
+    blocks: int
+    height: int
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def emit(self, text: str) -> str:
+        """A line that defines the next name."""
+        self.count += 1
+        self.lines.append(f"%{self.count} = {text}")
+        return f"%{self.count}"
+
+
+def draw(seed: int) -> Drawn:
+    """The kernel of a seed."""
+    choose = random.Random(seed)
+    grid = _grid(choose)
+    rows = choose.choice((1, 2, 2, 3, 4, 5, 8, 9))
+    columns = choose.choice((1, 2, 7, 32, 63, 64, 64, 65, 100, 128, 130))
+    parts = grid[-2] if len(grid) > 1 else grid[0]
+    looped = choose.choice(("once", "once", "share", "strided"))
+    blocks = parts * {"once": 1, "share": choose.randint(1, 3), "strided": 1}[looped]
+    if looped == "strided":
+        blocks = choose.randint(1, 3 * parts)
+    masked = choose.random() < 0.4
+    height = max(1, blocks * rows - (choose.randint(0, rows * 2) if masked else 0))
+    k = _Kernel(choose, choose.choice(("f16", "f16", "f32", "i32")), grid, rows, columns, blocks, height)
+    return _Writer(k, looped, masked, np.random.default_rng(seed)).drawn()
+
+
+def _grid(choose: random.Random) -> list[int]:
+    match choose.randint(0, 4):
+        case 0:
+            return [choose.choice((1, 3, 32, 33, 40, 64, 70))]
+        case 1 | 2:
+            return [choose.randint(1, 9)]
+        case 3:
+            return [choose.randint(1, 8), choose.randint(1, 5)]
+        case _:
+            return [choose.randint(1, 3), choose.randint(1, 4), choose.randint(1, 3)]
+
+
+class _Writer:
+    """Writes the text and computes the same beside it."""
+
+    def __init__(self, k: _Kernel, looped: str, masked: bool, rng: np.random.Generator) -> None:
+        self.k, self.looped, self.masked, self.rng = k, looped, masked, rng
+        self.batch = k.grid[0] if len(k.grid) == 3 else 1
+        self.parts = k.grid[-1] if len(k.grid) > 1 else 1
+        self.width = self.parts * k.columns
+        self.arrays: list[_Array] = []
+        self.inputs: list[NDArray[np.generic]] = []
+        self.values: list[tuple[str, Near]] = []
+        self.head: list[str] = []
+
+    # Memory
+
+    def array(self, name: str, dims: str) -> _Array:
+        """An argument of these dims (b, r, c), which lies in some order with gaps."""
+        extent = {"b": self.batch, "r": self.k.height, "c": self.width}
+        order = list(dims)
+        if self.k.choose.random() < 0.25:
+            order = [*order[:-2], *reversed(order[-2:])]
+        gap = self.k.choose.choice((0, 0, 3, 28))
+        strides: dict[str, int] = {}
+        step = 1
+        for d in reversed(order):
+            strides[d] = step
+            step = step * extent[d] + (gap if d == order[-1] else 0)
+        size = 1 + sum((extent[d] - 1) * strides[d] for d in dims)
+        found = _Array(name, {d: strides[d] for d in dims}, size)
+        self.arrays.append(found)
+        return found
+
+    def places(self, array: _Array) -> NDArray[np.int64]:
+        """Where each element of the whole problem lies in an array."""
+        at = np.zeros((self.batch, self.k.height, self.width), np.int64)
+        extent = {"b": self.batch, "r": self.k.height, "c": self.width}
+        for axis, d in enumerate("brc"):
+            if d in array.strides:
+                shape = [1, 1, 1]
+                shape[axis] = -1
+                at = at + (np.arange(extent[d]) * array.strides[d]).reshape(shape)
+        return at
+
+    def tile(self, array: _Array) -> tuple[str, str, str]:
+        """Ops for the view and access tile of the current block; the tile's name, its type and that of the tensor."""
+        k, dims = self.k, array.dims.replace("b", "")
+        base = f"%{array.name}"
+        if "b" in array.strides:
+            step = k.emit(f"arith.constant {array.strides['b']} : index")
+            moved = k.emit(f"arith.muli %t0, {step} : index")
+            base = k.emit(f"arith.addi {base}, {moved} : index")
+        masked = self.masked and "r" in dims
+        sizes = {"r": "%height" if masked else str(k.height), "c": str(self.width)}
+        known = {"r": "?" if masked else str(k.height), "c": str(self.width)}
+        tiles = {"r": k.rows, "c": k.columns}
+        names = [f"d{i}" for i in range(len(dims))]
+        bounds = [
+            f"{n} >= 0, -{n} + " + ("s0 - 1 >= 0" if d == "r" and masked else f"{int(sizes[d]) - 1} >= 0")
+            for n, d in zip(names, dims, strict=True)
+        ]
+        symbol = "[s0]" if masked else ""
+        space = f"({', '.join(names)})"
+        memory = f"memref<{'x'.join(known[d] for d in dims)}x{k.type}>"
+        attribute = "masked, " if masked else ""
+        view = k.emit(
+            f"ktdp.construct_memory_view {base}, sizes: [{', '.join(sizes[d] for d in dims)}], "
+            f"strides: [{', '.join(str(array.strides[d]) for d in dims)}] "
+            f"{{coordinate_set = affine_set<{space}{symbol} : ({', '.join(bounds)})>, "
+            f"{attribute}memory_space = #ktdp.memory_space<global>}} : {memory}"
+        )
+        box = ", ".join(f"{n} >= 0, -{n} + {tiles[d] - 1} >= 0" for n, d in zip(names, dims, strict=True))
+        at = ", ".join({"r": "%row", "c": "%column"}[d] for d in dims)
+        shape = "x".join(str(tiles[d]) for d in dims)
+        tile = k.emit(
+            f"ktdp.construct_access_tile {view}[{at}] {{access_tile_set = affine_set<{space} : ({box})>, "
+            f"access_tile_order = affine_map<{space} -> {space}>}} : {memory} -> !ktdp.access_tile<{shape}xindex>"
+        )
+        return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
+
+    # Values
+
+    @property
+    def tensor(self) -> str:
+        return f"tensor<{self.k.rows}x{self.k.columns}x{self.k.type}>"
+
+    def near(self, x: NDArray[Any], error: NDArray[np.float64] | float) -> Near:
+        """A result with its own rounding."""
+        type_ = self.k.type
+        if type_ == "i32":
+            x = (x.astype(np.int64) + 2**31) % 2**32 - 2**31
+            return Near(x, np.zeros(x.shape))
+        return Near(x, 1.01 * (error + EPS[type_] * (np.abs(x) + error) + TINY[type_]))
+
+    def load(self, number: int) -> None:
+        """One more input: of the whole problem, or a vector along columns or rows that is broadcast."""
+        k = self.k
+        kind = k.choose.choice(("rc", "rc", "rc", "c", "r")) if number else "rc"
+        array = self.array(f"x{number}", ("b" if self.batch > 1 and kind == "rc" else "") + kind)
+        if k.type == "i32":
+            data = self.rng.integers(-50, 50, array.size).astype(np.int32)
+        else:
+            data = self.rng.uniform(-2, 2, array.size).astype(TYPES[k.type])
+        self.inputs.append(data)
+        tile, tile_type, type_ = self.tile(array)
+        name = k.emit(f"ktdp.load {tile} : {tile_type} -> {type_}")
+        if kind != "rc":
+            like = k.emit(f"tensor.empty() : {self.tensor}")
+            added = 0 if kind == "c" else 1
+            name = k.emit(f"linalg.broadcast ins({name} : {type_}) outs({like} : {self.tensor}) dimensions = [{added}]")
+        whole = data[self.places(array)]
+        whole = np.broadcast_to(whole, (self.batch, k.height, self.width)).reshape(self.batch, k.height, self.parts, k.columns)
+        exact = whole.astype(np.int64 if k.type == "i32" else np.float64)
+        self.values.append((name, Near(exact, np.zeros(exact.shape))))
+
+    def step(self) -> None:
+        """One more op on values that there are, unless it leaves the range."""
+        k = self.k
+        (a, x), (b, y) = k.choose.choice(self.values), k.choose.choice(self.values)
+        op, found = self._integer(x, y) if k.type == "i32" else self._float(x, y)
+        if found is None or (np.abs(found.value).max() > MOST and k.type != "i32"):
+            return
+        self.values.append((op(a, b), found))
+
+    def _binary(self, name: str) -> Callable[[str, str], str]:
+        if self.k.choose.random() < 0.3:
+            maps = "affine_map<(d0, d1) -> (d0, d1)>"
+
+            def generic(a: str, b: str) -> str:
+                like = self.k.emit(f"tensor.empty() : {self.tensor}")
+                return self.k.emit(
+                    f'linalg.generic {{indexing_maps = [{maps}, {maps}, {maps}], iterator_types = ["parallel", "parallel"]}} '
+                    f"ins({a}, {b} : {self.tensor}, {self.tensor}) outs({like} : {self.tensor}) {{\n"
+                    f"^bb0(%p: {self.k.type}, %q: {self.k.type}, %o: {self.k.type}):\n%s = {name} %p, %q : {self.k.type}\n"
+                    f"linalg.yield %s : {self.k.type}\n}} -> {self.tensor}"
+                )
+
+            return generic
+        return lambda a, b: self.k.emit(f"{name} {a}, {b} : {self.tensor}")
+
+    def _unary(self, name: str) -> Callable[[str, str], str]:
+        return lambda a, _: self.k.emit(f"{name} {a} : {self.tensor}")
+
+    def _integer(self, x: Near, y: Near) -> tuple[Callable[[str, str], str], Near | None]:
+        functions = {
+            "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.maxsi": np.maximum,
+            "arith.minsi": np.minimum, "arith.andi": np.bitwise_and, "arith.xori": np.bitwise_xor,
+        }  # fmt: skip
+        name = self.k.choose.choice(list(functions))
+        return self._binary(name), self.near(functions[name](x.value, y.value), 0.0)
+
+    def _float(self, x: Near, y: Near) -> tuple[Callable[[str, str], str], Near | None]:
+        p, q, e, f = x.value, y.value, x.error, y.error
+        match self.k.choose.choice(("add", "sub", "mul", "max", "min", "neg", "abs", "exp", "sqrt", "select", "scale", "reduce", "reduce")):
+            case "add":
+                return self._binary("arith.addf"), self.near(p + q, e + f)
+            case "sub":
+                return self._binary("arith.subf"), self.near(p - q, e + f)
+            case "mul":
+                return self._binary("arith.mulf"), self.near(p * q, np.abs(p) * f + np.abs(q) * e + e * f)
+            case "max":
+                return self._binary("arith.maximumf"), self.near(np.maximum(p, q), np.maximum(e, f))
+            case "min":
+                return self._binary("arith.minimumf"), self.near(np.minimum(p, q), np.maximum(e, f))
+            case "neg":
+                return self._unary("arith.negf"), self.near(-p, e)
+            case "abs":
+                return self._unary("math.absf"), self.near(np.abs(p), e)
+            case "exp":
+                if p.max() > 5 or e.max() > 0.5:
+                    return self._unary("math.exp"), None
+                return self._unary("math.exp"), self.near(np.exp(p), np.exp(p) * np.expm1(e))
+            case "sqrt":
+                return self._root, self.near(np.sqrt(np.abs(p)), np.sqrt(np.abs(p) + e) - np.sqrt(np.maximum(np.abs(p) - e, 0)))
+            case "select":
+                close = np.abs(p - q) <= e + f
+                return self._select, self.near(np.where(p < q, q, -p), np.where(close, np.abs(p + q), 0) + e + f)
+            case "scale":
+                return self._scaled, self.near(p * 0.5 + 0.25, 0.5 * e + EPS[self.k.type])
+            case _:
+                return self._reduced(p, e)
+
+    def _root(self, a: str, _: str) -> str:
+        return self.k.emit(f"math.sqrt {self.k.emit(f'math.absf {a} : {self.tensor}')} : {self.tensor}")
+
+    def _select(self, a: str, b: str) -> str:
+        less = self.k.emit(f"arith.cmpf olt, {a}, {b} : {self.tensor}")
+        other = self.k.emit(f"arith.negf {a} : {self.tensor}")
+        flags = self.tensor.replace(self.k.type, "i1")
+        return self.k.emit(f"arith.select {less}, {b}, {other} : {flags}, {self.tensor}")
+
+    def _scaled(self, a: str, _: str) -> str:
+        half = self.k.emit(f"arith.constant dense<0.5> : {self.tensor}")
+        number = self.k.emit(f"arith.constant 0.25 : {self.k.type}")
+        quarter = self.k.emit(f"tensor.splat {number} : {self.tensor}")
+        return self.k.emit(f"arith.addf {self.k.emit(f'arith.mulf {a}, {half} : {self.tensor}')}, {quarter} : {self.tensor}")
+
+    def _reduced(self, p: NDArray[np.float64], e: NDArray[np.float64]) -> tuple[Callable[[str, str], str], Near | None]:
+        """The largest of a row, or in f32 its mean, on all of its columns."""
+        k = self.k
+        column = f"tensor<{k.rows}x{k.type}>"
+        start = k.choose.choice(("identity", "0.5"))
+        if k.type == "f16" or k.choose.random() < 0.5:
+            lowest = {"f16": "0xFC00", "f32": "0xFF800000"}[k.type] if start == "identity" else "0.5"
+
+            def largest(a: str, _: str) -> str:
+                init = k.emit(f"arith.constant dense<{lowest}> : {column}")
+                made = k.emit(f"linalg.reduce {{ arith.maximumf }} ins({a} : {self.tensor}) outs({init} : {column}) dimensions = [1]")
+                return self._spread(made, column)
+
+            top = p.max(-1, keepdims=True)
+            top = top if start == "identity" else np.maximum(top, 0.5)
+            return largest, self.near(np.broadcast_to(top, p.shape), np.broadcast_to(e.max(-1, keepdims=True), p.shape))
+
+        def total(a: str, _: str) -> str:
+            init = k.emit(f"arith.constant dense<{'0.0' if start == 'identity' else start}> : {column}")
+            made = k.emit(f"linalg.reduce {{ arith.addf }} ins({a} : {self.tensor}) outs({init} : {column}) dimensions = [1]")
+            return self._spread(made, column)
+
+        n = k.columns
+        sums = p.sum(-1, keepdims=True) + (0.0 if start == "identity" else 0.5)
+        off = e.sum(-1, keepdims=True) + (n + 1) * EPS["f32"] * (np.abs(p) + e).sum(-1, keepdims=True) + EPS["f32"]
+        return total, self.near(np.broadcast_to(sums, p.shape), np.broadcast_to(off, p.shape))
+
+    def _spread(self, column: str, type_: str) -> str:
+        like = self.k.emit(f"tensor.empty() : {self.tensor}")
+        return self.k.emit(f"linalg.broadcast ins({column} : {type_}) outs({like} : {self.tensor}) dimensions = [1]")
+
+    # The kernel
+
+    def drawn(self) -> Drawn:
+        """The whole of it."""
+        k = self.k
+        for number in range(k.choose.randint(1, 4)):
+            self.load(number)
+        for _ in range(k.choose.randint(0, 7)):
+            self.step()
+        name, near = self.values[-1]
+        out = self.array("y", ("b" if self.batch > 1 else "") + "rc")
+        before = np.full(out.size, NOTHING, TYPES[k.type])
+        written, guard = self._store(name, out)
+        wanted, error = before.astype(np.float64), np.zeros(out.size)
+        at = self.places(out)[written]
+        shape = (self.batch, k.height, self.width)
+        wanted[at] = near.value.reshape(shape)[written]
+        error[at] = near.error.reshape(shape)[written]
+        return Drawn(self._text(guard), self.inputs, before, wanted, error)
+
+    def _store(self, name: str, out: _Array) -> tuple[NDArray[np.bool_], str]:
+        """The store, perhaps of some tiles or trips only; which elements are written, and the condition."""
+        k, choose = self.k, self.k.choose
+        at = len(k.lines)
+        tile, tile_type, type_ = self.tile(out)
+        k.lines.append(f"ktdp.store {name}, {tile} : {type_}, {tile_type}")
+        block = np.broadcast_to((np.arange(k.height) // k.rows)[None, :, None], (self.batch, k.height, self.width))
+        written = block < k.blocks
+        if choose.random() > 0.3:
+            return written, ""
+        own = block // max(1, k.blocks // self._owners()) if self.looped == "share" else block % self._owners()
+        bound = choose.randint(0, self._owners())
+        k.lines[at:at] = ["scf.if %some {"]
+        k.lines.append("}")
+        return written & (own < bound), f"%bound = arith.constant {bound} : index\n%some = arith.cmpi ult, {self._owner()}, %bound : index"
+
+    def _owners(self) -> int:
+        return self.k.grid[-2] if len(self.k.grid) > 1 else self.k.grid[0]
+
+    def _owner(self) -> str:
+        return f"%t{max(0, len(self.k.grid) - 2)}"
+
+    def _text(self, condition: str) -> str:
+        k, owner = self.k, self._owner()
+        ids = ", ".join(f"%t{d}" for d in range(len(k.grid)))
+        lines = [f"{ids} = ktdp.get_compute_tile_id : {', '.join(['index'] * len(k.grid))}", condition]
+        numbers = {
+            "rows": k.rows,
+            "height": k.height,
+            "columns": k.columns,
+            "blocks": k.blocks,
+            "owners": self._owners(),
+            "zero": 0,
+            "one": 1,
+        }
+        lines += [f"%{name} = arith.constant {n} : index" for name, n in numbers.items()]
+        lines.append(f"%column = arith.muli {f'%t{len(k.grid) - 1}' if len(k.grid) > 1 else '%zero'}, %columns : index")
+        each = k.blocks // self._owners()
+        match self.looped:
+            case "once":
+                lines.append(f"%row = arith.muli {owner}, %rows : index")
+            case "share":
+                lines += [f"%each = arith.constant {each} : index", f"%first = arith.muli {owner}, %each : index"]
+                lines += ["scf.for %i = %zero to %each step %one {", "%block = arith.addi %first, %i : index"]
+                lines.append("%row = arith.muli %block, %rows : index")
+            case _:
+                lines += [f"scf.for %block = {owner} to %blocks step %owners {{", "%row = arith.muli %block, %rows : index"]
+        lines += k.lines
+        lines += ["}"] if self.looped != "once" else []
+        arguments = ", ".join(f"%{a.name}: index" for a in self.arrays)
+        body = "\n".join(f"  {line}" for line in lines if line)
+        return f"func.func @kernel({arguments}) attributes {{grid = {k.grid}}} {{\n{body}\n  return\n}}\n"

@@ -1,0 +1,193 @@
+"""Kernels with a grid reach the chip as they are written: bits, loops, turns; what is not pinned is refused by op and place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from campaign.kernel_draws import draw
+from campaign.kernels import judged
+
+from ktir.assembly import parse_module, print_module
+from ktir.checking.stream import check_package
+from ktir.context import context
+from ktir.diagnostics import KtirError
+from ktir.emulator.reference import execute
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import Package, read
+from ktir.pipeline import run_pipeline
+from ktir.runtime import metrics
+from ktir.runtime.executable import Executable
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def package_of(text: str, numbers: tuple[str, ...] = ()) -> Package:
+    with context(), ir.Location.unknown():
+        return read(compile_logical(parse_module(text, "kernel.mlir"), numbers=numbers))
+
+
+def equal(text: str, arrays: list[np.ndarray], numbers: tuple[str, ...] = (), given: tuple[int, ...] = ()) -> Executable:
+    """The stream, in both modes the executor's bits and what its KTIR says."""
+    wanted = [a.copy() for a in arrays]
+    execute(text, None, [*wanted, *given])
+    package = package_of(text, numbers)
+    executable = Executable(package)
+    assert check_package(package, executable.machine.trace) == []
+    for mode in ("tape", "step"):
+        found = [a.copy().reshape(h.size) for a, h in zip(arrays, executable.spec.hosts, strict=True)]
+        executable(*found, mode=mode)
+        for a, b in zip(found, wanted, strict=True):
+            assert a.tobytes() == b.tobytes(), mode
+    return executable
+
+
+def loops(executable: Executable) -> set[tuple[int, ...]]:
+    """Trips of the loops of each unit that has any, in order."""
+    (kernel,) = executable.machine.program.kernels
+    found = {tuple(w["trips"] for w in words if w.op == "loop") for words in kernel.units.values()}
+    return found - {()}
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_drawn(seed: int) -> None:
+    """Drawn kernels are equal in bits, and near NumPy in float64."""
+    verdict = judged(draw(seed))
+    assert verdict == "equal" or verdict.startswith("refused: "), verdict
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_more_drawn(seed: int) -> None:
+    verdict = judged(draw(seed))
+    assert verdict == "equal" or verdict.startswith("refused: "), verdict
+
+
+def test_examples() -> None:
+    """A row per tile in one launch; a softmax of blocks of five rows of which the last is short, in the author's loop of three trips."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 4, 64)).astype(np.float16)
+    with metrics.counted() as launches:
+        added = equal((EXAMPLES / "add.mlir").read_text(), [x, y, np.zeros_like(x)])
+    assert launches().chip == 2  # one in each mode
+    assert [k.cores for k in added.machine.program.kernels] == [4]
+    assert loops(added) == set()
+    found = equal((EXAMPLES / "softmax.mlir").read_text(), [rng.standard_normal(6000).astype(np.float16), np.zeros(6000, np.float16)])
+    assert loops(found) == {(3,)}
+    assert [k.cores for k in found.machine.program.kernels] == [4]
+
+
+BOX = "affine_set<(r, c) : (r >= 0, -r + {} >= 0, c >= 0, -c + 63 >= 0)>"
+ORDER = "affine_map<(r, c) -> (r, c)>"
+
+
+def tile(n: str, memory: str = "memref<70x64xf16>") -> str:
+    """The access tile of the row AT."""
+    return (
+        f"ktdp.construct_access_tile %v{n}[AT, 0] {{access_tile_set = {BOX.format(0)}, access_tile_order = {ORDER}}} : "
+        f"{memory} -> !ktdp.access_tile<1x64xindex>"
+    )
+
+
+def kernel(grid: list[int], body: str, rows: int = 70, name: str = "kernel", arguments: str = "%x: index, %y: index") -> str:
+    """A kernel on x and y [rows, 64]; `body` has LOAD(row) and STORE(row), a row at a time."""
+    memory = f"memref<{rows}x64xf16>"
+    views = "".join(
+        f"  %v{n} = ktdp.construct_memory_view %{n}, sizes: [{rows}, 64], strides: [64, 1] "
+        f"{{coordinate_set = {BOX.format(rows - 1)}, memory_space = #ktdp.memory_space<global>}} : {memory}\n"
+        for n in "xy"
+    )
+    loaded = f"%a = {tile('x', memory)}\n%l = ktdp.load %a : <1x64xindex> -> tensor<1x64xf16>"
+    stored = f"%s = arith.addf %l, %l : tensor<1x64xf16>\n%b = {tile('y', memory)}\nktdp.store %s, %b : tensor<1x64xf16>, <1x64xindex>"
+    for what, ops in (("LOAD", loaded), ("STORE", stored)):
+        body = re.sub(rf"{what}\((%\w+)\)", lambda m, ops=ops: ops.replace("AT", m[1]), body)
+    return f"func.func @{name}({arguments}) attributes {{grid = {grid}}} {{\n{views}{body}\n  return\n}}\n"
+
+
+def arrays(rows: int = 70) -> list[np.ndarray]:
+    return [np.random.default_rng(0).standard_normal((rows, 64)).astype(np.float16), np.full((rows, 64), 7, np.float16)]
+
+
+CONSTANTS = "\n".join(f"%c{n} = arith.constant {n} : index" for n in (0, 1, 2, 5, 32, 70)) + "\n"
+
+
+def test_turns() -> None:
+    """70 tiles on 32 cores: two turns in a loop, and one in which 26 cores keep to themselves what they do."""
+    made = equal(kernel([70], "%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\nSTORE(%t)"), arrays())
+    assert [k.cores for k in made.machine.program.kernels] == [32]
+    assert loops(made) == {(2,)}
+
+
+def test_turns_of_a_grid_of_two_dims() -> None:
+    body = (
+        CONSTANTS + "%t:2 = ktdp.get_compute_tile_id : index, index\n%m = arith.muli %t#0, %c5 : index\n%r = arith.addi %m, %t#1 : index\n"
+    )
+    made = equal(kernel([14, 5], body + "LOAD(%r)\nSTORE(%r)"), arrays())
+    assert [k.cores for k in made.machine.program.kernels] == [32]
+
+
+def test_loops_of_the_author() -> None:
+    """Tiles with 9 and with 8 rows: a loop of eight trips, and one more trip for some."""
+    body = CONSTANTS.replace("70", "70") + "%t = ktdp.get_compute_tile_id : index\n%c8 = arith.constant 8 : index\n"
+    made = equal(kernel([8], body + "scf.for %r = %t to %c70 step %c8 {\nLOAD(%r)\nSTORE(%r)\n}"), arrays())
+    assert loops(made) == {(8,)}
+
+
+def test_branches() -> None:
+    """By the tile: what the others would store stays as it was. By the trip: the loop is written out."""
+    tiles = CONSTANTS + "%t = ktdp.get_compute_tile_id : index\n%some = arith.cmpi ult, %t, %c5 : index\n"
+    equal(kernel([8], tiles + "scf.if %some {\nLOAD(%t)\nSTORE(%t)\n}"), arrays())
+    trips = "scf.for %r = %c0 to %c5 step %c1 {\n%odd = arith.remui %r, %c2 : index\n%some = arith.cmpi eq, %odd, %c1 : index\n"
+    made = equal(kernel([1], CONSTANTS + trips + "scf.if %some {\nLOAD(%r)\nSTORE(%r)\n}\n}"), arrays())
+    assert loops(made) == set()
+
+
+def test_numbers_of_arguments() -> None:
+    """What decides on the loops is a number at compile time; without it the argument is named."""
+    body = CONSTANTS + "scf.for %r = %c0 to %n step %c1 {\nLOAD(%r)\nSTORE(%r)\n}"
+    text = kernel([1], body, arguments="%x: index, %n: index, %y: index")
+    x, y = arrays()
+    wanted = y.copy()
+    execute(text, None, [x, 6, wanted])
+    executable = Executable(package_of(text, ("1=6",)))
+    executable(x, y)
+    assert y.tobytes() == wanted.tobytes()
+    with pytest.raises(KtirError, match="expects a number for argument #1") as error:
+        package_of(text)
+    assert error.value.location == "kernel.mlir:1:30"
+
+
+def test_programs_of_several_kernels() -> None:
+    """A function that calls kernels: each call is one, in order."""
+    one = "%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\nSTORE(%t)"
+    calls = "".join(f"  call @k({given}) : (index, index) -> ()\n" for given in ("%a, %b", "%b, %a"))
+    text = f"func.func @main(%a: index, %b: index) {{\n{calls}  return\n}}\n"
+    made = equal(text + kernel([3], one, name="k"), arrays())
+    assert [k.name for k in made.machine.program.kernels] == ["k", "k"]
+
+
+REFUSED = {
+    "'ktdp.store' op reads a tensor without content": "%l2 = tensor.empty() : tensor<1x64xf16>\n"
+    f"%b = {tile('y').replace('AT', '%c0')}\nktdp.store %l2, %b : tensor<1x64xf16>, <1x64xindex>",
+    "'linalg.reduce' op adds up in f16": "LOAD(%c0)\n%i = arith.constant dense<0.0> : tensor<1xf16>\n"
+    "%q = linalg.reduce { arith.addf } ins(%l : tensor<1x64xf16>) outs(%i : tensor<1xf16>) dimensions = [1]",
+    "'scf.for' op carries tensors": "LOAD(%c0)\n%q = scf.for %i = %c0 to %c5 step %c1 iter_args(%k = %l) -> (tensor<1x64xf16>) {\n"
+    "%k2 = arith.addf %k, %k : tensor<1x64xf16>\nscf.yield %k2 : tensor<1x64xf16>\n}",
+    "'scf.for' op has up to 70 trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\n"
+    "%n = arith.muli %t, %c70 : index\nscf.for %i = %c0 to %n step %c1 {\nLOAD(%t)\nSTORE(%t)\n}",
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    """By op and place, before anything has changed."""
+    with context(), ir.Location.unknown():
+        module = parse_module(kernel([2], CONSTANTS + REFUSED[message]), "kernel.mlir")
+        before = print_module(module)
+        with pytest.raises(KtirError, match=re.escape(message)) as error:
+            run_pipeline(module, "ktir-pin")
+        assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
+        assert print_module(module) == before
