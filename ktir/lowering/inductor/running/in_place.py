@@ -2,14 +2,15 @@
 
 The result of an operator may lie in the memory of an input that gets another value at the end of the graph, where nothing reads the old
 value any more. Torch's pass asks whether the input is read; it does not ask whether the result is read after the input has got its value:
-of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`.
+of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`. And where
+an operator that is called writes to a tensor, Inductor puts what has been computed of the old value behind the call.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,9 @@ import torch
 from torch import fx
 from torch._inductor.fx_passes import reinplace as of_torch
 from torch._inductor.fx_utils import get_node_storage
+from torch._inductor.ir import FallbackKernel, TensorBox
+from torch._inductor.virtualized import V
+from torch._library.utils import zip_schema
 
 from ktir.lowering.inductor.running import overlaps
 
@@ -33,12 +37,33 @@ def careful() -> Iterator[None]:
         keep_results(graph)
         theirs[0](graph)
 
+    calls: Any = FallbackKernel
+    own = vars(calls)["create"]
+
+    def create(cls: type, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        read_before(kernel, args, kwargs)
+        return own.__func__(cls, kernel, *args, **kwargs)
+
     module.reinplace_inplaceable_ops_core = core
     module.compute_overlapping_tensors = overlaps.with_overlooked(theirs[1])
+    calls.create = classmethod(create)
     try:
         yield
     finally:
         module.reinplace_inplaceable_ops_core, module.compute_overlapping_tensors = theirs
+        calls.create = own
+
+
+def read_before(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Let everything that reads what a call writes to be computed, before the call stands in the program."""
+    if not isinstance(kernel, torch._ops.OpOverload):
+        return
+    for info, value in zip_schema(kernel._schema, tuple(args), dict(kwargs)):
+        if info.alias_info is not None and info.alias_info.is_write:
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(tensor, TensorBox):
+                    tensor.realize()
+                    V.graph.mark_buffer_mutated(tensor.get_name())
 
 
 def keep_results(graph: fx.Graph) -> None:

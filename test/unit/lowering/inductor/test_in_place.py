@@ -86,6 +86,47 @@ def test_what_is_written_to_a_copy_stays_when_the_input_changes(after: str) -> N
             assert torch.equal(a, b)
 
 
+@torch.library.custom_op("in_place::put", mutates_args=("x",))
+def put(x: torch.Tensor, y: torch.Tensor) -> None:
+    x[: y.shape[0]] = y
+
+
+@put.register_fake
+def _(x: torch.Tensor, y: torch.Tensor) -> None:
+    return None
+
+
+def _input(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    before = x + 1
+    put(x, y)
+    written = x * 1
+    x.copy_(before)
+    return [written]
+
+
+def _input_and_view(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    before = x + 1
+    put(x[1:], y)
+    return [before, x[2:] * 1]
+
+
+def _product(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    product = x @ y.t()
+    before = product * 2
+    put(product, y[:, : product.shape[1]])
+    return [before, product, product + before]
+
+
+@pytest.mark.parametrize("f", [_input, _input_and_view, _product])
+def test_what_reads_a_tensor_before_a_call_writes_to_it(f: Callable[..., list[torch.Tensor]]) -> None:
+    torch._dynamo.reset()
+    x, same = (torch.arange(9 * 6.0).reshape(9, 6) for _ in range(2))
+    y = torch.full((3, 6), -5.0)
+    with torch.no_grad():
+        for a, b in zip([*torch.compile(f, backend="spyre")(x, y), x], [*f(same, y), same], strict=True):
+            assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("of", ["the whole", "a part", "columns"])
 def test_a_write_to_one_input_is_one_to_another(of: str) -> None:
     def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
