@@ -84,7 +84,8 @@ def compile_graph(
             inner = lying.taken(inner, steps)
         return compile_fx(gm, inputs, inner, config_patches=patches, decompositions=decompositions())  # type: ignore[arg-type]
 
-    return _accepted(run, compile_region, device, nonce, otherwise=gm)
+    with nullcontext() if device == "cpu" else devices.moves_shown(gm):
+        return _accepted(run, compile_region, device, nonce, otherwise=gm)
 
 
 def standalone_compile(

@@ -49,6 +49,38 @@ def shown_on_host() -> Iterator[None]:
         FakeTensor.fake_device = place_of
 
 
+@contextmanager
+def moves_shown(gm: fx.GraphModule) -> Iterator[None]:
+    """Within the block, the nodes of Dynamo's graph that may move a tensor do on the host what they do to memory: a tensor that goes
+    elsewhere is copied, one that is there is taken as it is, and who writes to the result writes to it.
+    """
+    nodes = [n for module in gm.modules() if isinstance(module, fx.GraphModule) for n in module.graph.nodes]
+    theirs = [(n, n.op, n.target, n.args, n.kwargs) for n in nodes if _names_a_place(n)]
+    for node, *_ in theirs:
+        source, found = (n.meta["example_value"] for n in (node.args[0], node))
+        flags = [a for a in node.args if isinstance(a, bool)]  # that of the copy is the second one
+        copy = found.device != source.device or flags[1:] == [True] or bool(node.kwargs.get("copy"))
+        kept = {k: v for k, v in node.kwargs.items() if k == "memory_format"}
+        node.op, node.target, node.args = "call_method", "to", (node.args[0], HOST, found.dtype)
+        node.kwargs = {**kept, "copy": copy}
+    try:
+        yield
+    finally:
+        for node, op, target, args, kwargs in theirs:
+            node.op, node.target, node.args, node.kwargs = op, target, args, kwargs
+
+
+def _names_a_place(node: fx.Node) -> bool:
+    """Whether a node gives a tensor somewhere, the same one if it is there."""
+    if node.target not in _MOVES or not (node.args and isinstance(node.args[0], fx.Node)):
+        return False
+    values = [n.meta.get("example_value") for n in (node.args[0], node)]
+    return all(isinstance(v, torch.Tensor) for v in values) and any(v.device != HOST for v in values)
+
+
+_MOVES = ("to", "cpu", "type_as", torch.as_tensor, torch.asarray)
+
+
 def as_on_host(inner: Callable[..., Any]) -> Callable[..., Any]:
     """Inductor's compilation of a graph, which is shown the graph on the host."""
 

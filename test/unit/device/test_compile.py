@@ -194,6 +194,38 @@ def test_a_result_that_is_copied_to_the_host(on_chip: None) -> None:
     assert torch.equal(got, x + 1)
 
 
+def moved(x: torch.Tensor, other: torch.Tensor) -> Any:
+    """A tensor where it is already, and elsewhere; all of them are written."""
+    same = (
+        x.to(x.device),
+        x.to(other),
+        torch.as_tensor(x, device=x.device),
+        x.type_as(other),
+        x.to(torch.float16),
+        x.to(x.device, copy=False),
+    )
+    copies = (
+        x.cpu(),
+        x.to(other.device, torch.float16, False, True),
+        x.to(torch.device("cpu")),
+        x.to(other, copy=True),
+        x.to(x.device, torch.float32),
+    )
+    for k, t in enumerate((*same, *copies)):
+        t.add_(k + 1)
+    return *copies, x * 2, other + 1
+
+
+def test_what_is_moved_is_copied_and_what_is_there_is_not(on_chip: None) -> None:
+    x, other = torch.arange(64).half(), torch.ones(1).half()
+    mine, theirs = x.to("spyre"), other.to("spyre")
+    expected = moved(own := x.to("spyre"), theirs)  # by operators
+    found = torch.compile(moved)(mine, theirs)
+    assert [(f.device, f.dtype) for f in found] == [(e.device, e.dtype) for e in expected]
+    assert all(torch.equal(f.cpu(), e.cpu()) for f, e in zip((*found, mine), (*expected, own), strict=True))
+    assert torch.equal(mine.cpu(), x + 21)
+
+
 def test_dynamo_looks_at_no_function_of_ours(on_chip: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What leaves a graph within a loop runs uncompiled, with Dynamo looking at each frame."""
     seen: list[str] = []
