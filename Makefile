@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+CORE := $(VENV)/.core
 # Tests start many processes; each reads what was compiled once, also where the environment asks not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 # Each core goes through its own part of the tests from front to back, so that what a file prepares is prepared once.
@@ -20,12 +21,13 @@ QUICK := --every 8 $(wildcard test/unit/test_*.py) $(addprefix test/unit/,arithm
 run: $(STAMP)
 	$(BIN)/python examples/search.py
 
-# Types take one core for a while: meanwhile the other one goes on. `test-long` adds tests that take minutes each.
-test test-long: $(STAMP)
+# Types take one core for a while: meanwhile the other one goes on. While torch and the like are installed, the tests of the IR run, which
+# need none of them. `test-long` adds tests that take minutes each.
+test test-long:
 	@echo '== Types (pyright), and beside them: style (ruff), the tests of the IR (lit), then all others (pytest) and the slowest of them'
 	$(MAKE) -j2 types $@-beside
 
-test-beside test-long-beside: style ir
+test-beside test-long-beside: style ir $(STAMP)
 	$(PYTEST) $(if $(findstring long,$@),,-m "not long")
 
 test-quick: $(STAMP)
@@ -36,14 +38,14 @@ test-quick: $(STAMP)
 
 lint: style types
 
-style: $(STAMP)
+style: $(CORE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(STAMP)
 	$(BIN)/pyright
 
-ir: $(STAMP)
+ir: $(CORE)
 	$(LIT)
 
 bench: $(STAMP)
@@ -56,14 +58,18 @@ clean:
 
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 
-# Modules are compiled where they are first imported: most of those that are installed never are. torch goes first and with its exact
-# version, so that an index that offers a CPU-only build of it is free to give that one. The editable install is a plain path entry
-# (compat): an import hook would make every start of a tool slower.
-$(STAMP): pyproject.toml
+# Modules are compiled where they are first imported: most of those that are installed never are. The editable install is a plain path
+# entry (compat): an import hook would make every start of a tool slower. torch goes before what needs it and with its exact version, so
+# that an index that offers a CPU-only build of it is free to give that one; the package itself stays as it was installed first.
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --config-settings editable_mode=compat -e '.[text]'
+	touch $@
+
+$(STAMP): $(CORE)
 	$(PIP) 'torch==2.13.0'
-	$(PIP) --config-settings editable_mode=compat -e '.[test,torch,examples,search]'
+	$(PIP) 'ktir[test,torch,examples,search]'
 	touch $@
 
 include docs/docs.mk
