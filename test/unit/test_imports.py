@@ -30,6 +30,7 @@ BELOW = {  # layer -> layers it may import; "core" is the modules directly in kt
 }
 # The edge to torch: what it compiles it also launches.
 BELOW["lowering/inductor"] = BELOW["lowering"] | {"lowering", "runtime"}
+BELOW["lang"] = BELOW["lowering"] | {"lowering", "emulator", "runtime"}
 BELOW["device"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
 BELOW["checking"] = BELOW["device"] | {"device"}
 BELOW["tools"] = BELOW["checking"] | {"checking"}

@@ -1,0 +1,33 @@
+"""The kernel language: Python functions on NumPy's operators become KTIR (docs/lang.md).
+
+from ktir import lang
+
+@lang.kernel
+def double(x, y):
+    for rows in lang.blocks(x.shape[0], 8):
+        y[rows] = 2 * x[rows]
+
+double[4](a, b)
+"""
+
+from ktir.lang.control import blocks, buffer, dot, erf, full, range, rsqrt, sigmoid, tile_id, tiles, when, zeros
+from ktir.lang.kernel import Kernel, kernel
+from ktir.lang.mistakes import Mistake
+
+__all__ = [
+    "Kernel",
+    "Mistake",
+    "blocks",
+    "buffer",
+    "dot",
+    "erf",
+    "full",
+    "kernel",
+    "range",
+    "rsqrt",
+    "sigmoid",
+    "tile_id",
+    "tiles",
+    "when",
+    "zeros",
+]

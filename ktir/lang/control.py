@@ -1,0 +1,177 @@
+"""What a kernel says besides NumPy: how work is dealt to tiles, loops and conditions of the device, tiles of its own."""
+
+from __future__ import annotations
+
+from builtins import range as python_range
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from math import erf as one_erf
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from ktir.lang.keys import Block
+from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.tile import Tile, matmul, own_function
+
+
+class Engine(Protocol):
+    """What the language asks of whoever runs a kernel."""
+
+    grid: tuple[int, ...] | None
+    """None of a program whose division over the machine is left to the compiler."""
+
+    def tile(self, axis: int | None) -> Any: ...
+
+    def loop(self, start: Any, stop: Any, step: Any) -> Iterator[Any]: ...
+
+    def branch(self, condition: Any, body: Callable[[], object]) -> None: ...
+
+    def full(self, shape: tuple[int, ...], value: Any, dtype: Any) -> Any: ...
+
+    def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Any: ...
+
+
+running: ContextVar[Engine | None] = ContextVar("ktir_lang_engine", default=None)
+
+
+def engine(what: str) -> Engine:
+    """Whoever runs the kernel. Raises Mistake outside of kernels."""
+    found = running.get()
+    if found is None:
+        raise Mistake(f"'{what}' works inside of a kernel, which is a function with the decorator 'ktir.lang.kernel'")
+    return found
+
+
+def _extents(shape: Any, what: str) -> tuple[int, ...]:
+    """A shape. Raises Mistake for what is none."""
+    listed = (shape,) if isinstance(shape, int) else shape
+    if not isinstance(listed, Sequence) or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in listed):
+        raise Mistake(f"{what} expects a shape of numbers that are known when the kernel is traced, but got {shape!r:.60}")
+    return tuple(listed)
+
+
+def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterator[Any]:
+    """The blocks of a dim, dealt to the tiles of the grid: `for rows in blocks(x.shape[0], 8): y[rows] = ..`.
+
+    extent: of the dim, or a tuple of several, whose blocks are tuples; size: of a block, None for equal shares; axis: deals along one dim
+    of the grid only. No block may depend on another. In a kernel without a grid there is one block with everything.
+    """
+    run = engine("blocks")
+    several = isinstance(extent, Sequence)
+    dims = _extents(extent, "'blocks'")
+    if run.grid is None:
+        whole = tuple(Block(0, n, n) for n in dims)
+        yield whole if several else whole[0]
+        return
+    tiles = prod(run.grid) if axis is None else run.grid[_axis(axis, run.grid)]
+    sizes = (size if several else (size,)) if size is not None else (-(-dims[0] // tiles) or 1, *dims[1:])
+    sizes = _extents(sizes, "the size of 'blocks'")
+    if len(sizes) != len(dims) or min(sizes, default=1) < 1:
+        raise Mistake(f"'blocks' expects {len(dims)} sizes of at least 1, but got {size!r:.40}")
+    counts = [-(-n // s) for n, s in zip(dims, sizes, strict=True)]
+    for number in run.loop(run.tile(axis), prod(counts), tiles):
+        places = []
+        for d in python_range(len(dims)):
+            inner = prod(counts[d + 1 :])
+            place = number // inner if inner > 1 else number
+            places.append(place % counts[d] if d else place)
+        found = tuple(Block(p * s, s, n) for p, s, n in zip(places, sizes, dims, strict=True))
+        yield found if several else found[0]
+
+
+def range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[Any]:
+    """A loop of the device; bounds may be numbers of the device. What outlives a trip is changed in place."""
+    if stop is None:
+        start, stop = 0, start
+    return engine("range").loop(start, stop, step)
+
+
+def when(condition: Any) -> Callable[[Callable[[], object]], None]:
+    """Runs a function at once, where a condition on numbers of the device holds. What it changes, it changes in place.
+
+    @when(i > 0)
+    def _():
+        acc[...] = acc + y[i - 1]
+    """
+    run = engine("when")
+    return lambda body: run.branch(condition, body)
+
+
+def tile_id(axis: int | None = None) -> Any:
+    """The number of this tile, along an axis of the grid or over all (the last axis is the fastest)."""
+    run = engine("tile_id")
+    return run.tile(None if axis is None or run.grid is None else _axis(axis, run.grid))
+
+
+def tiles(axis: int | None = None) -> int:
+    """The number of tiles, along an axis of the grid or over all; 1 without a grid."""
+    grid = engine("tiles").grid or (1,)
+    return prod(grid) if axis is None else grid[_axis(axis, grid)]
+
+
+def _axis(axis: Any, grid: tuple[int, ...]) -> int:
+    if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < len(grid):
+        raise Mistake(f"expects an axis of the grid {list(grid)}, but got {axis!r:.40}")
+    return axis
+
+
+def full(shape: Any, value: Any, dtype: Any = np.float32) -> Any:
+    """A tile of equal numbers."""
+    return engine("full").full(_extents(shape, "'full'"), value, np.dtype(dtype))
+
+
+def zeros(shape: Any, dtype: Any = np.float32) -> Any:
+    """A tile of zeros."""
+    return engine("zeros").full(_extents(shape, "'zeros'"), 0, np.dtype(dtype))
+
+
+def buffer(shape: Any, dtype: Any = np.float32, *, slots: int | None = None, address: int | None = None) -> Any:
+    """Memory in the scratchpad of each tile. slots: that many of them, as first dim; address: in bytes, else behind the others."""
+    dims = _extents(shape, "'buffer'")
+    return engine("buffer").buffer(dims if slots is None else (slots, *dims), np.dtype(dtype), address)
+
+
+def _wide(x: Any) -> tuple[np.ndarray, np.dtype[Any]]:
+    """Numbers in f64, and the type that `np.exp` has for them."""
+    if not isinstance(x, np.ndarray | np.generic | float | int):
+        raise Mistake(f"expects tiles and numbers, but got {kind_of(x)}")
+    array = np.asarray(x)
+    return array.astype(np.float64), np.exp(np.ones(1, array.dtype)).dtype
+
+
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x), rounded once."""
+    if isinstance(x, Tile):
+        return own_function(x._build, "rsqrt", x)
+    wide, dtype = _wide(x)
+    return (1 / np.sqrt(wide)).astype(dtype)
+
+
+def erf(x: Any) -> Any:
+    """The error function."""
+    if isinstance(x, Tile):
+        return own_function(x._build, "erf", x)
+    wide, dtype = _wide(x)
+    return np.vectorize(one_erf, otypes=[np.float64])(wide).astype(dtype)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), each step rounded to the type."""
+    if isinstance(x, Tile):
+        return own_function(x._build, "sigmoid", x)
+    wide, dtype = _wide(x)
+    narrow = wide.astype(dtype)
+    return (1 / (1 + np.exp(-narrow))).astype(dtype)
+
+
+def dot(a: Any, b: Any, acc: Any = None) -> Any:
+    """acc + a @ b, for f16 and bf16 in f32: what a kernel accumulates. `a @ b` has NumPy's type instead."""
+    if any(isinstance(x, Tile) for x in (a, b)):
+        narrow = np.result_type(a.dtype, b.dtype).itemsize < 4
+        return matmul(a, b, acc, np.float32 if narrow else None)
+    dtype = np.result_type(a.dtype, b.dtype)
+    wide = np.float32 if dtype.itemsize < 4 else dtype
+    found = np.matmul(a.astype(wide), b.astype(wide))
+    return found if acc is None else acc + found

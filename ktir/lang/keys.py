@@ -1,0 +1,151 @@
+"""What stands between brackets: `x[i, 2:5, None, block]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ktir.lang.mistakes import Mistake, kind_of
+
+
+@dataclass(frozen=True)
+class Block:
+    """One of the parts into which `blocks` cuts a dim, as a key: `x[block]`. The last part may stick out of the dim; reads of what lies
+    outside give 0, and writes are dropped."""
+
+    start: Any
+    """Where it begins."""
+    size: int
+    """How many elements it has, those outside counted too."""
+    extent: int
+    """Of the dim."""
+
+    @property
+    def positions(self) -> Any:
+        """The number of each of its elements."""
+        return np.arange(self.size) + self.start
+
+    @property
+    def inside(self) -> Any:
+        """Which of its elements lie inside of the dim."""
+        return self.positions < self.extent
+
+    @property
+    def ragged(self) -> bool:
+        """Whether a block may stick out."""
+        return self.extent % self.size != 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a key takes of one dim: from `start` on `size` elements, of which those from `limit` on, if there is one, lie outside.
+    `dropped`: one element, without the dim."""
+
+    start: Any
+    size: int
+    limit: int | None = None
+    dropped: bool = False
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a key takes of one dim by a tile of numbers."""
+
+    numbers: Any
+
+
+Parts = list[Part | Gathered | None]
+"""Per dim of the key what it takes, None for a new dim."""
+
+
+def parts_of(shape: tuple[int, ...], key: Any, *, masked: bool = False) -> Parts:
+    """What a key takes of memory of a shape. Raises Mistake for a key that does not fit it."""
+    listed = list(key) if isinstance(key, tuple) else [key]
+    count = sum(k is not None and k is not Ellipsis for k in listed)
+    if sum(k is Ellipsis for k in listed) > 1 or count > len(shape):
+        raise Mistake(f"expects a key for {len(shape)} dims, but got {count}")
+    if not any(k is Ellipsis for k in listed):
+        listed.append(Ellipsis)
+    at = next(i for i, k in enumerate(listed) if k is Ellipsis)
+    listed[at : at + 1] = [slice(None)] * (len(shape) - count)
+    found: Parts = []
+    dim = 0
+    for entry in listed:
+        if entry is None:
+            found.append(None)
+            continue
+        found.append(_part(shape[dim], entry, dim, masked))
+        dim += 1
+    return found
+
+
+def _part(extent: int, entry: Any, dim: int, masked: bool) -> Part | Gathered:
+    if isinstance(entry, Block):
+        if entry.extent > extent:
+            raise Mistake(f"a block of a dim of {entry.extent} reaches beyond dim {dim} of {extent}")
+        return Part(entry.start, entry.size, entry.extent if entry.ragged or masked else None)
+    if isinstance(entry, slice):
+        return _span(extent, entry, dim, masked)
+    if isinstance(entry, bool | float | str) or not (
+        isinstance(entry, int | np.integer) or hasattr(entry, "_as_index") or hasattr(entry, "known")
+    ):
+        if not isinstance(entry, np.ndarray) or entry.dtype.kind != "i":
+            raise Mistake(f"dim {dim} expects an integer, a slice, a block or a tile of integers, but got {kind_of(entry)}")
+    if getattr(entry, "ndim", 0):
+        return Gathered(entry)
+    if isinstance(entry, int | np.integer):
+        _inside(extent, int(entry), dim)
+        return Part(int(entry) % extent, 1, dropped=True)
+    return Part(entry, 1, extent if masked else None, dropped=True)
+
+
+def _inside(extent: int, number: int, dim: int) -> None:
+    if not -extent <= number < extent:
+        raise Mistake(f"{number} is beyond dim {dim} of {extent}")
+
+
+def _span(extent: int, entry: slice, dim: int, masked: bool) -> Part:
+    if entry.step not in (None, 1):
+        raise Mistake(f"dim {dim} expects a slice of step 1, but got {entry.step!r:.40}")
+    start = 0 if entry.start is None else entry.start
+    stop = extent if entry.stop is None else entry.stop
+    for end in (start, stop):
+        if isinstance(end, bool) or not (isinstance(end, int | np.integer) or hasattr(end, "_as_index") or hasattr(end, "known")):
+            raise Mistake(f"dim {dim} expects a slice between integers, but got {kind_of(end)}")
+    if isinstance(start, int | np.integer) and isinstance(stop, int | np.integer):
+        start, stop = (int(x) + extent if x < 0 else int(x) for x in (start, stop))
+        if not masked and (not 0 <= start <= extent or stop > extent):
+            raise Mistake(f"{start}:{stop} reaches beyond dim {dim} of {extent}; use a block, or '.masked[..]'")
+        size: int | None = stop - start
+    else:
+        distance = stop - start
+        size = distance if isinstance(distance, int) else getattr(distance, "known", None)
+    if size is None:
+        raise Mistake(f"dim {dim} expects a slice of known size: start and stop at a fixed distance, as i:i + 8")
+    if size <= 0:
+        raise Mistake(f"dim {dim} expects a slice of at least one element, but got {size}")
+    return Part(start, size, extent if masked else None)
+
+
+def static_part(shape: tuple[int, ...], key: Any) -> tuple[list[int], tuple[int, ...], list[int], tuple[int, ...]]:
+    """Begin and extents of a part of a tile; of the part's dims with new ones, where those that stay lie; the shape of the part.
+
+    Raises Mistake for keys that are not known when the kernel is traced.
+    """
+    parts = parts_of(shape, key)
+    begin, extents, kept, result = [], [], [], []
+    for part in parts:
+        if part is None:
+            kept.append(-1)
+            result.append(1)
+            continue
+        if isinstance(part, Gathered) or not isinstance(part.start, int):
+            raise Mistake("a tile is indexed by numbers that are known when the kernel is traced; load what changes from memory")
+        if not part.dropped:
+            kept.append(len(begin))
+            result.append(part.size)
+        begin.append(part.start)
+        extents.append(part.size)
+    return begin, tuple(extents), kept, tuple(result)

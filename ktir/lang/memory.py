@@ -1,0 +1,199 @@
+"""Memory of a trace: the arguments of a kernel, and its buffers in the scratchpad. Reading loads a tile, writing stores one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ktir.lang.elements import element_of
+from ktir.lang.graph import Value
+from ktir.lang.keys import Gathered, Part, Parts, parts_of
+from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.tile import Tile, as_tile
+from ktir.lang.trace import Trace
+
+
+class Memory:
+    """A tensor in memory: `x[key]` loads, `x[key] = tile` stores. All that a key takes must lie inside; with `x.masked[key]` what lies
+    outside reads as 0 and is not written."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self, trace: Trace, shape: tuple[int, ...], dtype: Any, base: Value, space: str = "global", *, masked: bool = False
+    ) -> None:
+        self._trace, self._base, self._space, self._masked = trace, base, space, masked
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self._views: dict[tuple[Any, ...], Value] = {}
+        self._done: set[str] = set()
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def masked(self) -> Memory:
+        """The same memory, for keys that may reach beyond it."""
+        other = Memory(self._trace, self.shape, self.dtype, self._base, self._space, masked=True)
+        other._views, other._done = self._views, self._done
+        return other
+
+    @property
+    def role(self) -> str:
+        """What the kernel does with an argument."""
+        if "store" not in self._done:
+            return "input"
+        return "input_output" if "load" in self._done else "output"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise Mistake("memory without dims has no length")
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Tile:
+        parts = self._parts(key)
+        self._done.add("load")
+        access, extents = self._access(parts)
+        type_ = f"tensor<{''.join(f'{n}x' for n in extents)}{element_of(self.dtype)}>"
+        value = self._trace.value(f"ktdp.load $0 : {_stripped(extents)} -> {type_}", (access,), type_)
+        shape, dims = _loaded(parts)
+        tile = Tile.of(self._trace, value, self.dtype)
+        return tile if dims == list(range(len(shape))) and tuple(shape) == tile.shape else tile._view(shape, lambda d: dims[d])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        parts = self._parts(key)
+        tile = as_tile(self._trace, value, self.dtype)
+        self._done.add("store")
+        access, extents = self._access(parts)
+        shape, dims = _loaded(parts)
+        kept = [dims.index(d) if d in dims else -1 for d in range(len(shape))]
+        data = tile._placed_in(tuple(shape), extents, kept, self.dtype)
+        self._trace.emit(f"ktdp.store $0, $1 : {data.type}, {_stripped(extents)}", (data, access))
+
+    def __iter__(self) -> Any:
+        raise Mistake("memory is read by keys, as x[0]; a loop over its rows is 'for i in range(x.shape[0])'")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise Mistake("memory has no values while a kernel is traced; load a tile of it: x[...]")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *_: Any, **__: Any) -> Any:
+        raise Mistake(f"'np.{ufunc.__name__}' works on tiles; load one of this argument: x[...]")
+
+    def __array_function__(self, func: Any, *_: Any) -> Any:
+        raise Mistake(f"'np.{func.__name__}' works on tiles; load one of this argument: x[...]")
+
+    def __repr__(self) -> str:
+        return f"<memory {kind_of(self)}>"
+
+    def _parts(self, key: Any) -> Parts:
+        return parts_of(self.shape, key, masked=self._masked)
+
+    def _access(self, parts: Parts) -> tuple[Value, tuple[int, ...]]:
+        """The access tile of a key, and its extents."""
+        taken = [p for p in parts if p is not None]
+        if any(isinstance(p, Gathered) for p in taken):
+            raise Mistake("the language has no gathers yet")
+        boxes = [replace(p, start=self._trace.index(p.start)) for p in taken if isinstance(p, Part)]
+        extents = tuple(p.size for p in boxes)
+        limits = tuple(p.limit if p.limit is not None and self._beyond(p) else None for p in boxes)
+        starts = [p.start for p in boxes]
+        if self._trace.grid is None and all(s.known is not None for s in starts) and not any(limits):
+            offset = sum(s.known * n for s, n in zip(starts, self._strides(), strict=True))
+            view, sizes = self._view(extents, (None,) * len(extents), offset), extents
+            starts = [self._trace.index(0)] * len(starts)
+        else:
+            view, sizes = self._view(self.shape, limits, 0), self.shape
+        operands = [view]
+        subscripts = ", ".join(s.subscript(operands) for s in starts)
+        rank = len(extents)
+        names = ", ".join(f"d{i}" for i in range(rank))
+        type_ = f"!ktdp.access_tile{_stripped(extents)}"
+        text = (
+            f"ktdp.construct_access_tile $0[{subscripts}] {{access_tile_order = affine_map<({names}) -> ({names})>, "
+            f"access_tile_set = {_box(extents)}}} : {_memref(sizes, limits if view.type.count('?') else (), self.dtype)} -> {type_}"
+        )
+        return self._trace.value(text, operands, type_), extents
+
+    @staticmethod
+    def _beyond(part: Part) -> bool:
+        """Whether a part may reach beyond its limit."""
+        known = part.start.known
+        return known is None or known < 0 or known + part.size > (part.limit or 0)
+
+    def _strides(self) -> list[int]:
+        return [prod(self.shape[i + 1 :]) for i in range(self.ndim)]
+
+    def _view(self, sizes: Sequence[int], limits: Sequence[int | None], offset: int) -> Value:
+        """The view of a part of this memory, made once."""
+        key = (tuple(sizes), tuple(limits), offset)
+        found = self._views.get(key)
+        if found is not None:
+            return found
+        trace = self._trace
+        operands = [self._base]
+        if offset:
+            operands = [trace.at_first("arith.addi $0, $1 : index", (self._base, trace.number(offset)), "index")[0]]
+        listed = []
+        for size, limit in zip(sizes, limits, strict=True):
+            if limit is None:
+                listed.append(str(size))
+            else:
+                operands.append(trace.number(limit))
+                listed.append(f"${len(operands) - 1}")
+        type_ = _memref(sizes, limits, self.dtype)
+        text = (
+            f"ktdp.construct_memory_view $0, sizes: [{', '.join(listed)}], strides: [{', '.join(map(str, self._strides()))}] "
+            f"{{coordinate_set = {_box(sizes, limits)}{', masked' if any(n is not None for n in limits) else ''}, "
+            f"memory_space = #ktdp.memory_space<{self._space}>}} : {type_}"
+        )
+        self._views[key] = trace.at_first(text, operands, type_)[0]
+        return self._views[key]
+
+
+def _loaded(parts: Parts) -> tuple[list[int], list[int | None]]:
+    """The shape of the tile that a key takes, and per dim of the memory the dim of the tile that it becomes."""
+    shape: list[int] = []
+    dims: list[int | None] = []
+    for part in parts:
+        if part is None:
+            shape.append(1)
+        elif isinstance(part, Part) and part.dropped:
+            dims.append(None)
+        else:
+            dims.append(len(shape))
+            shape.append(part.size if isinstance(part, Part) else 0)
+    return shape, dims
+
+
+def _stripped(extents: Sequence[int]) -> str:
+    return f"<{''.join(f'{n}x' for n in extents)}index>"
+
+
+def _memref(sizes: Sequence[int], limits: Sequence[int | None], dtype: Any) -> str:
+    listed = [str(n) if not limits or limits[i] is None else "?" for i, n in enumerate(sizes)]
+    return f"memref<{''.join(f'{n}x' for n in listed)}{element_of(dtype)}>"
+
+
+def _box(sizes: Sequence[int], limits: Sequence[int | None] = ()) -> str:
+    """The set of coordinates from 0 to sizes, dynamic where there are limits."""
+    if not sizes:
+        return "affine_set<() : ()>"
+    bounds, symbols = [], []
+    for i, size in enumerate(sizes):
+        if limits and limits[i] is not None:
+            symbols.append(f"s{len(symbols)}")
+            bounds.append(f"d{i} >= 0, -d{i} + {symbols[-1]} - 1 >= 0")
+        else:
+            bounds.append(f"d{i} >= 0, -d{i} + {size - 1} >= 0")
+    names = ", ".join(f"d{i}" for i in range(len(sizes)))
+    return f"affine_set<({names}){'[' + ', '.join(symbols) + ']' if symbols else ''} : ({', '.join(bounds)})>"

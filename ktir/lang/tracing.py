@@ -1,0 +1,94 @@
+"""Tracing a kernel: its function, called on memory that stands for the arguments, becomes KTIR text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ktir.lang.control import running
+from ktir.lang.elements import element_of
+from ktir.lang.graph import Op, Value, Writer, place
+from ktir.lang.indices import Index
+from ktir.lang.memory import Memory
+from ktir.lang.mistakes import Mistake
+from ktir.lang.structured import constant
+from ktir.lang.tile import Tile, apply
+from ktir.lang.trace import Trace
+
+
+class Tracing(Trace):
+    """A trace that knows tiles and memory."""
+
+    def apply(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Tile:  # type: ignore[override]
+        """A function of NumPy on tiles, numbers and indices."""
+        if method != "__call__" or options:
+            raise Mistake(f"the language has no 'np.{ufunc.__name__}' of numbers of the device like this")
+        return apply(self, ufunc, inputs)
+
+    def full(self, shape: tuple[int, ...], value: Any, dtype: Any) -> Tile:
+        """A tile of equal numbers."""
+        return Tile.of(self, constant(self, value, shape, dtype), dtype)
+
+    def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Memory:
+        """Memory in the scratchpad of each tile."""
+        base = self.number(self.room(shape, dtype, address))
+        return Memory(self, shape, dtype, base, "ct_local")
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A kernel as KTIR, for arguments of some shapes and types."""
+
+    name: str
+    text: str
+    roles: tuple[str, ...]
+    """Per argument `input`, `output`, `input_output`, or `number`."""
+
+
+def trace(
+    function: Callable[..., object],
+    arguments: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    grid: tuple[int, ...] | None,
+    location: str,
+) -> Traced:
+    """The KTIR of a kernel. arguments: by name arrays, of which shape and type count, and numbers. location: where the function is."""
+    tracing = Tracing(grid)
+    given: dict[str, Any] = {}
+    for name, value in arguments.items():
+        base = Value("index", tracing.root)
+        tracing.root.arguments.append(base)
+        given[name] = Index.of(tracing, base) if isinstance(value, int) else Memory(tracing, value.shape, value.dtype, base)
+    token = running.set(tracing)
+    try:
+        result = function(**given, **parameters)
+    finally:
+        running.reset(token)
+    if tracing.fault is not None:
+        raise tracing.fault
+    if result is not None:
+        raise Mistake("a kernel returns nothing: it stores into its arguments", location)
+    tracing.root.ops.append(Op("return", (), location))
+    roles = tuple(m.role if isinstance(m, Memory) else "number" for m in given.values())
+    if not any(role in ("output", "input_output") for role in roles):
+        raise Mistake("a kernel stores into at least one of its arguments", location)
+    return Traced(function.__name__, _text(function.__name__, tracing, given, roles, location), roles)
+
+
+def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence[str], location: str) -> str:
+    writer = Writer(places=True)
+    arguments = []
+    for (key, memory), base, role in zip(given.items(), tracing.root.arguments, roles, strict=True):
+        writer.names[base] = f"%{key}"
+        facts = f'ktir.name = "{key}"'
+        if isinstance(memory, Memory) and tracing.grid is None:
+            shape = "".join(f"{n}x" for n in memory.shape)
+            facts += f', ktir.role = "{role}", ktir.type = tensor<{shape}{element_of(memory.dtype)}>'
+        arguments.append(f"%{key}: index {{{facts}}}")
+    body = writer.region(tracing.root, "  ")
+    grid = "" if tracing.grid is None else f" attributes {{grid = [{', '.join(map(str, tracing.grid))}]}}"
+    level = ' attributes {ktir.level = "logical"}' if tracing.grid is None else ""
+    return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {place(location)}\n}}\n"
