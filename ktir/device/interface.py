@@ -1,11 +1,14 @@
-"""What Dynamo and Inductor ask of a device: told when they are imported, for that takes a second."""
+"""What Dynamo and Inductor ask of a device: told when they are imported, for that takes a second. Inductor by itself is told that it has no
+code for the device.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -13,35 +16,60 @@ from typing import Any
 
 from ktir.device import spyre
 
-_MODULE = "torch._dynamo.device_interface"
 _Properties = namedtuple("_Properties", ["name", "multi_processor_count"])
+_NOT_BY_INDUCTOR = (
+    "Inductor alone has no code for the device 'spyre', so it exports no packages and standalone artifacts of graphs on it; "
+    "torch.compile has, and torch.compiler.save_cache_artifacts keeps what it compiled"
+)
 
 
 def install() -> None:
-    """Register the interface, now or with the import of the module that holds them all."""
-    if (module := sys.modules.get(_MODULE)) is not None:
-        _register(module)
-    else:
-        sys.meta_path.insert(0, _Finder())
+    """Register with the modules that ask, now or when they are imported."""
+    for name, told in (("torch._dynamo.device_interface", _register), ("torch._inductor.codegen.common", _refuse)):
+        if (module := sys.modules.get(name)) is not None:
+            told(module)
+        else:
+            sys.meta_path.insert(0, _Finder(name, told))
 
 
 class _Finder(MetaPathFinder):
-    """Finds the module as it would be found, with a loader that calls us once it is there."""
+    """Finds a module as it would be found, with a loader that calls us once it is there."""
+
+    def __init__(self, name: str, told: Callable[[Any], None]) -> None:
+        self._name, self._told = name, told
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != _MODULE:
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def execute_and_register(module: ModuleType) -> None:
+            def execute_and_tell(module: ModuleType) -> None:
                 execute(module)
-                _register(module)
+                self._told(module)
 
-            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+            spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]
         return spec
+
+
+def _refuse(module: Any) -> None:
+    """Where Inductor asks what it has for a device; for our graphs it asks for the host."""
+    for name in ("get_backend_features", "get_device_op_overrides"):
+        setattr(module, name, _refused(getattr(module, name)))
+
+
+def _refused(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def asked(device: Any) -> Any:
+        if (device if isinstance(device, str) else getattr(device, "type", None)) == "spyre":
+            from ktir.diagnostics import KtirError
+
+            raise KtirError(_NOT_BY_INDUCTOR)
+        return stock(device)
+
+    return asked
 
 
 def _register(module: Any) -> None:

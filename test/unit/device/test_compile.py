@@ -12,10 +12,11 @@ import torch
 from torch import nn
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.exc import BackendCompilerFailed
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import ktir
 from ktir import config
-from ktir.diagnostics import OutOfRange, Unsupported
+from ktir.diagnostics import KtirError, OutOfRange, Unsupported
 from ktir.runtime import metrics, notices
 
 
@@ -257,6 +258,49 @@ def test_gradients_are_refused(on_chip: None) -> None:
     torch.compile(lambda x: x * 2)(x.detach())
     with torch.enable_grad(), pytest.raises(BackendCompilerFailed, match="needs gradients"):
         torch.compile(lambda x: x * 3)(x)
+
+
+def test_exported_models(tmp_path: Path, on_chip: None) -> None:
+    """As they are, and compiled, also when they come from a file."""
+    torch.manual_seed(1)
+    model, x = MODELS["mlp"]().half().eval(), torch.randn(3, 64).half()
+    wanted = torch.compile(model, backend="spyre")(x)
+    there = x.to("spyre")
+    exported = torch.export.export(model.to("spyre"), (there,))
+    torch.testing.assert_close(exported.module()(there).cpu(), wanted, rtol=4e-3, atol=4e-3)
+    torch.export.save(exported, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    assert torch.equal(torch.compile(loaded)(there).cpu(), wanted)
+
+
+def test_regions_that_are_compiled_once(on_chip: None) -> None:
+    compiler: Any = torch.compiler
+    region = compiler.nested_compile_region(lambda x, w: nn.functional.gelu(x @ w))
+    x, weights = torch.randn(5, 8), [torch.randn(8, 8) / 3 for _ in range(3)]
+
+    def model(x: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+        for weight in weights:
+            x = region(x, weight)
+        return x * 2
+
+    found = torch.compile(model, fullgraph=True)(x.to("spyre"), [w.to("spyre") for w in weights])
+    torch.testing.assert_close(found.cpu(), model(x, weights), rtol=1e-5, atol=1e-5)
+
+
+def test_what_inductor_alone_has_no_code_for() -> None:
+    """Packages and standalone artifacts are made by Inductor alone; ahead of time, a function is compiled, but not saved."""
+    model, x = nn.Linear(8, 4).to("spyre"), torch.ones(3, 8, device="spyre")
+    refused = "Inductor alone has no code for the device 'spyre'"
+    graph = torch.export.export(model, (x,)).module()
+    with pytest.raises(Exception, match=refused):
+        torch._inductor.compile(graph, [x])
+    with pytest.raises(KtirError, match=refused):
+        ktir.standalone_compile(make_fx(torch.relu)(x), [x])
+    compiled: Any = torch.compile(model, fullgraph=True)
+    ahead = compiled.forward.aot_compile(((x,), {}))
+    torch.testing.assert_close(ahead(x), model(x))
+    with pytest.raises(KtirError, match=r"saved by torch\.compiler\.save_cache_artifacts"):
+        ahead.save_compiled_function("unsaved")
 
 
 def test_graphs_on_the_host_go_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:

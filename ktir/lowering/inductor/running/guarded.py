@@ -51,6 +51,10 @@ class Guarded:
         """What calls are, once that is known; see `Direct`. Dynamo calls with inputs of the same types."""
         self.overlooked = Overlooked(graph, writes.written(graph))
 
+    def serialize(self) -> Any:
+        """What `aot_compile` asks for where what it gave is saved."""
+        raise KtirError("what ktir compiled is saved by torch.compiler.save_cache_artifacts, or by ktir.standalone_compile on the host")
+
     def __call__(self, *inputs: Any) -> Any:
         if self._again is not None:
             try:
