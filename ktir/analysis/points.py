@@ -119,16 +119,20 @@ class Points:
         if live.size > MOST:
             raise refused(counter.owner.owner, f"has more than {MOST} trips over all tiles")
         self.live, self.known[counter] = live, numbers
-        yield
-        self.live, self.known = outer, known
+        try:
+            yield
+        finally:
+            self.live, self.known = outer, known
 
     @contextmanager
     def branch(self, live: NDArray[np.bool_]) -> Iterator[None]:
         """Read what runs at some points only."""
         outer = self.live
         self.live = outer & live
-        yield
-        self.live = outer
+        try:
+            yield
+        finally:
+            self.live = outer
 
     def _evaluated(self, value: ir.Value) -> Numbers:
         owner = value.owner

@@ -1,7 +1,7 @@
 """Draws a kernel with a grid by a seed, with its inputs, and what it must come near to.
 
-What it avoids, since it is refused by op and place: sums in f16, several reduced dims, matmuls, tensors that loops carry, views of the
-scratchpad, exchanges, indirect tiles, positions as data, tiles whose rows are no one dim in memory.
+What it avoids, since it is refused by op and place: sums in f16, several reduced dims, matmuls, views of the scratchpad, exchanges,
+indirect tiles, positions as data, tiles whose rows are no one dim in memory.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 EPS = {"f16": 2.0**-11, "f32": 2.0**-24, "i32": 0.0}
 TINY = {"f16": 2.0**-24, "f32": 2.0**-149, "i32": 0.0}
 TYPES = {"f16": np.float16, "f32": np.float32, "i32": np.int32}
+_FLOATS = ("add", "sub", "mul", "max", "min", "neg", "abs", "exp", "sqrt", "select", "scale", "reduce", "reduce", "loop")
 NOTHING = 7
 MOST = 1000.0
 
@@ -259,7 +260,9 @@ class _Writer:
 
     def _float(self, x: Near, y: Near) -> tuple[Callable[[str, str], str], Near | None]:
         p, q, e, f = x.value, y.value, x.error, y.error
-        match self.k.choose.choice(("add", "sub", "mul", "max", "min", "neg", "abs", "exp", "sqrt", "select", "scale", "reduce", "reduce")):
+        match self.k.choose.choice(
+            ("add", "sub", "mul", "max", "min", "neg", "abs", "exp", "sqrt", "select", "scale", "reduce", "reduce", "loop")
+        ):
             case "add":
                 return self._binary("arith.addf"), self.near(p + q, e + f)
             case "sub":
@@ -285,6 +288,12 @@ class _Writer:
                 return self._select, self.near(np.where(p < q, q, -p), np.where(close, np.abs(p + q), 0) + e + f)
             case "scale":
                 return self._scaled, self.near(p * 0.5 + 0.25, 0.5 * e + EPS[self.k.type])
+            case "loop":
+                trips, near = self.k.choose.randint(1, 4), x
+                for _ in range(trips):
+                    half = self.near(near.value * 0.5, 0.5 * near.error)
+                    near = self.near(half.value + q, half.error + f)
+                return lambda a, b: self._carried(a, b, trips), near
             case _:
                 return self._reduced(p, e)
 
@@ -302,6 +311,16 @@ class _Writer:
         number = self.k.emit(f"arith.constant 0.25 : {self.k.type}")
         quarter = self.k.emit(f"tensor.splat {number} : {self.tensor}")
         return self.k.emit(f"arith.addf {self.k.emit(f'arith.mulf {a}, {half} : {self.tensor}')}, {quarter} : {self.tensor}")
+
+    def _carried(self, a: str, b: str, trips: int) -> str:
+        """A loop that carries a tensor: half of it and another one, some times."""
+        k = self.k
+        n = k.emit(f"arith.constant {trips} : index")
+        made = k.emit(f"scf.for %j = %zero to {n} step %one iter_args(%c = {a}) -> ({self.tensor}) {{")
+        half = k.emit(f"arith.constant dense<0.5> : {self.tensor}")
+        total = k.emit(f"arith.addf {k.emit(f'arith.mulf %c, {half} : {self.tensor}')}, {b} : {self.tensor}")
+        k.lines += [f"scf.yield {total} : {self.tensor}", "}"]
+        return made
 
     def _reduced(self, p: NDArray[np.float64], e: NDArray[np.float64]) -> tuple[Callable[[str, str], str], Near | None]:
         """The largest of a row, or in f32 its mean, on all of its columns."""

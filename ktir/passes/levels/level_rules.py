@@ -234,7 +234,7 @@ def carries_accumulators(loop: ir.Operation) -> None:
         filled = is_a(made, tensor.InsertSliceOp) and made.operands[1] == argument
         summed = is_a(made, linalg.GenericOp) and Generic(made).is_contraction and Generic(made).init == argument
         begun = not is_a(start.owner, tensor.EmptyOp)
-        running = begun and is_a(made, linalg.GenericOp) and Generic(made).is_pointwise and argument in list(made.operands)
+        running = begun and is_a(made, linalg.GenericOp) and Generic(made).is_pointwise
         inner = is_a(made, scf.ForOp) and argument in list(made.operands)[3:]
         if not (filled or summed or running or inner):
             raise Broken(

@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ktir.analysis.points import Numbers, Points, function_of, is_index
+from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, func, ir, is_a, scf, tensor
 from ktir.passes.pinning.elements import Apply, Leaf, Number, Value
+from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
 from ktir.passes.pinning.places import Place, even
 from ktir.passes.pinning.structured_values import Undefined, structured
 from ktir.passes.pinning.tensors import Loaded, Shared, choose_stick, physical_shape, place_here, pointwise, rows_of
 
-MOST_COPIES = 64
-"""Trips or turns that are written out one after the other."""
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp)
 
 
@@ -54,13 +52,13 @@ class KernelWriter:
         whole, rest = divmod(self.tiles, self.cores)
         if self.tiles == self.cores:
             self.coordinates = ids
-            self._block(body)
+            self.block(body)
         elif len(self.points.kernel.grid) == 1 and not _branches_by_tile(body):
             loop = scf.ForOp(index_constant(0), index_constant(whole), index_constant(1))
             with ir.InsertionPoint(loop.body):
                 before = arith.MulIOp(loop.induction_variable, index_constant(self.cores)).result
                 self.coordinates = [arith.AddIOp(ids[0], before).result]
-                self._block(body)
+                self.block(body)
                 scf.YieldOp([])
         elif whole + (rest > 0) > MOST_COPIES:
             raise refused(self.source.operation, f"has {self.tiles} tiles, which takes {self.cores} cores more than {MOST_COPIES} turns")
@@ -73,7 +71,7 @@ class KernelWriter:
 
     def _turn(self, core: ir.Value, turn: int, body: ir.Block) -> None:
         self._at(arith.AddIOp(core, index_constant(turn * self.cores)).result)
-        self._block(body)
+        self.block(body)
 
     def _last_turn(self, core: ir.Value, turn: int, body: ir.Block) -> None:
         """Cores without a tile do what the last one does, and keep it to themselves."""
@@ -81,7 +79,7 @@ class KernelWriter:
         left = arith.SubIOp(index_constant(self.tiles), arith.MinSIOp(number, index_constant(self.tiles)).result).result
         self.guard = arith.MinSIOp(left, index_constant(1)).result
         self._at(arith.MinSIOp(number, index_constant(self.tiles - 1)).result)
-        self._block(body)
+        self.block(body)
         self.guard = None
 
     def _at(self, number: ir.Value) -> None:
@@ -95,7 +93,7 @@ class KernelWriter:
 
     # Ops
 
-    def _block(self, block: ir.Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for view in block.operations:
             with view.operation.location:
                 self._op(view.operation)
@@ -112,7 +110,7 @@ class KernelWriter:
         elif is_a(op, ktdp.StoreOp):
             self._store(op)
         elif is_a(op, scf.ForOp):
-            self._loop(op)
+            write_loop(self, op)
         elif is_a(op, scf.IfOp):
             self._branches(op)
         elif op.results and all(is_index(r.type) for r in op.results):
@@ -157,12 +155,12 @@ class KernelWriter:
         for operand in op.operands:
             if is_index(operand.type):
                 raise refused(op, "computes data from an index, which is not pinned yet")
-            operands.append(self._value(operand, op).element)
+            operands.append(self.value(operand, op).element)
         return Value(shape, Apply(element, op, tuple(operands)))
 
-    def _value(self, value: ir.Value, op: ir.Operation) -> Value:
+    def value(self, value: ir.Value, op: ir.Operation) -> Value:
         if value not in self.values:
-            raise refused(op, "reads a tensor without content, or one that a loop carries, which is not pinned yet")
+            raise refused(op, "reads a tensor without content")
         return self.values[value]
 
     def _is_kept(self, result: ir.Value, value: Value) -> bool:
@@ -182,7 +180,7 @@ class KernelWriter:
         return place
 
     def _store(self, op: ir.Operation) -> None:
-        place, value = self._place(op.operands[1]), self._value(op.operands[0], op)
+        place, value = self._place(op.operands[1]), self.value(op.operands[0], op)
         walked = [d for d, n in enumerate(place.shape) if n != 1]
         wanted = next((d for d in reversed(walked) if place.dims[d].stride == 1), walked[-1] if walked else None)
         stick = choose_stick(value, wanted)
@@ -196,67 +194,6 @@ class KernelWriter:
 
     # Control
 
-    def _loop(self, op: ir.Operation) -> None:
-        if len(op.results):
-            raise refused(op, "carries tensors from trip to trip, which is not pinned yet")
-        lower, upper, step = (self.points(v) for v in list(op.operands)[:3])
-        each = self.points.same(step)
-        if each is None or each <= 0:
-            raise refused(op, "expects the same positive step on every tile")
-        trips = np.broadcast_to(np.maximum(0, -(-(upper - lower) // each)), self.points.live.shape)
-        running = trips[self.points.live]
-        if not running.size or running.max() == 0:
-            return
-        least, most = int(running.min()), int(running.max())
-        if self._decides(op, lower, each, most):
-            least = 0
-        if most - least > MOST_COPIES:
-            raise refused(op, f"has up to {most - least} trips that only some tiles make or that branch, more than {MOST_COPIES}")
-        if least:
-            loop = scf.ForOp(index_constant(0), index_constant(least), index_constant(1))
-            with ir.InsertionPoint(loop.body):
-                self._trip(op, loop.induction_variable, lower[..., None] + each * np.arange(least), trips[..., None] >= least)
-                scf.YieldOp([])
-        outer = self.guard
-        for k in range(least, most):
-            if (running <= k).any():
-                self.guard = _both(outer, self._left(op, k))
-            self._trip(op, index_constant(k), lower[..., None] + each * k, trips[..., None] > k)
-            self.guard = outer
-
-    def _trip(self, op: ir.Operation, number: ir.Value, counters: Numbers, live: NDArray[np.bool_]) -> None:
-        """The body, as trip `number` of the loop."""
-        body = op.regions[0].blocks[0]
-        begin, by = self.mapping[op.operands[0]], self.mapping[op.operands[2]]
-        self.mapping[body.arguments[0]] = arith.AddIOp(begin, arith.MulIOp(_like(by, number), by).result).result
-        shape = np.broadcast_shapes((*self.points.live.shape, 1), counters.shape)
-        with self.points.loop(body.arguments[0], counters, np.broadcast_to(self.points.live[..., None] & live, shape)):
-            self._block(body)
-
-    def _left(self, op: ir.Operation, k: int) -> ir.Value:
-        """1 where a loop has a trip k."""
-        begin, upper, by = (self.mapping[v] for v in list(op.operands)[:3])
-        at = arith.AddIOp(begin, arith.MulIOp(by, _number(by.type, k)).result).result
-        left = arith.SubIOp(upper, arith.MinSIOp(at, upper).result).result
-        if not isinstance(left.type, ir.IndexType):
-            left = arith.IndexCastOp(ir.IndexType.get(), left).result
-        return arith.MinSIOp(left, index_constant(1)).result
-
-    def _decides(self, op: ir.Operation, lower: Numbers, step: int, trips: int) -> bool:
-        """Whether a branch in a loop is taken in some of its trips only."""
-        body = op.regions[0].blocks[0]
-        counters = lower[..., None] + step * np.arange(trips)
-        live = np.broadcast_to(self.points.live[..., None], (*self.points.live.shape, trips))
-        with self.points.loop(body.arguments[0], counters, live):
-            return any(
-                is_a(inner, scf.IfOp) and _reads(inner.operands[0], body.arguments[0]) and not self._steady(inner.operands[0])
-                for inner in _inside(body)
-            )
-
-    def _steady(self, condition: ir.Value) -> bool:
-        found = self.points(condition)
-        return found.shape[-1] == 1 or bool((found == found[..., :1]).all())
-
     def _branches(self, op: ir.Operation) -> None:
         if len(op.results):
             raise refused(op, "gives values, which is not pinned yet; the nearest supported form stores them in its branches")
@@ -268,43 +205,17 @@ class KernelWriter:
             if not taken[self.points.live].all():
                 one, zero = index_constant(1), index_constant(0)
                 here = (one, zero) if taken is holds else (zero, one)
-                self.guard = _both(outer, arith.SelectOp(condition, *here).result)
+                self.guard = both(outer, arith.SelectOp(condition, *here).result)
             with self.points.branch(taken):
-                self._block(region.blocks[0])
+                self.block(region.blocks[0])
             self.guard = outer
 
 
 def _branches_by_tile(body: ir.Block) -> bool:
     """Whether what a tile does may depend on its number, so that no turn is like another one."""
-    loops = [op for op in _inside(body) if is_a(op, scf.ForOp)]
+    loops = [op for op in inside(body) if is_a(op, scf.ForOp)]
     by_number = any(not is_a(v.owner, arith.ConstantOp) for loop in loops for v in list(loop.operands)[:2])
-    return by_number or any(is_a(op, scf.IfOp) for op in _inside(body))
-
-
-def _inside(block: ir.Block) -> list[ir.Operation]:
-    found = []
-    for view in block.operations:
-        found.append(view.operation)
-        for region in view.operation.regions:
-            for inner in region.blocks:
-                found += _inside(inner)
-    return found
-
-
-def _reads(value: ir.Value, counter: ir.Value) -> bool:
-    """Whether a value is computed from a counter."""
-    if value == counter:
-        return True
-    return not isinstance(value.owner, ir.Block) and any(_reads(v, counter) for v in value.owner.operands)
-
-
-def _both(a: ir.Value | None, b: ir.Value) -> ir.Value:
-    return b if a is None else arith.MulIOp(a, b).result
-
-
-def _like(value: ir.Value, number: ir.Value) -> ir.Value:
-    """A number of the type of another one."""
-    return number if number.type == value.type else arith.IndexCastOp(value.type, number).result
+    return by_number or any(is_a(op, scf.IfOp) for op in inside(body))
 
 
 def _number(type_: ir.Type, value: int) -> ir.Value:

@@ -170,10 +170,13 @@ def _pinned(kernel: func.FuncOp, given: dict[int, int], cores: int) -> func.Func
 
 
 def _erase_unused(function: func.FuncOp) -> None:
-    """Take away what has become of nothing: index arithmetic that nobody reads, and places that nobody came back to."""
+    """Take away what nobody reads: places that nobody came back to, and what was made for a form of a loop that did not suit."""
     for op in reversed(operations(function)):
-        if op.name.startswith(("arith.", "tensor.empty")) and not any(True for r in op.results for _ in r.uses) and op.results:
+        if op.name.startswith(_READ_ONLY) and not any(True for r in op.results for _ in r.uses) and op.results:
             op.erase()
+
+
+_READ_ONLY = ("arith.", "tensor.", "ktdp.load", "ktdp.construct", "linalg.generic", "linalg.fill")
 
 
 def _type(p: Parameter) -> ir.Type:

@@ -48,7 +48,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
 
 def _of(value: ir.Value, values: Values, op: ir.Operation) -> Value:
     if value not in values:
-        raise refused(op, "reads a tensor without content, or one that a loop carries, which is not pinned yet")
+        raise refused(op, "reads a tensor without content")
     return values[value]
 
 
@@ -100,9 +100,9 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
     walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
     total: Element = Leaf(type_, Made(made, over, None), walk)
-    init = _of(op.operands[-1], values, op).element
-    if not _is_identity(init, combine):
-        total = Apply(type_, combine, (init, total))
+    given = op.operands[len(op.operands) - 1]
+    if given in values and not _is_identity(values[given].element, combine):  # without content, `outs` is the identity
+        total = Apply(type_, combine, (values[given].element, total))
     return Value(_shape(result), total)
 
 

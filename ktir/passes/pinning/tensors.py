@@ -64,7 +64,12 @@ class Made:
         own = [d for _, d in rows if d is not None]
         if stick != self.stick or len(own) != len(rows) or own != [d for d in rows_of(self.shape, self.stick) if own]:
             raise refused(op, "reads a tensor that was made with other dims in its sticks and rows, which is not pinned yet")
-        return self.value
+        type_ = ir.RankedTensorType(self.value.type)
+        shape = physical_shape(self.shape, self.stick)
+        if list(type_.shape) == shape:
+            return self.value
+        row = ir.RankedTensorType.get(shape, type_.element_type)  # a row that a loop updates has a second one beside it
+        return tensor.ExtractSliceOp(row, self.value, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
 
 
 @dataclass(eq=False)

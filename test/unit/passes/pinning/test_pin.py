@@ -145,6 +145,42 @@ def test_branches() -> None:
     assert loops(made) == set()
 
 
+ROWS = "LOAD(%r)\n%w = arith.extf %l : tensor<1x64xf16> to tensor<1x64xf32>\n"
+CARRIED = {
+    "elements": (
+        "tensor<1x64xf32>",
+        "%zero = arith.constant dense<0.5> : tensor<1x64xf32>\n",
+        "%next = arith.addf %k, %w : tensor<1x64xf32>\n",
+    ),
+    "one number per row": (
+        "tensor<1xf32>",
+        "%zero = arith.constant dense<-1.0> : tensor<1xf32>\n",
+        "%next = linalg.reduce { arith.maximumf } ins(%w : tensor<1x64xf32>) outs(%k : tensor<1xf32>) dimensions = [1]\n",
+    ),
+    "read again after the next one is known": (
+        "tensor<1x64xf32>",
+        "%zero = arith.constant dense<0.5> : tensor<1x64xf32>\n",
+        "%sum = arith.addf %k, %w : tensor<1x64xf32>\n%twice = arith.mulf %k, %sum : tensor<1x64xf32>\n"
+        "%next = arith.subf %sum, %twice : tensor<1x64xf32>\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_tensors_that_loops_carry(name: str) -> None:
+    """They lie in one buffer, which each trip updates; the loop of the author stays."""
+    type_, before, step = CARRIED[name]
+    loop = f"%q = scf.for %r = %t to %c70 step %c5 iter_args(%k = %zero) -> ({type_}) {{\n{ROWS}{step}scf.yield %next : {type_}\n}}\n"
+    after = {
+        "tensor<1x64xf32>": "%all = arith.truncf %q : tensor<1x64xf32> to tensor<1x64xf16>\n",
+        "tensor<1xf32>": "%e = tensor.empty() : tensor<1x64xf32>\n%b = linalg.broadcast ins(%q : tensor<1xf32>) outs(%e : tensor<1x64xf32>)"
+        " dimensions = [1]\n%all = arith.truncf %b : tensor<1x64xf32> to tensor<1x64xf16>\n",
+    }[type_]
+    end = f"%o = {tile('y').replace('AT', '%t')}\nktdp.store %all, %o : tensor<1x64xf16>, <1x64xindex>"
+    text = kernel([5], f"{CONSTANTS}%t = ktdp.get_compute_tile_id : index\n{before}{loop}{after}{end}")
+    assert loops(equal(text, arrays())) == {(14,)}
+
+
 def test_numbers_of_arguments() -> None:
     """What decides on the loops is a number at compile time; without it the argument is named."""
     body = CONSTANTS + "scf.for %r = %c0 to %n step %c1 {\nLOAD(%r)\nSTORE(%r)\n}"
@@ -174,7 +210,8 @@ REFUSED = {
     f"%b = {tile('y').replace('AT', '%c0')}\nktdp.store %l2, %b : tensor<1x64xf16>, <1x64xindex>",
     "'linalg.reduce' op adds up in f16": "LOAD(%c0)\n%i = arith.constant dense<0.0> : tensor<1xf16>\n"
     "%q = linalg.reduce { arith.addf } ins(%l : tensor<1x64xf16>) outs(%i : tensor<1xf16>) dimensions = [1]",
-    "'scf.for' op carries tensors": "LOAD(%c0)\n%q = scf.for %i = %c0 to %c5 step %c1 iter_args(%k = %l) -> (tensor<1x64xf16>) {\n"
+    "'scf.for' op carries tensors through trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\nLOAD(%c0)\n"
+    "%q = scf.for %i = %t to %c5 step %c1 iter_args(%k = %l) -> (tensor<1x64xf16>) {\n"
     "%k2 = arith.addf %k, %k : tensor<1x64xf16>\nscf.yield %k2 : tensor<1x64xf16>\n}",
     "'scf.for' op has up to 70 trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\n"
     "%n = arith.muli %t, %c70 : index\nscf.for %i = %c0 to %n step %c1 {\nLOAD(%t)\nSTORE(%t)\n}",
