@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.analysis.points import Numbers
+from ktir.analysis.points import Numbers, Points
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir, is_a, scf
 from ktir.passes.pinning.carried import begins, begun, carried, forms, yielded
 from ktir.passes.pinning.elements import Value
 
-if TYPE_CHECKING:
-    from ktir.passes.pinning.kernel_writer import KernelWriter
-
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""
 
 
-def write_loop(writer: KernelWriter, op: ir.Operation) -> None:
+class Writer(Protocol):
+    """What writes the bodies of loops."""
+
+    points: Points
+    mapping: dict[ir.Value, ir.Value]
+    values: dict[ir.Value, Value]
+    guard: ir.Value | None
+
+    def block(self, block: ir.Block) -> None:
+        """Write the ops of a block at the insertion point."""
+
+    def value(self, value: ir.Value, op: ir.Operation) -> Value:
+        """What a tensor is; raises Unsupported, which names `op`."""
+        ...
+
+
+def write_loop(writer: Writer, op: ir.Operation) -> None:
     """Write a loop at the insertion point, and note what it leaves."""
     points = writer.points
     lower, upper, step = (points(v) for v in list(op.operands)[:3])
@@ -55,7 +68,7 @@ def write_loop(writer: KernelWriter, op: ir.Operation) -> None:
         writer.guard = outer
 
 
-def _alike(writer: KernelWriter, op: ir.Operation, trips: int, counters: Numbers, live: NDArray[np.bool_], inits: list[Value]) -> None:
+def _alike(writer: Writer, op: ir.Operation, trips: int, counters: Numbers, live: NDArray[np.bool_], inits: list[Value]) -> None:
     """A loop whose trips are the same on all tiles; of what it carries the forms are tried until one suits all ops."""
     refusal: Unsupported | None = None
     for sticks in forms(op, inits):
@@ -85,14 +98,12 @@ def _alike(writer: KernelWriter, op: ir.Operation, trips: int, counters: Numbers
     raise refusal
 
 
-def _ends(writer: KernelWriter, op: ir.Operation) -> list[Value]:
+def _ends(writer: Writer, op: ir.Operation) -> list[Value]:
     """What the trip that was written last leaves."""
     return [writer.value(v, op) for v in list(op.regions[0].blocks[0].operations)[-1].operands]
 
 
-def _trip(
-    writer: KernelWriter, op: ir.Operation, number: ir.Value, counters: Numbers, live: NDArray[np.bool_], given: Sequence[Value]
-) -> None:
+def _trip(writer: Writer, op: ir.Operation, number: ir.Value, counters: Numbers, live: NDArray[np.bool_], given: Sequence[Value]) -> None:
     """The body, as trip `number` of the loop."""
     body, points = op.regions[0].blocks[0], writer.points
     begin, by = writer.mapping[op.operands[0]], writer.mapping[op.operands[2]]
@@ -103,7 +114,7 @@ def _trip(
         writer.block(body)
 
 
-def _left(writer: KernelWriter, op: ir.Operation, k: int) -> ir.Value:
+def _left(writer: Writer, op: ir.Operation, k: int) -> ir.Value:
     """1 where a loop has a trip k."""
     begin, upper, by = (writer.mapping[v] for v in list(op.operands)[:3])
     at = arith.AddIOp(begin, arith.MulIOp(by, _number(by.type, k)).result).result
@@ -113,7 +124,7 @@ def _left(writer: KernelWriter, op: ir.Operation, k: int) -> ir.Value:
     return arith.MinSIOp(left, index_constant(1)).result
 
 
-def _decides(writer: KernelWriter, op: ir.Operation, lower: Numbers, step: int, trips: int) -> bool:
+def _decides(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips: int) -> bool:
     """Whether a branch in a loop is taken in some of its trips only."""
     body, points = op.regions[0].blocks[0], writer.points
     counters = lower[..., None] + step * np.arange(trips)
