@@ -86,6 +86,24 @@ def test_what_is_written_to_a_copy_stays_when_the_input_changes(after: str) -> N
             assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_a_write_to_what_was_copied_is_none_to_the_source(dtype: torch.dtype) -> None:
+    def run(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x.copy_(y)
+        x[at] = 5
+        z = (y * 2)[1:].copy_(y[:-1])
+        z[at] = 3
+        return y * 1, z
+
+    torch._dynamo.reset()
+    x, y, at = torch.zeros(7, 66).to(dtype), torch.arange(7 * 66.0).reshape(7, 66).to(dtype), torch.tensor([2, 0])
+    same, source = x.clone(), y.clone()
+    with torch.no_grad():
+        found = torch.compile(run, backend="spyre", options={"fallback": "error"})(x, y, at)
+        for a, b in zip([x, y, *found], [same, source, *run(same, source, at)], strict=True):
+            assert torch.equal(a, b)
+
+
 @torch.library.custom_op("in_place::put", mutates_args=("x",))
 def put(x: torch.Tensor, y: torch.Tensor) -> None:
     x[: y.shape[0]] = y

@@ -2,15 +2,16 @@
 
 The result of an operator may lie in the memory of an input that gets another value at the end of the graph, where nothing reads the old
 value any more. Torch's pass asks whether the input is read; it does not ask whether the result is read after the input has got its value:
-of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`. And where
-an operator that is called writes to a tensor, Inductor puts what has been computed of the old value behind the call.
+of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`, and that a
+value of half precision which is rounded again is not copied. And where an operator that is called writes to a tensor, Inductor puts what
+has been computed of the old value behind the call.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch._inductor.ir import FallbackKernel, TensorBox
 from torch._inductor.virtualized import V
 from torch._library.utils import zip_schema
 
+from ktir.lowering.inductor.graph.rounding import ROUNDED
 from ktir.lowering.inductor.running import overlaps
 
 aten = torch.ops.aten
@@ -30,35 +32,50 @@ aten = torch.ops.aten
 @contextmanager
 def careful() -> Iterator[None]:
     """Inside the block Inductor writes in place where values stay what they are."""
-    module: Any = of_torch
-    theirs = module.reinplace_inplaceable_ops_core, module.compute_overlapping_tensors
-
-    def core(graph: fx.Graph) -> None:
-        keep_results(graph)
-        theirs[0](graph)
-
-    calls: Any = FallbackKernel
-    own = vars(calls)["create"]
-
-    def create(cls: type, kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        read_before(kernel, args, kwargs)
-        return own.__func__(cls, kernel, *args, **kwargs)
-
-    module.reinplace_inplaceable_ops_core = core
-    module.compute_overlapping_tensors = overlaps.with_overlooked(theirs[1])
-    calls.create = classmethod(create)
+    changed: dict[tuple[Any, str], Any] = {
+        (of_torch, "reinplace_inplaceable_ops_core"): _after(keep_results, of_torch.reinplace_inplaceable_ops_core),
+        (of_torch, "compute_overlapping_tensors"): overlaps.with_overlooked(vars(of_torch)["compute_overlapping_tensors"]),
+        (of_torch, "get_node_storage"): memory_of,
+        (FallbackKernel, "create"): classmethod(_after(read_before, vars(FallbackKernel)["create"].__func__)),
+    }
+    theirs = {(where, name): vars(where)[name] for where, name in changed}
     try:
+        for (where, name), value in changed.items():
+            setattr(where, name, value)
         yield
     finally:
-        module.reinplace_inplaceable_ops_core, module.compute_overlapping_tensors = theirs
-        calls.create = own
+        for (where, name), value in theirs.items():
+            setattr(where, name, value)
 
 
-def read_before(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[..., Any]:
+    """Both, one after the other, with the same arguments."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        first(*args, **kwargs)
+        return then(*args, **kwargs)
+
+    return run
+
+
+def memory_of(node: Any) -> Any:
+    """What names the memory of a node's result; that of a rounded value is its operand's, which may do nothing."""
+    source: Any = node
+    while isinstance(source, fx.Node):
+        if source.target is ROUNDED:
+            node = source = source.args[0]
+        elif source.target is operator.getitem or getattr(source.target, "is_view", False):
+            source = source.args[0]
+        else:
+            break
+    return get_node_storage(node)
+
+
+def read_before(cls: type, kernel: Any, *args: Any, **kwargs: Any) -> None:
     """Let everything that reads what a call writes to be computed, before the call stands in the program."""
     if not isinstance(kernel, torch._ops.OpOverload):
         return
-    for info, value in zip_schema(kernel._schema, tuple(args), dict(kwargs)):
+    for info, value in zip_schema(kernel._schema, args, kwargs):
         if info.alias_info is not None and info.alias_info.is_write:
             for tensor in value if isinstance(value, (list, tuple)) else [value]:
                 if isinstance(tensor, TensorBox):
@@ -71,15 +88,15 @@ def keep_results(graph: fx.Graph) -> None:
     order = {node: k for k, node in enumerate(graph.nodes)}
     same_memory: defaultdict[Any, list[fx.Node]] = defaultdict(list)
     for node in graph.nodes:
-        same_memory[get_node_storage(node)].append(node)
+        same_memory[memory_of(node)].append(node)
     given: defaultdict[Any, list[fx.Node]] = defaultdict(list)
     for node in graph.nodes:
         if node.target is aten.copy_.default:
-            given[get_node_storage(node.args[0])].append(node)
+            given[memory_of(node.args[0])].append(node)
     given.pop(None, None)
     for node in list(graph.nodes):
         for target in _written(node):
-            if copies := given.get(get_node_storage(target)):
+            if copies := given.get(memory_of(target)):
                 held = _held(node, same_memory)
                 first = min((order[copy] for copy in copies if copy.args[1] not in held), default=len(order))
                 if any(order[user] > first for n in held for user in n.users):
@@ -107,6 +124,6 @@ def _held(node: fx.Node, same_memory: dict[Any, list[fx.Node]]) -> set[fx.Node]:
         if (n := todo.pop()) not in found:
             found.add(n)
             todo += [user for user in n.users if user.target is operator.getitem or n in _written(user)]
-            if (storage := get_node_storage(n)) is not None:
+            if (storage := memory_of(n)) is not None:
                 todo += same_memory[storage]
     return found
