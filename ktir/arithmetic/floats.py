@@ -6,6 +6,7 @@ functions on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,21 @@ __all__ = [
     "NARROW",
     "STEP",
     "as_f32",
+    "by_numpy",
     "decode",
     "deliver",
     "encode",
     "f16_to_f32",
     "f32_to_f16",
     "flat_pair",
+    "install",
     "quiet",
     "round_chunk",
     "round_f16",
     "round_to",
     "rounding_views",
     "widen",
+    "widening",
 ]
 
 F32 = NDArray[np.float32]
@@ -177,6 +181,31 @@ def widen(bits: NDArray[np.int32], values: F32) -> None:
     np.left_shift(bits, _SHIFT, out=bits)
     np.bitwise_and(bits, _IN_PLACE, out=bits)
     np.multiply(values, _BIASES, out=values)
+
+
+def by_numpy(values: F32) -> Callable[[F16], None]:
+    """See `widening`."""
+    bits = values.view(np.int32)
+
+    def widened(halves: F16) -> None:
+        np.copyto(bits, halves.view(np.int16))
+        widen(bits, values)
+
+    return widened
+
+
+_widening = by_numpy
+
+
+def widening(values: F32) -> Callable[[F16], None]:
+    """What writes the values of finite halves to memory that is dense, as often as it is called."""
+    return _widening(values)
+
+
+def install(widening: Callable[[F32], Callable[[F16], None]]) -> None:
+    """Let another function do so from now on, in less time."""
+    global _widening
+    _widening = widening
 
 
 def f32_to_f16(a: F32, out: F16 | None = None, *, on_grid: bool = False) -> F16:

@@ -19,7 +19,7 @@ def register() -> None:
     from ktir.device import compile, guard, interface, patches, spyre
     from ktir.device.operators import attention, cells, modules
     from ktir.device.operators import kernels as own
-    from ktir.device.tensors import current, layouts, pinned, randomness, statistics, storage, streams
+    from ktir.device.tensors import current, halves, layouts, pinned, randomness, statistics, storage, streams
 
     backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
     backend_registration.generate_methods_for_privateuse1_backend(False, False, False, True)  # of storages, which the line above leaves out
@@ -43,6 +43,7 @@ def register() -> None:
     storage.before_first.append(register_operators)
     patches.install()
     streams.install()
+    halves.install()
     layouts.install()
     _libraries.append(layouts.operators())
     patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams, pinned)

@@ -75,7 +75,8 @@ def _names_a_place(node: fx.Node) -> bool:
     if node.target not in _MOVES or not (node.args and isinstance(node.args[0], fx.Node)):
         return False
     values = [n.meta.get("example_value") for n in (node.args[0], node)]
-    return all(isinstance(v, torch.Tensor) for v in values) and any(v.device != HOST for v in values)
+    places = [v.device for v in values if isinstance(v, torch.Tensor)]
+    return len(places) == len(values) and places != [HOST, HOST]
 
 
 _MOVES = ("to", "cpu", "type_as", torch.as_tensor, torch.asarray)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.floats import f16_to_f32, widen
+from ktir.arithmetic.floats import f16_to_f32, widening
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
 from ktir.emulator.machine.replay.ops import Call, Launch, window
@@ -119,9 +119,8 @@ class Load:
 
 
 def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Callable[[], None]:
-    bits = target.view(np.int32)
     many, dense = target.size >= _WORTH, target.flags.c_contiguous and target.size <= _MOST
-    halves, offset = tuple(2 * s for s in memory.strides), 2 * memory.offset
+    halves, offset, widened = tuple(2 * s for s in memory.strides), 2 * memory.offset, widening(target)
 
     def run() -> None:
         whole = launch.arguments[argument]
@@ -130,8 +129,7 @@ def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Calla
             return
         largest = launch.largest(argument)
         if dense and largest is not None and largest < inf:
-            np.copyto(bits, np.ndarray(memory.shape, np.int16, whole, offset, halves))
-            widen(bits, target)
+            widened(np.ndarray(memory.shape, np.float16, whole, offset, halves))
         else:
             f16_to_f32(window(whole, memory), target)
 
