@@ -10,21 +10,46 @@ def double(x, y):
 double[4](a, b)
 """
 
-from ktir.lang.control import blocks, buffer, dot, erf, full, range, rsqrt, sigmoid, tile_id, tiles, when, zeros
+from ktir.lang.control import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    blocks,
+    broadcast,
+    buffer,
+    dot,
+    erf,
+    full,
+    range,
+    reduce_scatter,
+    rsqrt,
+    shift,
+    sigmoid,
+    tile_id,
+    tiles,
+    when,
+    zeros,
+)
 from ktir.lang.kernel import Kernel, kernel
 from ktir.lang.mistakes import Mistake
 
 __all__ = [
     "Kernel",
     "Mistake",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
     "blocks",
+    "broadcast",
     "buffer",
     "dot",
     "erf",
     "full",
     "kernel",
     "range",
+    "reduce_scatter",
     "rsqrt",
+    "shift",
     "sigmoid",
     "tile_id",
     "tiles",

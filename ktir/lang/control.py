@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ktir.lang.exchange import Exchange
 from ktir.lang.keys import Block
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.tile import Tile, matmul, own_function
@@ -31,6 +32,8 @@ class Engine(Protocol):
     def full(self, shape: tuple[int, ...], value: Any, dtype: Any) -> Any: ...
 
     def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Any: ...
+
+    def exchange(self, kind: Exchange, value: Any, axis: int | None) -> Any: ...
 
 
 running: ContextVar[Engine | None] = ContextVar("ktir_lang_engine", default=None)
@@ -131,6 +134,47 @@ def buffer(shape: Any, dtype: Any = np.float32, *, slots: int | None = None, add
     """Memory in the scratchpad of each tile. slots: that many of them, as first dim; address: in bytes, else behind the others."""
     dims = _extents(shape, "'buffer'")
     return engine("buffer").buffer(dims if slots is None else (slots, *dims), np.dtype(dtype), address)
+
+
+# Exchanges between tiles: along an axis of the grid, or among all
+
+
+def all_reduce(value: Any, fold: Any = np.add, *, axis: int | None = None) -> Any:
+    """The values of all tiles, folded by `np.add`, `np.multiply`, `np.maximum` or `np.minimum`; in which order is not defined."""
+    return _exchanged(Exchange("reduce", fold=fold), value, axis)
+
+
+def reduce_scatter(value: Any, fold: Any = np.add, *, dim: int = 0, axis: int | None = None) -> Any:
+    """The share of this tile, along a dim, of the folded values of all tiles."""
+    return _exchanged(Exchange("reduce_scatter", dim, fold=fold), value, axis)
+
+
+def all_gather(value: Any, *, dim: int = 0, axis: int | None = None) -> Any:
+    """The values of all tiles, side by side along a dim."""
+    return _exchanged(Exchange("gather", dim), value, axis)
+
+
+def all_to_all(value: Any, *, split: int = 0, concat: int = 0, axis: int | None = None) -> Any:
+    """The share of this tile, along `split`, of the value of each tile, side by side along `concat`."""
+    return _exchanged(Exchange("all_to_all", split, concat), value, axis)
+
+
+def broadcast(value: Any, source: int = 0, *, axis: int | None = None) -> Any:
+    """The value of one tile."""
+    return _exchanged(Exchange("broadcast", source=source), value, axis)
+
+
+def shift(value: Any, by: int = 1, *, axis: int | None = None) -> Any:
+    """The value of the tile that is `by` before this one; the first ones get those of the last."""
+    return _exchanged(Exchange("shift", by=by), value, axis)
+
+
+def _exchanged(exchange: Exchange, value: Any, axis: int | None) -> Any:
+    run = engine(exchange.kind)
+    return run.exchange(exchange, value, None if axis is None or run.grid is None else _axis(axis, run.grid))
+
+
+# Functions that NumPy lacks, on tiles and, in an eager run, on arrays
 
 
 def _wide(x: Any) -> tuple[np.ndarray, np.dtype[Any]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ktir.lang.control import running
-from ktir.lang.elements import element_of, is_float
-from ktir.lang.keys import Gathered, Parts, parts_of
+from ktir.lang.exchange import Exchange, members
+from ktir.lang.keys import Gathered, Part, Parts, gathered_layout, parts_of
 from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.scalars import element_of, is_float
 
 
 class Array:
@@ -31,6 +34,8 @@ class Array:
 
     def __getitem__(self, key: Any) -> Any:
         parts = parts_of(self.shape, key, masked=self._masked)
+        if any(isinstance(p, Gathered) for p in parts):
+            return self._array[self._gathered(parts)]
         source, target, extents, shape = _places(parts, self.shape)
         found = np.zeros(extents, self.dtype)
         found[target] = self._array[source]
@@ -39,6 +44,9 @@ class Array:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         parts = parts_of(self.shape, key, masked=self._masked)
+        if any(isinstance(p, Gathered) for p in parts):
+            self._array[self._gathered(parts)] = value
+            return
         source, target, extents, shape = _places(parts, self.shape)
         try:
             given = np.broadcast_to(np.asarray(value).astype(self.dtype), shape)
@@ -49,7 +57,29 @@ class Array:
     def __iter__(self) -> Any:
         raise Mistake("memory is read by keys, as x[0]; a loop over its rows is 'for i in range(x.shape[0])'")
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *_: Any, **__: Any) -> Any:
+    def _gathered(self, parts: Parts) -> tuple[Any, ...]:
+        """The key of NumPy for one with tiles of numbers."""
+        gathered_layout(parts, [np.shape(p.numbers) for p in parts if isinstance(p, Gathered)])
+        key, dim = [], 0
+        for part in parts:
+            if isinstance(part, Gathered):
+                numbers = np.asarray(part.numbers)
+                if numbers.size and not (0 <= numbers.min() and numbers.max() < self.shape[dim]):
+                    raise Mistake(f"numbers from {numbers.min()} to {numbers.max()} reach beyond dim {dim} of {self.shape[dim]}")
+                key.append(numbers)
+            else:
+                key.append(None if part is None else slice(part.start, part.start + part.size))
+            dim += part is not None
+        return tuple(key)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **__: Any) -> Any:
+        if ufunc is np.add and method == "at" and inputs[0] is self:
+            parts = parts_of(self.shape, inputs[1], masked=self._masked)
+            if any(isinstance(p, Gathered) for p in parts):
+                np.add.at(self._array, self._gathered(parts), inputs[2])
+            else:
+                self[inputs[1]] = self[inputs[1]] + inputs[2]
+            return
         raise Mistake(f"'np.{ufunc.__name__}' works on tiles; load one of this argument: x[...]")
 
     def __array_function__(self, func: Any, *_: Any) -> Any:
@@ -67,8 +97,7 @@ def _places(parts: Parts, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tu
         if part is None:
             tile.append(1)
             continue
-        if isinstance(part, Gathered):
-            raise Mistake("the language has no gathers yet")
+        assert isinstance(part, Part)
         start = int(part.start)
         if part.limit is None and not 0 <= start <= shape[dim] - part.size:
             raise Mistake(f"elements {start} to {start + part.size - 1} reach beyond dim {dim} of {shape[dim]}")
@@ -84,11 +113,39 @@ def _places(parts: Parts, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tu
     return tuple(source), tuple(target), tuple(extents), tuple(tile)
 
 
+class _Together(Exception):
+    """A tile exchanges with others, so all must run at once."""
+
+
+class Meeting:
+    """Where the tiles of an eager run exchange values. One tile runs at a time; it waits where all have to be."""
+
+    def __init__(self, tiles: int) -> None:
+        self.tiles, self.turn = tiles, threading.Condition()
+        self.rounds: list[dict[int, Any]] = []
+        self.ended = 0
+        self.failed: BaseException | None = None
+
+    def meet(self, number: int, tile: int, value: Any) -> dict[int, Any]:
+        """The values of all tiles in an exchange; `number` counts those of this tile."""
+        if len(self.rounds) == number:
+            self.rounds.append({})
+        everyone = self.rounds[number]
+        everyone[tile] = value
+        self.turn.notify_all()
+        while len(everyone) < self.tiles:
+            if self.failed is not None or self.ended:
+                raise Mistake("this exchange waits for tiles that have ended without it")
+            self.turn.wait()
+        return everyone
+
+
 class EagerTile:
     """One tile of an eager run."""
 
-    def __init__(self, grid: tuple[int, ...] | None, place: tuple[int, ...]) -> None:
-        self.grid, self.place = grid, place
+    def __init__(self, grid: tuple[int, ...] | None, place: tuple[int, ...], meeting: Meeting | None = None) -> None:
+        self.grid, self.place, self.meeting = grid, place, meeting
+        self.exchanges = 0
 
     def tile(self, axis: int | None) -> int:
         """The number of the tile, along an axis of the grid or over all."""
@@ -111,6 +168,19 @@ class EagerTile:
         """A tile of equal numbers."""
         return np.full(shape, value, dtype)
 
+    def exchange(self, kind: Exchange, value: Any, axis: int | None) -> np.ndarray:
+        """What this tile gets of the values of the others."""
+        if self.grid is None:
+            raise Mistake("this kernel runs without a grid, so it has no tiles that exchange values; give it one: kernel[4](..)")
+        group, position = members(self.grid, self.place, axis)
+        kind.result(np.shape(value), len(group))
+        if self.meeting is None and prod(self.grid) > 1:
+            raise _Together
+        mine = self.tile(None)
+        values = {mine: value} if self.meeting is None else self.meeting.meet(self.exchanges, mine, np.array(value))
+        self.exchanges += 1
+        return kind.deliver([np.asarray(values[i]) for i in group], position)
+
     def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Array:
         """Memory of the tile, with nothing in it: NaN, or -1."""
         if self.grid is None:
@@ -118,16 +188,50 @@ class EagerTile:
         return Array(np.full(shape, np.nan if is_float(element_of(dtype)) else -1, dtype))
 
 
+def _run_tile(function: Callable[..., object], memory: Mapping[str, Any], parameters: Mapping[str, Any], tile: EagerTile) -> None:
+    token = running.set(tile)
+    try:
+        function(**memory, **parameters)
+    finally:
+        running.reset(token)
+
+
+def _run_together(function: Callable[..., object], memory: Mapping[str, Any], parameters: Mapping[str, Any], grid: tuple[int, ...]) -> None:
+    """All tiles, each in a thread of its own, one at a time."""
+    meeting = Meeting(prod(grid))
+
+    def work(place: tuple[int, ...]) -> None:
+        with meeting.turn:
+            try:
+                _run_tile(function, memory, parameters, EagerTile(grid, place, meeting))
+            except BaseException as error:
+                meeting.failed = meeting.failed or error
+            meeting.ended += 1
+            meeting.turn.notify_all()
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in product(*map(range, grid))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if meeting.failed is not None:
+        raise meeting.failed
+
+
 def run(function: Callable[..., object], arguments: Mapping[str, Any], parameters: Mapping[str, Any], grid: tuple[int, ...] | None) -> None:
-    """Run a kernel on NumPy; arrays are written in place, when all tiles are done."""
-    copies = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in arguments.items()}
-    for place in product(*map(range, grid or ())):
-        memory = {name: Array(a) if isinstance(a, np.ndarray) else a for name, a in copies.items()}
-        token = running.set(EagerTile(grid, place))
-        try:
-            function(**memory, **parameters)
-        finally:
-            running.reset(token)
+    """Run a kernel on NumPy; arrays are written in place, when all tiles are done. Tiles run one after the other, or in threads that take
+    turns from the first exchange on: the run then begins again."""
+
+    def fresh() -> dict[str, Any]:
+        return {name: Array(a.copy()) if isinstance(a, np.ndarray) else a for name, a in arguments.items()}
+
+    memory = fresh()
+    try:
+        for place in product(*map(range, grid or ())):
+            _run_tile(function, memory, parameters, EagerTile(grid, place))
+    except _Together:
+        memory = fresh()
+        _run_together(function, memory, parameters, grid or ())
     for name, array in arguments.items():
         if isinstance(array, np.ndarray):
-            array[...] = copies[name]
+            array[...] = memory[name][...]

@@ -17,8 +17,8 @@ from ktir.diagnostics import KtirError
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.lang import eager
-from ktir.lang.elements import element_of
 from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.scalars import element_of
 from ktir.lang.tracing import Traced, trace
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir

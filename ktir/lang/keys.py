@@ -129,6 +129,37 @@ def _span(extent: int, entry: slice, dim: int, masked: bool) -> Part:
     return Part(start, size, extent if masked else None)
 
 
+def gathered_layout(parts: Parts, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], int, list[int | None], set[int]]:
+    """What a key with tiles of numbers, of these shapes, takes: its shape, the dim at which those of the numbers begin, per part its dim,
+    and the dims that are new. The numbers stand side by side, as those of NumPy do whose dims stay in place."""
+    at = [i for i, p in enumerate(parts) if isinstance(p, Gathered)]
+    if at[-1] - at[0] != len(at) - 1:
+        raise Mistake("tiles of numbers in a key expect to stand side by side")
+    if any(isinstance(p, Part) and (p.limit is not None or p.dropped) for p in parts):
+        raise Mistake("a key with a tile of numbers expects whole slices beside it: no ragged block, no '.masked[..]', no single number")
+    try:
+        common = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise Mistake(
+            f"tiles of numbers in a key expect shapes that can be broadcast together, but got {' and '.join(map(str, shapes))}"
+        ) from None
+    shape: list[int] = []
+    dims: list[int | None] = []
+    new: set[int] = set()
+    first = 0
+    for i, part in enumerate(parts):
+        dims.append(len(shape) if isinstance(part, Part) else None)
+        if i == at[0]:
+            first = len(shape)
+            shape += common
+        elif part is None:
+            new.add(len(shape))
+            shape.append(1)
+        elif isinstance(part, Part):
+            shape.append(part.size)
+    return tuple(shape), first, dims, new
+
+
 def static_part(shape: tuple[int, ...], key: Any) -> tuple[list[int], tuple[int, ...], list[int], tuple[int, ...]]:
     """Begin and extents of a part of a tile; of the part's dims with new ones, where those that stay lie; the shape of the part.
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ktir.lang.elements import element_of
 from ktir.lang.graph import Value
-from ktir.lang.keys import Gathered, Part, Parts, parts_of
+from ktir.lang.indices import Index
+from ktir.lang.keys import Gathered, Part, Parts, gathered_layout, parts_of
 from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.scalars import element_of
 from ktir.lang.tile import Tile, as_tile
 from ktir.lang.trace import Trace
 
@@ -63,10 +64,12 @@ class Memory:
     def __getitem__(self, key: Any) -> Tile:
         parts = self._parts(key)
         self._done.add("load")
-        access, extents = self._access(parts)
+        access, extents, shape, dims = self._access(parts)
         type_ = f"tensor<{''.join(f'{n}x' for n in extents)}{element_of(self.dtype)}>"
         value = self._trace.value(f"ktdp.load $0 : {_stripped(extents)} -> {type_}", (access,), type_)
-        shape, dims = _loaded(parts)
+        if self.dtype.kind == "i" and self._space == "global" and all(isinstance(p, Part) and p.limit is None for p in parts):
+            starts = [self._trace.index(p.start) for p in parts if isinstance(p, Part)]
+            self._trace.origins[value] = (self._view(self.shape, [None] * self.ndim, 0), starts)
         tile = Tile.of(self._trace, value, self.dtype)
         return tile if dims == list(range(len(shape))) and tuple(shape) == tile.shape else tile._view(shape, lambda d: dims[d])
 
@@ -74,11 +77,20 @@ class Memory:
         parts = self._parts(key)
         tile = as_tile(self._trace, value, self.dtype)
         self._done.add("store")
-        access, extents = self._access(parts)
-        shape, dims = _loaded(parts)
+        access, extents, shape, dims = self._access(parts)
         kept = [dims.index(d) if d in dims else -1 for d in range(len(shape))]
         data = tile._placed_in(tuple(shape), extents, kept, self.dtype)
         self._trace.emit(f"ktdp.store $0, $1 : {data.type}, {_stripped(extents)}", (data, access))
+
+    def _add(self, key: Any, value: Any) -> None:
+        """Add to elements, to one of them as often as the key names it."""
+        parts = self._parts(key)
+        tile = as_tile(self._trace, value, self.dtype)
+        self._done |= {"load", "store"}
+        access, extents, shape, dims = self._access(parts)
+        kept = [dims.index(d) if d in dims else -1 for d in range(len(shape))]
+        data = tile._placed_in(tuple(shape), extents, kept, self.dtype)
+        self._trace.emit(f"ktir.scatter_add $0, $1 : {data.type}, {access.type}", (data, access))
 
     def __iter__(self) -> Any:
         raise Mistake("memory is read by keys, as x[0]; a loop over its rows is 'for i in range(x.shape[0])'")
@@ -86,7 +98,9 @@ class Memory:
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise Mistake("memory has no values while a kernel is traced; load a tile of it: x[...]")
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *_: Any, **__: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **__: Any) -> Any:
+        if ufunc is np.add and method == "at" and inputs[0] is self:
+            return self._add(*inputs[1:])
         raise Mistake(f"'np.{ufunc.__name__}' works on tiles; load one of this argument: x[...]")
 
     def __array_function__(self, func: Any, *_: Any) -> Any:
@@ -98,12 +112,11 @@ class Memory:
     def _parts(self, key: Any) -> Parts:
         return parts_of(self.shape, key, masked=self._masked)
 
-    def _access(self, parts: Parts) -> tuple[Value, tuple[int, ...]]:
-        """The access tile of a key, and its extents."""
-        taken = [p for p in parts if p is not None]
-        if any(isinstance(p, Gathered) for p in taken):
-            raise Mistake("the language has no gathers yet")
-        boxes = [replace(p, start=self._trace.index(p.start)) for p in taken if isinstance(p, Part)]
+    def _access(self, parts: Parts) -> tuple[Value, tuple[int, ...], list[int], list[int | None]]:
+        """The access tile of a key, its extents, the shape of the tile that it takes, and the dims of that along which the extents lie."""
+        if any(isinstance(p, Gathered) for p in parts):
+            return self._indirect(parts)
+        boxes = [replace(p, start=self._trace.index(p.start)) for p in parts if isinstance(p, Part)]
         extents = tuple(p.size for p in boxes)
         limits = tuple(p.limit if p.limit is not None and self._beyond(p) else None for p in boxes)
         starts = [p.start for p in boxes]
@@ -122,7 +135,54 @@ class Memory:
             f"ktdp.construct_access_tile $0[{subscripts}] {{access_tile_order = affine_map<({names}) -> ({names})>, "
             f"access_tile_set = {_box(extents)}}} : {_memref(sizes, limits if view.type.count('?') else (), self.dtype)} -> {type_}"
         )
-        return self._trace.value(text, operands, type_), extents
+        return self._trace.value(text, operands, type_), extents, *_loaded(parts)
+
+    def _indirect(self, parts: Parts) -> tuple[Value, tuple[int, ...], list[int], list[int | None]]:
+        """As `_access`, for a key with tiles of numbers."""
+        trace = self._trace
+        numbers = {i: as_tile(trace, p.numbers) for i, p in enumerate(parts) if isinstance(p, Gathered)}
+        shape, first, dims, new = gathered_layout(parts, [t.shape for t in numbers.values()])
+        loops = [d for d in range(len(shape)) if d not in new]
+        extents = tuple(shape[d] for d in loops)
+        common = len(np.broadcast_shapes(*[t.shape for t in numbers.values()]))
+        view = self._view(self.shape, [None] * self.ndim, 0)
+        operands, sources, subscripts = [view], [], []
+        for i, part in enumerate(parts):
+            if isinstance(part, Gathered):
+                tile = numbers[i]
+                source, starts, walked = self._numbers(tile)
+                operands.insert(1 + len(sources), source)
+                sources.append(source)
+                subscripts.append((starts, [None if d is None or tile.shape[d] == 1 else first + common - tile.ndim + d for d in walked]))
+            elif part is not None:
+                subscripts.append(([trace.index(part.start)], [dims[i]]))
+        texts, taken = [], 0
+        for i, (starts, walked) in zip((i for i, p in enumerate(parts) if p is not None), subscripts, strict=True):
+            inner = ", ".join(
+                _sum(s.subscript(operands), None if d is None else loops.index(d)) for s, d in zip(starts, walked, strict=True)
+            )
+            taken += i in numbers
+            texts.append(f"ind(${taken}[{inner}])" if i in numbers else f"({inner})")
+        names = ", ".join(f"d{i}" for i in range(len(loops)))
+        type_ = f"!ktdp.access_tile{_stripped(extents)}"
+        text = (
+            f"ktdp.construct_indirect_access_tile intermediate_variables({', '.join(f'%.k{i}' for i in range(len(loops)))}) "
+            f"$0[{', '.join(texts)}] {{variables_space_order = affine_map<({names}) -> ({names})>, "
+            f"variables_space_set = {_box(extents)}}} : {', '.join(v.type for v in (view, *sources))} -> {type_}"
+        )
+        return trace.value(text, operands, type_), extents, list(shape), [*loops]
+
+    def _numbers(self, tile: Tile) -> tuple[Value, Sequence[Index], Sequence[int | None]]:
+        """Memory in which numbers lie, from where on, along which dims of the tile: where they were loaded from, else the scratchpad."""
+        trace = self._trace
+        value, dims = tile.placed()
+        found = trace.origins.get(value)
+        if found is not None and found[0].region in trace.stack:
+            return found[0], found[1], dims
+        address = trace.room(tile.shape, tile.dtype, None)
+        buffer = Memory(trace, tile.shape, tile.dtype, trace.number(address), "ct_local")
+        buffer[...] = tile
+        return buffer._view(tile.shape, [None] * tile.ndim, 0), [trace.index(0)] * tile.ndim, range(tile.ndim)
 
     @staticmethod
     def _beyond(part: Part) -> bool:
@@ -173,6 +233,11 @@ def _loaded(parts: Parts) -> tuple[list[int], list[int | None]]:
             dims.append(len(shape))
             shape.append(part.size if isinstance(part, Part) else 0)
     return shape, dims
+
+
+def _sum(start: str, loop: int | None) -> str:
+    """A subscript of an indirect tile: a start and a loop."""
+    return start if loop is None else f"%.k{loop}" if start == "0" else f"{start} + %.k{loop}"
 
 
 def _stripped(extents: Sequence[int]) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ktir.lang import functions
-from ktir.lang.elements import element_of, family, literal, tensor
+from ktir.lang import scalars
 from ktir.lang.graph import Builder, Region, Value
 from ktir.lang.indices import Condition, Index
 from ktir.lang.keys import static_part
 from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.scalars import element_of, family, literal, tensor
 from ktir.lang.structured import Operand, Placed, constant, pointwise, products, reduction, shape_of
 
 MOST_ELEMENTS = 1 << 16
@@ -386,20 +386,20 @@ def computed(build: Builder, lines: Sequence[str], operands: Sequence[Any], want
 def apply(build: Builder, ufunc: np.ufunc, inputs: Sequence[Any]) -> Tile:
     """A function of NumPy on tiles and numbers."""
     inputs = [x if isinstance(x, int | float | np.generic | Index) else as_tile(build, x) for x in inputs]
-    kinds = [int if isinstance(x, Index) else functions.operand_type(x) for x in inputs]
-    body, wanted, dtype = functions.resolved(ufunc, kinds)
-    return computed(build, functions.lines(body, element_of(wanted[0])), inputs, wanted, dtype)
+    kinds = [int if isinstance(x, Index) else scalars.operand_type(x) for x in inputs]
+    body, wanted, dtype = scalars.resolved(ufunc, kinds)
+    return computed(build, scalars.body_lines(body, element_of(wanted[0])), inputs, wanted, dtype)
 
 
 def own_function(build: Builder, name: str, x: Any) -> Tile:
     """A function that NumPy lacks."""
-    _, (wanted,), _ = functions.resolved(np.exp, [functions.operand_type(x)])
-    return computed(build, functions.lines(functions.OWN[name], element_of(wanted)), [x], [wanted], wanted)
+    _, (wanted,), _ = scalars.resolved(np.exp, [scalars.operand_type(x)])
+    return computed(build, scalars.body_lines(scalars.OWN[name], element_of(wanted)), [x], [wanted], wanted)
 
 
 def where(build: Builder, condition: Any, one: Any, other: Any) -> Tile:
     """The elements of one where a condition holds, else of the other."""
-    kinds = [int if isinstance(x, Index) else functions.operand_type(x) for x in (one, other)]
+    kinds = [int if isinstance(x, Index) else scalars.operand_type(x) for x in (one, other)]
     dtype = np.maximum.resolve_dtypes((*kinds, None))[-1] if float in kinds or int in kinds else np.result_type(*kinds)
     element = element_of(dtype)
     return computed(build, [f"%y = arith.select %x0, %x1, %x2 : {element}"], [condition, one, other], [np.dtype(bool), dtype, dtype], dtype)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ktir.lang.elements import element_of, width
 from ktir.lang.graph import Builder, Op, Region, Value, Writer
 from ktir.lang.indices import Condition, Index
 from ktir.lang.mistakes import Mistake, here, kind_of
+from ktir.lang.scalars import element_of, width
 
 _ALIGNMENT = 128
 """Bytes of a stick, at which buffers in LX begin."""
@@ -31,6 +31,8 @@ class Trace(Builder):
         """Bytes of LX that buffers have so far."""
         self.checking = 0
         """Loops whose second trip is being traced."""
+        self.origins: dict[Value, tuple[Value, list[Index]]] = {}
+        """Of integers that were loaded, the view and from where on."""
         self._tiles: list[Index] = []
 
     # Control

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ktir.lang.control import running
-from ktir.lang.elements import element_of
+from ktir.lang.exchange import Exchange, emitted
 from ktir.lang.graph import Op, Value, Writer, place
 from ktir.lang.indices import Index
 from ktir.lang.memory import Memory
 from ktir.lang.mistakes import Mistake
+from ktir.lang.scalars import element_of
 from ktir.lang.structured import constant
-from ktir.lang.tile import Tile, apply
+from ktir.lang.tile import Tile, apply, as_tile
 from ktir.lang.trace import Trace
 
 
@@ -36,6 +37,13 @@ class Tracing(Trace):
         """Memory in the scratchpad of each tile."""
         base = self.number(self.room(shape, dtype, address))
         return Memory(self, shape, dtype, base, "ct_local")
+
+    def exchange(self, kind: Exchange, value: Any, axis: int | None) -> Tile:
+        """What this tile gets of the values of the others."""
+        if self.grid is None:
+            raise Mistake("this kernel runs without a grid, so it has no tiles that exchange values; give it one: kernel[4](..)")
+        tile = as_tile(self, value)
+        return Tile.of(self, emitted(self, kind, tile._dense(), tile.dtype, axis), tile.dtype)
 
 
 @dataclass(frozen=True)
