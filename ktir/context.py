@@ -1,9 +1,11 @@
 """Makes MLIR contexts in which our dialects are loaded."""
 
 import io
+import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from ktir import registry
 from ktir.mlir import announce_dialect, ext, ir
@@ -40,6 +42,38 @@ def context(*, allow_unregistered: bool = False, dialects: Iterable[str] | None 
     with new:
         _load((*(registry.dialect_names() if dialects is None else dialects), *registry.plugin_dialects()))
     return new
+
+
+_MOST_READ = 1_000_000
+"""Characters: a context keeps the constants and types of all that it has read."""
+_idle: list[tuple[ir.Context, int, tuple[str, ...]]] = []
+"""Contexts that nobody uses, the characters that each has read, and the plugins' dialects in it."""
+_of_parent: list[object] = []
+
+
+def _leave_to_parent() -> None:
+    """Threads of a context do not live on in a forked process: it is neither used there nor freed, which would wait for them."""
+    _of_parent.extend(_idle)
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+@contextmanager
+def lent(characters: int) -> Iterator[ir.Context]:
+    """A context as `context()` makes it, entered, to read so many characters of text, for work that leaves no IR behind."""
+    plugins = registry.plugin_dialects()
+    try:
+        new, read, known = _idle.pop()
+    except IndexError:
+        new, read, known = context(), 0, plugins
+    if known != plugins:
+        new, read = context(), 0
+    with new:
+        yield new
+    if (read := read + characters) < _MOST_READ:
+        _idle.append((new, read, plugins))
 
 
 def load_offered(text: str) -> None:

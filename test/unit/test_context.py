@@ -1,12 +1,13 @@
 """Contexts, registry and the door to MLIR."""
 
+import os
 import threading
 
 import pytest
 
 from ktir import mlir, registry
 from ktir.assembly import parse_module, print_module
-from ktir.context import context
+from ktir.context import context, lent
 from ktir.diagnostics import KtirError
 from ktir.mlir import ir, operations
 from ktir.pipeline import NamedPipeline, Pass
@@ -43,6 +44,29 @@ def test_contexts_in_threads() -> None:
         thread.join()
     assert len(texts) == 20
     assert len(set(texts)) == 1
+
+
+def test_a_context_is_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to two at a time, not after a fault, not where it lacks a plugin's dialect, and not once it has read much."""
+    monkeypatch.setattr("ktir.context._idle", [])
+    with lent(1) as one, lent(1) as other:
+        assert one != other
+    with lent(1) as again:
+        assert again == one
+    with pytest.raises(ZeroDivisionError), lent(1) as broken:
+        _ = 1 // 0
+    with lent(10_000_000) as used_up:
+        assert used_up not in (one, broken)
+    with lent(1) as new:
+        assert new not in (one, other, broken, used_up)
+    if (child := os.fork()) == 0:
+        with lent(1) as of_child:
+            os._exit(of_child == new)
+    assert os.waitpid(child, 0)[1] == 0, "a forked process has a context of its own"
+    monkeypatch.setattr(registry, "plugin_dialects", lambda: ("builtin",))
+    monkeypatch.setattr("ktir.context._load", lambda _: None)
+    with lent(1) as with_plugin:
+        assert with_plugin != new
 
 
 @pytest.mark.usefixtures("mlir")

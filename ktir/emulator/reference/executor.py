@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ktir.assembly import parse_module
-from ktir.context import context
+from ktir.context import lent
 from ktir.diagnostics import KtirError
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import Bound, Scratch, bind_arguments
@@ -91,7 +91,7 @@ def _program(module: ir.Module | str, source: str = "<text>") -> tuple[bytes, Pr
             _programs.move_to_end(key)
             return key, _programs[key]
     if isinstance(module, str):
-        with context():
+        with lent(len(module)):
             program = compile_module(parse_module(module, source))
         _name_arguments(program, module)
     else:
