@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ktir import config
+from ktir.device.operators.schemas import schema_of
 from ktir.diagnostics import KtirError
 
 _MOST = 1024
@@ -29,6 +30,9 @@ ON_CHIP = {torch.float16, torch.float32, torch.int64, torch.int32, torch.int16, 
 
 _NUMBERS = (torch.float64, torch.int64, torch.bool)
 _TRACING = logging.getLogger("torch._subclasses.fake_tensor")
+
+_JOINS = (torch.ops.aten.cat.default, torch.ops.aten.stack.default)
+_MOST_JOINED = 32
 
 Program = Callable[..., Any]
 
@@ -48,6 +52,12 @@ _lock = RLock()
 
 def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a functional overload gives, computed on the chip. Raises NoProgram, with nothing done, where that cannot be."""
+    if op in _JOINS:
+        named = schema_of(op).named(tuple(args), kwargs)
+        parts, dim = named["tensors"], named.get("dim", 0)
+        if len(parts) > _MOST_JOINED:  # in groups, which may share a program: to compile one takes as long as it has operands
+            groups = [run(op, (parts[k : k + _MOST_JOINED], dim), {}) for k in range(0, len(parts), _MOST_JOINED)]
+            return run(torch.ops.aten.cat.default, (groups, dim), {})
     leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
     leaves = [_plain(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -128,6 +128,17 @@ def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(eager._programs) == 3
 
 
+def test_many_tensors_are_joined_in_groups(monkeypatch: pytest.MonkeyPatch, on_chip: None) -> None:
+    compiled: list[Any] = []
+    original = eager._compile
+    monkeypatch.setattr(eager, "_compile", lambda *a: compiled.append(a) or original(*a))
+    monkeypatch.setattr(eager, "_MOST_JOINED", 4)
+    parts = [half(2, 3) + k for k in range(14)]
+    close(torch.stack(there(parts), -1), torch.stack(parts, -1))
+    assert len(compiled) == 3, "of four, of the last two, and of the groups"
+    close(torch.cat(there(parts), out=half(0).to("spyre")), torch.cat(parts))
+
+
 def test_another_process_finds_programs_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     x = half(5, 13).to("spyre")
     with fresh_cache():
