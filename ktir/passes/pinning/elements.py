@@ -63,9 +63,9 @@ class Apply:
     def build(self, operands: Sequence[ir.Value]) -> ir.Value:
         """The op on scalars, at the insertion point."""
         attributes = {name: self.op.attributes[name] for name in self.op.attributes}
-        return ir.Operation.create(
-            self.op.name, results=[self.type], operands=list(operands), attributes=attributes, loc=self.op.location
-        ).results[0]
+        own = self.op.location  # what a named op stands for has no place of its own
+        place = ir.Location.current if own == ir.Location.unknown() else own
+        return ir.Operation.create(self.op.name, results=[self.type], operands=list(operands), attributes=attributes, loc=place).results[0]
 
 
 Element = Number | Leaf | Apply

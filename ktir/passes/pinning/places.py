@@ -95,11 +95,11 @@ class Place:
 
     def row_tile(self, stick: int | None, rows: Sequence[int]) -> ir.Value:
         """The access tile of a store whose rows are these dims of it."""
-        return self.tile(stick, [Row(self.dims[d].extent, self.dims[d]) for d in rows], stores=True)
+        return self.tile(stick, [Row(self.dims[d].extent, self.dims[d]) for d in rows], 1)
 
-    def tile(self, stick: int | None, rows: Sequence[Row], *, stores: bool) -> ir.Value:
-        """The access tile [sticks, rows, 64] at the insertion point; a store moves the rows that there are, a load one more to make them
-        even."""
+    def tile(self, stick: int | None, rows: Sequence[Row], multiple: int) -> ir.Value:
+        """The access tile [sticks, rows, 64] at the insertion point, with rows up to a multiple: a store moves those that there are (1), a
+        load one more to make them even (2), where they are several."""
         count = prod(r.extent for r in rows)
         outer, stride = self._merged(rows)
         column = self.dims[stick] if stick is not None else None
@@ -118,7 +118,9 @@ class Place:
         whole, last = 1, 0
         if column is not None:
             base, whole, last, at[0] = self._columns(column, base)
-        moved = count if stores else even(count)
+        moved = count if multiple == 1 else even(count) if multiple == 2 else -(-count // multiple) * multiple
+        if multiple > 2 and moved != count and outer is not None and outer.size is not None:
+            raise refused(self.op, f"is clipped along a dim whose blocks of {multiple} it does not fill, which is not pinned yet")
         if self.guard is not None:
             size = arith.MulIOp(self.guard, size if isinstance(size, ir.Value) else index_constant(size)).result
         elif moved != count and isinstance(size, int):

@@ -8,6 +8,7 @@ from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, tensor
 from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value
+from ktir.passes.pinning.matmuls import matmul
 from ktir.passes.pinning.tensors import Made, reduction
 
 Values = Mapping[ir.Value, Value]
@@ -28,6 +29,8 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
         return _reshaped(op, values)
+    if is_a(op, linalg.MatmulOp):
+        return matmul(op, values)
     if is_a(op, linalg.FillOp):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
     if is_a(op, linalg.BroadcastOp):

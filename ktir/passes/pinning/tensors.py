@@ -40,15 +40,15 @@ class Loaded:
 
     place: Place
     anchor: ir.Operation
-    forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...]], ir.Value] = field(default_factory=dict)
+    forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...], int], ir.Value] = field(default_factory=dict)
 
-    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
-        """`rows`: extent and own dim of each, None for one that it lacks."""
-        key = (stick, rows)
+    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation, multiple: int = 2) -> ir.Value:
+        """`rows`: extent and own dim of each, None for one that it lacks; there are zeros up to a `multiple` of them."""
+        key = (stick, rows, multiple)
         if key not in self.forms:
             with ir.InsertionPoint(self.anchor), self.anchor.location:
                 walked = [Row(n, None if d is None else self.place.dims[d]) for n, d in rows]
-                self.forms[key] = ktdp.load(self.place.tile(stick, walked, stores=False), self.place.element)
+                self.forms[key] = ktdp.load(self.place.tile(stick, walked, multiple), self.place.element)
         return self.forms[key]
 
 

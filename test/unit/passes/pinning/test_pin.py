@@ -9,47 +9,18 @@ import numpy as np
 import pytest
 from campaign.kernel_draws import draw
 from campaign.kernels import judged
+from pinned import equal, loops, package_of
 
 from ktir.assembly import parse_module, print_module
-from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
-from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
-from ktir.package import Package, read
 from ktir.pipeline import run_pipeline
 from ktir.runtime import metrics
 from ktir.runtime.executable import Executable
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-
-
-def package_of(text: str, numbers: tuple[str, ...] = ()) -> Package:
-    with context(), ir.Location.unknown():
-        return read(compile_logical(parse_module(text, "kernel.mlir"), numbers=numbers))
-
-
-def equal(text: str, arrays: list[np.ndarray], numbers: tuple[str, ...] = (), given: tuple[int, ...] = ()) -> Executable:
-    """The stream, in both modes the executor's bits and what its KTIR says."""
-    wanted = [a.copy() for a in arrays]
-    execute(text, None, [*wanted, *given])
-    package = package_of(text, numbers)
-    executable = Executable(package)
-    assert check_package(package, executable.machine.trace) == []
-    for mode in ("tape", "step"):
-        found = [a.copy().reshape(h.size) for a, h in zip(arrays, executable.spec.hosts, strict=True)]
-        executable(*found, mode=mode)
-        for a, b in zip(found, wanted, strict=True):
-            assert a.tobytes() == b.tobytes(), mode
-    return executable
-
-
-def loops(executable: Executable) -> set[tuple[int, ...]]:
-    """Trips of the loops of each unit that has any, in order."""
-    (kernel,) = executable.machine.program.kernels
-    found = {tuple(w["trips"] for w in words if w.op == "loop") for words in kernel.units.values()}
-    return found - {()}
 
 
 @pytest.mark.parametrize("seed", range(14))
