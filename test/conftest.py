@@ -44,7 +44,7 @@ def keep() -> None:
 def pytest_collection_finish() -> None:
     keep()
     gc.enable()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 50, 1_000)  # what outlives this many new objects mostly lasts until the end of the file
     # pytest listens to every logger that does not propagate; where somebody listens to this one, torch prints each stage of each graph,
     # and we each stage of each kernel.
     logging.getLogger("torch.__trace").propagate = True
