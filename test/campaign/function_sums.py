@@ -89,9 +89,9 @@ def _any(d: Draw) -> Call:
     return Call(text, (a,), moved, errors=text.replace("all(", "amax(").replace("any(", "amax("))
 
 
-def _beyond_f32(squares: Tensor, kind: torch.dtype) -> Tensor:
-    """Whether a sum of squares, which is float32 for all types but float64, may not be a number there."""
-    return (squares > 0.99 * torch.finfo(torch.float32).max) & torch.tensor(kind != torch.float64)
+def _beyond(squares: Tensor, kind: torch.dtype) -> Tensor:
+    """Whether a sum of squares, which is float32 for all types but float64, may not be a number of its type."""
+    return squares > 0.99 * torch.finfo(torch.float64 if kind == torch.float64 else torch.float32).max
 
 
 def _variance(d: Draw) -> Call:
@@ -296,17 +296,17 @@ def _layer_norm(d: Draw) -> Call:
         apart, off = (x.value - centre).abs(), each if rms else each + each.mean(-1, keepdim=True)
         square = (apart**2).mean(-1, keepdim=True) + 1e-5
         change = (2 * apart * off + off * off).mean(-1, keepdim=True) + own * square
-        change = torch.where(_beyond_f32(square * n, kind), torch.inf, change)
         least = torch.rsqrt((square - change).clamp(min=0))
         top = (apart + off) * least - apart * torch.rsqrt(square)
-        return top * (w.value.abs() + w.error) + apart * torch.rsqrt(square) * w.error
+        error = top * (w.value.abs() + w.error) + apart * torch.rsqrt(square) * w.error
+        return torch.where(_beyond(square * n, kind), torch.inf, error)
 
     def rule(apply: Apply, x: Bounded, w: Bounded) -> Tensor:
         return spread(x, w, x.error, torch.zeros(()))
 
     def own(apply: Apply, x: Bounded, w: Bounded) -> Tensor:
         each = unit * (x.magnitude + (0 if rms else 1) * n * x.magnitude.mean(-1, keepdim=True))
-        return spread(x, w, each, torch.tensor((n + 8) * unit)) / unit + 4 * apply(x.value, w.value).abs()
+        return spread(x, w, each, torch.tensor((n + 8) * unit)) / unit + 4 * torch.nan_to_num(apply(x.value, w.value).abs(), nan=0.0)
 
     text = f"F.rms_norm({{0}}, ({n},), {{1}}, 1e-5)" if rms else f"F.layer_norm({{0}}, ({n},), {{1}})"
     return Call(text, (a, weight), rule, own)
