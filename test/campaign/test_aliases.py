@@ -1,0 +1,26 @@
+"""A few programs of views and writes in place."""
+
+from __future__ import annotations
+
+import torch
+from campaign import aliases
+
+
+def test_writes_reach_what_they_reach_in_eager() -> None:
+    launched = 0
+    for seed in range(8):
+        said, chip = aliases.finding(seed)
+        assert not said, f"{said}\n{aliases.drawn(seed)[0]}"
+        launched += chip
+    assert launched >= 5  # bfloat16 does not
+
+
+def test_what_is_drawn_is_legal_and_of_all_kinds() -> None:
+    kinds: set[torch.dtype] = set()
+    for seed in range(200):
+        text, program = aliases.drawn(seed)
+        env = {"torch": torch}
+        exec(text, env)
+        env["f"](*program.arguments())  # type: ignore[operator]
+        kinds.add(program.dtype)
+    assert kinds == set(aliases.DTYPES)
