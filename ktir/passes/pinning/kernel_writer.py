@@ -25,9 +25,10 @@ _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp)
 class KernelWriter:
     """Writes the body of a kernel at the insertion point."""
 
-    def __init__(self, source: func.FuncOp, arguments: Mapping[ir.Value, ir.Value], given: Mapping[int, int], cores: int) -> None:
+    def __init__(self, source: func.FuncOp, arguments: Mapping[ir.Value, ir.Value], given: Mapping[int, float], cores: int) -> None:
         self.source = source
-        self.points = Points(source.operation, given)
+        body = source.regions[0].blocks[0]
+        self.points = Points(source.operation, {i: int(n) for i, n in given.items() if is_index(body.arguments[i].type)})
         self.tiles = prod(self.points.kernel.grid)
         self.cores = min(self.tiles, cores)
         self.mapping: dict[ir.Value, ir.Value] = dict(arguments)
@@ -35,10 +36,13 @@ class KernelWriter:
         self.guard: ir.Value | None = None
         """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
         self.coordinates: list[ir.Value] = []
-        body = source.regions[0].blocks[0]
         with source.location:
             for i, number in given.items():
-                self.mapping[body.arguments[i]] = _number(body.arguments[i].type, number)
+                type_ = body.arguments[i].type
+                if is_index(type_):
+                    self.mapping[body.arguments[i]] = arith.ConstantOp(type_, ir.IntegerAttr.get(type_, int(number))).result
+                else:
+                    self.values[body.arguments[i]] = Value((), Number(type_, ir.FloatAttr.get(type_, number)))
 
     @property
     def grid(self) -> list[int]:
@@ -151,6 +155,11 @@ class KernelWriter:
                     raise refused(op, "expects a constant tensor of one number; the nearest supported form loads the others")
                 held = held.get_splat_value()
             return Value(shape, Number(element, held))
+        if is_a(op, arith.SIToFPOp, arith.UIToFPOp) and is_index(op.operands[0].type):
+            number = self.points.same(self.points(op.operands[0]))
+            if number is None or number < 0:
+                raise refused(op, "makes data of a number that is not the same on every tile and in every trip, which is not pinned yet")
+            return Value(shape, Number(element, ir.FloatAttr.get(element, float(number))))
         operands = []
         for operand in op.operands:
             if is_index(operand.type):
@@ -216,7 +225,3 @@ def _branches_by_tile(body: ir.Block) -> bool:
     loops = [op for op in inside(body) if is_a(op, scf.ForOp)]
     by_number = any(not is_a(v.owner, arith.ConstantOp) for loop in loops for v in list(loop.operands)[:2])
     return by_number or any(is_a(op, scf.IfOp) for op in inside(body))
-
-
-def _number(type_: ir.Type, value: int) -> ir.Value:
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import set_level
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel, set_arguments, text_attribute
 from ktir.analysis.interface.parameters import Parameter, parameters
-from ktir.diagnostics import KtirError, Unsupported, location_text, refused
+from ktir.analysis.points import is_index
+from ktir.diagnostics import KtirError, Unsupported, close_to, location_text, refused
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import NAME, Level
 from ktir.dialects.module_target import machine
-from ktir.mlir import func, integer_attribute, ir, operations
+from ktir.mlir import func, integer_attribute, ir, is_a, operations, scf
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.tensors import TYPES
 from ktir.pipeline import Pass
@@ -46,13 +49,25 @@ class PinPass(Pass):
         if not is_by_hand(module):
             return
         functions = functions_of(module)
+        if not any(is_kernel(f) for f in functions.values()):  # without a grid there is one tile
+            (only,) = functions.values()
+            only.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(1)])
+            try:
+                self._pin(module, functions)
+            except Exception:
+                del only.attributes["grid"]
+                raise
+            return
+        self._pin(module, functions)
+
+    def _pin(self, module: ir.Module, functions: dict[str, func.FuncOp]) -> None:
         kernels = [f for f in functions.values() if is_kernel(f)]
         entry = _entry(module, functions)
         found, places = parameters(module, entry.name.value)
         if places:
             raise refused(entry.operation, f"'@{entry.name.value}' uses memory at a fixed address, which is not pinned yet")
         given = self._given(found, entry)
-        found, _ = parameters(module, entry.name.value, numbers={found[i].name: n for i, n in given.items()})
+        found, _ = parameters(module, entry.name.value, numbers={found[i].name: int(n) for i, n in given.items() if float(n).is_integer()})
         _check_memory(found, entry)
         cores = machine(module, self.target, self.cores).cores
         made: list[func.FuncOp] = []
@@ -72,17 +87,27 @@ class PinPass(Pass):
         new.operation.attributes["sym_name"] = ir.StringAttr.get(new.name.value.removesuffix(_NEW))
         module.operation.attributes[HOSTS] = ir.ArrayAttr.get([ir.TypeAttr.get(_type(p)) for p in buffers])
         set_level(module, Level.TILED)
+        for f in made:
+            tiles = KernelFunction(f.operation).cores
+            self.remark(
+                "passed", f"kernel '{f.name.value}' pinned: its tiles run on {tiles} cores, its loops and tiles are as written", f.location
+            )
         self.count("kernels-pinned", len(made))
 
-    def _given(self, found: list[Parameter], entry: func.FuncOp) -> dict[int, int]:
+    def _given(self, found: list[Parameter], entry: func.FuncOp) -> dict[int, float]:
         """The numbers of arguments, by position. Raises KtirError for names that there are not, and for arguments without a number."""
-        numbers: dict[int, int] = {}
+        numbers: dict[int, float] = {}
         names = {str(p.position): p.position for p in found} | {p.name: p.position for p in found}
         for text in self.numbers:
             name, _, value = text.partition("=")
-            if name not in names or not value.lstrip("-").isdecimal():
-                raise KtirError(f"'{self.name}': '{text}' is no argument of '@{entry.name.value}' and a number")
-            numbers[names[name]] = int(value)
+            if name not in names:
+                raise KtirError(f"'{self.name}': '{text}' names no argument of '@{entry.name.value}'{close_to(name, list(names))}")
+            counts = is_index(entry.regions[0].blocks[0].arguments[names[name]].type)
+            try:
+                numbers[names[name]] = int(value) if counts else float(value)
+            except ValueError:
+                wanted = "an integer" if counts else "a number"
+                raise KtirError(f"'{self.name}': '{text}' expects {wanted}, but got '{value}'") from None
         for p in found:
             where = location_text(entry.regions[0].blocks[0].arguments[p.position].location)
             if not p.is_buffer and p.position not in numbers:
@@ -105,8 +130,10 @@ def _check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
 def is_by_hand(module: ir.Module) -> bool:
     """Whether a module is kernels of an author's: it states no level, and no argument is memory of the device."""
     functions = functions_of(module).values()
-    if NAME in module.operation.attributes or not any(is_kernel(f) for f in functions):
+    if NAME in module.operation.attributes:
         return False
+    if not any(is_kernel(f) for f in functions):
+        return len(functions) == 1 and any(is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp) for op in operations(module))
     return not any("ktir.layout" in d for f in functions for d in argument_attributes(f))
 
 
@@ -133,11 +160,11 @@ def _entry(module: ir.Module, functions: dict[str, func.FuncOp]) -> func.FuncOp:
     return others[0]
 
 
-def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, int]) -> dict[int, int]:
+def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -> dict[int, float]:
     """The numbers that arguments of a kernel are, the same in all of its calls."""
     if kernel == entry:
         return given
-    found: dict[int, set[int]] = {}
+    found: dict[int, set[float]] = {}
     for call in calls_of(entry):
         if callee(call) == kernel.name.value:
             for i, operand in enumerate(call.operands):
@@ -150,7 +177,7 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, int]) -> 
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def _pinned(kernel: func.FuncOp, given: dict[int, int], cores: int) -> func.FuncOp:
+def _pinned(kernel: func.FuncOp, given: dict[int, float], cores: int) -> func.FuncOp:
     """The kernel with sticks, behind the old one. Raises Unsupported and leaves nothing."""
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]

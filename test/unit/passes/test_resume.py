@@ -97,8 +97,9 @@ def test_arguments_that_say_nothing() -> None:
         ("module {\n}", "'builtin.module' op expects a function", "m.mlir:1:1"),
         ("func.func @f(%x: i32) {\n  return\n}", "expects argument #0 to be a base address of type 'index', but got 'i32'", "m.mlir:1:1"),
         (
-            "func.func @f() {\n  %c = arith.constant 1 : index\n  %t = ktdp.get_compute_tile_id : index\n  return\n}",
-            "'ktdp.get_compute_tile_id' op is no part of the logical level",
+            "func.func @f() {\n  %c = arith.constant dense<1> : tensor<4xi32>\n"
+            "  %t = tensor.cast %c : tensor<4xi32> to tensor<?xi32>\n  return\n}",
+            "'tensor.cast' op is no part of the logical level",
             "m.mlir:3:8",
         ),
     ],

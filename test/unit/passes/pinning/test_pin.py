@@ -152,6 +152,15 @@ def test_tensors_that_loops_carry(name: str) -> None:
     assert loops(equal(text, arrays())) == {(14,)}
 
 
+def test_no_grid_is_one_tile() -> None:
+    """And a number of the loop may be data, where it is the same everywhere."""
+    body = CONSTANTS + "scf.for %r = %c0 to %c70 step %c1 {\nLOAD(%r)\n%n = arith.index_cast %c70 : index to i32\n"
+    body += "%f = arith.sitofp %n : i32 to f16\n%all = tensor.splat %f : tensor<1x64xf16>\n%q = arith.divf %l, %all : tensor<1x64xf16>\n"
+    text = kernel([1], body + f"%o = {tile('y').replace('AT', '%r')}\nktdp.store %q, %o : tensor<1x64xf16>, <1x64xindex>\n}}")
+    made = equal(text.replace(" attributes {grid = [1]}", ""), arrays())
+    assert [k.cores for k in made.machine.program.kernels] == [1]
+
+
 def test_numbers_of_arguments() -> None:
     """What decides on the loops is a number at compile time; without it the argument is named."""
     body = CONSTANTS + "scf.for %r = %c0 to %n step %c1 {\nLOAD(%r)\nSTORE(%r)\n}"
@@ -199,3 +208,15 @@ def test_refused(message: str) -> None:
             run_pipeline(module, "ktir-pin")
         assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
         assert print_module(module) == before
+
+
+def test_arguments_that_are_data() -> None:
+    """A float argument is a number at compile time too; a name or a number that is none is refused."""
+    body = "%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\n%all = tensor.splat %eps : tensor<1x64xf16>\n"
+    body += "%q = arith.addf %l, %all : tensor<1x64xf16>\n"
+    body += f"%o = {tile('y').replace('AT', '%t')}\nktdp.store %q, %o : tensor<1x64xf16>, <1x64xindex>"
+    text = kernel([3], body, arguments="%x: index, %y: index, %eps: f16")
+    equal(text, arrays(), ("2=0.25",), (0.25,))
+    for numbers, message in ((("2=a",), "expects a number, but got 'a'"), (("epsilon=1",), "'epsilon=1' names no argument of '@kernel'")):
+        with pytest.raises(KtirError, match=message):
+            package_of(text, numbers)
