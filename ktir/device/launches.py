@@ -13,7 +13,6 @@ from ktir.device.tensors.storage import maker, on_card
 from ktir.lowering.inductor.running import direct
 from ktir.runtime import cache
 from ktir.runtime.kernel import Kernel
-from ktir.runtime.memory.allocation import held
 from ktir.runtime.prepared import Prepared
 
 _BATCH = 8
@@ -73,10 +72,8 @@ class _Steady:
         loaded, prepared = self._kernel(), self._prepared()
         if loaded is None or prepared is None or cache.load(self._key) is not loaded:
             self._plainly(tensors)
-        else:
-            allocations = [held(t.data_ptr()) for t in tensors]
-            if None in allocations or not loaded.again(prepared, allocations):  # type: ignore[arg-type]
-                self._plainly(tensors)
+        elif not loaded.again(prepared, [t.data_ptr() for t in tensors]):
+            self._plainly(tensors)
         if self._written:
             torch.autograd.graph.increment_version([tensors[k] for k in self._written])
 

@@ -59,10 +59,10 @@ class Binding(NamedTuple):
         """Where what the program writes will lie, apart from what it reads; None where it is put into the tensor afterwards."""
         return allocation.reserve(self.place, read) if self.adopts else None
 
-    def close(self, allocation: Allocation, carrier: NDArray[np.float32]) -> None:
-        """The program has written it."""
+    def close(self, allocation: Allocation, carrier: NDArray[np.float32], address: int | None = None) -> None:
+        """The program has written it. address: that for it, if that is known."""
         if self.adopts:
-            allocation.adopt(self.place, carrier)
+            allocation.adopt(self.place, carrier, address)
         else:
             allocation.put(self.place, carrier, self.argument.range)
 

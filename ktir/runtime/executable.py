@@ -112,10 +112,10 @@ class Executable:
             self._prepared[key] = Prepared(self.plan(card), self.slots, tensors)
         return self._prepared.get(key)
 
-    def again(self, prepared: Prepared, allocations: Sequence[Allocation]) -> bool:
+    def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
         """Launch by it; see `Prepared.launch`."""
         with self.lock, prepared.plan.card.compute:
-            if not prepared.launch(self.machine, self._step, allocations):
+            if not prepared.launch(self.machine, self._step, handles):
                 return False
         self._launched()
         return True

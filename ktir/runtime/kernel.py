@@ -22,7 +22,6 @@ from ktir.runtime import notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
-from ktir.runtime.memory.allocation import Allocation
 from ktir.runtime.prepared import Prepared
 
 _MOST_BYTES = 1 << 28
@@ -58,13 +57,13 @@ class Kernel:
         """What launches the chip's program, once that has run, on tensors that lie as these; see `Executable.prepared`."""
         return self._chip.prepared(tensors) if self._chip else None
 
-    def again(self, prepared: Prepared, allocations: Sequence[Allocation]) -> bool:
+    def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
         """Launch by it on tensors that begin where their allocations do. False where it is not for these or fails, which `__call__` then
         does as well; nothing is written.
         """
         chip = self._chip
         try:
-            return chip is not None and not self.faulty and chip.again(prepared, allocations)
+            return chip is not None and not self.faulty and chip.again(prepared, handles)
         except Exception:
             return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
 from ktir.runtime.jobplan import JobPlan
-from ktir.runtime.memory.allocation import Allocation
+from ktir.runtime.memory.allocation import Allocation, DeviceForm, held
 from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
+
+_NONE: tuple[int, Callable[[], None]] = -1, lambda: None
 
 
 class Prepared:
@@ -31,7 +34,10 @@ class Prepared:
         self.addresses = [plan.own(i) if s.host < 0 else -1 for i, s in enumerate(slots)]
         """Likewise."""
 
-    def launch(self, machine: Machine, step: Step, allocations: Sequence[Allocation]) -> bool:
+        self._read: dict[int, tuple[int, weakref.ref[DeviceForm]]] = {}
+        """By number of an argument that may hold anything, the handle and the form of the last launch."""
+
+    def launch(self, machine: Machine, step: Step, handles: Sequence[int]) -> bool:
         """Launch on tensors that begin where their allocations do; who calls holds the machine and the card. False where it is not for
         these. Raises as `Executable.__call__` does; then nothing is written, either.
         """
@@ -39,22 +45,32 @@ class Prepared:
         carriers, addresses = self.carriers.copy(), self.addresses.copy()
         bounds: dict[int, Callable[[], float]] = {}
         for i, k, binding in self.reads:
-            if (allocation := allocations[k]).card is not card:
-                return False
-            form = binding.read(allocation)
+            handle, last = self._read.get(i, _NONE)
+            form = last() if handle == handles[k] else None
+            if form is None or form.state is None:
+                allocation = held(handles[k])
+                if allocation is None or allocation.card is not card:
+                    return False
+                form = binding.read(allocation)
+                if binding.argument.range is None:
+                    self._read[i] = handles[k], weakref.ref(form)
             carriers[i], addresses[i], bounds[i] = form.carrier, form.address, form.largest
-        read = set(addresses)
-        written: list[tuple[Allocation, Binding, NDArray[np.float32]]] = []
+        opened: list[tuple[int, Allocation, Binding, NDArray[np.float32]]] = []
         for i, k, nbytes, binding in self.writes:
-            if (allocation := allocations[k]).card is not card or allocation.nbytes != nbytes:
+            allocation = held(handles[k])
+            if allocation is None or allocation.card is not card or allocation.nbytes != nbytes:
                 return False
             carriers[i] = filled = binding.open(allocation)
-            twice = any(allocation is other for other, _, _ in written)  # one after the other, then
+            opened.append((i, allocation, binding, filled))
+        read = set(addresses)
+        written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
+        for i, allocation, binding, filled in opened:
+            twice = any(allocation is other for other, *_ in written)  # one after the other, then
             address = None if twice else binding.address(allocation, read)
             addresses[i] = plan.own(i) if address is None else address
-            written.append((allocation, binding, filled))
+            written.append((allocation, binding, filled, address))
         machine.launch(plan.carriers(addresses, carriers), "tape", bounds)
         card.run(step)
-        for allocation, binding, filled in written:
-            binding.close(allocation, filled)
+        for allocation, binding, filled, address in written:
+            binding.close(allocation, filled, address)
         return True

@@ -144,14 +144,16 @@ class Allocation:
                 self.card.record("Relayout", self._linear_size + size)
             return form
 
-    def adopt(self, written: Arrangement, filled: NDArray[np.float32]) -> None:
-        """A program has written all of the allocation through this carrier, which belongs to it from now on."""
+    def adopt(self, written: Arrangement, filled: NDArray[np.float32], address: int | None = None) -> None:
+        """A program has written all of the allocation through this carrier, which belongs to it from now on. address: as reserved."""
         with self.card.compute:
             if written.settles:
                 written.settle(filled)
-            address = self.reserve(written)
+            if address is None:
+                address = self.reserve(written)
             before = self._forms.get(written)
             if before is not None and before.address == address:
+                before.state = None
                 self.card.put_back(self._forms.pop(written).carrier)
             elif address == self._linear_at:
                 self._linear_at = None
@@ -232,6 +234,7 @@ class Allocation:
     def _drop_forms(self) -> None:
         while self._forms:
             _, form = self._forms.popitem()
+            form.state = None  # who knows it still sees that it is not valid
             self.card.give(form.address, form.size)
             self.card.put_back(form.carrier)
 

@@ -50,6 +50,8 @@ class Form:
     """Launches that read the carrier at this moment."""
     _largest: float | None = None
     _extremes: tuple[float, float] | None = None
+    _around: tuple[float, float] | None = None
+    """Of the elements and the padding, which are found sooner."""
 
     def largest(self) -> float:
         """The largest magnitude in the carrier of floats, NaN if there is one; looked for once per state."""
@@ -60,14 +62,19 @@ class Form:
     def check(self, allowed: ValueRange, name: str) -> None:
         """Raises OutOfRange unless all elements are in the range of an argument; they are looked at once per state."""
         if self._extremes is None:
-            values = self.layout.unpack(self.carrier.view(np.int32) if self.layout.dtype == "i32" else self.carrier)
+            values = self.carrier.view(np.int32) if self.layout.dtype == "i32" else self.carrier
+            if self._around is None:
+                self._around = (values.min().item(), values.max().item()) if values.size else (allowed.low, allowed.low)
+            if allowed.low <= self._around[0] and self._around[1] <= allowed.high:
+                return
+            values = self.layout.unpack(values)
             self._extremes = (values.min().item(), values.max().item()) if values.size else (allowed.low, allowed.low)
         check_range(*self._extremes, allowed, name)
 
     def now_holds(self, state: Hashable, stamp: object | None = None) -> None:
         """The carrier has been filled."""
         self.state, self.stamp = state, stamp
-        self._largest = self._extremes = None
+        self._largest = self._extremes = self._around = None
 
     def holds(self, content: Content) -> bool:
         """Whether the form is one of this content."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -106,6 +107,7 @@ def _as_signed(values: np.ndarray, allowed: ValueRange) -> np.ndarray:
     return values
 
 
+@lru_cache
 def _holds_all(allowed: ValueRange, dtype: np.dtype) -> bool:
     limits = np.iinfo(dtype)
     return allowed.low <= limits.min and limits.max <= allowed.high

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from ktir.device.tensors.storage import allocation_of
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import cache, metrics
@@ -183,3 +184,18 @@ def test_nothing_is_kept(graphs: list[Direct], on_chip: None) -> None:
     for _ in range(3):
         compiled(rows(7).to("spyre"))
     assert card().used == before
+
+
+def test_forms_that_are_gone_are_not_read(graphs: list[Direct], on_chip: None) -> None:
+    """Somebody else may keep what a launch has read before its tensor was written."""
+    compiled, x, weight = torch.compile(lambda x, w: x + w, fullgraph=True), rows().to("spyre"), rows().to("spyre")
+    for _ in range(CALLS):
+        compiled(x, weight)
+    kept = [form for t in (x, weight) for form in allocation_of(t).forms.values()]
+    assert kept
+    weight.copy_(rows() + 7)
+    assert torch.equal(compiled(x, weight).cpu(), rows() + (rows() + 7))
+    weight.mul_(2)
+    assert torch.equal(compiled(x, weight).cpu(), rows() + (rows() + 7) * 2)
+    weight.data = rows().to("spyre")  # another memory
+    assert torch.equal(compiled(x, weight).cpu(), rows() * 2)
