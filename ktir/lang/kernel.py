@@ -7,16 +7,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import CodeType, FunctionType
 from typing import Any, Literal
 
 import numpy as np
 
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, remarks
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.lang import eager
+from ktir.lang.control import running
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of
 from ktir.lang.tracing import Traced, trace
@@ -26,6 +28,8 @@ from ktir.package import read
 from ktir.runtime.executable import Executable
 
 On = Literal["executor", "numpy", "chip"]
+_DEEPEST = 8
+"""Helpers of helpers, and objects in objects, that are looked at."""
 _PLACES = ("executor", "numpy", "chip")
 
 
@@ -67,6 +71,9 @@ class Kernel:
             return replace(self, grid=wanted, on=on or self.on, policy=policy or self.policy)
 
     def __call__(self, *arrays: Any, **named: Any) -> None:
+        if running.get() is not None:  # a kernel in a kernel is a part of it
+            self.function(*arrays, **named)
+            return
         with _spoken():
             arguments, parameters = self._bound(arrays, named)
             if self.on == "numpy":
@@ -88,6 +95,27 @@ class Kernel:
             arguments, parameters = self._bound(arrays, named)
             return print_module(parse_module(self._trace(arguments, parameters).text, self._file), debuginfo=False)
 
+    def explain(self, *arrays: Any, **named: Any) -> str:
+        """What a call does, on copies of the arrays: traffic by line of Python, and what the chip's compiler decides, or why it refuses."""
+        with _spoken():
+            arguments, parameters = self._bound(arrays, named)
+            traced = self._trace(arguments, parameters)
+            copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments.values()]
+            report = execute(traced.text, traced.name, copies, policy=self.policy, source=self._file)
+            where = "divided by the compiler" if self.grid is None else f"on a grid of {' x '.join(map(str, self.grid))} tiles"
+            text = [f"kernel '{traced.name}', {where}"]
+            for (name, value), role in zip(arguments.items(), traced.roles, strict=True):
+                text.append(f"  {name}: {role}, {kind_of(value)}")
+            for view, (got, put) in sorted(report.views.items()):
+                text.append(f"  {view}: {got:,} bytes read, {put:,} written")
+            text.append(f"  scratchpad: {report.lx_peak_bytes:,} bytes per tile")
+            with remarks() as found:
+                try:
+                    text.append(f"  chip: {self._compile(traced).machine.report.cycles:,} cycles")
+                except KtirError as error:
+                    text.append(f"  chip: {error}")
+            return "\n".join([*text, *(f"  {r}" for r in found)])
+
     @property
     def _file(self) -> str:
         return self.function.__code__.co_filename
@@ -95,15 +123,17 @@ class Kernel:
     def _executable(self, traced: Traced) -> Executable:
         found = self._compiled.get(traced.text)
         if found is None:
-            with context(), ir.Location.unknown():
-                found = Executable(read(compile_logical(parse_module(traced.text, self._file))))
-            self._compiled[traced.text] = found
+            found = self._compiled[traced.text] = self._compile(traced)
         return found
+
+    def _compile(self, traced: Traced) -> Executable:
+        with context(), ir.Location.unknown():
+            return Executable(read(compile_logical(parse_module(traced.text, self._file))))
 
     def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> Traced:
         kinds = tuple(int if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
         try:
-            key = (self.grid, kinds, tuple(parameters.items()))
+            key = (self.grid, kinds, tuple((n, type(p), p) for n, p in parameters.items()), outside(self.function))
             found = self._traced.get(key)
         except TypeError:
             wrong = next((n for n, p in parameters.items() if getattr(p, "__hash__", None) is None), next(iter(parameters)))
@@ -171,6 +201,53 @@ def _signature(function: Callable[..., object]) -> tuple[tuple[str, ...], dict[s
         else:
             names.append(p.name)
     return tuple(names), parameters
+
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, type)
+
+
+@functools.cache
+def _names(code: CodeType) -> frozenset[str]:
+    """The names of globals and attributes that code reads, that of functions in it too."""
+    inner = [_names(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return frozenset(code.co_names).union(*inner)
+
+
+def outside(function: Any, seen: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """What a function reads from around it, so that a trace is not taken for another one: globals, closures, and those of its helpers."""
+    names = _names(function.__code__)
+    found = [(name, _frozen(function.__globals__[name], names, (*seen, function))) for name in names if name in function.__globals__]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found.append((name, _frozen(cell.cell_contents, names, (*seen, function))))
+        except ValueError:  # nothing in it yet
+            continue
+    return tuple(found)
+
+
+def _frozen(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
+    """A value as it is now, hashable."""
+    if isinstance(value, _PLAIN):
+        return (type(value), value)
+    if isinstance(value, tuple | list):
+        return (type(value), *[_frozen(v, names, seen) for v in value])
+    if isinstance(value, dict):
+        return tuple((str(k), _frozen(v, names, seen)) for k, v in value.items())
+    if isinstance(value, np.ndarray):
+        return (value.dtype, value.shape, value.tobytes())
+    if isinstance(value, Kernel):
+        value = value.function
+    if isinstance(value, FunctionType):
+        own = value in seen or value.__module__.split(".")[0] in ("ktir", "numpy")
+        return value if own else (value, outside(value, seen))
+    if (
+        len(seen) > _DEEPEST
+        or not hasattr(value, "__dict__")
+        or getattr(value, "__name__", "").split(".")[0] in ("ktir", "numpy", "builtins")
+    ):
+        return id(value)
+    held = vars(value)
+    return (id(value), *[(n, _frozen(held[n], names, (*seen, value))) for n in names if n in held])
 
 
 def _grid(grid: Any) -> tuple[int, ...]:

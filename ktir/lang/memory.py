@@ -29,7 +29,6 @@ class Memory:
     ) -> None:
         self._trace, self._base, self._space, self._masked = trace, base, space, masked
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
-        self._views: dict[tuple[Any, ...], Value] = {}
         self._done: set[str] = set()
 
     @property
@@ -46,7 +45,7 @@ class Memory:
     def masked(self) -> Memory:
         """The same memory, for keys that may reach beyond it."""
         other = Memory(self._trace, self.shape, self.dtype, self._base, self._space, masked=True)
-        other._views, other._done = self._views, self._done
+        other._done = self._done
         return other
 
     @property
@@ -173,16 +172,15 @@ class Memory:
         return trace.value(text, operands, type_), extents, list(shape), [*loops]
 
     def _numbers(self, tile: Tile) -> tuple[Value, Sequence[Index], Sequence[int | None]]:
-        """Memory in which numbers lie, from where on, along which dims of the tile: where they were loaded from, else the scratchpad."""
+        """Memory in which numbers lie: from where on, and along which dims of the tile."""
         trace = self._trace
         value, dims = tile.placed()
         found = trace.origins.get(value)
         if found is not None and found[0].region in trace.stack:
             return found[0], found[1], dims
-        address = trace.room(tile.shape, tile.dtype, None)
-        buffer = Memory(trace, tile.shape, tile.dtype, trace.number(address), "ct_local")
-        buffer[...] = tile
-        return buffer._view(tile.shape, [None] * tile.ndim, 0), [trace.index(0)] * tile.ndim, range(tile.ndim)
+        raise Mistake(
+            "a key takes a tile of numbers as it was loaded from an argument, whole slices of it; computed ones stand in memory first"
+        )
 
     @staticmethod
     def _beyond(part: Part) -> bool:
@@ -195,11 +193,11 @@ class Memory:
 
     def _view(self, sizes: Sequence[int], limits: Sequence[int | None], offset: int) -> Value:
         """The view of a part of this memory, made once."""
-        key = (tuple(sizes), tuple(limits), offset)
-        found = self._views.get(key)
+        trace = self._trace
+        key = (self._base, self._space, self.shape, self.dtype, tuple(sizes), tuple(limits), offset)
+        found = trace.views.get(key)
         if found is not None:
             return found
-        trace = self._trace
         operands = [self._base]
         if offset:
             operands = [trace.at_first("arith.addi $0, $1 : index", (self._base, trace.number(offset)), "index")[0]]
@@ -216,8 +214,8 @@ class Memory:
             f"{{coordinate_set = {_box(sizes, limits)}{', masked' if any(n is not None for n in limits) else ''}, "
             f"memory_space = #ktdp.memory_space<{self._space}>}} : {type_}"
         )
-        self._views[key] = trace.at_first(text, operands, type_)[0]
-        return self._views[key]
+        found = trace.views[key] = trace.at_first(text, operands, type_)[0]
+        return found
 
 
 def _loaded(parts: Parts) -> tuple[list[int], list[int | None]]:

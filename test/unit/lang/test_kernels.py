@@ -1,5 +1,7 @@
 """Kernels of the language give PyTorch's values in float64: on NumPy, on the KTIR executor, and on the chip."""
 
+# ruff: noqa: B023  (the body of a condition runs at once)
+
 from typing import Any
 
 import numpy as np
@@ -59,3 +61,136 @@ def test_elementwise_with_masks_and_promotion(on: Any, grid: Any) -> None:
     s = wide(x) * 2 + wide(y)
     s[:, 50:] = 0
     close(z, s.clamp(min=-1.5), 2**-22)
+
+
+# Loops, conditions, buffers
+
+
+@lang.kernel
+def running(x, y):
+    slots = lang.buffer(x.shape[1], np.float32, slots=2)
+    total = lang.zeros(x.shape[1])
+    slots[0] = x[0]
+    for i in lang.range(x.shape[0]):
+
+        @lang.when(i + 1 < x.shape[0])
+        def _():
+            slots[(i + 1) % 2] = x[i + 1]
+
+        total += slots[i % 2]
+
+        @lang.when(i > 2)
+        def _():
+            total[...] = total * 0.5
+
+        y[i] = total
+
+
+@pytest.mark.parametrize("on", PLACES)
+def test_what_outlives_a_trip_is_changed_in_place(on: Any) -> None:
+    x = rng.standard_normal((9, 24)).astype(np.float32)
+    y = np.zeros_like(x)
+    running[1].using(on=on)(x, y)
+    total, expected = torch.zeros(24, dtype=torch.float64), []
+    for i, row in enumerate(wide(x)):
+        total = (total + row) * (0.5 if i > 2 else 1)
+        expected.append(total)
+    close(y, torch.stack(expected), 2**-20)
+
+
+@lang.kernel
+def first(x, n, y):
+    for i in lang.range(n):
+        y[i] = x[i] * n + np.minimum(i, 3)
+
+
+@pytest.mark.parametrize("on", PLACES)
+def test_numbers_of_a_call(on: Any) -> None:
+    x = rng.standard_normal((9, 24)).astype(np.float32)
+    for n in (5, 7):
+        y = np.zeros_like(x)
+        first[1].using(on=on)(x, n, y)
+        close(y[:n], wide(x)[:n] * n + torch.tensor([min(i, 3) for i in range(n)])[:, None], 2**-22)
+        assert not y[n:].any()
+
+
+# Gathers, and addition to named elements
+
+
+@lang.kernel
+def embed(table, ids, y):
+    for rows in lang.blocks(ids.shape[0], 4):
+        y[rows] = table[ids[rows]]
+
+
+@lang.kernel
+def scatter_add(x, ids, y):
+    np.add.at(y, ids[:], x[:])
+
+
+@pytest.mark.parametrize("on", [*PLACES, "chip"])
+def test_gather_and_addition(on: Any) -> None:
+    table = rng.standard_normal((16, 24)).astype(np.float32)
+    ids = rng.integers(0, 16, 12).astype(np.int32)
+    y = np.zeros((12, 24), np.float32)
+    embed.using(grid=None if on == "chip" else 3, on=on)(table, ids, y)
+    assert np.array_equal(y, torch.nn.functional.embedding(torch.from_numpy(ids).long(), torch.from_numpy(table)).numpy())
+    z = np.zeros_like(table)
+    scatter_add.using(on=on)(y, ids, z)
+    close(z, torch.zeros(16, 24, dtype=torch.float64).index_add_(0, torch.from_numpy(ids).long(), wide(y)), 2**-21)
+
+
+# Exchanges
+
+
+@lang.kernel
+def exchanges(x, y):
+    t, n = lang.tile_id(), lang.tiles()
+    v = x[t]
+    y[t, 0], y[t, 1] = lang.all_reduce(v), lang.all_reduce(v, np.maximum, axis=1)
+    y[t, 2], y[t, 3] = lang.broadcast(v, 2), lang.shift(v, 1, axis=1)
+    y[t, 4 : 4 + n] = lang.all_gather(v[None])
+    y[t, 4 + n] = lang.all_to_all(v, split=0, concat=0)
+    y[t, 5 + n, : 24 // n] = lang.reduce_scatter(v)
+
+
+@pytest.mark.parametrize("on", PLACES)
+def test_exchanges(on: Any) -> None:
+    x = rng.standard_normal((6, 24)).astype(np.float32)
+    y = np.zeros((6, 12, 24), np.float32)
+    exchanges[2, 3].using(on=on)(x, y)
+    w = wide(x)
+    close(y[:, 0], w.sum(0).expand(6, -1), 2**-21)
+    rows = w.reshape(2, 3, 24)
+    close(y[:, 1], rows.amax(1, keepdim=True).expand(2, 3, 24).reshape(6, 24), 0)
+    close(y[:, 2], w[2].expand(6, -1), 0)
+    close(y[:, 3], rows.roll(1, 1).reshape(6, 24), 0)
+    close(y[:, 4:10], w.expand(6, 6, 24), 0)
+    close(y[:, 10], w.reshape(6, 6, 4).transpose(0, 1).reshape(6, 24), 0)
+    close(y[:, 11, :4], w.sum(0).reshape(6, 4), 2**-21)
+
+
+# What a trace depends on
+
+FACTOR = 2.0
+
+
+@lang.kernel
+def scaled(x, y):
+    y[:] = x[:] * FACTOR
+
+
+def test_a_kernel_is_traced_again_where_what_it_reads_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    scaled(x, y)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    scaled(x, y)
+    assert y.tolist() == [3.0] * 8
+
+
+def test_explanation_names_lines_and_the_chip() -> None:
+    x = np.zeros((57, 100), np.float16)
+    text = softmax.explain(x, x.copy())
+    assert "x: input" in text
+    assert f"{__file__}:{softmax.function.__code__.co_firstlineno + 3}:13: 11,400 bytes read" in text
+    assert "cycles" in text
