@@ -157,19 +157,17 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     if not any(map(is_ours, _read(schema, args, kwargs))):
         return on_cpu(op, args, kwargs)  # a factory: made on the host, and copied
     check_devices(op, schema, args, kwargs)
-    reason = ""
+    reason, refused = "", False
     try:
         if not schema.written:
             if eager.has_program(op):
                 return eager.run(op, *pytree.tree_map(_beside(args, kwargs), (args, kwargs)))
         elif (pure := functional(as_given(op, args, kwargs))) is not None and eager.has_program(pure):
             return _written(op, schema, schema.named(args, kwargs), pure)
-    except eager.HostRefuses:
-        return on_cpu(op, args, kwargs)  # which says so in PyTorch's words
     except eager.NoProgram as error:
-        reason = str(error)
-    if not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
-        return on_cpu(op, args, kwargs)
+        reason, refused = str(error), isinstance(error, eager.HostRefuses)
+    if refused or not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
+        return on_cpu(op, args, kwargs)  # which refuses in PyTorch's words
     refuse(op, reason)
     result = on_cpu(op, args, kwargs)
     metrics.count(torch=1)

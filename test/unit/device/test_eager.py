@@ -257,8 +257,9 @@ def test_what_the_host_refuses(name: str) -> None:
     function, x = REFUSED[name]
     with pytest.raises((RuntimeError, NotImplementedError)) as theirs:
         function(x.clone())
-    with config.patch(fallback="error"), pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
+    with config.patch(fallback="error"), pytest.raises(theirs.type, match=re.escape(str(theirs.value))) as ours:
         function(x.to("spyre"))
+    assert ours.value.__context__ is None
 
 
 def test_zeros_that_the_host_refuses_are_tried_as_ones(on_chip: None) -> None:
