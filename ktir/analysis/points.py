@@ -151,4 +151,7 @@ class Points:
             raise refused(owner, "computes an index in a way that is not known before the kernel starts")
         operands = [self(v) for v in owner.operands]
         with np.errstate(divide="ignore"):
-            return np.asarray(function(*operands)).astype(np.int64)
+            found = np.asarray(function(*operands)).astype(np.int64)
+        if isinstance(value.type, ir.IntegerType) and value.type.width > 1 and (np.abs(found) >= 1 << (value.type.width - 1)).any():
+            raise refused(owner, f"gives numbers that are none of '{value.type}'")
+        return found

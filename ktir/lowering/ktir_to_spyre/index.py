@@ -77,7 +77,18 @@ class IndexEvaluator:
         found = self.values.get(value)
         if found is None:
             found = self.values[value] = self._evaluate(value)
+            self._check_width(value, found)
         return found
+
+    def _check_width(self, value: ir.Value, found: Index) -> None:
+        """Raise Unsupported for an integer that would wrap in its own width: addresses are computed without one."""
+        if not isinstance(value.type, ir.IntegerType) or value.type.width == 1:
+            return
+        ways = [step * (self.trips[level] - 1) for level, step in found.steps.items()]
+        low, high = (found.constant.min() + sum(w for w in ways if w < 0), found.constant.max() + sum(w for w in ways if w > 0))
+        most = 1 << (value.type.width - 1)
+        if not -most <= low <= high < most:
+            raise self._refuse(value.owner, f"gives numbers from {low} to {high} as '{value.type}'")
 
     def affine(self, expression: ir.AffineExpr, operands: list[Index], op: ir.Operation) -> Index:
         """An affine expression over dims."""

@@ -193,6 +193,8 @@ REFUSED = {
     "'scf.for' op carries tensors through trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\nLOAD(%c0)\n"
     "%q = scf.for %i = %t to %c5 step %c1 iter_args(%k = %l) -> (tensor<1x64xf16>) {\n"
     "%k2 = arith.addf %k, %k : tensor<1x64xf16>\nscf.yield %k2 : tensor<1x64xf16>\n}",
+    "'arith.muli' op gives numbers that are none of 'i32'": "%b = arith.constant 2000000000 : i32\n%n = arith.muli %b, %b : i32\n"
+    "%i = arith.index_cast %n : i32 to index\nscf.for %j = %c0 to %i step %c1 {\nLOAD(%j)\n}",
     "'scf.for' op has up to 70 trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\n"
     "%n = arith.muli %t, %c70 : index\nscf.for %i = %c0 to %n step %c1 {\nLOAD(%t)\nSTORE(%t)\n}",
 }
@@ -208,6 +210,15 @@ def test_refused(message: str) -> None:
             run_pipeline(module, "ktir-pin")
         assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
         assert print_module(module) == before
+
+
+def test_addresses_that_would_wrap() -> None:
+    """Integers of an address have their own width in the executor, and none on the chip."""
+    body = "%big = arith.constant 2000000000 : i32\n%n = arith.addi %big, %big : i32\n%w = arith.subi %n, %big : i32\n"
+    body += "%m = arith.subi %w, %big : i32\n%r = arith.index_cast %m : i32 to index\nLOAD(%r)\nSTORE(%r)"
+    with pytest.raises(KtirError, match=r"'arith.addi' op gives numbers from 4000000000 to 4000000000 as 'i32', which no address") as error:
+        package_of(kernel([1], body))
+    assert error.value.location
 
 
 def test_arguments_that_are_data() -> None:
