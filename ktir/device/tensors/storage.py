@@ -84,14 +84,14 @@ def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device
     nbytes, dims = elements * dtype.itemsize, len(size)
     ones, shape = (1,) * dims, (*size, *stride)
     kind = _EXTERNAL | device << 32, dims | packed << 32
-    memory = _memory()
+    (reserved, allocate), inference = _memory(), torch.is_inference_mode_enabled
     blank: tuple[list[_Blank], list[_Blank]] = [], []  # in inference mode tensors are others
 
     def new() -> _Blank:
         held = np.ndarray.__new__(_Held, ones, np.uint8)
         capsule = held.__dlpack__()
         words: Any = _words(_pointer(capsule, b"dltensor"))
-        handle = memory.handle(nbytes)
+        handle = reserved(nbytes)
         words[:3] = handle, *kind
         if dims:
             words[4] = words[3] + 8 * dims  # NumPy has room for the strides behind the sizes
@@ -99,13 +99,13 @@ def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device
         return torch._C._from_dlpack(capsule), held, handle
 
     def make() -> torch.Tensor:
-        some = blank[torch.is_inference_mode_enabled()]
+        some = blank[inference()]
         try:
             tensor, held, handle = some.pop()
         except IndexError:
             some += [new() for _ in range(batch - 1)]
             tensor, held, handle = new()
-        held.allocation = memory.allocate(nbytes, device, handle)
+        held.allocation = allocate(nbytes, device, handle)
         return tensor
 
     return make
