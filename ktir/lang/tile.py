@@ -73,16 +73,12 @@ class Tile(NDArrayOperatorsMixin):
 
     def reshape(self, *shape: Any) -> Tile:
         """The same elements in order, in another shape."""
-        wanted = list(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
-        rest = prod(n for n in wanted if n != -1)
-        if wanted.count(-1) == 1 and rest and self.size % rest == 0:
-            wanted[wanted.index(-1)] = self.size // rest
-        if any(not isinstance(n, int) for n in wanted) or prod(wanted) != self.size or min(wanted, default=0) < 0:
-            raise Mistake(f"'reshape' expects a shape of {self.size} elements, but got {tuple(shape)!r:.60}")
+        wanted = _new_shape(self.size, shape)
         return self._made(wanted, lambda: _reshaped(self._build, self._dense(), tuple(wanted)))
 
     def astype(self, dtype: Any) -> Tile:
         """The elements in another type: a tile of its own."""
+        element_of(dtype)
         return computed(self._build, (), [self], [dtype], np.dtype(dtype))
 
     def copy(self) -> Tile:
@@ -299,6 +295,19 @@ def fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         raise Mistake(f"expects a tile that can be broadcast to shape {tuple(wanted)}, but got shape {tuple(shape)}")
 
 
+def _new_shape(size: int, shape: tuple[Any, ...]) -> list[int]:
+    """The shape that `reshape` is asked for, with what stands for -1."""
+    wanted = list(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
+    if any(not isinstance(n, int) for n in wanted):
+        raise Mistake("'reshape' expects numbers that are known when the kernel is traced")
+    rest = prod(n for n in wanted if n != -1)
+    if wanted.count(-1) == 1 and rest and size % rest == 0:
+        wanted[wanted.index(-1)] = size // rest
+    if prod(wanted) != size or min(wanted, default=0) < 0:
+        raise Mistake(f"'reshape' expects a shape of {size} elements, but got {tuple(shape)!r:.60}")
+    return wanted
+
+
 def _reshaped(build: Builder, value: Value, shape: tuple[int, ...]) -> Value:
     """The elements of a tensor in another shape: over one dim."""
     element = value.type.removesuffix(">").rsplit("x", 1)[-1].removeprefix("tensor<")
@@ -335,7 +344,7 @@ def as_tile(build: Builder, value: Any, dtype: Any = None) -> Tile:
             raw = build.value("arith.index_cast $0 : index to i64", (raw,), "i64")
         element = element_of(own)
         return Tile.of(build, build.value(f"tensor.from_elements $0 : tensor<{element}>", (raw,), f"tensor<{element}>"), own)
-    if isinstance(value, bool | int | float) or np.isscalar(value):
+    if isinstance(value, bool | int | float | np.generic):
         own = np.dtype(dtype) if dtype is not None and isinstance(value, bool | int | float) else np.asarray(value).dtype
         return Tile.of(build, constant(build, value, (), own), own)
     if isinstance(value, np.ndarray):

@@ -1,0 +1,266 @@
+"""Wrong kernels: each is refused at the user's line, by an error of the toolchain or, where Python itself objects, by Python's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ktir import lang
+from ktir.diagnostics import KtirError
+
+# One kernel per paragraph: its body, then what is said. `!` marks the line at fault.
+CASES = r"""
+y[:] = x[0:9]  !                                     reaches beyond dim 0 of 8
+y[:] = x[9] !                                        beyond dim 0 of 8
+y[:] = x[-9] !                                       beyond dim 0 of 8
+y[:] = x[0, 0, 0] !                                  expects a key for 2 dims, but got 3
+y[:] = x[..., ...] !                                 expects a key for 2 dims
+y[:] = x[0:4:2] !                                    slice of step 1
+y[:] = x[3:3] !                                      at least one element
+y[:] = x[5:2] !                                      at least one element
+y[:] = x[1.5] !                                      expects an integer, a slice, a block
+y[:] = x["a"] !                                      expects an integer, a slice, a block
+y[:] = x[True] !                                     expects an integer, a slice, a block
+y[:] = x[1.0:2.0] !                                  a slice between integers
+y[:] = x[0:lang.tile_id()] !                         slice of known size
+y[0] = x[:] !                                        can be broadcast to shape (64,)
+y[:] = x[0:4] !                                      can be broadcast to shape (8, 64)
+y[:] = "text" !                                      expects tiles and numbers
+y[:] = [1, 2] !                                      expects tiles and numbers
+y[:] = None !                                        expects tiles and numbers
+y[:] = x !                                           expects tiles and numbers
+y[:] = x[:] + x !                                    expects tiles and numbers
+y[:] = np.exp(x) !                                   works on tiles; load one
+y[:] = np.sum(x) !                                   works on tiles; load one
+for r in x: pass !                                   memory is read by keys
+y[:] = np.asarray(x) !                               load a tile of it
+y[:] = np.asarray(x[:]) !                            a tile has no values while a kernel is traced
+if x[0, 0] > 0: y[:] = 0 !                           Python cannot decide by a value of the device
+if lang.tile_id() > 0: y[:] = 0 !                    Python cannot decide by a condition
+if lang.tile_id(): y[:] = 0 !                        Python cannot decide by a number of the device
+while x[:].max() > 0: pass !                         Python cannot decide by a value
+assert x[:].any() !                                  Python cannot decide by a value
+y[:] = max(x[0, 0], x[1, 1]) !                       Python cannot decide by a value
+for t in range(lang.tile_id()): y[t] = 0 !           Python needs a number that is known
+y[:] = int(lang.tile_id()) !                         Python needs a number that is known
+y[:] = float(lang.tile_id()) !                       Python needs a number that is known
+y[:] = int(x[0, 0]) !                                Python needs a number that is known
+y[:] = [1, 2, 3][lang.tile_id()] !                   Python needs a number that is known
+y[:] = np.arctan(x[:]) !                             has no 'np.arctan'
+y[:] = np.sinh(x[:]) !                               has no 'np.sinh'
+y[:] = np.cumsum(x[:]) !                             has no 'np.cumsum'
+y[:] = np.sort(x[:]) !                               has no 'np.sort'
+y[:] = np.linalg.norm(x[:]) !                        has no 'np.norm'
+y[:] = np.einsum("ij->ji", x[:]) !                   has no 'np.einsum'
+y[:] = np.add.accumulate(x[:]) !                     has no 'np.add.accumulate'
+y[:] = np.add.outer(x[0], x[0]) !                    has no 'np.add.outer'
+y[:] = np.add(x[:], 1, where=True) !                 has no 'np.add' with 'where'
+y[:] = np.where(x[:] > 0) !                          has no 'np.where' of these
+y[:] = x[:] << 1 !                                   NumPy has no 'left_shift'
+y[:] = x[:] & 1 !                                    NumPy has no 'bitwise_and'
+y[:] = ~x[:] !                                       NumPy has no 'invert'
+y[:] = -(x[:] > 0) !                                 NumPy has no 'negative'
+y[:] = (x[:] > 0) - (x[:] > 1) !                     NumPy has no 'subtract'
+y[:] = x[:] + x[0:4] !                               can be broadcast together
+y[:] = x[:] @ x[:] !                                 expects shapes (.., m, k) and (.., k, n)
+y[:] = x[0] @ x[:] !                                 expects shapes (.., m, k) and (.., k, n)
+y[:] = lang.dot(x[:], x[:]) !                        expects shapes (.., m, k) and (.., k, n)
+y[:] = x[:].sum(2) !                                 expects a dim of
+y[:] = x[:].sum(-3) !                                expects a dim of
+y[:] = x[:].sum(0.5) !                               expects a dim of
+y[:] = x[:].max((0, 0)) !                            expects different dims
+y[:] = (x[:] > 0).max() !                            has no 'max' of bool
+y[:] = x[:].reshape(7, 64) !                         a shape of 512 elements
+y[:] = x[:].reshape(-1, -1) !                        a shape of 512 elements
+y[:] = x[:].reshape(lang.tile_id(), 4) !             expects numbers that are known
+y[:] = x[:].transpose(0, 0) !                        each of the 2 dims once
+y[:] = x[:].transpose(0) !                           each of the 2 dims once
+y[:] = x[:].astype("no") !                           expects a type of NumPy
+y[:] = x[:].astype(complex) !                        expects one of the types
+y[:] = x[:].astype(np.uint8) !                       expects one of the types
+y[:] = x[:][lang.tile_id()] !                        indexed by numbers that are known
+y[:] = x[:][0, 0, 0] !                               expects a key for 2 dims, but got 3
+y[:] = x[:][8] !                                     beyond dim 0 of 8
+x[:].T[...] = 0 !                                    a view of a tile cannot be changed
+v = x[:].astype(np.int32); v += 0.5; y[:] = v !      cannot change int32
+v = x[0]; v += x[:]; y[:] = v !                      cannot change float32
+y[:] = np.concatenate([x[:], x[0]]) !                shapes that differ in dim 0 only
+y[:] = np.broadcast_to(x[:], (8, 65)) !              can be broadcast to shape (8, 65)
+y[:] = len(x[0, 0]) !                                has no length
+y[:] = lang.zeros((8, lang.tile_id())) !             a shape of numbers that are known
+y[:] = lang.zeros(-1) !                              a shape of numbers that are known
+y[:] = lang.zeros("ab") !                            a shape of numbers that are known
+y[:] = lang.full(8, 0, np.uint8) !                   expects one of the types
+y[:] = lang.tile_id(1) !                             expects an axis of the grid
+y[:] = lang.tiles(3) !                               expects an axis of the grid
+y[:] = lang.erf("a") !                               expects tiles and numbers
+y[:] = lang.all_reduce(x[0, 0:1], np.exp) !          folds by one of np.add
+y[:] = lang.all_reduce(x[:] > 0) !                   folds floats and integers
+y[:] = lang.all_gather(x[0], dim=1) !                one of their dims
+y[:] = lang.broadcast(x[0], 2) !                     one of its 2 tiles
+y[:] = lang.reduce_scatter(x[:, 0:3], dim=1) !       to be a multiple of that
+y[:] = lang.all_reduce(x[0], axis=1) !               expects an axis of the grid
+b = lang.buffer((4, 4), address=2); y[0, 0:4] = b[0] !   an address of whole elements
+b = lang.buffer((4, 4), np.uint16) !                 expects one of the types
+y[:] = lang.tile_id() // 0 !                         division by zero
+y[lang.tile_id() + 0.5] = 0 !                        expects integers beside it
+y[:] = x[i[:], 0] !                                  no single number
+y[:] = x[i[:], :, i[:]] !                            expects a key for 2 dims
+y[0] = x[i[:] + 1] !                                 as it was loaded
+y[0] = x[x[0]] !                                     as it was loaded
+lang.when(x[:] > 0)(lambda: None) !                  a comparison of numbers
+lang.when(1)(lambda: None) !                         a comparison of numbers
+lang.when((lang.tile_id() > 0) & 3)(lambda: None) !  expects conditions beside it
+for k in lang.range(0.5): y[k] = 0 !                 expects an integer
+for k in lang.range(0, 4, 0): y[k] = 0 !             a step of at least 1
+for k in lang.range(x[:]): y[k] = 0 !                expects an integer
+for r in lang.blocks(8, 0): y[r] = 0 !               sizes of at least 1
+for r in lang.blocks((8, 64), 8): y[r] = 0 !         a shape of numbers|expects 2 sizes
+for r in lang.blocks(9, 4): y[r] = 0 !               reaches beyond dim 0 of 8
+for r in lang.blocks(8, axis=1): y[r] = 0 !          expects an axis of the grid
+for r in lang.blocks(lang.tile_id()): y[r] = 0 !     a shape of numbers
+lang.nothing(x) !                                    has no attribute 'nothing'
+x[:].nothing() !                                     has no attribute 'nothing'
+x.nothing !                                          has no attribute 'nothing'
+y[:] = z !                                           name 'z' is not defined
+y[lang.tile_id() + 7] = 0 !                          beyond|reaches|coordinates
+y[0] = lang.tile_id() !                              writes|race
+lang.buffer((2, 4))[0] + 1; y[0, 0:4] = lang.buffer(4)[:] !   which nothing has written|nothing
+
+acc = lang.zeros(64)
+for k in lang.range(4):
+    acc = acc + x[k] !
+y[0] = acc
+in an earlier trip
+
+for k in lang.range(4):
+    v = x[k]
+y[0] = v !
+inside of a loop that has ended
+
+total = [lang.zeros(64)]
+for k in lang.range(4):
+    total[0] = total[0] + x[k] !
+    y[k] = total[0]
+in an earlier trip
+
+n = 0
+for k in lang.range(4): !
+    n += 1
+    y[k] = x[k] * n
+something else in its second trip
+
+for k in lang.range(4): !
+    y[k] = x[k]
+    break
+without 'break'
+
+for k in lang.range(4): !
+    y[k] = x[k]
+    return
+without 'break'
+
+for k in lang.range(4):
+    pass
+y[k] = 0 !
+inside of a loop that has ended
+
+@lang.when(lang.tile_id() == 0)
+def _():
+    global leaked
+    leaked = x[0]
+y[0] = leaked !
+inside of a condition that has ended
+
+for r in lang.blocks(8, 4):
+    v = x[r].T
+    v[...] = 0 !
+    y[r] = v.T
+a view of a tile cannot be changed
+"""
+
+
+def cases() -> list[tuple[str, int, str]]:
+    """Bodies, the number of the line at fault, and what is said about it, alternatives apart by `|`."""
+    found = []
+    single, _, multiple = CASES.strip().partition("\n\n")
+    for line in single.split("\n"):
+        body, said = line.rsplit(" !", 1)
+        found.append((body.strip(), 0, said.strip()))
+    for paragraph in multiple.split("\n\n"):
+        *body, said = paragraph.strip().split("\n")
+        at = next(n for n, line in enumerate(body) if line.endswith(" !"))
+        found.append(("\n".join(body).replace(" !", ""), at, said))
+    return found
+
+
+def kernel_of(body: str, name: str) -> Any:
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    space: dict[str, Any] = {"np": np, "lang": lang}
+    exec(compile(f"def k(x, i, y, *, p=3):\n{lines}", name, "exec"), space)
+    return lang.kernel(space["k"])
+
+
+def test_each_is_refused_at_its_line() -> None:
+    wrong = []
+    found = cases()
+    assert len(found) >= 120
+    for number, (body, at, said) in enumerate(found):
+        name = f"/wrong{number}.py"
+        x, i, y = np.ones((8, 64), np.float32), np.zeros(8, np.int32), np.zeros((8, 64), np.float32)
+        try:
+            kernel_of(body, name)[2](x, i, y)
+        except KtirError as error:
+            if not any(s in str(error) for s in said.split("|")) or not str(error).startswith(f"{name}:{at + 2}:"):
+                wrong.append(f"{body!r}: {error}")
+        except (AttributeError, NameError) as error:
+            if said not in str(error):
+                wrong.append(f"{body!r}: {type(error).__name__}: {error}")
+        except Exception as error:
+            wrong.append(f"{body!r}: {type(error).__name__}: {error}")
+        else:
+            wrong.append(f"{body!r}: passes")
+        if y.any():
+            wrong.append(f"{body!r}: has written")
+    assert not wrong, f"{len(wrong)} of {len(found)}:\n" + "\n".join(wrong)
+
+
+def _refused(said: str, call: Callable[[], object]) -> None:
+    with pytest.raises(KtirError) as found:
+        call()
+    assert said in str(found.value)
+
+
+def test_calls_that_do_not_fit() -> None:
+    x, i, y = np.ones((8, 64), np.float32), np.zeros(8, np.int32), np.zeros((8, 64), np.float32)
+    k = kernel_of("y[:] = x[:] * p", "/calls.py")
+    _refused("takes 3 arguments (x, i, y), but got 4", lambda: k(x, i, y, y))
+    _refused("expects an argument 'y'", lambda: k(x, i))
+    _refused("has no argument 'q'", lambda: k(x, i, y, q=1))
+    _refused("has already 'x'", lambda: k(x, i, y, x=x))
+    _refused("expects a value that does not change", lambda: k(x, i, y, p=[1]))
+    _refused("argument 'x' expects an array or a whole number", lambda: k(1.5, i, y))
+    _refused("argument 'x' expects an array or a whole number", lambda: k("a", i, y))
+    _refused("expects one of the types", lambda: k(x.astype(np.uint16), i, y))
+    _refused("expects 1 to 3 numbers of at least 1", lambda: k[0])
+    _refused("expects 1 to 3 numbers of at least 1", lambda: k[1, 1, 1, 1])
+    _refused("expects 1 to 3 numbers of at least 1", lambda: k["a"])
+    _refused("runs on one of executor, numpy, chip", lambda: k.using(on="gpu"))
+    _refused("works inside of a kernel", lambda: lang.zeros(3))
+    _refused("works inside of a kernel", lambda: lang.tile_id())
+    _refused("a kernel expects a function with a name", lambda: lang.kernel(3))
+    _refused("a kernel expects a function with a name", lambda: lang.kernel(lambda x: None))
+    _refused("has a default; parameters stand behind '*'", lambda: lang.kernel(_with_default))
+    _refused("a kernel expects arguments with names", lambda: lang.kernel(_with_more))
+    _refused("a kernel returns nothing", lambda: kernel_of("y[:] = x[:]; return 1", "/calls.py")(x, i, y))
+    _refused("stores into at least one", lambda: kernel_of("x[:]", "/calls.py")(x, i, y))
+    _refused("runs without a grid", lambda: kernel_of("y[lang.tile_id()] = 0", "/calls.py")(x, i, y))
+    _refused("runs without a grid", lambda: kernel_of("lang.buffer(3)", "/calls.py")(x, i, y))
+    _refused("runs without a grid", lambda: kernel_of("y[0] = lang.all_reduce(x[0])", "/calls.py")(x, i, y))
+
+
+def _with_default(x: Any, y: Any = 1) -> None: ...
+
+
+def _with_more(*x: Any) -> None: ...
