@@ -34,7 +34,7 @@ def rms_norm(x, weight, y, *, eps=1e-6, block=None):
 def linear(x, w, bias, y, *, tile=(32, 64), step=64):
     """relu(x @ w + bias), by tiles of the result, in steps of the inner dim."""
     for rows, columns in blocks(y.shape, tile):
-        acc = lang.zeros(tile)
+        acc = lang.zeros((rows.size, columns.size))
         for k in lang.range(0, x.shape[1], step):
             acc[...] = dot(x.masked[rows, k : k + step], w.masked[k : k + step, columns], acc)
         y[rows, columns] = np.maximum(acc + bias[columns], 0)

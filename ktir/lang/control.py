@@ -65,7 +65,8 @@ def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterato
     several = isinstance(extent, Sequence)
     dims = _extents(extent, "'blocks'")
     if run.grid is None:
-        whole = tuple(Block(0, n, n) for n in dims)
+        asked = size if isinstance(size, Sequence) else (size,) * len(dims)
+        whole = tuple(Block(0, n, n, wanted not in (None, n)) for n, wanted in zip(dims, asked, strict=False))
         yield whole if several else whole[0]
         return
     tiles = prod(run.grid) if axis is None else run.grid[_axis(axis, run.grid)]

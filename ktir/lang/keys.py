@@ -15,17 +15,27 @@ class Block:
     """One of the parts into which `blocks` cuts a dim, as a key: `x[block]`. The last part may stick out of the dim; reads of what lies
     outside give 0, and writes are dropped."""
 
-    start: Any
-    """Where it begins."""
+    first: Any
     size: int
     """How many elements it has, those outside counted too."""
     extent: int
     """Of the dim."""
+    whole: bool = False
+    """Whether it is everything, though the kernel asks for blocks of another size: it has no grid."""
+
+    @property
+    def start(self) -> Any:
+        """Where it begins."""
+        if self.whole:
+            raise Mistake(
+                "without a grid there is one block with everything, whatever size is asked for; give the kernel a grid: kernel[4](..)"
+            )
+        return self.first
 
     @property
     def positions(self) -> Any:
         """The number of each of its elements."""
-        return np.arange(self.size) + self.start
+        return np.arange(self.size) + self.first
 
     @property
     def inside(self) -> Any:
@@ -85,7 +95,7 @@ def _part(extent: int, entry: Any, dim: int, masked: bool) -> Part | Gathered:
     if isinstance(entry, Block):
         if entry.extent > extent:
             raise Mistake(f"a block of a dim of {entry.extent} reaches beyond dim {dim} of {extent}")
-        return Part(entry.start, entry.size, entry.extent if entry.ragged or masked else None)
+        return Part(entry.first, entry.size, entry.extent if entry.ragged or masked else None)
     if isinstance(entry, slice):
         return _span(extent, entry, dim, masked)
     if isinstance(entry, bool | float | str) or not (

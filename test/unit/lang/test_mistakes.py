@@ -256,6 +256,9 @@ def test_calls_that_do_not_fit() -> None:
     _refused("a kernel returns nothing", lambda: kernel_of("y[:] = x[:]; return 1", "/calls.py")(x, i, y))
     _refused("stores into at least one", lambda: kernel_of("x[:]", "/calls.py")(x, i, y))
     _refused("runs without a grid", lambda: kernel_of("y[lang.tile_id()] = 0", "/calls.py")(x, i, y))
+    whole = kernel_of("for r in lang.blocks(8, 1): y[r.start] = 0", "/calls.py")
+    _refused("without a grid there is one block", lambda: whole(x, i, y))
+    _refused("without a grid there is one block", lambda: whole.using(on="numpy")(x, i, y))
     _refused("runs without a grid", lambda: kernel_of("lang.buffer(3)", "/calls.py")(x, i, y))
     _refused("runs without a grid", lambda: kernel_of("y[0] = lang.all_reduce(x[0])", "/calls.py")(x, i, y))
 
