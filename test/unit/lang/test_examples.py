@@ -68,3 +68,13 @@ def test_values(name: str, on: Any) -> None:
 @pytest.mark.parametrize("name", ["softmax", "rms_norm", "swiglu", "transpose"])
 def test_values_on_the_chip(name: str) -> None:
     check(name, CASES[name][0].using(grid=None, on="chip"))
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm"])
+def test_a_grid_on_the_chip_has_the_bits_of_the_executor(name: str) -> None:
+    call, given, parameters = CASES[name]
+    found, expected = [a.copy() for a in given], [a.copy() for a in given]
+    call.using(on="chip")(*found, **parameters)
+    call(*expected, **parameters)
+    assert np.array_equal(found[-1], expected[-1])
+    assert expected[-1].any()
