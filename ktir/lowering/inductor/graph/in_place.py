@@ -3,8 +3,8 @@
 The result of an operator may lie in the memory of an input that gets another value at the end of the graph, where nothing reads the old
 value any more. Torch's pass asks whether the input is read; it does not ask whether the result is read after the input has got its value:
 of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`, and that a
-value of half precision which is rounded again is not copied. And where an operator that is called writes to a tensor, Inductor puts what
-has been computed of the old value behind the call.
+value of half precision which is rounded again is not copied. Where an operator that is called writes to a tensor, Inductor puts what has
+been computed of the old value behind the call. And of two inputs that exchange their values both get that of one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ aten = torch.ops.aten
 def careful() -> Iterator[None]:
     """Inside the block Inductor writes in place where values stay what they are."""
     changed: dict[tuple[Any, str], Any] = {
-        (of_torch, "reinplace_inplaceable_ops_core"): _after(keep_results, of_torch.reinplace_inplaceable_ops_core),
+        (of_torch, "reinplace_inplaceable_ops_core"): _after(keep_values, of_torch.reinplace_inplaceable_ops_core),
         (of_torch, "compute_overlapping_tensors"): overlaps.with_overlooked(vars(of_torch)["compute_overlapping_tensors"]),
         (of_torch, "get_node_storage"): memory_of,
         (FallbackKernel, "create"): classmethod(_after(read_before, vars(FallbackKernel)["create"].__func__)),
@@ -83,6 +83,33 @@ def read_before(cls: type, kernel: Any, *args: Any, **kwargs: Any) -> None:
                     V.graph.mark_buffer_mutated(tensor.get_name())
 
 
+def keep_values(graph: fx.Graph) -> None:
+    """Copy what would be overwritten before it is read."""
+    keep_inputs(graph)
+    keep_results(graph)
+
+
+def keep_inputs(graph: fx.Graph) -> None:
+    """Copy the old value of an input that another one gets at the end of the graph, after the input itself has got its new value: torch
+    has taken the user's copy out, as of one that nothing writes to.
+    """
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1:]
+    changed: set[Any] = set()
+    for node in list(graph.nodes):
+        if node.target is aten.copy_.default:
+            target, source = node.args[:2]
+            if memory_of(source) is not None and memory_of(source) in changed:
+                node.replace_input_with(source, _copied(graph, source, *(last if source.op == "placeholder" else [source])))
+            changed.add(memory_of(target))
+
+
+def _copied(graph: fx.Graph, source: fx.Node, behind: fx.Node) -> fx.Node:
+    with graph.inserting_after(behind):
+        copied = graph.call_function(aten.clone.default, (source,))
+    copied.meta["val"] = source.meta["val"].clone()
+    return copied
+
+
 def keep_results(graph: fx.Graph) -> None:
     """Let operators write to a copy of an input where their results are read after the input has got another value."""
     order = {node: k for k, node in enumerate(graph.nodes)}
@@ -100,10 +127,7 @@ def keep_results(graph: fx.Graph) -> None:
                 held = _held(node, same_memory)
                 first = min((order[copy] for copy in copies if copy.args[1] not in held), default=len(order))
                 if any(order[user] > first for n in held for user in n.users):
-                    with graph.inserting_before(node):
-                        copied = graph.call_function(aten.clone.default, (target,))
-                    copied.meta["val"] = target.meta["val"].clone()
-                    node.replace_input_with(target, copied)
+                    node.replace_input_with(target, _copied(graph, target, node.prev))
 
 
 def _written(node: fx.Node) -> list[fx.Node]:

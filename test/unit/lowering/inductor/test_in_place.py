@@ -104,6 +104,37 @@ def test_a_write_to_what_was_copied_is_none_to_the_source(dtype: torch.dtype) ->
             assert torch.equal(a, b)
 
 
+def _exchanged(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    old, other = y.clone(), x.clone()
+    y.copy_(other)
+    x.copy_(old)
+    return []
+
+
+def _old_value(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    old = x.view(-1).clone()
+    x.add_(1)
+    y.view(-1).copy_(old)
+    return [old]
+
+
+def _rows(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    old = x.clone()
+    x[torch.arange(3)] = 5
+    y.copy_(old)
+    return [y * 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows])
+def test_an_input_gets_the_value_that_another_one_had(f: Callable[..., list[torch.Tensor]], dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    mine, theirs = ([torch.arange(49.0).reshape(7, 7).to(dtype), torch.ones(7, 7).to(dtype)] for _ in range(2))
+    with torch.no_grad():
+        for a, b in zip([*torch.compile(f, backend="spyre")(*mine), *mine], [*f(*theirs), *theirs], strict=True):
+            assert torch.equal(a, b)
+
+
 @torch.library.custom_op("in_place::put", mutates_args=("x",))
 def put(x: torch.Tensor, y: torch.Tensor) -> None:
     x[: y.shape[0]] = y
