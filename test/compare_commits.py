@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -107,7 +108,7 @@ def facts(folder: Path, new_attributes: list[str], only: list[str]) -> Iterator[
     """Of each program: hashes of its text at every level and of its results, cycles, and seconds that compiling took."""
     import numpy as np
 
-    from ktir.analysis.interface.parameters import parameters, roots
+    import ktir
     from ktir.assembly import parse_module, print_module
     from ktir.checking.inputs import generate_all
     from ktir.context import context
@@ -116,6 +117,9 @@ def facts(folder: Path, new_attributes: list[str], only: list[str]) -> Iterator[
     from ktir.package import read
     from ktir.runtime.executable import Executable
 
+    interface = [f"ktir.{room}.parameters" for room in ("analysis.interface", "checking")]  # where it stands, and where it stood before
+    found = next(name for name in interface if Path(ktir.__path__[0], *name.split(".")[1:]).with_suffix(".py").exists())
+    parameters, roots = vars(importlib.import_module(found))["parameters"], vars(importlib.import_module(found))["roots"]
     attributes = re.compile("|".join(rf",? ?{re.escape(name)}( = [^,}}]*)?" for name in new_attributes)) if new_attributes else None
 
     def digest(data: str | bytes) -> str:

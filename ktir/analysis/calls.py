@@ -110,9 +110,8 @@ def _launches(functions: Functions, caller: func.FuncOp, given: tuple[int, ...])
 
 def argument_attributes(function: func.FuncOp) -> list[ir.DictAttr]:
     """The attributes of each argument."""
-    count = len(function.regions[0].blocks[0].arguments)
     if "arg_attrs" not in function.attributes:
-        return [ir.DictAttr.get({}) for _ in range(count)]
+        return [ir.DictAttr.get({}) for _ in function.type.inputs]
     return [ir.DictAttr(a) for a in ir.ArrayAttr(function.attributes["arg_attrs"])]
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ktir.arithmetic.integers import PREDICATES
-from ktir.mlir import ir
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.mlir import arith, ir, is_a, linalg, named, names, tensor
 
 __all__ = ["Range", "demands"]
 
@@ -31,11 +33,11 @@ def demands(index: ir.Value, below: int, number: Known) -> Iterator[Demand]:
         owner = value.owner
         if isinstance(owner, ir.Block):
             body = owner.owner
-            if body.name == "linalg.generic":
+            if is_a(body, linalg.GenericOp):
                 todo.append((body.operands[ir.BlockArgument(value).arg_number], below))
             else:
                 yield demand
-        elif owner.name == "ktdp.load":
+        elif is_a(owner, ktdp.LoadOp):
             yield owner.operands[0], below
         elif owner.name.startswith("ktdp."):
             yield demand
@@ -47,12 +49,12 @@ def _of_operands(result: ir.OpResult, below: int, number: Known) -> Sequence[Dem
     op = result.owner.operation
     if op.name in _SAME:
         return [(v, below) for v in list(op.operands)[: _SAME[op.name]]]
-    if op.name == "ktir.sort":  # a result has the values of the operand in its place, in another order
+    if is_a(op, kt.SortOp):  # a result has the values of the operand in its place, in another order
         return [(op.operands[result.result_number], below)]
-    if op.name == "linalg.generic":
+    if is_a(op, linalg.GenericOp):
         block = op.regions[0].blocks[0]
         return [(block.operations[len(block.operations) - 1].operands[result.result_number], below)]
-    if op.name == "arith.select":
+    if is_a(op, arith.SelectOp):
         return [(v, below) for v in _sides(op, number)]
     if op.name not in _BINARY:
         return []
@@ -71,7 +73,7 @@ def _sides(op: ir.Operation, number: Known) -> list[ir.Value]:
     """The sides of a select that hold values which are not negative: a wrap changes only those that are."""
     condition, true, false = op.operands
     compared = condition.owner
-    if not isinstance(compared, ir.Block) and compared.name == "arith.cmpi" and number(compared.operands[1]) == (0, 0):
+    if not isinstance(compared, ir.Block) and is_a(compared, arith.CmpIOp) and number(compared.operands[1]) == (0, 0):
         predicate = PREDICATES[ir.IntegerAttr(compared.attributes["predicate"]).value]
         if predicate == "slt" and compared.operands[0] == false:
             return [false]
@@ -80,38 +82,42 @@ def _sides(op: ir.Operation, number: Known) -> list[ir.Value]:
     return [true, false]
 
 
-_SAME = {
-    "ktir.materialize": 1,
-    "arith.extsi": 1,
-    "arith.extui": 1,
-    "arith.index_cast": 1,
-    "arith.index_castui": 1,
-    "arith.trunci": 1,
-    "linalg.broadcast": 1,
-    "linalg.transpose": 1,
-    "tensor.collapse_shape": 1,
-    "tensor.concat": None,
-    "tensor.expand_shape": 1,
-    "tensor.extract_slice": 1,
-    "tensor.insert_slice": 2,
-    "tensor.pad": 1,
-}
+_SAME: dict[str, int | None] = named(
+    {
+        kt.MaterializeOp: 1,
+        arith.ExtSIOp: 1,
+        arith.ExtUIOp: 1,
+        arith.IndexCastOp: 1,
+        arith.IndexCastUIOp: 1,
+        arith.TruncIOp: 1,
+        linalg.BroadcastOp: 1,
+        linalg.TransposeOp: 1,
+        tensor.CollapseShapeOp: 1,
+        tensor.ConcatOp: None,
+        tensor.ExpandShapeOp: 1,
+        tensor.ExtractSliceOp: 1,
+        tensor.InsertSliceOp: 2,
+        tensor.PadOp: 1,
+    }
+)
 """Op -> how many of its operands are what its result has the values of; None: all."""
 
-_COMMUTATIVE = ("arith.addi", "arith.muli", "arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
+_COMMUTATIVE = names(arith.AddIOp, arith.MulIOp, arith.MinSIOp, arith.MinUIOp, arith.MaxSIOp, arith.MaxUIOp)
 
-_BINARY: dict[str, Callable[[int, Range], int | None]] = {
-    "arith.addi": lambda below, other: below - other[1],
-    "arith.subi": lambda below, other: below + other[0],
-    "arith.muli": lambda below, other: -(-below // other[1]) if other[1] > 0 else None,
-    "arith.divsi": lambda below, other: below * other[0] if other[0] > 0 else None,
-    "arith.divui": lambda below, other: below * other[0] if other[0] > 0 else None,
-    "arith.floordivsi": lambda below, other: below * other[0] if other[0] > 0 else None,
-    "arith.minsi": lambda below, other: below if other[1] >= below else None,
-    "arith.minui": lambda below, other: below if other[1] >= below else None,
-    "arith.maxsi": lambda below, other: below,
-    "arith.maxui": lambda below, other: below,
-    "arith.remsi": lambda below, other: below if other[1] > below else None,
-    "arith.remui": lambda below, other: below if other[1] > below else None,
-}
+_BINARY: dict[str, Callable[[int, Range], int | None]] = named(
+    {
+        arith.AddIOp: lambda below, other: below - other[1],
+        arith.SubIOp: lambda below, other: below + other[0],
+        arith.MulIOp: lambda below, other: -(-below // other[1]) if other[1] > 0 else None,
+        arith.DivSIOp: lambda below, other: below * other[0] if other[0] > 0 else None,
+        arith.DivUIOp: lambda below, other: below * other[0] if other[0] > 0 else None,
+        arith.FloorDivSIOp: lambda below, other: below * other[0] if other[0] > 0 else None,
+        arith.MinSIOp: lambda below, other: below if other[1] >= below else None,
+        arith.MinUIOp: lambda below, other: below if other[1] >= below else None,
+        arith.MaxSIOp: lambda below, other: below,
+        arith.MaxUIOp: lambda below, other: below,
+        arith.RemSIOp: lambda below, other: below if other[1] > below else None,
+        arith.RemUIOp: lambda below, other: below if other[1] > below else None,
+    }
+)
 """Op -> what its first operand must be less than, from that of the result and the interval of the second; None: nothing follows."""

@@ -14,8 +14,9 @@ from typing import Any
 from ktir.analysis.interface.demands import Range, demands
 from ktir.assembly.names import TextNames
 from ktir.diagnostics import position
+from ktir.dialects import ktdp
 from ktir.dialects.structured import loop_extents
-from ktir.mlir import ir, operations
+from ktir.mlir import arith, func, ir, is_a, named, names, operations, scf
 
 __all__ = ["Parameter", "Place", "argument_names", "functions", "parameters", "roots"]
 
@@ -52,7 +53,7 @@ class Parameter:
 
 def functions(module: ir.Module) -> dict[str, ir.Operation]:
     """The functions of a module that have a body, by name."""
-    found = [view.operation for view in module.body.operations if view.operation.name == "func.func"]
+    found = [view.operation for view in module.body.operations if is_a(view.operation, func.FuncOp)]
     return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in found if len(op.regions[0].blocks)}
 
 
@@ -61,7 +62,7 @@ def roots(module: ir.Module) -> list[str]:
     called = {
         ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         for op in operations(module)
-        if op.name == "func.call" and "callee" in op.attributes
+        if is_a(op, func.CallOp) and "callee" in op.attributes
     }
     found = {name: op for name, op in functions(module).items() if name not in called}
     public = [name for name, op in found.items() if "sym_visibility" not in op.attributes]
@@ -249,7 +250,7 @@ class _Reader:
                 visit(op)
             elif op.name in _ARITHMETIC and len(op.results) == 1:
                 self.numbers[op.results[0]] = _ARITHMETIC[op.name]([self.number(v) for v in op.operands])
-            if op.name != "scf.for":
+            if not is_a(op, scf.ForOp):
                 for region in op.regions:
                     for inner in region.blocks:
                         self.block(inner)
@@ -310,18 +311,18 @@ class _Reader:
         owner = value.owner
         if isinstance(owner, ir.Block):
             return None, self.number(value)
-        if owner.name in ("arith.addi", "arith.subi", "arith.index_cast", "arith.select"):
-            operands = list(owner.operands)[1:] if owner.name == "arith.select" else list(owner.operands)
+        if is_a(owner, arith.AddIOp, arith.SubIOp, arith.IndexCastOp, arith.SelectOp):
+            operands = list(owner.operands)[1:] if is_a(owner, arith.SelectOp) else list(owner.operands)
             found = [(i, *self.base(v)) for i, v in enumerate(operands)]
             bases = [f for f in found if f[1] is not None]
             if not bases:
                 return None, self.number(value)
             # Of several arguments that are added the one that is no number anywhere else is the address.
             at, use, offset = next((f for f in bases if not _counted(_argument_of(operands[f[0]]))), bases[0])
-            if owner.name in ("arith.index_cast", "arith.select"):
+            if is_a(owner, arith.IndexCastOp, arith.SelectOp):
                 return use, offset
             other = self.number(operands[1 - at])
-            if owner.name == "arith.subi":
+            if is_a(owner, arith.SubIOp):
                 other = None if other is None else (-other[1], -other[0])
             return use, None if other is None or offset is None else (offset[0] + other[0], offset[1] + other[1])
         return None, self.number(value)
@@ -404,17 +405,17 @@ def _below(values: Iterable[ir.Value]) -> list[ir.Value]:
 
 def _argument_of(value: ir.Value) -> ir.Value:
     """The argument at the bottom of a chain of additions."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in ("arith.addi", "arith.index_cast"):
+    while not isinstance(value.owner, ir.Block) and is_a(value.owner, arith.AddIOp, arith.IndexCastOp):
         value = value.owner.operands[0]
     return value
 
 
 def _counted(value: ir.Value) -> bool:
     """Whether `value` is used as a number and not only in sums that may be addresses."""
-    sums = ("arith.addi", "arith.subi", "func.call", "arith.index_cast", "arith.select")
+    sums = names(arith.AddIOp, arith.SubIOp, func.CallOp, arith.IndexCastOp, arith.SelectOp)
     for use in value.uses:
         owner = use.owner.operation
-        if owner.name == "ktdp.construct_memory_view" and use.operand_number == 0:
+        if is_a(owner, ktdp.ConstructMemoryViewOp) and use.operand_number == 0:
             continue
         if owner.name not in sums:
             return True
@@ -450,26 +451,28 @@ def _least(ranges: list[Range | None]) -> Range | None:
     return min(a[0], b[0]), min(a[1], b[1])
 
 
-_ARITHMETIC: dict[str, Any] = {
-    "arith.addi": _corners(lambda x, y: x + y),
-    "arith.subi": _corners(lambda x, y: x - y),
-    "arith.muli": _corners(lambda x, y: x * y),
-    "arith.minsi": _least,
-    "arith.minui": _least,
-    "arith.maxsi": _both(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
-    "arith.maxui": _both(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
-    "arith.divsi": _divided(lambda x, y: x // y),
-    "arith.divui": _divided(lambda x, y: x // y),
-    "arith.floordivsi": _divided(lambda x, y: x // y),
-    "arith.ceildivsi": _divided(lambda x, y: -(-x // y)),
-    "arith.ceildivui": _divided(lambda x, y: -(-x // y)),
-    "arith.remsi": _both(lambda a, b: (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None),
-    "arith.remui": _both(lambda a, b: (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None),
-    "arith.index_cast": lambda ranges: ranges[0],
-    "arith.index_castui": lambda ranges: ranges[0],
-    "arith.extsi": lambda ranges: ranges[0],
-    "arith.extui": lambda ranges: ranges[0],
-    "arith.trunci": lambda ranges: ranges[0],
-    "arith.select": lambda ranges: None if None in ranges[1:] else (min(r[0] for r in ranges[1:]), max(r[1] for r in ranges[1:])),
-}
+_ARITHMETIC: dict[str, Any] = named(
+    {
+        arith.AddIOp: _corners(lambda x, y: x + y),
+        arith.SubIOp: _corners(lambda x, y: x - y),
+        arith.MulIOp: _corners(lambda x, y: x * y),
+        arith.MinSIOp: _least,
+        arith.MinUIOp: _least,
+        arith.MaxSIOp: _both(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+        arith.MaxUIOp: _both(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+        arith.DivSIOp: _divided(lambda x, y: x // y),
+        arith.DivUIOp: _divided(lambda x, y: x // y),
+        arith.FloorDivSIOp: _divided(lambda x, y: x // y),
+        arith.CeilDivSIOp: _divided(lambda x, y: -(-x // y)),
+        arith.CeilDivUIOp: _divided(lambda x, y: -(-x // y)),
+        arith.RemSIOp: _both(lambda a, b: (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None),
+        arith.RemUIOp: _both(lambda a, b: (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None),
+        arith.IndexCastOp: lambda ranges: ranges[0],
+        arith.IndexCastUIOp: lambda ranges: ranges[0],
+        arith.ExtSIOp: lambda ranges: ranges[0],
+        arith.ExtUIOp: lambda ranges: ranges[0],
+        arith.TruncIOp: lambda ranges: ranges[0],
+        arith.SelectOp: lambda ranges: None if None in ranges[1:] else (min(r[0] for r in ranges[1:]), max(r[1] for r in ranges[1:])),
+    }
+)
 """Op -> interval of its result from those of its operands."""

@@ -52,9 +52,9 @@ class StateLevelPass(Pass):
 
 def _level(module: ir.Module) -> Level:
     """The level that the functions look like. Raises KtirError for kernels that nothing calls, and for a module without functions."""
-    functions = functions_of(module)
+    functions = {name: f for name, f in functions_of(module).items() if f.regions[0].blocks}
     if not functions:
-        raise KtirError("'builtin.module' op expects a function", location_text(module.operation.location))
+        raise KtirError("'builtin.module' op expects a function with a body", location_text(module.operation.location))
     kernels = [f for f in functions.values() if is_kernel(f)]
     if len(kernels) == len(functions):
         raise KtirError(

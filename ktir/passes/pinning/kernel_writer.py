@@ -174,7 +174,7 @@ class KernelWriter:
 
     def _is_kept(self, result: ir.Value, value: Value) -> bool:
         """Whether a value becomes a tensor: it takes work, and is read several times."""
-        if not isinstance(value.element, Apply) or value.element.op.name == "arith.extf" or str(value.type) == "i1":
+        if not isinstance(value.element, Apply) or is_a(value.element.op, arith.ExtFOp) or str(value.type) == "i1":
             return False
         uses = list(result.uses)
         return len(uses) > 1 or any(u.owner.operation.block != result.owner.operation.block for u in uses)

@@ -16,7 +16,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import NAME, Level
 from ktir.dialects.module_target import machine
-from ktir.mlir import func, integer_attribute, ir, is_a, operations, scf
+from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations, scf
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.tensors import TYPES
 from ktir.pipeline import Pass
@@ -199,11 +199,9 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], cores: int) -> func.Fu
 def _erase_unused(function: func.FuncOp) -> None:
     """Take away what nobody reads: places that nobody came back to, and what was made for a form of a loop that did not suit."""
     for op in reversed(operations(function)):
-        if op.name.startswith(_READ_ONLY) and not any(True for r in op.results for _ in r.uses) and op.results:
+        reads_only = op.name.startswith(("arith.", "tensor.", "ktdp.construct")) or is_a(op, ktdp.LoadOp, linalg.GenericOp, linalg.FillOp)
+        if reads_only and op.results and not any(True for r in op.results for _ in r.uses):
             op.erase()
-
-
-_READ_ONLY = ("arith.", "tensor.", "ktdp.load", "ktdp.construct", "linalg.generic", "linalg.fill")
 
 
 def _type(p: Parameter) -> ir.Type:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
-from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.mlir import arith, ir, is_a, linalg, names, tensor
 from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value
 from ktir.passes.pinning.matmuls import matmul
 from ktir.passes.pinning.tensors import Made, reduction
 
 Values = Mapping[ir.Value, Value]
-_MATMULS = ("linalg.matmul", "linalg.batch_matmul", "linalg.matvec", "linalg.vecmat", "linalg.dot")
+_MATMULS = names(linalg.MatmulOp, linalg.BatchMatmulOp, linalg.MatvecOp, linalg.VecmatOp, linalg.DotOp)
 
 
 class Undefined:
@@ -23,9 +23,9 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     """What an op makes, at the insertion point; None for an op that is none of these."""
     if is_a(op, tensor.EmptyOp):
         return Undefined()
-    if op.name == "tensor.splat":
+    if is_a(op, tensor.SplatOp):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
-    if op.name == "tensor.extract":
+    if is_a(op, tensor.ExtractOp):
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
         return _reshaped(op, values)
@@ -41,7 +41,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     if is_a(op, linalg.TransposeOp):
         order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element.moved({d: order.index(d) for d in range(len(order))}))
-    if op.name == "linalg.reduce":
+    if is_a(op, linalg.ReduceOp):
         dims = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         return _reduced(op, dims, values)
     if op.name.startswith("linalg.") and len(op.results) == 1 and op.name not in _MATMULS:

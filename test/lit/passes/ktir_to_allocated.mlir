@@ -6,19 +6,18 @@
 // RUN: not ktir-opt %s --ktir-to-allocated=lx-bytes=256 2>&1 | FileCheck %s --check-prefix=SMALL
 // RUN: not ktir-opt %s --ktir-to-allocated=colour=red 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not ktir-opt %s --pass-pipeline='builtin.module(func.func(ktir-to-allocated))' 2>&1 | FileCheck %s --check-prefix=NESTED
-// RUN: ktir-opt %s --ktir-to-allocated | not ktir-opt --ktir-to-allocated 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: ktir-opt %s --ktir-to-allocated | ktir-opt --ktir-to-allocated | FileCheck %s --check-prefix=TWICE
 
 // CHECK: module attributes {ktir.hosts = [tensor<
 // CHECK-SAME: ], ktir.level = "allocated"}
 // CHECK: grid = [8]
-// STAGES: builtin.module(ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts,ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4 lx-bytes=65536},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
+// STAGES: builtin.module(ktir-pin{cores=4},ktir-state-level,ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts,ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4 lx-bytes=65536},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
 // TILED: ktir.level = "tiled"}
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'
-// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: target, cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
-// NESTED: error: pass 'ktir-verify-level' runs on 'builtin.module', but is nested under 'func.func'
-// TWICE: error: 'builtin.module' op expects 'ktir.level' to be 'logical', but got 'allocated'
-// TWICE: note: in pass 'ktir-verify-level{level=logical}'
+// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: numbers, target, cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
+// NESTED: error: pass 'ktir-pin' runs on 'builtin.module', but is nested under 'func.func'
+// TWICE: ktir.level = "allocated"
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 15 >= 0, d1 >= 0, -d1 + 99 >= 0)>
 module attributes {ktir.level = "logical"} {
