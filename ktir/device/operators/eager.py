@@ -102,14 +102,19 @@ def _key(leaf: Any) -> Hashable:
 
 def _compiled(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor]) -> Program | NoProgram:
     kinds = (op, tuple(t.dtype for t in tensors))
-    if not _is_taken(op, tree, tuple(map(_kind, leaves)), leaves):
-        return HostRefuses("")
+    taken = op, tree, tuple(map(_kind, leaves))
+    if taken not in _taken:
+        if not _host_takes(op, tree, leaves):
+            return HostRefuses("")  # for these sizes and numbers: others of the same types are tried again
+        _taken.add(taken)
     if _in_vain[kinds] >= _TRIES:
         return NoProgram("")
     graph = _graph(op, leaves, tree)
     try:
         return _compile(op, graph, tensors)
     except Exception as error:  # a fault of ours, too, is said in the warning that the host runs the operator
+        if not _host_takes(op, tree, leaves):
+            return HostRefuses("")
         _in_vain[kinds] += 1
         return NoProgram(_said(error, graph))
 
@@ -143,19 +148,16 @@ def _kind(leaf: Any) -> Hashable:
 
 _LARGE = 1 << 20
 """Elements of operands that the host does not try."""
-_taken: dict[Hashable, bool] = {}
+_taken: set[Hashable] = set()
+"""Operators with types of operands that the host has taken once."""
 
 
-def _is_taken(op: Any, tree: Any, kinds: tuple[Hashable, ...], leaves: list[Any]) -> bool:
-    """Whether PyTorch's kernel on the host takes operands of these types: what it refuses, it refuses here too, in its words. It is run
-    with numbers that are all 0, and if it takes none of these, all 1.
+def _host_takes(op: Any, tree: Any, leaves: list[Any]) -> bool:
+    """Whether PyTorch's kernel on the host takes such operands, or they are too large to try: what it refuses, it refuses here too, in its
+    words. It is run with numbers that are all 0, and if it takes none of these, all 1.
     """
-    found = _taken.get((op, tree, kinds))
-    if found is None:
-        if sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)) > _LARGE:
-            return True
-        found = _taken[op, tree, kinds] = any(_runs_on_host(op, tree, leaves, number) for number in (0, 1))
-    return found
+    large = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)) > _LARGE
+    return large or any(_runs_on_host(op, tree, leaves, number) for number in (0, 1))
 
 
 def _runs_on_host(op: Any, tree: Any, leaves: list[Any], number: int) -> bool:

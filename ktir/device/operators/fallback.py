@@ -166,10 +166,13 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             return _written(op, schema, schema.named(args, kwargs), pure)
     except eager.NoProgram as error:
         reason, refused = str(error), isinstance(error, eager.HostRefuses)
-    if refused or not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
-        return on_cpu(op, args, kwargs)  # which refuses in PyTorch's words
-    refuse(op, reason)
-    result = on_cpu(op, args, kwargs)
+    if not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
+        return on_cpu(op, args, kwargs)
+    if not refused:
+        refuse(op, reason)
+    result = on_cpu(op, args, kwargs)  # which refuses in PyTorch's words
+    if refused:
+        refuse(op, reason)  # it does not: the numbers decide
     metrics.count(torch=1)
     say(op, reason)  # what fails on the host too is the data's own matter
     return result

@@ -111,6 +111,15 @@ def test_on_the_chip(name: str, on_chip: None) -> None:
         close(function(*there(args)), function(*args))
 
 
+def test_a_call_that_is_refused_is_none_of_other_sizes(monkeypatch: pytest.MonkeyPatch, on_chip: None) -> None:
+    monkeypatch.setattr(eager, "_taken", set())
+    x, y = half(3, 65).to("spyre"), half(65, 9).to("spyre")
+    for k in range(1, 8):
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            _ = x[:, k:] @ y
+        close(x[:, k:] @ y[k:], x[:, k:].cpu() @ y[k:].cpu())
+
+
 def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
     original = eager._compile
