@@ -169,9 +169,10 @@ def cases(seed=0):
     yield flash_decoding[2, 4], [q, k, v, np.zeros_like(q)], {}, [attended(wide(q)[:, None], wide(k), wide(v), True)[:, 0]]
     q, k, v = half(3, 64), half(8, 16, 64), half(8, 16, 64)
     table, lengths = rng.permutation(8)[:6].astype(np.int32).reshape(3, 2), np.array([5, 32, 17], np.int32)
-    expected = [
-        attended(wide(q[b : b + 1]), *(wide(a[table[b]]).reshape(32, 64)[:n] for a in (k, v)), True)[0] for b, n in enumerate(lengths)
-    ]
+    expected = []
+    for pages, n, query in zip(table, lengths, wide(q), strict=True):
+        keys, values = (wide(a[pages]).reshape(32, 64)[:n] for a in (k, v))
+        expected.append(attended(query[None], keys, values, True)[0])
     yield paged_attention[2], [q, k, v, table, lengths, np.zeros_like(q)], {}, [np.array(expected)]
     order = np.argsort(-wide(x), 1, kind="stable")[:, :4]
     outputs = [np.zeros((57, 4), np.float16), np.zeros((57, 4), np.int32)]

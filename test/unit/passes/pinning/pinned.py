@@ -19,7 +19,7 @@ def package_of(text: str, numbers: tuple[str, ...] = ()) -> Package:
         return read(compile_logical(parse_module(text, "kernel.mlir"), numbers=numbers))
 
 
-def equal(text: str, arrays: list[np.ndarray], numbers: tuple[str, ...] = (), given: tuple[int, ...] = ()) -> Executable:
+def equal(text: str, arrays: list[np.ndarray], numbers: tuple[str, ...] = (), given: tuple[float, ...] = ()) -> Executable:
     """The stream, in both modes the executor's bits and what its KTIR says."""
     wanted = [a.copy() for a in arrays]
     execute(text, None, [*wanted, *given])
