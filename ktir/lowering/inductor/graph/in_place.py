@@ -125,8 +125,8 @@ def keep_results(graph: fx.Graph) -> None:
         for target in _written(node):
             if copies := given.get(memory_of(target)):
                 held = _held(node, same_memory)
-                others = ((copy, n) for copy in copies for n in held if memory_of(n) != memory_of(copy.args[1]))
-                if any(order[user] > order[copy] for copy, n in others for user in n.users):
+                first = min((order[copy] for copy in copies if copy.args[1] not in held), default=len(order))
+                if any(order[user] > first for n in held for user in n.users):
                     node.replace_input_with(target, _copied(graph, target, node.prev))
 
 

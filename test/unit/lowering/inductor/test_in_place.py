@@ -125,17 +125,8 @@ def _rows(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     return [y * 1]
 
 
-def _between_writes(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-    x[torch.arange(7)] = x * 2
-    y.copy_(x)
-    part = x[3:]
-    part.add_(part)
-    x[torch.arange(2)] = 5
-    return [part]
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows, _between_writes])
+@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows])
 def test_an_input_gets_the_value_that_another_one_had(f: Callable[..., list[torch.Tensor]], dtype: torch.dtype) -> None:
     torch._dynamo.reset()
     mine, theirs = ([torch.arange(49.0).reshape(7, 7).to(dtype), torch.ones(7, 7).to(dtype)] for _ in range(2))
