@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from ktir.device.operators.kernels import is_ours
 from ktir.device.tensors import storage
@@ -45,7 +46,8 @@ def _context() -> Callable[[], AbstractContextManager[None]]:
 def _handed_over(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def call(self: Any, model_: fx.GraphModule, inputs_: Sequence[Any], **kwargs: Any) -> Any:
-        values = (*inputs_, *(node.meta.get("example_value") for node in model_.graph.nodes))
+        graphs = [m.graph for m in model_.modules() if isinstance(m, fx.GraphModule)]  # those of branches and regions, too
+        values = pytree.tree_leaves([*inputs_, *(node.meta.get("example_value") for graph in graphs for node in graph.nodes)])
         if not any(map(is_ours, values)):
             return stock(self, model_, inputs_, **kwargs)
         from ktir.lowering.inductor.backend import ktir

@@ -21,12 +21,14 @@ from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ktir.lowering.inductor.running.origins import values_of
+
 HOST = torch.device("cpu")
 
 
 def device_of(gm: fx.GraphModule, inputs: Any) -> torch.device:
     """The device that a graph is on: another one than the host where anything in it is there."""
-    values = pytree.tree_leaves([*inputs, *(node.meta.get("example_value") for node in gm.graph.nodes)])
+    values = [*pytree.tree_leaves(inputs), *values_of(gm)]
     return next((v.device for v in values if isinstance(v, torch.Tensor) and v.device != HOST), HOST)
 
 

@@ -287,6 +287,28 @@ def test_regions_that_are_compiled_once(on_chip: None) -> None:
     torch.testing.assert_close(found.cpu(), model(x, weights), rtol=1e-5, atol=1e-5)
 
 
+def there(x: torch.Tensor) -> torch.Tensor:
+    return x.to("spyre") * 2
+
+
+def in_a_branch(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: there(x).cpu(), lambda x: there(x).cpu() + 1, (x,))
+
+
+region: Any = torch.compiler.nested_compile_region(lambda x: there(x).cpu())  # type: ignore[attr-defined]
+
+
+def in_a_region(x: torch.Tensor) -> torch.Tensor:
+    return region(x) + region(x + 1)
+
+
+@pytest.mark.parametrize("function", [there, in_a_branch, in_a_region])
+def test_inputs_of_the_host_go_to_the_device_inside(function: Callable[[torch.Tensor], torch.Tensor], on_chip: None) -> None:
+    x = torch.randn(5, 8)
+    found = torch.compile(function, fullgraph=True)(x)
+    assert torch.equal(found.cpu(), function(x).cpu())
+
+
 def test_what_inductor_alone_has_no_code_for() -> None:
     """Packages and standalone artifacts are made by Inductor alone; ahead of time, a function is compiled, but not saved."""
     model, x = nn.Linear(8, 4).to("spyre"), torch.ones(3, 8, device="spyre")

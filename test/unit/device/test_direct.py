@@ -132,6 +132,21 @@ def test_operators_on_one_tensor_twice(on_chip: None) -> None:
         assert torch.equal((y - y).cpu(), rows() - rows())
 
 
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize("call", [doubled, torch.compile(doubled)])
+def test_a_sign_that_is_noted_apart(call: Callable[[torch.Tensor], torch.Tensor], on_chip: None) -> None:
+    """A steady launch takes memory as it is; what has its sign or its zeros elsewhere does not get there."""
+    x = rows().to("spyre")
+    for _ in range(CALLS):
+        call(x)
+    zeros = torch.ops.aten._efficientzerotensor([5, 64], dtype=x.dtype, device=x.device)
+    for marked, wanted in ((torch.ops.aten._neg_view(x), -rows()), (x, rows()), (zeros, 0 * rows())):
+        assert torch.equal(call(marked).cpu(), wanted * 2)
+
+
 def random(x: torch.Tensor) -> torch.Tensor:
     return x + torch.randn(5, 64, device=x.device).half()
 

@@ -18,7 +18,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
-from ktir.lowering.inductor.running.origins import any_on_device
+from ktir.lowering.inductor.running.origins import any_on_device, values_of
 from ktir.lowering.region_to_ktir.region import Nest, NestRefused, Origin, Region
 from ktir.runtime import metrics, notices
 
@@ -127,7 +127,7 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
     """
     reason = error.message if isinstance(error, KtirError) else str(error)
     called = [node for node in gm.graph.nodes if node.op.startswith("call_") and node.target is not operator.getitem]
-    on_device = any_on_device(node.meta.get("example_value") for node in gm.graph.nodes)  # where each counts itself, wherever it runs
+    on_device = any_on_device(values_of(gm))  # where each counts itself, wherever it runs
     operators = 0 if on_device else len(called)
 
     def run(*inputs: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from ktir.diagnostics import Unsupported
 from ktir.lowering.region_to_ktir.region import Origin
@@ -40,6 +41,12 @@ def source(node: fx.Node) -> str | None:
         if found.file:
             return f"{found.file}:{found.line}:1"
     return None
+
+
+def values_of(gm: fx.GraphModule) -> list[Any]:
+    """What Dynamo knows of the values of a graph, and of the graphs of its branches and regions."""
+    graphs = [module.graph for module in gm.modules() if isinstance(module, fx.GraphModule)]
+    return pytree.tree_leaves([node.meta.get("example_value") for graph in graphs for node in graph.nodes])
 
 
 def any_on_device(values: Iterable[Any]) -> bool:
