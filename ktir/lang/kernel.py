@@ -89,11 +89,25 @@ class Kernel:
                 if value is not given and role in ("output", "input_output"):
                     given[...] = value
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the arrays and numbers that it takes."""
+        return _signature(self.function)[0]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what is known when it is traced."""
+        return tuple(_signature(self.function)[1])
+
+    def traced(self, *arrays: Any, **named: Any) -> Traced:
+        """What a call is as KTIR with places in Python; of arrays shape and type count."""
+        with _spoken():
+            return self._trace(*self._bound(arrays, named))
+
     def ktir(self, *arrays: Any, **named: Any) -> str:
         """The KTIR of a call."""
         with _spoken(), context():
-            arguments, parameters = self._bound(arrays, named)
-            return print_module(parse_module(self._trace(arguments, parameters).text, self._file), debuginfo=False)
+            return print_module(parse_module(self.traced(*arrays, **named).text, self._file), debuginfo=False)
 
     def explain(self, *arrays: Any, **named: Any) -> str:
         """What a call does, on copies of the arrays: traffic by line of Python, and what the chip's compiler decides, or why it refuses."""

@@ -32,10 +32,11 @@ BELOW = {  # layer -> layers it may import; "core" is the modules directly in kt
 BELOW["lowering/inductor"] = BELOW["lowering"] | {"lowering", "runtime"}
 BELOW["lang"] = BELOW["lowering"] | {"lowering", "emulator", "runtime"}
 BELOW["device"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
+BELOW["library"] = BELOW["device"] | {"device", "lang"}
 BELOW["checking"] = BELOW["device"] | {"device"}
 BELOW["tools"] = BELOW["checking"] | {"checking"}
 
-TORCH = ("lowering/inductor/", "device/", "checking/suites/")  # the only places that import torch
+TORCH = ("lowering/inductor/", "device/", "library/", "checking/suites/")  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir
 
 

@@ -1,5 +1,5 @@
 """Compiles an FX graph through stock Inductor with our Scheduling in place of its own. Only this file, `devices`, `lowerings`, `nodes`,
-`in_place` and `scheduling` import torch._inductor.
+`calls`, `in_place` and `scheduling` import torch._inductor.
 
 Inductor decomposes, lowers and schedules as always; we keep its loop nests unfused and un-merged, take all nests between two barriers
 (calls of ATen on the host, collectives) as one region (RegionIR), and write one kernel call per region into the generated wrapper.
@@ -33,7 +33,7 @@ from torch._inductor.virtualized import V
 
 import ktir
 from ktir import config, hints, version
-from ktir.lowering.inductor import devices, lying
+from ktir.lowering.inductor import calls, devices, lying
 from ktir.lowering.inductor.graph import constants, in_place, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
 from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
@@ -287,7 +287,7 @@ class CheckExterns(CustomSchedulerPass):
             for leaf in node.get_nodes():
                 if leaf.is_extern() and not isinstance(leaf.node, (*self._BARRIERS, *self._SCALARS)):
                     kind = getattr(leaf.node, "op_overload", None) or getattr(leaf.node, "python_kernel_name", None)
-                    if kind in ASSERTIONS:
+                    if kind in ASSERTIONS or kind in calls.operators:  # the latter launch a program of their own
                         continue
                     origins = origins_of(leaf.node)
                     known = next((r for o in origins if (r := self._refused.get((o.node, o.target)))), None)

@@ -20,8 +20,8 @@ from torch import fx
 from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
-from ktir.diagnostics import KtirError
-from ktir.lowering.inductor import lying, required
+from ktir.diagnostics import Diagnostic, KtirError
+from ktir.lowering.inductor import calls, lying, required
 from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
 from ktir.lowering.inductor.running import tracing
 from ktir.lowering.inductor.running.direct import Direct
@@ -215,7 +215,7 @@ def check_call(gm: fx.GraphModule) -> None:
             )
         elif node.op == "output" and gradients:
             for result in node.all_input_nodes:
-                _check_result(result)
+                _check_result(result, gm)
 
 
 def _check_kinds(gm: fx.GraphModule) -> None:
@@ -235,13 +235,17 @@ def _check_input(node: fx.Node, value: torch.Tensor) -> None:
         raise refusal(described, f"it is on device '{value.device}'", nearest, source(node))
 
 
-def _check_result(node: fx.Node) -> None:
+def _check_result(node: fx.Node, gm: fx.GraphModule) -> None:
     value = node.meta.get("example_value")
     for tensor in value if isinstance(value, (tuple, list)) else [value]:
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
             what = f"a call that needs gradients (result '{node.name}' of {type_text(tensor.shape, tensor.dtype)} requires grad)"
             nearest = NO_GRADIENTS if torch.is_grad_enabled() else "the call without torch.enable_grad() in it"
-            raise refusal(what, "there is no backward pass", nearest, source(node))
+            error = refusal(what, "there is no backward pass", nearest, source(node))
+            for name in dict.fromkeys(o.name for o in calls.called_in(gm)):
+                text = f"in eager '{name}' has gradients once torch.library.register_autograd has given it a formula"
+                error.diagnostics.append(Diagnostic("note", text))
+            raise error
 
 
 @functools.cache

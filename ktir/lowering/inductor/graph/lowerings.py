@@ -21,6 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
+from ktir.lowering.inductor import calls
 from ktir.lowering.inductor.graph import edges, floats, groups, operands, rounding, strides
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.graph.formulas import interpolation, sequences
@@ -350,7 +351,7 @@ def user_lowerings(refused: Refusals) -> Iterator[None]:
     """Inside the block, matmuls lower to loops, divisions to steps that are rounded as in PyTorch, refused copies to calls. A lowering that
     returns None leaves the operator to Inductor.
     """
-    ours = {**_LOWERINGS, aten.copy_.default: _copies(refused)}
+    ours = {**_LOWERINGS, aten.copy_.default: _copies(refused), **calls.lowerings()}
     theirs = {op: builtin.user_lowerings[op] for op in ours if op in builtin.user_lowerings}
     here = threading.get_ident()
     for op, lowering in ours.items():

@@ -22,7 +22,7 @@ from ktir.runtime import notices, store
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, PROGRAM
 
-_NO_FORM = " has no form on the chip: "
+NO_FORM = " has no form on the chip: "
 _NODES = re.compile(r" \([^()]*\)")
 _MOST_NAMED = 3
 """Operands that a message names."""
@@ -68,7 +68,7 @@ def in_the_users_words(error: KtirError, region: Region) -> KtirError:
     reads, gives = (" and ".join(_described(region.buffers[n]) for n in list(used[kind])[:_MOST_NAMED]) for kind in ("load", "store"))
     of, to = f" of {reads}" if reads else "", f" to {gives}" if gives else ""
     first = error.diagnostics[0]
-    error.message = f"'{origin.target.removesuffix('.default')}'{of}{to}{_NO_FORM}{error.message}"
+    error.message = f"'{origin.target.removesuffix('.default')}'{of}{to}{NO_FORM}{error.message}"
     error.diagnostics = [replace(first, message=error.message), *error.diagnostics[1:]]
     return error
 
@@ -93,7 +93,7 @@ def say(files: Mapping[str, bytes]) -> None:
     error = KtirError("the program has no form on the chip")
     error.message, error.diagnostics = found[0].message, found
     file = (found[0].location or "").rsplit(":", 2)[0]
-    _, refused, reason = error.message.partition(_NO_FORM)
+    _, refused, reason = error.message.partition(NO_FORM)
     if notices.is_new(f"program of {file}", _NODES.sub("", reason) if refused else error.message):
         fault = [reproducer(files[PROGRAM].decode())] if listed["fault"] else []
         others = [_OTHERS] if refused else []

@@ -1,0 +1,232 @@
+"""What operators are made of: kernels that become programs for tensors of given shapes and types."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ktir.analysis.calls import argument_attributes, functions_of, set_arguments, set_type
+from ktir.analysis.interface.parameters import Parameter, argument_names, functions, parameters, roots
+from ktir.assembly import parse_module, print_module
+from ktir.assembly.names import TextNames
+from ktir.context import context
+from ktir.diagnostics import Diagnostic, KtirError, close_to
+from ktir.lang import Kernel
+from ktir.lang.kernel import outside
+from ktir.lang.scalars import ELEMENTS
+from ktir.mlir import arith, ir
+from ktir.runtime.logical import Argument
+
+
+class Tensor(NamedTuple):
+    """A tensor of a call: its shape, and its type by torch's name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
+
+
+Given = Mapping[str, Tensor | int]
+"""The arguments of a kernel, by name."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel for given shapes and types: its text, of which all arguments are memory."""
+
+    name: str
+    text: str
+    file: str
+    arguments: tuple[Argument, ...]
+    written: frozenset[str]
+    """The names of arguments into which it stores."""
+    grid: bool
+    """Whether its author has divided the work."""
+
+
+class Source(Protocol):
+    """A kernel."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the memory and numbers that it takes, in order."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what is known when a program is made."""
+        ...
+
+    def text(self, given: Given, known: Mapping[str, Any]) -> tuple[str, str]:
+        """The KTIR for these arguments and parameters, and the file that its places without one are in."""
+        ...
+
+    def state(self) -> Hashable:
+        """What the text depends on besides."""
+        ...
+
+
+@dataclass(frozen=True)
+class OfLanguage:
+    """A kernel of `ktir.lang`."""
+
+    kernel: Kernel
+
+    @property
+    def name(self) -> str:
+        return self.kernel.function.__name__
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self.kernel.arguments
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return self.kernel.parameters
+
+    def text(self, given: Given, known: Mapping[str, Any]) -> tuple[str, str]:
+        arrays = {n: _stand_in(t) if isinstance(t, Tensor) else t for n, t in given.items()}
+        return self.kernel.traced(**arrays, **known).text, self.kernel.function.__code__.co_filename
+
+    def state(self) -> Hashable:
+        return outside(self.kernel.function)
+
+
+@dataclass(frozen=True)
+class OfFile:
+    """A function of a file of KTIR."""
+
+    file: str
+    content: str
+    name: str
+    arguments: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+
+    def text(self, given: Given, known: Mapping[str, Any]) -> tuple[str, str]:
+        return self.content, self.file
+
+    def state(self) -> Hashable:
+        return None
+
+
+def source_of(kernel: Any) -> Source:
+    """A kernel of the language, or the file of that path, as what operators are made of."""
+    if isinstance(kernel, Kernel):
+        return OfLanguage(kernel)
+    if not isinstance(kernel, str | PathLike):
+        raise KtirError(f"an operator expects a kernel of ktir.lang or the path of a file of KTIR, but got {type(kernel).__name__}")
+    try:
+        content = Path(kernel).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KtirError(f"cannot read '{kernel}': {error}") from None
+    with context():
+        module = parse_module(content, str(kernel))
+        name = _root(module, str(kernel))
+        found, _ = parameters(module, name, names=argument_names(functions(module)[name], TextNames(content), str(kernel)))
+    return OfFile(str(kernel), content, name, tuple(p.name for p in found))
+
+
+def _root(module: ir.Module, file: str) -> str:
+    found = roots(module)
+    if len(found) != 1:
+        raise KtirError(f"'{file}' expects one function that no other calls, but has {', '.join(f'@{n}' for n in found) or 'none'}")
+    return found[0]
+
+
+def _stand_in(tensor: Tensor) -> np.ndarray:
+    """An array of that shape and type without memory of that size."""
+    if tensor.dtype not in ELEMENTS:
+        raise KtirError(f"element type {tensor.dtype} has no form in KTIR; it has {', '.join(ELEMENTS)}")
+    if tensor.dtype == "bfloat16":
+        import ml_dtypes  # pyright: ignore[reportMissingImports]
+
+        return np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), tensor.shape)
+    return np.broadcast_to(np.zeros((), tensor.dtype), tensor.shape)
+
+
+def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Program:
+    """The program for these arguments. Raises KtirError where the kernel does not take them."""
+    text, file = source.text(given, known)
+    with context(), ir.Location.unknown():
+        module = parse_module(text, file)
+        name = _root(module, file)
+        function = functions_of(module)[name]
+        names = dict(enumerate(source.arguments))
+        numbers = {n: v for n, v in given.items() if isinstance(v, int)}
+        found, _ = parameters(module, name, names=names, numbers=numbers)
+        kept: list[Parameter] = []
+        attributes: list[ir.DictAttr] = []
+        for p, facts in zip(found, argument_attributes(function), strict=True):
+            value = given[names[p.position]]
+            if isinstance(value, Tensor) and p.is_buffer:
+                if isinstance(source, OfFile):  # others are made for these shapes
+                    _check(names[p.position], p, value, function.arguments[p.position].location)
+                kept.append(p)
+                attributes.append(_declared(facts, names[p.position], value))
+            elif isinstance(value, int) == p.is_buffer:
+                wanted = "a tensor, for views are built on it" if p.is_buffer else "a number"
+                raise KtirError(
+                    f"argument '{names[p.position]}' expects {wanted}, but got {value}", function.arguments[p.position].location
+                )
+        _without_numbers(function, {p.position for p in kept}, [given[n] for n in source.arguments])
+        set_arguments(function, attributes)
+        arguments = tuple(_argument(names[p.position], p.role, given[names[p.position]]) for p in kept)
+        written = frozenset(a.name for a in arguments if a.role != "input")
+        return Program(name, print_module(module, debuginfo=True), file, arguments, written, "grid" in function.attributes)
+
+
+def _check(name: str, p: Parameter, given: Tensor, where: ir.Location) -> None:
+    """Raise KtirError where a kernel sees other memory than it is given."""
+    if ELEMENTS.get(given.dtype) != p.element or p.shape not in (None, given.shape, (prod(given.shape),)):
+        dtype = next((n for n, e in ELEMENTS.items() if e == p.element), p.element)
+        shape = "" if p.shape is None else f" of shape {list(p.shape)}"
+        raise KtirError(
+            f"argument '{name}' expects {dtype}{shape}, but got {given.dtype} of shape {list(given.shape)}",
+            notes=(Diagnostic("note", f"the kernel sees it as {dtype}{shape} here", KtirError("", where).location),),
+        )
+
+
+def _declared(facts: ir.DictAttr, name: str, given: Tensor) -> ir.DictAttr:
+    type_ = ir.RankedTensorType.get(list(given.shape), ir.Type.parse(ELEMENTS[given.dtype]))
+    own = {a.name: a.attr for a in facts}
+    return ir.DictAttr.get(own | {"ktir.name": ir.StringAttr.get(name), "ktir.type": ir.TypeAttr.get(type_)})
+
+
+def _without_numbers(function: Any, kept: set[int], given: list[Tensor | int]) -> None:
+    """Numbers of a call are constants of its program, and memory that the kernel does not look at is not given to it."""
+    block = function.regions[0].blocks[0]
+    for i in reversed(range(len(given))):
+        if i in kept:
+            continue
+        value, old = given[i], block.arguments[i]
+        with ir.InsertionPoint.at_block_begin(block), function.location:
+            kind = old.type
+            number = value if isinstance(value, int) else 0
+            integer = isinstance(kind, ir.IndexType | ir.IntegerType)
+            attribute = ir.IntegerAttr.get(kind, number) if integer else ir.FloatAttr.get(kind, float(number))
+            old.replace_all_uses_with(arith.ConstantOp(kind, attribute).result)
+        block.erase_argument(i)
+    set_type(function)
+
+
+def _argument(name: str, role: str, given: Tensor | int) -> Argument:
+    assert isinstance(given, Tensor)
+    stride = tuple(prod(given.shape[d + 1 :]) for d in range(len(given.shape)))
+    return Argument(name, "input" if role == "input" else "output", given.dtype, given.shape, stride)
+
+
+def unknown(name: str, source: Source) -> str:
+    """What to say of a name that a kernel does not have."""
+    known = [*source.arguments, *source.parameters]
+    return f"kernel '{source.name}' has no argument '{name}'{close_to(name, known)}; it has {', '.join(known)}"

@@ -1,0 +1,68 @@
+"""Launches of operators that run on their own: in eager, and in compiled graphs where they are no part of a program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ktir import config
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.diagnostics import Diagnostic, Unsupported
+from ktir.library.kernels import Program
+from ktir.lowering.compile import compile_logical
+from ktir.lowering.inductor.running import faults
+from ktir.mlir import ir
+from ktir.package import content_hash
+from ktir.runtime import cache
+from ktir.runtime.kernel import ON_EXECUTOR
+from ktir.runtime.logical import NOTICE, files_of
+
+
+@functools.lru_cache(512)
+def _compiled(called: str, program: Program, options: object) -> str:
+    """The key under which the store has a program. `called`: the operator with its operands, for messages."""
+    files: dict[str, bytes] = files_of(program.text, program.arguments)
+    if config.current().engine == "spyre":
+        try:
+            with context(), ir.Location.unknown():
+                files |= compile_logical(parse_module(program.text, program.file))
+        except Unsupported as error:
+            if config.current().fallback == "error":
+                error.diagnostics.append(Diagnostic("note", f'without fallback="error" {ON_EXECUTOR}'))
+                raise
+            error.message = f"{called}{faults.NO_FORM}{error.message}"
+            error.diagnostics = [Diagnostic("error", error.message, error.location, error.notes), *error.diagnostics[1:]]
+            files |= {NOTICE: faults.notice(error)}
+    faults.say(files)
+    key = content_hash(files)
+    cache.store(key, files)
+    return key
+
+
+def compiled(called: str, program: Program) -> str:
+    """The key under which the store has a program, for the options of now. Raises Unsupported where no other engine may run it."""
+    return _compiled(called, program, config.current().key())
+
+
+def launch(called: str, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Run a program on tensors of the host or of the device, which it writes in place."""
+    loaded = cache.load(compiled(called, program))
+    own = {a.name: tensors[a.name].detach() for a in program.arguments}
+    dense = {name: t.contiguous() for name, t in own.items()}
+    loaded(*_operands(list(dense.values())), strict=config.current().fallback == "error")
+    for name in program.written:
+        if dense[name] is not own[name]:
+            own[name].copy_(dense[name])
+        torch.autograd.graph.increment_version([tensors[name]])
+
+
+def _operands(tensors: Sequence[torch.Tensor]) -> list[Any]:
+    if not any(t.device.type == "spyre" for t in tensors):
+        return list(tensors)
+    from ktir.device.tensors.storage import on_card  # there is such a tensor, so the device is loaded
+
+    return [on_card(t) if t.device.type == "spyre" else t for t in tensors]
