@@ -16,7 +16,7 @@ import ktir
 from ktir.diagnostics import Diagnostic, KtirError
 from ktir.library import launches
 from ktir.library.kernels import Program, Source, Tensor, program_of, source_of, unknown
-from ktir.lowering.inductor import calls
+from ktir.lowering.inductor.running import calls
 
 _OWN = (str(Path(ktir.__file__).parent), str(Path(torch.__file__).parent), "<")
 

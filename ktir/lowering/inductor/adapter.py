@@ -33,11 +33,12 @@ from torch._inductor.virtualized import V
 
 import ktir
 from ktir import config, hints, version
-from ktir.lowering.inductor import calls, devices, lying
+from ktir.lowering.inductor import devices, lying
 from ktir.lowering.inductor.graph import constants, in_place, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
 from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
+from ktir.lowering.inductor.running import calls
 from ktir.lowering.inductor.running.fallback import Apart, Refusals, in_torch, refusals_in, say_of_extern
 from ktir.lowering.inductor.scheduling import NO_LOOPS, RegionCompiler, Scheduling
 from ktir.lowering.region_to_ktir.region import Region

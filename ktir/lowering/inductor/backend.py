@@ -21,9 +21,9 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
 from ktir.diagnostics import Diagnostic, KtirError
-from ktir.lowering.inductor import calls, lying, required
+from ktir.lowering.inductor import lying, required
 from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
-from ktir.lowering.inductor.running import tracing
+from ktir.lowering.inductor.running import calls, tracing
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.fallback import chain, in_torch
 from ktir.lowering.inductor.running.faults import Fault

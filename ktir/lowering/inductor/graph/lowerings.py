@@ -21,10 +21,10 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from ktir.lowering.inductor import calls
 from ktir.lowering.inductor.graph import edges, floats, groups, operands, rounding, strides
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.graph.formulas import interpolation, sequences
+from ktir.lowering.inductor.running import calls
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
 
