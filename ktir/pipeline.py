@@ -401,8 +401,7 @@ class _Reader:
         return self.text[start : self.at - 1].strip()
 
     def _with_options(self, cls: type[Pass | NamedPipeline], options: str, start: int) -> Pass | NamedPipeline:
-        hints = get_type_hints(cls)
-        fields = {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+        fields = _option_types(cls)
         values: dict[str, Any] = {}
         for match in re.finditer(r"([\w\-]+)(?:=(\{[^}]*\}|\S+))?|(\S)", options):
             key = (match.group(1) or "").replace("-", "_")
@@ -418,6 +417,12 @@ class _Reader:
             return cls(**values)
         except (TypeError, ValueError) as error:
             raise self.fail(f"pass '{cls.name}': {error}", start) from None
+
+
+@cache
+def _option_types(cls: type[Pass | NamedPipeline]) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
 
 def _option_value(hint: Any, text: str | None) -> Any:

@@ -129,7 +129,7 @@ def _once(compile_region: RegionCompiler) -> RegionCompiler:
     found: dict[str, str | Apart] = {}
 
     def compile_once(region: Region) -> str:
-        text = region.to_json()
+        text = repr(region)
         if text not in found:
             try:
                 found[text] = compile_region(region)

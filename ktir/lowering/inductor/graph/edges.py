@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -86,7 +85,6 @@ def before(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., A
     return {op: _tried_before(own, table[op]) if op in table else own for op, own in _OWN.items()}
 
 
-@functools.cache
 def _tried_before(own: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **options: Any) -> Any:
         result = own(*args, **options)

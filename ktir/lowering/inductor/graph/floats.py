@@ -135,7 +135,6 @@ def with_numbers(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[...
     return table | {op: _chosen(form, table.get(op)) for op, form in _FORMS.items()}
 
 
-@functools.cache
 def _chosen(form: Callable[..., Any], usual: Callable[..., Any] | None) -> Callable[..., Any]:
     """`form` where a number changes, if it has a result; the usual decomposition, or none, elsewhere."""
 

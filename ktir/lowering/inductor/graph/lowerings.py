@@ -30,6 +30,8 @@ from ktir.lowering.inductor.running.origins import shares_weight
 
 aten = torch.ops.aten
 
+Entries = tuple[tuple[Any, Callable[..., Any]], ...]
+
 ASSERTIONS = (aten._assert_async.default, aten._assert_async.msg, aten._functional_assert_async.msg)
 _AS_THEY_ARE = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.max_pool2d_with_indices, aten.max_pool3d_with_indices)
 
@@ -43,24 +45,20 @@ class Table(dict[Any, Any]):
 
 def decompositions() -> Table:
     """Inductor's table with ours, and without those for what our lowerings want to see: matmuls, of which small ones would be sums."""
-    theirs = select_decomp_table()
-    table = Table(
-        {
-            **theirs,
-            **DECOMPOSITIONS,
-            **edges.before(theirs),
-            **interpolation.before(theirs),
-            **sequences.before(theirs),
-            **groups.DECOMPOSITIONS,
-            **groups.of_libraries(),
-        }
-    )
+    return _with_ours(tuple(select_decomp_table().items()), tuple(groups.of_libraries().items()))
+
+
+@functools.lru_cache(maxsize=2)  # to make a table takes longer than to lower a small graph, and tables of Inductor seldom change
+def _with_ours(inductors: Entries, of_libraries: Entries) -> Table:
+    theirs = dict(inductors)
+    before = edges.before(theirs), interpolation.before(theirs), sequences.before(theirs)
+    table = theirs | DECOMPOSITIONS | before[0] | before[1] | before[2] | groups.DECOMPOSITIONS | dict(of_libraries)
     for packet in _AS_THEY_ARE:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     table = operands.of_their_type(floats.with_numbers(table))
     laid = {op: strides.as_eager(op, decomposition) for op, decomposition in table.items()}
-    return Table({**{op: rounding.as_one(op, decomposition) for op, decomposition in laid.items()}, **operands.of_each()})
+    return Table({op: rounding.as_one(op, decomposition) for op, decomposition in laid.items()} | operands.of_each())
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

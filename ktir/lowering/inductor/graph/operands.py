@@ -6,7 +6,6 @@ numbers, tensors of one number or of integers; only a factor and a divisor that 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +41,6 @@ def of_their_type(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..
     return table | {op: _converting(op, table.get(op)) for op in (*_BOTH, *_FIRST, *_TENSORS)}
 
 
-@functools.cache
 def _converting(op: Any, usual: Callable[..., Any] | None) -> Callable[..., Any]:
     """The usual decomposition, or none, of `op` once its operands are of its type."""
 
@@ -104,7 +102,6 @@ def _one(name: str, operands: list[Any], options: dict[str, Any]) -> torch.Tenso
     return getattr(torch, name)(*operands, **options)
 
 
-@functools.cache
 def of_each() -> dict[Any, Callable[..., Any]]:
     """Decompositions of operators on lists as those on each tensor, which PyTorch's kernels for the host are. Inductor lowers a list at
     once, with a number as it was written. What they write is what the program calls, not steps of one operator.

@@ -48,7 +48,6 @@ _JUMPS = {
 """Operators on elements whose results jump, as do those of `div` with a mode. Comparisons and conversions give another type."""
 
 
-@functools.cache
 def as_one(op: Any, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition; the nodes that it writes are noted as one call of `op`."""
 

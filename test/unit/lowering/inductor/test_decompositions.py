@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import ktir.lowering.inductor  # noqa: F401  registers the backends
+from ktir.lowering.inductor.graph import lowerings
 
 DTYPES = [torch.float32, torch.float16, torch.int32, torch.uint8]
 
@@ -254,3 +255,14 @@ def test_bytes_are_interpolated_by_torch(mode: str, how: dict[str, Any]) -> None
         return F.interpolate(x // 2 + 1, mode=mode, **how) * 2
 
     assert torch.equal(torch.compile(model, backend="ktir", dynamic=False)(x), model(x))
+
+
+def test_tables_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each graph takes time, and memory where a function of it is remembered; one that Inductor changes is another."""
+    known = lowerings.decompositions()
+    assert lowerings.decompositions() is known
+    op = torch.ops.aten.gather.default
+    changed = {**lowerings.select_decomp_table(), op: torch.gather}
+    monkeypatch.setattr(lowerings, "select_decomp_table", lambda: changed)
+    assert op in lowerings.decompositions()
+    assert op not in known
