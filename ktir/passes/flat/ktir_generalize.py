@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level
+from ktir.diagnostics import refused
 from ktir.dialects.module_level import Level
-from ktir.dialects.structured import Generic, affine_map, clone_ops, generic, maps_of
-from ktir.mlir import ir, is_a, linalg, named, operations
+from ktir.dialects.structured import Generic, affine_map, clone_ops, elementwise, fill, generic, maps_of
+from ktir.dialects.vector_kinds import is_scalar_op
+from ktir.mlir import arith, ir, is_a, linalg, named, operations, tensor
 from ktir.pipeline import Pass
 
 _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
@@ -26,7 +28,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
 
 @dataclass(frozen=True)
 class GeneralizePass(Pass):
-    """Write named structured ops out as `linalg.generic`; fills stay.
+    """Write named structured ops out as `linalg.generic`; fills stay. A constant tensor is a fill, an op of scalars on tensors a generic.
 
     Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls.
     """
@@ -43,13 +45,15 @@ class GeneralizePass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite every named op of the module."""
         require_level(module, self.name, Level.LOGICAL)
-        for op in operations(module):
+        for op in [op for op in operations(module) if _maps(op) is not None or _is_scalar_op_on_tensors(op)]:
             maps = _maps(op)
-            if maps is not None:
-                with ir.InsertionPoint(op), op.location:
+            with ir.InsertionPoint(op), op.location:
+                if maps is not None:
                     result = _generic(op, *maps)
-                op.results[0].replace_all_uses_with(result)
-                op.erase()
+                else:
+                    result = _filled(op) if is_a(op, arith.ConstantOp) else _elementwise(op)
+            op.results[0].replace_all_uses_with(result)
+            op.erase()
 
 
 def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
@@ -66,6 +70,33 @@ def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:
     added = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
     kept = [d for d in range(rank) if d not in added]
     return [affine_map(rank, kept), ir.AffineMap.get_identity(rank)], ["parallel"] * rank
+
+
+def _is_scalar_op_on_tensors(op: ir.Operation) -> bool:
+    return is_scalar_op(op) and len(op.results) == 1 and isinstance(op.results[0].type, ir.RankedTensorType)
+
+
+def _elementwise(op: ir.Operation) -> ir.Value:
+    """An op of scalars, element by element."""
+    type_ = ir.RankedTensorType(op.results[0].type)
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        found = iter(scalars)
+        operands = [next(found) if v in tensors else v for v in op.operands]
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        return ir.Operation.create(op.name, results=[type_.element_type], operands=operands, attributes=attributes).results[0]
+
+    tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+    return elementwise(tensors, tensor.EmptyOp(list(type_.shape), type_.element_type).result, body)
+
+
+def _filled(op: ir.Operation) -> ir.Value:
+    """A constant tensor as a fill. Raises Unsupported where its elements differ."""
+    type_, elements = ir.RankedTensorType(op.results[0].type), op.attributes["value"]
+    if not isinstance(elements, ir.DenseElementsAttr) or not elements.is_splat:
+        raise refused(op, "holds different elements, which is not supported; the nearest supported form loads them from an argument")
+    scalar = arith.ConstantOp(type_.element_type, elements.get_splat_value()).result
+    return fill(scalar, tensor.EmptyOp(list(type_.shape), type_.element_type).result)
 
 
 def _generic(op: ir.Operation, maps: Sequence[ir.AffineMap], iterators: Sequence[str]) -> ir.Value:

@@ -97,8 +97,8 @@ def _scatter_add(op: OpReader) -> Action:
 
     def action(rec: Recorder) -> None:
         target = rec.get(tile)
-        if rec.tiles != 1 or not isinstance(target, IndirectTile):
-            raise Unsupported(f"{where} is inside a grid or adds to a direct tile, which the executor does not support", where.location)
+        if not isinstance(target, IndirectTile):
+            raise Unsupported(f"{where} adds to a direct tile, which the executor does not support", where.location)
         scatter(rec, rec.tensor(value), target, where, _ScatterAdd)
 
     return action

@@ -44,16 +44,19 @@ def _read_index(rec: Recorder, view: View | Distributed, at: tuple[NDArray[np.in
     rank_one = tuple(address.shape[1:])
     if mask is not None and not mask.any():
         return rec.constant(np.asarray(0), rank_one, view.element)
-    present = (address.shape[0], *rank_one)
     full = np.broadcast_to(address, (rec.tiles, *rank_one)).reshape(rec.tiles, -1)
-    result = rec.temporary((rec.tiles, *rank_one), present, view.element)
-    step = Gather((), (result,))
+    step = Gather((), ())
     _fill(step, rec, view, where, np.asarray(address, np.int64), (), (), tuple(range(rank)), None)
     step.mask = mask
+    varies = address.shape[0] > 1
     if view.buffer is None:
         memory, low, step.holes = _backing(rec, view, where)
         step.reads, step.fixed = (memory,), step.fixed - low
-    else:
+        step.points = Points("LX", view.element, np.arange(rec.tiles), None, (), where, rec.kernel, False, rec.epoch, rec.clock)
+        varies |= memory.at.present[0] > 1 or step.holes is not None or rec.active is not None  # each tile has its own scratchpad
+    result = rec.temporary((rec.tiles, *rank_one), (rec.tiles if varies else 1, *rank_one), view.element)
+    step.writes = (result,)
+    if view.buffer is not None:
         rec.memory.check_type(view.buffer, view.element, where, write=False)
         live_tiles = np.flatnonzero(rec.live())
         step.points = Points(

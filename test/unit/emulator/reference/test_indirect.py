@@ -251,3 +251,39 @@ def test_holes_in_a_distributed_view():
     text = TWO + access + "%n = arith.constant dense<1.0> : tensor<8x64xf16>\nktdp.store %n, %g : tensor<8x64xf16>, <8x64xindex>\n"
     ktir.execute(kernel(["%arg0", "%arg3"], text), args=[low, high])
     np.testing.assert_array_equal(np.concatenate([low, high]), np.where(np.arange(8)[:, None] % 2 == 0, 1, whole))
+
+
+def test_indices_in_the_scratchpad_of_each_tile():
+    """Each tile has loaded other indices to its scratchpad."""
+    x, y = random_f16(8, 64), np.zeros((6, 64), F16)
+    text = TILE + "%c0 = arith.constant 0 : index\n%c2 = arith.constant 2 : index\n%o = arith.muli %t, %c2 : index\n"
+    text += load("%n", "%arg1", (6,), index=("%o",), extents=(2,), element="i32")
+    text += store("%n", "%c0", (2,), space="ct_local", element="i32")
+    text += view("%lx", "%c0", (2,), (1,), "i32", space="ct_local")
+    text += view("%d", "%arg0", (8, 64), (64, 1)) + rows("%g", "%d", (8, 64), "%lx", 2, 2)
+    moved = "%x = ktdp.load %g : <2x64xindex> -> tensor<2x64xf16>\n" + store("%x", "%arg2", (6, 64), index=("%o", 0), extents=(2, 64))
+    index = np.array([7, 0, 3, 4, 4, 1], np.int32)
+    ktir.execute(kernel(ARGUMENTS[:3], text + moved, "3"), args=[x, index, y])
+    np.testing.assert_array_equal(y, x[index])
+    some = text + "%some = arith.cmpi eq, %t, %c2 : index\nscf.if %some {\n" + moved + "}\n"
+    y[...] = 0
+    ktir.execute(kernel(ARGUMENTS[:3], some, "3"), args=[x, index, y])
+    np.testing.assert_array_equal(y, np.where(np.arange(6)[:, None] >= 4, x[index], 0))
+    with pytest.raises(OutOfBounds, match="tile 1"):
+        ktir.execute(kernel(ARGUMENTS[:3], text + moved, "3"), args=[x, np.array([0, 1, 8, 2, 3, 4], np.int32), y])
+
+
+def test_additions_of_several_tiles():
+    """Tiles add to elements of their own; to the same one is a race."""
+    x, y = random_f16(4, 64), np.zeros((8, 64), F16)
+    text = TILE + indices(8) + load("%x", "%arg0", (4, 64)) + view("%d", "%arg2", (8, 64), (64, 1))
+    text += "%c4 = arith.constant 4 : index\n%o = arith.muli %t, %c4 : index\n" + rows("%g", "%d", (8, 64), "%iv", 4, 8, "%o")
+    text = kernel(ARGUMENTS[:3], text + "ktir.scatter_add %x, %g : tensor<4x64xf16>, !ktdp.access_tile<4x64xindex>\n", "2")
+    index = np.array([5, 0, 5, 2, 7, 1, 1, 7], np.int32)
+    ktir.execute(text, args=[x, index, y])
+    want = np.zeros_like(y)
+    for row, place in zip([*x, *x], index, strict=True):
+        want[place] += row
+    np.testing.assert_array_equal(y, want)
+    with pytest.raises(Race):
+        ktir.execute(text, args=[x, np.array([5, 0, 5, 2, 7, 2, 1, 7], np.int32), y])
