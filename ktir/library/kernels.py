@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -17,10 +18,11 @@ from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, close_to
+from ktir.dialects import ktdp
 from ktir.lang import Kernel
 from ktir.lang.kernel import outside
 from ktir.lang.scalars import ELEMENTS
-from ktir.mlir import arith, ir
+from ktir.mlir import arith, func, ir, is_a, operations, scf
 from ktir.runtime.logical import Argument
 
 
@@ -48,8 +50,17 @@ class Program:
     arguments: tuple[Argument, ...]
     written: frozenset[str]
     """The names of arguments into which it stores."""
-    grid: bool
-    """Whether its author has divided the work."""
+    logical: bool
+    """Whether nobody has divided the work yet."""
+
+    def as_function(self) -> tuple[str, str]:
+        """Symbol and text, in generic form, of the function in a program with others."""
+        symbol = f"{self.name}_{hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
+        with context(), ir.Location.unknown():
+            module = parse_module(self.text, self.file)  # held as long as its function is
+            function = functions_of(module)[self.name]
+            function.attributes["sym_name"] = ir.StringAttr.get(symbol)
+            return symbol, function.operation.get_asm(print_generic_op_form=True, enable_debug_info=True, use_local_scope=True)
 
 
 class Source(Protocol):
@@ -173,7 +184,7 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
                 if isinstance(source, OfFile):  # others are made for these shapes
                     _check(names[p.position], p, value, function.arguments[p.position].location)
                 kept.append(p)
-                attributes.append(_declared(facts, names[p.position], value))
+                attributes.append(_declared(facts, names[p.position], p.role, value))
             elif isinstance(value, int) == p.is_buffer:
                 wanted = "a tensor, for views are built on it" if p.is_buffer else "a number"
                 raise KtirError(
@@ -183,7 +194,9 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
         set_arguments(function, attributes)
         arguments = tuple(_argument(names[p.position], p.role, given[names[p.position]]) for p in kept)
         written = frozenset(a.name for a in arguments if a.role != "input")
-        return Program(name, print_module(module, debuginfo=True), file, arguments, written, "grid" in function.attributes)
+        logical = not any(is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, func.CallOp) for op in operations(module))
+        logical = logical and "grid" not in function.attributes
+        return Program(name, print_module(module, debuginfo=True), file, arguments, written, logical)
 
 
 def _check(name: str, p: Parameter, given: Tensor, where: ir.Location) -> None:
@@ -197,10 +210,11 @@ def _check(name: str, p: Parameter, given: Tensor, where: ir.Location) -> None:
         )
 
 
-def _declared(facts: ir.DictAttr, name: str, given: Tensor) -> ir.DictAttr:
+def _declared(facts: ir.DictAttr, name: str, role: str, given: Tensor) -> ir.DictAttr:
     type_ = ir.RankedTensorType.get(list(given.shape), ir.Type.parse(ELEMENTS[given.dtype]))
     own = {a.name: a.attr for a in facts}
-    return ir.DictAttr.get(own | {"ktir.name": ir.StringAttr.get(name), "ktir.type": ir.TypeAttr.get(type_)})
+    said = {"ktir.name": ir.StringAttr.get(name), "ktir.type": ir.TypeAttr.get(type_), "ktir.role": ir.StringAttr.get(role)}
+    return ir.DictAttr.get(own | said)
 
 
 def _without_numbers(function: Any, kept: set[int], given: list[Tensor | int]) -> None:

@@ -48,6 +48,11 @@ def compiled(called: str, program: Program) -> str:
     return _compiled(called, program, config.current().key())
 
 
+def is_taken(called: str, program: Program) -> bool:
+    """Whether no engine has refused it."""
+    return NOTICE not in cache.files(compiled(called, program))
+
+
 def launch(called: str, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
     """Run a program on tensors of the host or of the device, which it writes in place."""
     loaded = cache.load(compiled(called, program))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class Operator:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The operator in eager."""
         where = user_line()
-        given = self._bound(args, kwargs)
+        given = self.bound(args, kwargs)
         results = self._results(*args, **kwargs)
         listed = _listed(results)
         called = self.called(given)
@@ -92,13 +92,20 @@ class Operator:
             raise self._at(where, f"{called} failed", error) from None
         return results
 
-    def of_call(self, args: Sequence[Any], kwargs: dict[str, Any], results: Any, where: str | None) -> Program:
+    def of_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any, where: str | None) -> Program:
         """The program of a call in a graph."""
-        given = self._bound(args, kwargs)
+        given = self.bound(args, kwargs)
         made = _listed(results) if self.made else []  # a node that writes only may say anything
         return self.program(given | dict(zip(self.made, made, strict=True)), where)
 
-    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def part(self, program: Program) -> calls.Part | None:
+        """The program as a part of others, where its work is not divided yet and the chip's compiler takes it."""
+        if self.mutates or not program.logical or not launches.is_taken(f"'{self.name}'", program):
+            return None
+        return calls.Part(*program.as_function(), tuple(a.name for a in program.arguments))
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments of the operator by name."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)

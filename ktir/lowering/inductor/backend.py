@@ -125,12 +125,18 @@ def compile_graph(
 def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
     """A hash of what torch's cache keys leave out: source lines, so that no program names those of another script that computes the same;
     the values of Python floats, since what is compiled may hold them as constants, which only Dynamo's guards know; where inputs
-    lie that share their memory, for one of them may be written; and how those lie on the card that have been given a layout.
+    lie that share their memory, for one of them may be written; how those lie on the card that have been given a layout; and the kernels
+    of operators.
     """
     nodes = [node for module in gm.modules() if isinstance(module, fx.GraphModule) for node in module.graph.nodes]
     floats = [v.node.hint for n in nodes if isinstance(v := n.meta.get("example_value"), torch.SymFloat)]
-    beside = [source(node) for node in nodes], floats, _shared_memory(inputs), [lying.step_of(t) for t in inputs]
+    beside = [source(node) for node in nodes], floats, _shared_memory(inputs), [lying.step_of(t) for t in inputs], _kernels(gm)
     return hashlib.sha256(repr(beside).encode()).hexdigest()
+
+
+def _kernels(gm: fx.GraphModule) -> list[str]:
+    modules = [module for module in gm.modules() if isinstance(module, fx.GraphModule)]
+    return [calls.program_at(node, operator, "example_value").text for m in modules for node, operator in calls.called_in(m)]
 
 
 def _shared_memory(inputs: Sequence[Any]) -> list[tuple[int, int, int]]:
@@ -242,7 +248,7 @@ def _check_result(node: fx.Node, gm: fx.GraphModule) -> None:
             what = f"a call that needs gradients (result '{node.name}' of {type_text(tensor.shape, tensor.dtype)} requires grad)"
             nearest = NO_GRADIENTS if torch.is_grad_enabled() else "the call without torch.enable_grad() in it"
             error = refusal(what, "there is no backward pass", nearest, source(node))
-            for name in dict.fromkeys(o.name for o in calls.called_in(gm)):
+            for name in dict.fromkeys(operator.name for _, operator in calls.called_in(gm)):
                 text = f"in eager '{name}' has gradients once torch.library.register_autograd has given it a formula"
                 error.diagnostics.append(Diagnostic("note", text))
             raise error

@@ -187,6 +187,26 @@ class Recorder:
         """The same bits in another type."""
         return self._emit("to_dtype_bitcast", (self._value(x),), dtype, source=dtype_name(src_dtype))
 
+    def inline_asm_elementwise(
+        self,
+        *inputs: Any,
+        asm: str,
+        constraints: str | None = None,
+        dtype: torch.dtype = torch.float32,
+        is_pure: bool = True,
+        pack: int = 1,
+        input_dtypes: tuple[torch.dtype, ...] | None = None,
+    ) -> str:
+        """The call of a kernel, see `running.calls`. Operands that stand for further results are written, not read."""
+        symbol, count, *order = (constraints or "").split()
+        operands = [self._value(x) for x in inputs]
+        made = [r for r in self.records if r.out in operands[int(count) :]]
+        self.records = [r for r in self.records if r not in made]
+        options = (("program", asm), ("order", " ".join(order)))
+        out = self._emit("call", operands[: int(count)], dtype, kind=symbol, options=options)
+        self.records += [Record("store", "", (out,), buffer=r.buffer, index=r.index) for r in made]
+        return out
+
     # ------------------------------------------------------------------------------------------------------------ memory
 
     def load(self, name: str, index: Any) -> str:

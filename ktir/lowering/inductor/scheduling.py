@@ -234,7 +234,7 @@ class Scheduling(BaseScheduling):
         """
         regions: dict[tuple[int, int], list[Nest]] = defaultdict(list)
         users: dict[str, set[tuple[int, int]]] = defaultdict(set)  # by real name: the regions that use a buffer
-        through_indices: set[str] = set()
+        in_memory: set[str] = set()
         changes, part = 0, False
         for name, nest in (self._nests or {}).items():
             before, part = part, place_of(nest) in self._apart
@@ -245,10 +245,12 @@ class Scheduling(BaseScheduling):
                 if record.buffer:
                     users[record.buffer].add(region)
                 if record.op == "store" and (record.mode or any(v.startswith("ind") for v in record.index.variables)):
-                    through_indices.add(record.buffer)
+                    in_memory.add(record.buffer)
+            if nest.calls:
+                in_memory |= {r.buffer for r in nest.records() if r.buffer}
         outside = {self._nodes.real(name)[0] for name in V.graph.get_output_names()} | set(V.graph.graph_inputs) | set(V.graph.constants)
         own = {r for r in self._written.values() if r not in outside | self._elsewhere and len(users[r]) == 1}
-        self._nodes.roles = {real: "mem" if real in through_indices else "temp" for real in own}
+        self._nodes.roles = {real: "mem" if real in in_memory else "temp" for real in own}
         return regions
 
     def _remember(self) -> None:

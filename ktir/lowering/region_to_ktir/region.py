@@ -24,7 +24,7 @@ class Buffer:
 
     Roles: `input` and `constant` are read; `output` is allocated for the region and written by it; `mutated` existed before and is written
     (and perhaps read) in place; `temp` lives inside the region as values; `mem` lives inside the region but in memory, because it is
-    written through indices from data or by accumulating stores. All but `temp` are arguments of the kernel.
+    written through indices from data, by accumulating stores or by calls, or read by calls. All but `temp` are arguments of the kernel.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Record:
     | `sort` | args (the first is the key), options stable and descending; several results; along the only reduction loop |
     | `bucketize` | args (value, start in the boundaries), buffer: the sorted boundaries, size: their number, options right, stride |
     | `load_seed` | buffer, index |
+    | `call` | args (loads of its operands), kind: symbol of the function, options program: its text, order of its arguments |
 
     All other ops are pointwise functions, named as Inductor names them, of their args; numbers among the arguments are constants before.
     """
@@ -135,6 +136,11 @@ class Nest:
     def source(self) -> str | None:
         """`file:line:1` of the first origin that has one."""
         return next((f"{o.file}:{o.line}:1" for o in self.origins if o.file), None)
+
+    @property
+    def calls(self) -> bool:
+        """Whether it is the call of a function: its loads and stores are of whole buffers then, and the loops say nothing."""
+        return any(r.op == "call" for r in self.body)
 
     def records(self) -> Iterator[Record]:
         """All records, those of nested bodies too, each after what is nested in it."""

@@ -182,6 +182,10 @@ class Writer:
         """Add a tensor to the elements of a tile, which may name an element several times."""
         self.line(f'"ktir.scatter_add"({value.name}, {tile}) : ({value.type}, {_tile_type(value.shape)}) -> ()')
 
+    def call(self, symbol: str, addresses: Sequence[str]) -> None:
+        """Call a function with memory."""
+        self.line(f"func.call @{symbol}({', '.join(addresses)}) : ({', '.join('index' for _ in addresses)}) -> ()")
+
     def materialize(self, value: Tensor) -> Memory:
         """Memory of its own that holds the tensor."""
         result = Memory(self.fresh(), value.shape, value.element)

@@ -71,8 +71,10 @@ class _Region:
             r.buffer
             for nest in region.nests
             for r in nest.records()
-            if r.op == "store" and (r.mode or r.index.variables - {v for v, _ in nest.loops})
+            if r.op == "store" and (nest.calls or r.mode or r.index.variables - {v for v, _ in nest.loops})
         }
+        self._functions: dict[str, str] = {}
+        """Texts of the functions that are called, by symbol."""
         in_memory = [
             name for name in region.arguments if region.buffers[name].role in ("input", "constant", "mutated", "mem") or name in scattered
         ]
@@ -93,6 +95,9 @@ class _Region:
         for name in dict.fromkeys(r.buffer for r in nest.records() if r.buffer):
             if self._region.buffers[name].dtype not in ELEMENTS:
                 raise _refused(nest, target, f"dtype {self._region.buffers[name].dtype}")
+        if nest.calls:
+            self._call(nest)
+            return
         known = {v for v, _ in nest.loops} | {r.out for r in nest.records() if r.op == "indirect"}
         for record in nest.records():
             if unknown := sorted(record.index.variables - known):
@@ -106,6 +111,15 @@ class _Region:
             if self._region.buffers[name].role == "output" and self._last_store[name] is nest and name in self._storage.values:
                 self._output(self._region.buffers[name])
 
+    def _call(self, nest: Nest) -> None:
+        (call,) = (r for r in nest.body if r.op == "call")
+        read = {r.out: r.buffer for r in nest.body if r.op == "load"}
+        *rest, first = (r.buffer for r in nest.body if r.op == "store")
+        whole = {"operand": [read[a] for a in call.args], "result": [first, *rest]}
+        parts = [part.split(":") for part in str(call.option("order")).split()]
+        self._writer.call(call.kind, [self._arguments[whole[kind][int(number)]] for kind, number in parts])
+        self._functions[call.kind] = str(call.option("program"))
+
     def _output(self, buffer: Buffer) -> None:
         sizes, strides = [n for n, _ in buffer.dims], [s for _, s in buffer.dims]
         view = self._writer.view(self._arguments[buffer.name], buffer.offset, sizes, strides, ELEMENTS[buffer.dtype])
@@ -117,7 +131,20 @@ class _Region:
         name = json.dumps(self._region.name)
         where = f"loc({name})"
         head = f'module attributes {{ktir.level = "logical"}} {{\nfunc.func @{name}({arguments}) {{'
-        return "\n".join([head, *self._writer.lines, f"return {where}", f"}} {where}", f"}} {where}", *self._locations.lines]) + "\n"
+        return (
+            "\n".join(
+                [
+                    head,
+                    *self._writer.lines,
+                    f"return {where}",
+                    f"}} {where}",
+                    *self._functions.values(),
+                    f"}} {where}",
+                    *self._locations.lines,
+                ]
+            )
+            + "\n"
+        )
 
 
 _ROLES = {"output": "output", "mutated": "input_output", "mem": "output"}

@@ -23,6 +23,8 @@ aten = torch.ops.aten
 
 NARROW = (torch.float16, torch.bfloat16)
 _CALL = "ktir_call"
+_OPERANDS = "eager_input_vals"
+"""Under this PyTorch keeps what a custom operator was called with."""
 _calls = itertools.count()
 _depth: ContextVar[int] = ContextVar("ktir_decompositions", default=0)
 """Decompositions that are being written, one inside of the other."""
@@ -90,7 +92,7 @@ def mark(graph: fx.Graph) -> None:
             continue
         with graph.inserting_after(node):
             rounded = graph.call_function(ROUNDED, (node,))
-        rounded.meta = {k: v for k, v in node.meta.items() if k != _CALL}
+        rounded.meta = {k: v for k, v in node.meta.items() if k not in (_CALL, _OPERANDS)}
         node.replace_all_uses_with(rounded, delete_user_cb=lambda user, rounded=rounded: user is not rounded)
 
 

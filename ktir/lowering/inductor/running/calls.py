@@ -1,15 +1,33 @@
-"""Operators that are made of kernels (`ktir.library`), as graphs see them."""
+"""Operators that are made of kernels (`ktir.library`), as graphs see them.
+
+A kernel whose work nobody has divided yet becomes a part of the program around it: one loop nest whose body is the call of a function.
+Inductor knows bodies with assembly of others, which is what such a call looks like to it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import sympy
+import torch
 from torch import fx
-from torch._inductor.virtualized import V
+from torch._inductor import ir
+from torch._inductor import lowering as builtin
+from torch._inductor.virtualized import V, ops
 from torch.utils import _pytree as pytree
 
 from ktir.lowering.inductor.running.origins import source
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kernel as a function of a logical program: its symbol, its text in generic form, and the names of the memory that it takes."""
+
+    symbol: str
+    text: str
+    arguments: tuple[str, ...]
 
 
 class Operator(Protocol):
@@ -20,8 +38,21 @@ class Operator(Protocol):
         """As in `torch.ops`, with `::`."""
         ...
 
-    def of_call(self, args: Sequence[Any], kwargs: dict[str, Any], results: Any, where: str | None) -> Any:
+    @property
+    def made(self) -> Sequence[str]:
+        """The names of its results in the kernel."""
+        ...
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name."""
+        ...
+
+    def of_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any, where: str | None) -> Any:
         """The program for tensors of these shapes and types. Raises KtirError at that place where the kernel does not take them."""
+        ...
+
+    def part(self, program: Any) -> Part | None:
+        """Such a program as a part of others; None for one that is launched on its own."""
         ...
 
 
@@ -29,18 +60,76 @@ operators: dict[Any, Operator] = {}
 """By overload."""
 
 
-def called_in(gm: fx.GraphModule) -> list[Operator]:
-    """The operators of this kind that a graph calls."""
-    overloads = (getattr(n.target, "default", n.target) for n in gm.graph.nodes if n.op == "call_function")
-    return [operators[o] for o in overloads if o in operators]
+def called_in(gm: fx.GraphModule) -> list[tuple[fx.Node, Operator]]:
+    """The calls of such operators in a graph."""
+    overloads = ((n, getattr(n.target, "default", n.target)) for n in gm.graph.nodes if n.op == "call_function")
+    return [(node, operators[o]) for node, o in overloads if o in operators]
+
+
+def program_at(node: fx.Node, operator: Operator, kind: str) -> Any:
+    """The program of a call whose operands and results are in the nodes' meta data of that kind."""
+    args, kwargs = pytree.tree_map(lambda x: x.meta[kind] if isinstance(x, fx.Node) else x, (node.args, node.kwargs))
+    return operator.of_call(args, kwargs, node.meta.get(kind), source(node))
 
 
 def lowerings() -> dict[Any, Callable[..., Any]]:
-    """Per operator what looks at a call of it; the call itself is left to Inductor."""
-    return dict.fromkeys(operators, _checked)
+    """Per operator the lowering of a call; what it gives None for is launched on its own."""
+    return dict.fromkeys(operators, _lowered)
 
 
-def _checked(*_: Any, **__: Any) -> None:
+def _lowered(*args: Any, **kwargs: Any) -> Any:
     node: Any = V.graph.current_node
-    args, kwargs = pytree.tree_map(lambda x: x.meta["val"] if isinstance(x, fx.Node) else x, (node.args, node.kwargs))
-    operators[node.target].of_call(args, kwargs, node.meta.get("val"), source(node))
+    operator = operators[node.target]
+    part = operator.part(program_at(node, operator, "val"))
+    several = isinstance(node.meta["val"], tuple | list)
+    values = list(node.meta["val"]) if several else [node.meta["val"]]
+    if part is None or any(0 in v.shape for v in values):
+        return None
+    given = operator.bound(args, kwargs)
+    operands = {name: _dense(given[name]) for name in part.arguments if name in given}
+    rest = [builtin.empty_strided(v.shape, None, dtype=v.dtype, device=torch.device("cpu")) for v in values[1:]]
+    places = {name: i for i, name in enumerate(operands)} | {name: -k for k, name in enumerate(operator.made)}
+    order = " ".join(f"{'result' if n in operator.made else 'operand'}:{abs(places[n])}" for n in part.arguments)
+    loads = [_first(x) for x in (*operands.values(), *rest)]
+
+    def call(_: Sequence[Any]) -> Any:
+        return ops.inline_asm_elementwise(
+            *(load() for load in loads), asm=part.text, constraints=f"{part.symbol} {len(operands)} {order}", dtype=values[0].dtype
+        )
+
+    first = ir.Pointwise.create(device=torch.device("cpu"), dtype=values[0].dtype, inner_fn=call, ranges=list(values[0].shape))
+    first.realize()
+    first.freeze_layout()
+    results = [first, *(_behind(first, x) for x in rest)]
+    return results if several else first
+
+
+def _dense(x: Any) -> Any:
+    """A tensor whose elements lie row by row from the beginning of its memory on."""
+    x = ir.ExternKernel.require_contiguous(ir.ExternKernel.realize_input(x))
+    if isinstance(_storage(x), ir.ReinterpretView):
+        x = ir.ExternKernel.require_contiguous(ir.ExternKernel.copy_input(x))
+    return x
+
+
+def _storage(x: Any) -> Any:
+    while isinstance(x, ir.MutableBox):
+        x = x.data
+    return x
+
+
+def _first(x: Any) -> Callable[[], Any]:
+    """A read of the first element, for that of all; of memory, which a loader would not read where constants were stored."""
+    name = x.get_name()
+    return lambda: ops.load(name, sympy.Integer(0))
+
+
+def _behind(first: Any, x: Any) -> Any:
+    """A further result, which is there as soon as the first one is."""
+    name, after, place = x.get_name(), _first(first), x.get_layout().make_indexer()
+
+    def element(index: Sequence[Any]) -> Any:
+        after()
+        return ops.load(name, place(index))
+
+    return ir.Pointwise.create(device=torch.device("cpu"), dtype=x.get_dtype(), inner_fn=element, ranges=x.get_size())

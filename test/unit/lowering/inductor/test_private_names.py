@@ -23,6 +23,8 @@ torch._inductor.ir ComputedBuffer.get_default_sizes_body MutationLayoutSHOULDREM
 torch._inductor.ir IRNode.is_realized_node MutableBox BaseView ReinterpretView Pointwise.make_loader
 torch._inductor.lowering lowerings user_lowerings make_pointwise make_reduction transform_args to_dtype full
 torch._inductor.lowering clone fallback_handler pointwise_cat pow_native max_pool_checks _max_pool_with_offsets
+torch._inductor.lowering empty_strided
+torch._inductor.ir ExternKernel.require_contiguous ExternKernel.realize_input ExternKernel.copy_input Pointwise.create
 torch._inductor.inductor_prims _flatten_index _flattened_index_to_nd
 torch._inductor.codegen.common register_backend_for_device init_backend_registration device_codegens custom_backend_passes
 torch._inductor.codegen.common custom_backend_codegen_configs BackendFeature.REDUCE_TO_SINGLE_ELEMENT

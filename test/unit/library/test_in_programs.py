@@ -1,0 +1,160 @@
+"""Operators made of kernels that nobody has divided are parts of compiled programs: one launch, values beside torch in float64."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ktir.library
+from ktir import lang
+from ktir.device.autoload import register
+from ktir.runtime import metrics
+
+register()
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+
+from kernels import softmax  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+X = torch.randn(9, 100, generator=torch.Generator().manual_seed(0)).half()
+DEVICES = ("cpu", "spyre")
+
+
+@ktir.library.operator("parts::softmax", softmax)
+def softmax_op(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@lang.kernel
+def extremes(x, low, high):
+    low[:] = x[:].min(-1)
+    high[:] = x[:].max(-1)
+
+
+@ktir.library.operator("parts::extremes", extremes)
+def extremes_op(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty(x.shape[0]), x.new_empty(x.shape[0])
+
+
+@lang.kernel
+def weighted(x, y, z, *, a):
+    z[:] = x[:] * a + y[:]
+
+
+@ktir.library.operator("parts::weighted", weighted)
+def weighted_op(x: torch.Tensor, y: torch.Tensor, a: float) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def low_of_both(x: torch.Tensor) -> Any:
+    low, _ = extremes_op(x)
+    _, high = extremes_op(x * 2)
+    return low - high
+
+
+def written_later(x: torch.Tensor) -> Any:
+    y = x + 1
+    z = weighted_op(y, x, 2.0)
+    y.mul_(3)
+    return y, z, weighted_op(y, z, 1.0)
+
+
+def of_constants(x: torch.Tensor) -> Any:
+    return weighted_op(torch.ones_like(x), x[0].expand_as(x), 0.5), weighted_op(x, x, -1.0)
+
+
+def of_parts(x: torch.Tensor) -> Any:
+    return weighted_op(x[2:5], x[:, 3:].reshape(-1)[:300].view(3, 100), 2.0), softmax_op(x[4:]).sum(-1)
+
+
+def alone(x: torch.Tensor) -> Any:
+    return softmax_op(x)
+
+
+def chained(x: torch.Tensor) -> Any:
+    low, high = extremes_op(softmax_op(x * 2) @ x.T)
+    return high.relu() - low, softmax_op(x)
+
+
+CALLS: dict[Any, Callable[..., Any]] = {
+    torch.ops.parts.softmax.default: lambda x: torch.softmax(x, -1),
+    torch.ops.parts.extremes.default: lambda x: (x.min(-1).values, x.max(-1).values),
+    torch.ops.parts.weighted.default: lambda x, y, a: x * a + y,
+}
+
+
+class InTorch(TorchDispatchMode):
+    """Computes the operators by PyTorch's own."""
+
+    def __torch_dispatch__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return CALLS.get(func, func)(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("model", [low_of_both, written_later, of_constants, of_parts, alone, chained])
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_launch(model: Callable[..., Any], device: str, caplog: pytest.LogCaptureFixture) -> None:
+    with InTorch():
+        expected = model(X.double())
+    with torch.no_grad():
+        call = torch.compile(model, backend="ktir", dynamic=False, fullgraph=True)
+        found = call(X.to(device))
+        with metrics.counted() as launches:
+            again = call(X.to(device))
+    assert launches() == metrics.Launches(chip=1)
+    for one, two, wanted in zip(*([t] if isinstance(t, torch.Tensor) else t for t in (found, again, expected)), strict=True):
+        assert torch.equal(one.cpu(), two.cpu())
+        torch.testing.assert_close(one.cpu().double(), wanted, atol=2e-2, rtol=4e-3)
+    assert not [r for r in caplog.records if r.levelname == "WARNING"]
+
+
+def test_executor_runs_it_in_one_launch() -> None:
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(chained, backend="ktir", dynamic=False, options={"engine": "ktir"})(X)
+    assert launches() == metrics.Launches(executor=1)
+    torch.testing.assert_close(found[1].double(), torch.softmax(X.double(), -1), atol=2e-3, rtol=2e-3)
+
+
+def test_another_kernel_is_another_program() -> None:
+    """A kernel reads a number from around it: what was compiled before the number changed is not taken again."""
+    number = [2.0]
+
+    @lang.kernel
+    def times(x, y):
+        y[:] = x[:] * number[0]
+
+    @ktir.library.operator("parts::times", times)
+    def times_op(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    for number[0] in (2.0, 4.0):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            assert torch.equal(torch.compile(lambda x: times_op(x) + 1, backend="ktir", dynamic=False)(X), X * number[0] + 1)
+        assert torch.equal(times_op(X), X * number[0])
+
+
+def test_a_kernel_that_the_chip_does_not_take(caplog: pytest.LogCaptureFixture) -> None:
+    """It is launched alone, on the executor; the program around it stays on the chip."""
+
+    @lang.kernel
+    def counted(x, y):
+        total = lang.zeros(x.shape[1], x.dtype)
+        for i in lang.range(x.shape[0]):
+            total[...] = total * 0.5 + x[i]
+            y[i] = total
+
+    @ktir.library.operator("parts::counted", counted)
+    def counted_op(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(lambda x: counted_op(x * 2) + 1, backend="ktir", dynamic=False)(X)
+    state = torch.zeros(100).double()
+    for row, given in zip(found, X, strict=True):
+        state = state * 0.5 + given * 2
+        torch.testing.assert_close(row.double(), state + 1, atol=2e-2, rtol=4e-3)
+    assert launches() == metrics.Launches(chip=2, executor=1)
+    assert "'parts::counted'" in caplog.text
