@@ -5,6 +5,7 @@ def softmax_op(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 """
 
+from ktir.library.implementations import implement
 from ktir.library.operators import operator
 
-__all__ = ["operator"]
+__all__ = ["implement", "operator"]

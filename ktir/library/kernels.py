@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from os import PathLike
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -87,6 +88,10 @@ class Source(Protocol):
         """What the text depends on besides."""
         ...
 
+    def identity(self) -> str:
+        """What tells the kernel from others, in other processes too."""
+        ...
+
 
 @dataclass(frozen=True)
 class OfLanguage:
@@ -113,6 +118,9 @@ class OfLanguage:
     def state(self) -> Hashable:
         return outside(self.kernel.function)
 
+    def identity(self) -> str:
+        return repr((self.kernel.grid, _written(self.kernel.function), _written(self.state())))
+
 
 @dataclass(frozen=True)
 class OfFile:
@@ -129,6 +137,18 @@ class OfFile:
 
     def state(self) -> Hashable:
         return None
+
+    def identity(self) -> str:
+        return self.content
+
+
+def _written(value: Any) -> Any:
+    """What is in functions and tuples, as text that does not say where they lie."""
+    if isinstance(value, FunctionType):
+        value = value.__code__
+    if isinstance(value, CodeType):
+        return value.co_name, value.co_code.hex(), [_written(c) for c in value.co_consts], value.co_names
+    return [_written(v) for v in value] if isinstance(value, tuple | list) else repr(value)
 
 
 def source_of(kernel: Any) -> Source:

@@ -31,25 +31,25 @@ def operator(name: str, kernel: Any, *, mutates_args: Sequence[str] = ()) -> Cal
     The operator is a `torch.library.CustomOpDef`: `register_autograd` gives it gradients in eager.
     """
     source = source_of(kernel)
+    return lambda results: define(name, Operator(name, source, results, tuple(mutates_args)))
 
-    def decorate(results: Callable[..., Any]) -> CustomOpDef:
-        made = Operator(name, source, results, tuple(mutates_args))
-        schema = torch.library.infer_schema(results, mutates_args=mutates_args)
-        made.check(torch._C.parse_schema(f"{name}{schema}"))
-        defined = torch.library.custom_op(name, made.run, mutates_args=mutates_args, schema=schema)
-        defined.register_fake(results)
-        calls.operators[defined._opoverload] = made
-        return defined
 
-    return decorate
+def define(name: str, made: Operator) -> CustomOpDef:
+    """Make an operator known to PyTorch under a name."""
+    schema = torch.library.infer_schema(made.results, mutates_args=made.mutates)
+    made.check(torch._C.parse_schema(f"{name}{schema}"))
+    defined = torch.library.custom_op(name, made.run, mutates_args=made.mutates, schema=schema)
+    defined.register_fake(made.results)
+    calls.operators[defined._opoverload] = made
+    return defined
 
 
 class Operator:
     """An operator, and the kernel that it is made of."""
 
     def __init__(self, name: str, source: Source, results: Callable[..., Any], mutates: tuple[str, ...]) -> None:
-        self.name, self.source, self.mutates = name, source, mutates
-        self._results, self._signature = results, inspect.signature(results)
+        self.name, self.source, self.mutates, self.results = name, source, mutates, results
+        self._signature = inspect.signature(results)
         self.made = tuple(n for n in source.arguments if n not in self._signature.parameters)
         """The names that results have in the kernel."""
         self._programs = functools.lru_cache(256)(self._program)
@@ -72,14 +72,14 @@ class Operator:
 
     @property
     def _place(self) -> str:
-        code = self._results.__code__
+        code = self.results.__code__
         return f"{code.co_filename}:{code.co_firstlineno}:1"
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The operator in eager."""
         where = user_line()
         given = self.bound(args, kwargs)
-        results = self._results(*args, **kwargs)
+        results = self.results(*args, **kwargs)
         listed = _listed(results)
         called = self.called(given)
         self._check_results(called, given, listed, where)

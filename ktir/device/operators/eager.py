@@ -50,6 +50,15 @@ _in_vain: Counter[Hashable] = Counter()
 _lock = RLock()
 
 
+def forget(op: Any) -> None:
+    """What an operator is compiled to has changed."""
+    with _lock:
+        for key in [k for k in _programs if isinstance(k, tuple) and k[0] is op]:
+            del _programs[key]
+        for kinds in [k for k in _in_vain if isinstance(k, tuple) and k[0] is op]:
+            del _in_vain[kinds]
+
+
 def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a functional overload gives, computed on the chip. Raises NoProgram, with nothing done, where that cannot be."""
     if op in _JOINS:

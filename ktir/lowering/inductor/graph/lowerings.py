@@ -45,11 +45,11 @@ class Table(dict[Any, Any]):
 
 def decompositions() -> Table:
     """Inductor's table with ours, and without those for what our lowerings want to see: matmuls, of which small ones would be sums."""
-    return _with_ours(tuple(select_decomp_table().items()), tuple(groups.of_libraries().items()))
+    return _with_ours(tuple(select_decomp_table().items()), tuple(groups.of_libraries().items()), tuple(calls.implementations.items()))
 
 
 @functools.lru_cache(maxsize=2)  # to make a table takes longer than to lower a small graph, and tables of Inductor seldom change
-def _with_ours(inductors: Entries, of_libraries: Entries) -> Table:
+def _with_ours(inductors: Entries, of_libraries: Entries, kernels: tuple[tuple[Any, calls.Implementation], ...]) -> Table:
     theirs = dict(inductors)
     before = edges.before(theirs), interpolation.before(theirs), sequences.before(theirs)
     table = theirs | DECOMPOSITIONS | before[0] | before[1] | before[2] | groups.DECOMPOSITIONS | dict(of_libraries)
@@ -57,6 +57,7 @@ def _with_ours(inductors: Entries, of_libraries: Entries) -> Table:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     table = operands.of_their_type(floats.with_numbers(table))
+    table |= calls.decompositions(kernels, table)
     laid = {op: strides.as_eager(op, decomposition) for op, decomposition in table.items()}
     return Table({op: rounding.as_one(op, decomposition) for op, decomposition in laid.items()} | operands.of_each())
 

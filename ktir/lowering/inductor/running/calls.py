@@ -6,7 +6,7 @@ Inductor knows bodies with assembly of others, which is what such a call looks l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,33 @@ class Operator(Protocol):
 
 operators: dict[Any, Operator] = {}
 """By overload."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A kernel for an operator of PyTorch's, as a decomposition into the operator that is made of it."""
+
+    call: Callable[..., Any]
+    """Gives NotImplemented for calls that the kernel is not for."""
+    identity: Callable[[], str]
+    """What tells the kernel from others."""
+
+
+implementations: dict[Any, Implementation] = {}
+"""By overload."""
+
+
+def decompositions(kernels: Iterable[tuple[Any, Implementation]], table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Those of operators that have such implementations; for other calls those of the table."""
+    return {op: _first_of(found.call, table.get(op)) for op, found in kernels}
+
+
+def _first_of(ours: Callable[..., Any], theirs: Callable[..., Any] | None) -> Callable[..., Any]:
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        found = ours(*args, **kwargs)
+        return theirs(*args, **kwargs) if found is NotImplemented and theirs is not None else found
+
+    return decompose
 
 
 def called_in(gm: fx.GraphModule) -> list[tuple[fx.Node, Operator]]:
