@@ -17,6 +17,7 @@ Beyond the machine description this module imports only NumPy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,11 @@ def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
     return apply
 
 
+def _added_in_f16(a: F32, b: F32, out: F32 | None = None) -> F32:
+    total = np.asarray(np.add(a, b, out=out))
+    return round_f16(total, total)
+
+
 PLAIN: dict[str, Callable[..., F32]] = {
     "neg": np.negative,
     "abs": np.absolute,
@@ -191,6 +197,9 @@ PLAIN: dict[str, Callable[..., F32]] = {
     "div": np.divide,
     "max": _both_ways(np.maximum, np.bitwise_and),
     "min": _both_ways(np.minimum, np.bitwise_or),
+    "addh": _added_in_f16,
+    "maxnum": _both_ways(np.fmax, np.bitwise_and),
+    "minnum": _both_ways(np.fmin, np.bitwise_or),
 }
 """The functions of UNARY and BINARY for inner loops: the caller passes float32 arrays and is inside `quiet()`."""
 
@@ -220,7 +229,7 @@ max and min propagate NaN and order zeros: max(-0, +0) = +0.
 COMBINE: dict[str, Callable[..., F32]] = {kind: BINARY[kind] for kind in ("add", "max", "min")}
 """Reduction kind -> function(accumulator, value, *, out=None)."""
 
-IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf}
+IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf, "addh": 0.0, "maxnum": -np.inf, "minnum": np.inf}
 """Reduction kind -> the value that fills a last partial stick."""
 
 
@@ -230,22 +239,25 @@ IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf}
 
 _SHORT = 32
 """Elements that are quickly moved out of the way of an inner loop."""
-_EXTREME: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
+_EXTREME: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum, "maxnum": np.fmax, "minnum": np.fmin}
 
 
 def _extreme(kind: str, x: F32, axis: int) -> F32:
-    """max or min along `axis` (dropped), in any order; the sign of a zero result as in BINARY."""
+    """max or min along `axis` (dropped), in any order; signs of zeros as in BINARY; of NaNs alone `maxnum` leaves the identity."""
+    largest = kind in ("max", "maxnum")
     with quiet():
         if x.shape[axis] <= _SHORT and x.size > _SHORT**2:  # NumPy is slow where its inner loop is short
             result = np.asarray(_EXTREME[kind].reduce(np.ascontiguousarray(np.moveaxis(x, axis, 0)), axis=0))
         else:
             result = np.asarray(_EXTREME[kind].reduce(x, axis=axis))
+    if kind in ("maxnum", "minnum"):
+        result = np.asarray(_EXTREME[kind](result, np.float32(IDENTITY[kind])))
     if not result.all():
         zero = result == 0
         # Rare: a zero wins. It is +0 for max if any +0 took part, -0 for min if any -0 did.
         bits = np.ascontiguousarray(x).view(np.uint32)
-        wanted = np.any(bits == (0 if kind == "max" else _SIGN), axis=axis)
-        positive = wanted if kind == "max" else ~wanted
+        wanted = np.any(bits == (0 if largest else _SIGN), axis=axis)
+        positive = wanted if largest else ~wanted
         result = np.where(zero, np.where(positive, np.float32(0), np.float32(-0.0)), result)
     return result
 
@@ -277,8 +289,11 @@ def sum_in_order(x: F32, axis: int, out: F32 | None = None) -> F32:
 
 
 def reduce_sticks(kind: str, x: F32, stick_axis: int) -> F32:
-    """Combine the sticks of an accumulator lane by lane, in sequence: drops `stick_axis`. kind: "add", "max" or "min"."""
+    """Combine the sticks of an accumulator lane by lane, in sequence: drops `stick_axis`. kind: one of IDENTITY."""
     x = as_f32(x)
+    if kind == "addh":
+        with quiet():
+            return reduce(_added_in_f16, np.moveaxis(x, stick_axis, 0), np.zeros((), np.float32))
     if kind == "add":
         return sum_in_order(x, stick_axis)
     return _extreme(kind, x, stick_axis)
@@ -290,12 +305,12 @@ def lane_tree(kind: str, x: F32) -> F32:
     lanes = x.shape[-1]
     if lanes & (lanes - 1) or not lanes:
         raise ValueError(f"lane_tree expects a power of two of lanes, but got {lanes}")
-    if kind != "add":
+    if kind not in ("add", "addh"):
         return _extreme(kind, x, -1)[..., None]
     with quiet():
         while lanes > 1:
             lanes //= 2
-            x = np.add(x[..., :lanes], x[..., lanes:])
+            x = PLAIN[kind](x[..., :lanes], x[..., lanes:])
     return x
 
 

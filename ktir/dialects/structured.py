@@ -19,6 +19,8 @@ COMBINERS = {
     "arith.addf": "add",
     "arith.maximumf": "max",
     "arith.minimumf": "min",
+    "arith.maxnumf": "maxnum",
+    "arith.minnumf": "minnum",
     "arith.addi": "addi",
     "arith.maxsi": "maxsi",
     "arith.minsi": "minsi",
@@ -27,6 +29,9 @@ IDENTITY: dict[str, float] = {
     "add": 0.0,
     "max": float("-inf"),
     "min": float("inf"),
+    "addh": 0.0,
+    "maxnum": float("-inf"),
+    "minnum": float("inf"),
     "addi": 0,
     "maxsi": -(2**31),
     "minsi": 2**31 - 1,
@@ -34,6 +39,12 @@ IDENTITY: dict[str, float] = {
 """What leaves the accumulator as it is; integers are i32."""
 SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 """The body of a contraction."""
+
+
+def combiner_of(op: ir.Operation) -> str | None:
+    """What a reduction combines with; a sum in f16 rounds each of its steps."""
+    kind = COMBINERS.get(op.name)
+    return "addh" if kind == "add" and str(op.results[0].type) == "f16" else kind
 
 
 @dataclass(frozen=True)
@@ -108,16 +119,16 @@ class Generic:
 
     @property
     def combiner(self) -> str | None:
-        """`add`, `max` or `min` of a reduction; None where the body does not end so, or reads the `outs` argument elsewhere."""
+        """The combiner of a reduction; None where the body does not end so, or reads the `outs` argument elsewhere."""
         owner, accumulator = self.yielded.owner, self.body.arguments[len(self.inputs)]
         if isinstance(owner, ir.Block) or [u.owner.operation for u in accumulator.uses] != [owner.operation]:
             return None
-        return COMBINERS.get(owner.name)
+        return combiner_of(owner.operation)
 
     @property
     def sums_floats(self) -> bool:
         """Whether it is a sum of floats, which another order gives other last places."""
-        return not self.is_pointwise and self.combiner == "add" and isinstance(self.yielded.type, (ir.F16Type, ir.F32Type))
+        return not self.is_pointwise and self.combiner in ("add", "addh") and isinstance(self.yielded.type, (ir.F16Type, ir.F32Type))
 
     @property
     def mapped(self) -> ir.Value:

@@ -21,6 +21,8 @@ _FLOATS = {
     "arith.remf": "remf",
     "arith.maximumf": "max",
     "arith.minimumf": "min",
+    "arith.maxnumf": "maxnum",
+    "arith.minnumf": "minnum",
     "arith.negf": "neg",
     "math.absf": "abs",
     **{f"math.{name}": name for name in _FUNCTIONS.split()},

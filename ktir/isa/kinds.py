@@ -57,6 +57,7 @@ _ALL = [
     *_of(" ".join(f"cmpi_{p}" for p in PREDICATES), "ii", "m"),
     *_of("select", "mxx", "x"),
     *_of("fma", "fff", "f"),
+    *_of("addh maxnum minnum", "ff", "f"),
 ]
 
 _FORMULAS: dict[str, str] = {
@@ -77,6 +78,9 @@ _FORMULAS: dict[str, str] = {
     "div": "x / y; 0 / 0 and ∞ / ∞ are NaN, x / 0 is ±∞",
     "max": "the greater one, NaN if either is; −0 < +0",
     "min": "the smaller one, NaN if either is; −0 < +0",
+    "addh": "x + y, an f32, rounded to f16",
+    "maxnum": "the greater one, of a NaN and a number the number; −0 < +0",
+    "minnum": "the smaller one, of a NaN and a number the number; −0 < +0",
     "absi": "|x|",
     "negi": "−x",
     "sitofp": "x, read with sign, rounded to f32",
@@ -126,5 +130,5 @@ def meaning(kind: Kind) -> str:
 
 KINDS = {k.name: k for k in _ALL}
 UNARY, BINARY, TERNARY = (tuple(k.name for k in _ALL if len(k.takes) == n) for n in (1, 2, 3))
-REDUCTIONS = ("add", "max", "min", "addi", "maxsi", "minsi")
+REDUCTIONS = ("add", "max", "min", "addi", "maxsi", "minsi", "addh", "maxnum", "minnum")
 """Kinds that VACC and VRED combine with."""

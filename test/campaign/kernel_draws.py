@@ -1,6 +1,6 @@
 """Draws a kernel with a grid by a seed, with its inputs, and what it must come near to.
 
-What it avoids, since it is refused by op and place: sums in f16, several reduced dims, matmuls, views of the scratchpad, exchanges,
+What it avoids, since it is refused by op and place: several reduced dims, matmuls, views of the scratchpad, exchanges,
 indirect tiles, positions as data, tiles whose rows are no one dim in memory.
 """
 
@@ -323,16 +323,17 @@ class _Writer:
         return made
 
     def _reduced(self, p: NDArray[np.float64], e: NDArray[np.float64]) -> tuple[Callable[[str, str], str], Near | None]:
-        """The largest of a row, or in f32 its mean, on all of its columns."""
+        """The largest of a row, or its sum, on all of its columns; sums in f16 round each of their steps."""
         k = self.k
         column = f"tensor<{k.rows}x{k.type}>"
         start = k.choose.choice(("identity", "0.5"))
-        if k.type == "f16" or k.choose.random() < 0.5:
+        if k.choose.random() < 0.5:
+            combine = k.choose.choice(("arith.maximumf", "arith.maxnumf"))
             lowest = {"f16": "0xFC00", "f32": "0xFF800000"}[k.type] if start == "identity" else "0.5"
 
             def largest(a: str, _: str) -> str:
                 init = k.emit(f"arith.constant dense<{lowest}> : {column}")
-                made = k.emit(f"linalg.reduce {{ arith.maximumf }} ins({a} : {self.tensor}) outs({init} : {column}) dimensions = [1]")
+                made = k.emit(f"linalg.reduce {{ {combine} }} ins({a} : {self.tensor}) outs({init} : {column}) dimensions = [1]")
                 return self._spread(made, column)
 
             top = p.max(-1, keepdims=True)
@@ -346,7 +347,9 @@ class _Writer:
 
         n = k.columns
         sums = p.sum(-1, keepdims=True) + (0.0 if start == "identity" else 0.5)
-        off = e.sum(-1, keepdims=True) + (n + 1) * EPS["f32"] * (np.abs(p) + e).sum(-1, keepdims=True) + EPS["f32"]
+        off = e.sum(-1, keepdims=True) + (n + 1) * EPS[k.type] * (np.abs(p) + e).sum(-1, keepdims=True) + EPS[k.type]
+        if (np.abs(p) + e).sum(-1).max() > MOST:
+            return total, None
         return total, self.near(np.broadcast_to(sums, p.shape), np.broadcast_to(off, p.shape))
 
     def _spread(self, column: str, type_: str) -> str:

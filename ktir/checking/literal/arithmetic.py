@@ -90,6 +90,9 @@ FLOAT: dict[str, Callable[..., float]] = {
     "div": divided,
     "max": _maximum,
     "min": lambda x, y: -_maximum(-x, -y),
+    "addh": lambda x, y: number(widened(half(number(lane(x + y))))),
+    "maxnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else _maximum(x, y),
+    "minnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else -_maximum(-x, -y),
     "copysign": math.copysign,
     "remf": lambda x, y: math.nan if not y or math.isinf(x) or math.isnan(x) else math.fmod(x, y),
     "fma": lambda x, y, z: total((x * y, z)) or x * y + z,
@@ -159,6 +162,7 @@ def compute(kind: str, *operands: Lane) -> Lane:
 
 
 START = {"add": lane(0.0), "max": lane(-math.inf), "min": lane(math.inf), "addi": 0, "maxsi": 2**31, "minsi": 2**31 - 1}
+START |= {"addh": lane(0.0), "maxnum": lane(-math.inf), "minnum": lane(math.inf)}
 """What an accumulator holds at the start of a group."""
 
 

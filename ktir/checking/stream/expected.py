@@ -104,6 +104,9 @@ _UNCHANGED: dict[str, float] = {
     "addi": 0,
     "maxsi": -(2**31),
     "minsi": 2**31 - 1,
+    "addh": 0.0,
+    "maxnum": float("-inf"),
+    "minnum": float("inf"),
 }
 """What leaves the accumulator of a reduction as it is."""
 _PART_OF_ANOTHER = ("linalg.generic", "linalg.fill", "ktdp.construct_indirect_access_tile", "ktdp.inter_tile_produce")

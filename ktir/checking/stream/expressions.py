@@ -19,7 +19,9 @@ from ktir.isa.program import Word
 from ktir.mlir import ir
 from ktir.target import LANES
 
-_STAYS = ("neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "copysign")
+_STAYS = ("neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "maxnum", "minnum", "copysign")
+_COMBINED = ("max", "min", "maxnum", "minnum", "addh")
+"""What keeps values of f16 on their grid."""
 """Kinds that give f16 values for f16 values."""
 
 Key = tuple[str, tuple[int, ...], Any]
@@ -81,11 +83,11 @@ class Expressions:
 
     def accumulated(self, kind: str, value: int) -> int:
         """A value combined over the sticks of a row, lane by lane."""
-        return self._number(("accumulate " + kind, (value,), None), kind in ("max", "min") and self.grid[value])
+        return self._number(("accumulate " + kind, (value,), None), kind in _COMBINED and self.grid[value])
 
     def tree(self, kind: str, value: int) -> int:
         """The lanes of a value combined."""
-        return self._number(("tree " + kind, (value,), None), kind in ("max", "min") and self.grid[value])
+        return self._number(("tree " + kind, (value,), None), kind in _COMBINED and self.grid[value])
 
     def text(self, number: int, depth: int = 4) -> str:
         """An expression for people, cut off below some depth."""

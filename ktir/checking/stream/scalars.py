@@ -18,6 +18,7 @@ from ktir.mlir import ir
 _SAME = "exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan"
 _SAME += " sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"
 _RENAMED = {"addf": "add", "subf": "sub", "mulf": "mul", "divf": "div", "remf": "remf", "maximumf": "max", "minimumf": "min", "negf": "neg"}
+_RENAMED |= {"maxnumf": "maxnum", "minnumf": "minnum"}
 _INTEGERS = "addi subi muli minsi maxsi minui maxui andi ori xori shli shrsi shrui divsi remsi floordivsi divui remui"
 _CMPF = (None, "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", None)
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")

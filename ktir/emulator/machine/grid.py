@@ -21,7 +21,8 @@ from ktir.isa.program import Program, Word
 
 Flags = NDArray[np.bool_]
 
-_STAYS = ("mov", "neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "copysign", "select")
+_STAYS = ("mov", "neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "copysign", "select")
+_STAYS += ("max", "min", "maxnum", "minnum", "addh")
 """Operations that give f16 values for f16 values."""
 
 

@@ -190,8 +190,8 @@ class VectorBody:
         kind = self.g.combiner
         if kind is None:
             raise Unsupported(
-                f"'{self.g.yielded.owner.name}' op ends a reduction, but the vector unit combines with addf, maximumf, minimumf, and addi, "
-                "maxsi, minsi on i32",
+                f"'{self.g.yielded.owner.name}' op ends a reduction, but the vector unit combines with addf, maximumf, minimumf, maxnumf, "
+                "minnumf, and addi, maxsi, minsi on i32",
                 location_text(self.g.op.location),
             )
         self._emit("each", "vacc", kind=kind, dst=FIRST_ACCUMULATOR, src=self._source(self.g.mapped))

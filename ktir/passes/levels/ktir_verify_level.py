@@ -99,7 +99,7 @@ RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
     Level.TILED: named(
         {
             ktdp.ConstructMemoryViewOp: (rules.in_memory_of_kernels, rules.masked_where_dynamic),
-            linalg.GenericOp: (rules.projected, rules.wide_sum, rules.one_block),
+            linalg.GenericOp: (rules.projected, rules.one_block),
             scf.ForOp: (rules.equal_trips, rules.carries_accumulators),
         }
     ),
@@ -108,7 +108,7 @@ RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
             ktdp.ConstructMemoryViewOp: (rules.masked_where_dynamic,),
             ktdp.LoadOp: (flow.load_moves,),
             ktdp.StoreOp: (flow.store_moves,),
-            linalg.GenericOp: (rules.projected, rules.wide_sum, rules.one_block, flow.computes_on_scratchpad),
+            linalg.GenericOp: (rules.projected, rules.one_block, flow.computes_on_scratchpad),
             scf.ForOp: (rules.equal_trips, rules.carries_declared),
             ktdp.InterTileProduceOp: (flow.sends_from_scratchpad,),
             ktdp.InterTileConsumeOp: (flow.received_once,),

@@ -200,7 +200,7 @@ def wide_sum(op: ir.Operation) -> None:
     """Sums accumulate in f32, or in f64."""
     g = Generic(op)
     narrow = isinstance(g.body.arguments[-1].type, ir.F16Type | ir.BF16Type)
-    if not g.is_pointwise and narrow and g.combiner == "add":
+    if not g.is_pointwise and narrow and g.combiner in ("add", "addh"):
         raise Broken(f"expects a sum to accumulate in f32, but got '{op.results[0].type}'")
 
 

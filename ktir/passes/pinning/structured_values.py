@@ -105,7 +105,14 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     total: Element = Leaf(type_, Made(made, over, None), walk)
     given = op.operands[len(op.operands) - 1]
     if given in values and not _is_identity(values[given].element, combine):  # without content, `outs` is the identity
-        total = Apply(type_, combine, (values[given].element, total))
+        init = values[given].element
+        if combine.name.endswith("numf") and not (isinstance(init, Number) and init.value.value == init.value.value):
+            raise refused(
+                op,
+                f"starts '{combine.name}' from values that may be NaN, which is not pinned yet; the nearest supported form "
+                "starts from a number and combines the result",
+            )
+        total = Apply(type_, combine, (init, total))
     return Value(_shape(result), total)
 
 

@@ -134,11 +134,8 @@ def pointwise(value: Value, stick: int | None, op: ir.Operation) -> ir.Value:
 
 def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op: ir.Operation) -> ir.Value:
     """The tensor [1, rows, 64] of what `combine` makes of a value along `dim`, which lies in the sticks."""
-    kind = COMBINERS.get(combine.name)
-    if kind is None:
+    if combine.name not in COMBINERS:
         raise refused(op, f"combines with '{combine.name}', for which the vector unit has no reduction")
-    if kind == "add" and str(result) != "f32":
-        raise refused(op, f"adds up in {result}; the nearest supported form accumulates in f32")
     if choose_stick(value, dim) != dim:
         raise refused(op, "reduces a dim that lies in the rows of what it reads, which is not pinned yet")
     element = _limited(value, op)
@@ -148,7 +145,7 @@ def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op
         element = Leaf(value.type, whole, tuple(range(len(value.shape))))
         leaves = [element]
     inputs, maps = _operands(value.shape, leaves, dim, op, (1, 0, 2))
-    extent, identity = value.shape[dim], IDENTITY[kind]
+    extent, identity = value.shape[dim], IDENTITY[COMBINERS[combine.name]]
     rows = physical_shape(value.shape, dim)[1]
     init = fill(constant(result, identity), tensor.EmptyOp([1, rows, LANES], result).result)
 

@@ -37,9 +37,9 @@ def tree(kind: str, x: F32) -> F32:
     """VRED: the reduction of the 64 lanes, as one lane."""
     if is_integer_reduction(kind):
         return reduce_integers(kind, all_lanes(x), -1)
-    return numerics.lane_tree(kind, all_lanes(x) if kind == "add" else x)
+    return numerics.lane_tree(kind, all_lanes(x) if kind in ("add", "addh") else x)
 
 
 OF_LANES: dict[Does, OfLanes] = {
-    Does.REDUCE: OfLanes(lambda w, x: tree(w["kind"], x), lambda w: w["kind"] in ("max", "min"), lanes=1),
+    Does.REDUCE: OfLanes(lambda w, x: tree(w["kind"], x), lambda w: w["kind"] != "add", lanes=1),
 }

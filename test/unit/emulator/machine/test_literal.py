@@ -139,7 +139,7 @@ def test_every_kind_on_many_bits(count: int) -> None:
 @pytest.mark.parametrize("kind", REDUCTIONS)
 def test_every_reduction_on_any_bits(kind: str) -> None:
     """Accumulators over groups of 1, 2 and 5 sticks, and the tree over lanes; zeros of both signs among the operands."""
-    letter = "i" if kind not in ("add", "max", "min") else "f"
+    letter = KINDS[kind].takes[0]
     for sticks in (1, 2, 5):
         b, rng, groups = Build("sum", 1), np.random.default_rng(sticks), 4
         n = groups * sticks

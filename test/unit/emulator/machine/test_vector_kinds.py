@@ -106,7 +106,8 @@ def test_every_kind_computes_a_scalar_op() -> None:
     """A kind that no op of KTIR needs has no place in the table."""
     comparisons = {f"cmpf_{p}" for p in scalars._CMPF if p} | {f"cmpi_{p}" for p in scalars._CMPI}
     declared = {getattr(op, "vector_kind", None) for op in vars(spyreop).values()} - {None, ""}
-    assert KINDS.keys() == set(scalars._TABLE.values()) | comparisons | declared
+    rounding = {"addh"}  # a reduction by `addf` whose accumulator is f16
+    assert KINDS.keys() == set(scalars._TABLE.values()) | comparisons | declared | rounding
 
 
 def test_codes_of_kinds() -> None:

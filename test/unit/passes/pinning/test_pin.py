@@ -188,8 +188,9 @@ def test_programs_of_several_kernels() -> None:
 REFUSED = {
     "'ktdp.store' op reads a tensor without content": "%l2 = tensor.empty() : tensor<1x64xf16>\n"
     f"%b = {tile('y').replace('AT', '%c0')}\nktdp.store %l2, %b : tensor<1x64xf16>, <1x64xindex>",
-    "'linalg.reduce' op adds up in f16": "LOAD(%c0)\n%i = arith.constant dense<0.0> : tensor<1xf16>\n"
-    "%q = linalg.reduce { arith.addf } ins(%l : tensor<1x64xf16>) outs(%i : tensor<1xf16>) dimensions = [1]",
+    "'linalg.reduce' op starts 'arith.maxnumf' from values that may be NaN": "LOAD(%c0)\n%n = arith.constant dense<0.0> : tensor<1xf16>\n"
+    "%i = linalg.reduce { arith.maximumf } ins(%l : tensor<1x64xf16>) outs(%n : tensor<1xf16>) dimensions = [1]\n"
+    "%q = linalg.reduce { arith.maxnumf } ins(%l : tensor<1x64xf16>) outs(%i : tensor<1xf16>) dimensions = [1]",
     "'scf.for' op carries tensors through trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\nLOAD(%c0)\n"
     "%q = scf.for %i = %t to %c5 step %c1 iter_args(%k = %l) -> (tensor<1x64xf16>) {\n"
     "%k2 = arith.addf %k, %k : tensor<1x64xf16>\nscf.yield %k2 : tensor<1x64xf16>\n}",
@@ -210,6 +211,21 @@ def test_refused(message: str) -> None:
             run_pipeline(module, "ktir-pin")
         assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
         assert print_module(module) == before
+
+
+@pytest.mark.parametrize("combine", ["addf", "maxnumf", "minnumf"])
+def test_reductions_in_f16(combine: str) -> None:
+    """Sums round each step, numbers win over NaNs; a row of NaNs alone leaves what it starts from."""
+    start = {"addf": "0.0", "maxnumf": "0xFC00", "minnumf": "0x7C00"}[combine]
+    body = f"%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\n%i = arith.constant dense<{start}> : tensor<1xf16>\n"
+    body += f"%q = linalg.reduce {{ arith.{combine} }} ins(%l : tensor<1x64xf16>) outs(%i : tensor<1xf16>) dimensions = [1]\n"
+    body += "%e = tensor.empty() : tensor<1x64xf16>\n%all = linalg.broadcast ins(%q : tensor<1xf16>) outs(%e : tensor<1x64xf16>)"
+    body += f" dimensions = [1]\n%o = {tile('y').replace('AT', '%t')}\nktdp.store %all, %o : tensor<1x64xf16>, <1x64xindex>"
+    x, y = arrays()
+    x[3], x[4, ::2], x[5] = np.nan, np.nan, -0.0
+    if combine == "addf":
+        x[3:5] = 2048.0
+    equal(kernel([70], body), [x, y])
 
 
 def test_addresses_that_would_wrap() -> None:
