@@ -30,15 +30,17 @@ from ktir.lang.control import (
     when,
     zeros,
 )
-from ktir.lang.kernel import Kernel, kernel
+from ktir.lang.kernel import Kernel, Tuned, autotune, kernel
 from ktir.lang.mistakes import Mistake
 
 __all__ = [
     "Kernel",
     "Mistake",
+    "Tuned",
     "all_gather",
     "all_reduce",
     "all_to_all",
+    "autotune",
     "blocks",
     "broadcast",
     "buffer",

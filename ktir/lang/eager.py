@@ -12,17 +12,17 @@ import numpy as np
 
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
-from ktir.lang.keys import Gathered, Part, Parts, gathered_layout, parts_of
+from ktir.lang.keys import Gathered, Part, Parts, Shaped, gathered_layout, parts_of
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of, is_float
 
 
-class Array:
+class Array(Shaped):
     """Memory of an eager run. Reading gives arrays of NumPy."""
 
     def __init__(self, array: np.ndarray, *, masked: bool = False) -> None:
         self._array, self._masked = array, masked
-        self.shape, self.dtype, self.ndim, self.size = array.shape, array.dtype, array.ndim, array.size
+        self.shape, self.dtype = array.shape, array.dtype
 
     @property
     def masked(self) -> Array:

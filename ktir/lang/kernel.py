@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from types import CodeType, FunctionType
 from typing import Any, Literal
 
@@ -15,6 +17,7 @@ import numpy as np
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, remarks
+from ktir.emulator.machine.reports.timeline import chrome_trace
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.lang import eager
@@ -129,6 +132,17 @@ class Kernel:
                 except KtirError as error:
                     text.append(f"  chip: {error}")
             return "\n".join([*text, *(f"  {r}" for r in found)])
+
+    def trace(self, *arrays: Any, **named: Any) -> str:
+        """When each unit of the chip does what, as a Chrome trace, which Perfetto opens. Nothing runs: it does not depend on values."""
+        with _spoken():
+            machine = self._executable(self.traced(*arrays, **named)).machine
+            return json.dumps(chrome_trace(machine.program, machine.trace, machine.target))
+
+    def cycles(self, *arrays: Any, **named: Any) -> int:
+        """Cycles of a call on the chip. Nothing runs: they do not depend on values."""
+        with _spoken():
+            return self._executable(self.traced(*arrays, **named)).machine.report.cycles
 
     @property
     def _file(self) -> str:
@@ -269,6 +283,50 @@ def _grid(grid: Any) -> tuple[int, ...]:
     if not 1 <= len(listed) <= 3 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in listed):
         raise Mistake(f"a grid expects 1 to 3 numbers of at least 1, but got {grid!r:.40}")
     return listed
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The fastest of some ways to run a kernel. A call runs it so; `str` lists what was tried."""
+
+    kernel: Kernel
+    parameters: Mapping[str, Any]
+    cycles: int
+    tried: tuple[tuple[str, int | KtirError], ...]
+    """Each way, and its cycles or why the chip's compiler refuses it."""
+
+    def __call__(self, *arrays: Any, **named: Any) -> None:
+        self.kernel(*arrays, **{**self.parameters, **named})
+
+    def __str__(self) -> str:
+        return "\n".join(f"{way}: {f'{found:,} cycles' if isinstance(found, int) else found.message}" for way, found in self.tried)
+
+
+def autotune(tuned: Kernel, *arrays: Any, grid: Sequence[Any] = (...,), **ways: Sequence[Any]) -> Tuned:
+    """Find the grid and parameters with which a kernel takes the fewest cycles on the chip, for arrays of these shapes and types. Each
+    parameter is given as a sequence of its values, of which all combinations are compiled; none is run.
+    """
+    with _spoken():
+        for name, values in {"grid": grid, **ways}.items():
+            if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+                raise Mistake(f"'autotune' expects the values to try of '{name}' in a list, but got {kind_of(values)}")
+        tried: list[tuple[str, int | KtirError]] = []
+        best: tuple[int, Kernel, dict[str, Any]] | None = None
+        for chosen, *values in product(grid, *ways.values()):
+            candidate, parameters = tuned.using(grid=chosen), dict(zip(ways, values, strict=True))
+            words = [f"grid={candidate.grid}"] * (chosen is not ...) + [f"{n}={v!r}" for n, v in parameters.items()]
+            found: int | KtirError
+            try:
+                found = candidate.cycles(*arrays, **parameters)
+            except KtirError as error:
+                found = error
+            else:
+                best = min(best or (found, candidate, parameters), (found, candidate, parameters), key=lambda b: b[0])
+            tried.append((", ".join(words), found))
+        if best is None:
+            first = next(f for _, f in tried if isinstance(f, KtirError))
+            raise Mistake(f"none of {len(tried)} ways to run '{tuned.function.__name__}' reaches the chip: {first.message}", first.location)
+        return Tuned(best[1], best[2], best[0], tuple(tried))
 
 
 def kernel(function: Any = None, *, grid: Any = None, on: On = "executor") -> Any:

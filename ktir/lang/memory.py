@@ -11,14 +11,14 @@ import numpy as np
 
 from ktir.lang.graph import Value
 from ktir.lang.indices import Index
-from ktir.lang.keys import Gathered, Part, Parts, gathered_layout, parts_of
+from ktir.lang.keys import Gathered, Part, Parts, Shaped, gathered_layout, parts_of
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of
 from ktir.lang.tile import Tile, as_tile
 from ktir.lang.trace import Trace
 
 
-class Memory:
+class Memory(Shaped):
     """A tensor in memory: `x[key]` loads, `x[key] = tile` stores. All that a key takes must lie inside; with `x.masked[key]` what lies
     outside reads as 0 and is not written."""
 
@@ -30,16 +30,6 @@ class Memory:
         self._trace, self._base, self._space, self._masked = trace, base, space, masked
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self._done: set[str] = set()
-
-    @property
-    def ndim(self) -> int:
-        """The number of dims."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
 
     @property
     def masked(self) -> Memory:

@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ktir.lang import scalars
 from ktir.lang.graph import Builder, Region, Value
 from ktir.lang.indices import Condition, Index
-from ktir.lang.keys import static_part
+from ktir.lang.keys import Shaped, static_part
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of, family, literal, tensor
 from ktir.lang.structured import Operand, Placed, constant, pointwise, products, reduction, shape_of
@@ -28,7 +28,7 @@ class Cell:
         self.region = region
 
 
-class Tile(NDArrayOperatorsMixin):
+class Tile(Shaped, NDArrayOperatorsMixin):
     """A tensor of the device. `t[...] = v` and `t += v` change it in place, as they do an array; a view of it, as `t.T`, sees that."""
 
     __hash__ = None  # type: ignore[assignment]  # `==` compares element by element
@@ -46,16 +46,6 @@ class Tile(NDArrayOperatorsMixin):
         return cls(build, shape, dtype, lambda: Placed(build.read(cell), dims), cell)
 
     # What arrays have
-
-    @property
-    def ndim(self) -> int:
-        """The number of dims."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
 
     @property
     def T(self) -> Tile:
