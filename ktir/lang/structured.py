@@ -46,6 +46,21 @@ def constant(build: Builder, value: Any, shape: tuple[int, ...], dtype: Any) -> 
     return build.value(f"arith.constant dense<{literal(value, dtype)}> : {type_}", (), type_)
 
 
+def counted(build: Builder, start: int, step: int, count: int, dtype: Any) -> Value:
+    """Numbers from a start on, in steps."""
+    element, body = element_of(dtype), ["%n = linalg.index 0 : index", "%x = arith.index_cast %n : index to i64"]
+    for op, name, number, neutral in (("muli", "z", step, 1), ("addi", "y", start, 0)):
+        if number == neutral:
+            continue
+        before = body[-1].split(" ")[0]
+        body += [f"%by_{name} = arith.constant {number} : i64", f"%{name} = arith.{op} {before}, %by_{name} : i64"]
+    last = body[-1].split(" ")[0]
+    if element != "i64":
+        body.append(f"%t = arith.trunci {last} : i64 to {element}")
+        last = "%t"
+    return _generic(build, body, [], [], [walk(1, [0])], ["parallel"], None, (count,), dtype, result=last)
+
+
 def pointwise(build: Builder, lines: Sequence[str], operands: Sequence[Operand], shape: tuple[int, ...], dtype: Any) -> Value:
     """A tensor computed element by element. lines: ops of the body on `%x0`, `%x1`, .., the last one makes `%y`; none hand on `%x0`."""
     body, values, maps, types = [], [], [], []

@@ -15,7 +15,7 @@ from ktir.lang.indices import Condition, Index
 from ktir.lang.keys import Shaped, static_part
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of, family, literal, tensor
-from ktir.lang.structured import Operand, Placed, constant, pointwise, products, reduction, shape_of
+from ktir.lang.structured import Operand, Placed, constant, counted, pointwise, products, reduction, shape_of
 
 MOST_ELEMENTS = 1 << 16
 """Of an array of NumPy that stands in a kernel as a constant."""
@@ -345,6 +345,8 @@ def as_tile(build: Builder, value: Any, dtype: Any = None) -> Tile:
 def _array(build: Builder, array: np.ndarray) -> Tile:
     """An array of NumPy as a constant."""
     element = element_of(array.dtype)
+    if array.size > 1 and array.size in array.shape and (found := _counted(build, array.reshape(-1))) is not None:
+        return found.reshape(array.shape) if array.ndim > 1 else found
     if array.size > MOST_ELEMENTS:
         raise Mistake(f"an array of {array.size} elements stands in the kernel as a constant; make it an argument")
     type_ = tensor(array.shape, element)
@@ -360,6 +362,22 @@ def _array(build: Builder, array: np.ndarray) -> Tile:
 
     text = nested(array.shape, numbers) if array.size else ""
     return Tile.of(build, build.value(f"arith.constant dense<{text}> : {type_}", (), type_), array.dtype)
+
+
+def _counted(build: Builder, array: np.ndarray) -> Tile | None:
+    """Numbers in equal steps, and truth values that hold from one place to another, without a list of them."""
+    places = np.arange(array.size)
+    if array.dtype.kind == "i":
+        start, step = int(array[0]), int(array[1]) - int(array[0])
+        even = step != 0 and np.array_equal(array, start + step * places)
+        return Tile.of(build, counted(build, start, step, array.size, array.dtype), array.dtype) if even else None
+    true = np.flatnonzero(array) if array.dtype == bool else places[:0]
+    if not 0 < len(true) < array.size or true[-1] - true[0] >= len(true):
+        return None
+    at = Tile.of(build, counted(build, 0, 1, array.size, np.int32), np.int32)
+    low, high = int(true[0]), int(true[-1])
+    inside = [at >= low] * (low > 0) + [at <= high] * (high < array.size - 1)
+    return inside[0] if len(inside) == 1 else np.logical_and(*inside)
 
 
 def computed(build: Builder, lines: Sequence[str], operands: Sequence[Any], wanted: Sequence[Any], dtype: Any) -> Tile:

@@ -194,3 +194,22 @@ def test_explanation_names_lines_and_the_chip() -> None:
     assert "x: input" in text
     assert f"{__file__}:{softmax.function.__code__.co_firstlineno + 3}:13: 11,400 bytes read" in text
     assert "cycles" in text
+
+
+@lang.kernel
+def positions(x, y, z, *, start, step):
+    n = np.arange(start, start + step * x.shape[1], step, dtype=np.int32)
+    y[:] = np.where((n < 70) & (n[:, None].T > 5), x[:], -1)
+    z[:] = n
+
+
+@pytest.mark.parametrize("on", ["executor", "chip"])
+@pytest.mark.parametrize(("start", "step"), [(0, 1), (5, 3), (300, -2)])
+def test_positions_are_counted_not_listed(on: str, start: int, step: int) -> None:
+    x, z = np.random.default_rng(0).standard_normal((3, 100)).astype(np.float32), np.zeros(100, np.int32)
+    y = np.zeros_like(x)
+    positions.using(on=on)(x, y, z, start=start, step=step)
+    n = start + step * np.arange(100)
+    assert np.array_equal(z, n)
+    assert np.array_equal(y, np.where((n < 70) & (n > 5), x, -1))
+    assert "dense<[" not in positions.ktir(x[:, :65], y[:, :65], z[:65], start=9, step=step)
