@@ -14,9 +14,10 @@ from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, func, ir, is_a, scf, tensor
 from ktir.passes.pinning.elements import Apply, Leaf, Number, Value
+from ktir.passes.pinning.exchanges import contributed, folded
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
 from ktir.passes.pinning.places import Place, even
-from ktir.passes.pinning.structured_values import Undefined, structured
+from ktir.passes.pinning.structured_values import Undefined, reshaped, structured
 from ktir.passes.pinning.tensors import Loaded, Shared, choose_stick, physical_shape, place_here, pointwise, rows_of
 
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp)
@@ -117,10 +118,29 @@ class KernelWriter:
             write_loop(self, op)
         elif is_a(op, scf.IfOp):
             self._branches(op)
+        elif is_a(op, ktdp.InterTileProduceOp):
+            pass  # what it contributes is sent where it is received
+        elif is_a(op, ktdp.InterTileReduceOp):
+            self._exchange(op)
         elif op.results and all(is_index(r.type) for r in op.results):
             self._index(op)
         else:
             self._tensor(op)
+
+    def _exchange(self, op: ir.Operation) -> None:
+        """A reduction over tiles, which all have to be there at the same time."""
+        if self.tiles != self.cores or self.guard is not None:
+            raise refused(op, "exchanges between tiles that do not all run at once, which is not pinned yet")
+        block = op.regions[0].blocks[0]
+        *ops, end = (o.operation for o in block.operations)
+
+        def combine(total: Value, piece: Value) -> Value:
+            self.values.update(zip(block.arguments, (total, piece), strict=True))
+            for inner in ops:
+                self._op(inner)
+            return self.value(end.operands[0], end)
+
+        self.values[op.results[0]] = reshaped(op, folded(op, self.value(contributed(op), op), combine))
 
     def _index(self, op: ir.Operation) -> None:
         """Index arithmetic stays as it is."""

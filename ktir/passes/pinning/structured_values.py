@@ -28,7 +28,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     if is_a(op, tensor.ExtractOp):
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
-        return _reshaped(op, values)
+        return reshaped(op, _of(op.operands[0], values, op))
     if is_a(op, linalg.MatmulOp):
         return matmul(op, values)
     if is_a(op, linalg.FillOp):
@@ -66,9 +66,9 @@ def _extracted(op: ir.Operation, values: Values) -> Value:
     return Value((), source.element.moved(dict.fromkeys(range(len(source.shape)))))
 
 
-def _reshaped(op: ir.Operation, values: Values) -> Value:
+def reshaped(op: ir.Operation, source: Value) -> Value:
     """Dims of one position come and go."""
-    source, shape = _of(op.operands[0], values, op), _shape(op.results[0])
+    shape = _shape(op.results[0])
     before = [d for d, n in enumerate(source.shape) if n != 1]
     after = [d for d, n in enumerate(shape) if n != 1]
     if [source.shape[d] for d in before] != [shape[d] for d in after]:

@@ -228,6 +228,39 @@ def test_reductions_in_f16(combine: str) -> None:
     equal(kernel([70], body), [x, y])
 
 
+def exchange(grid: int, groups: int, members: str, combine: str = "addf") -> str:
+    """Each tile adds its row to those of its group."""
+    body = "%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\n%z = arith.constant dense<0.0> : tensor<1x64xf16>\n"
+    of = f"<(tensor<1x64xf16>), groups = affine_set<(g) : (g >= 0, -g + {groups - 1} >= 0)>>"
+    body += f"%f = ktdp.inter_tile_produce producer_tiles_per_group = {members} -> {of} {{\n^bb0(%g: index):\n"
+    body += "ktdp.yield_partial %l : tensor<1x64xf16>\n}\n"
+    body += f"%q = ktdp.inter_tile_reduce(%f) consumer_tiles_per_group = {members}, identity(%z : tensor<1x64xf16>) : {of}"
+    body += " -> tensor<1x64xf16> {\n^bb0(%p: tensor<1x64xf16>, %r: tensor<1x64xf16>):\n"
+    body += f"%c = arith.{combine} %p, %r : tensor<1x64xf16>\nktdp.yield_reduced %c : tensor<1x64xf16>\n}}\n"
+    return kernel([grid], body + f"%o = {tile('y').replace('AT', '%t')}\nktdp.store %q, %o : tensor<1x64xf16>, <1x64xindex>")
+
+
+@pytest.mark.parametrize(
+    ("grid", "groups", "members"),
+    [
+        (4, 1, "affine_set<(i)[g] : (i >= 0, -i + 3 >= 0)>"),
+        (6, 2, "affine_set<(i)[g] : (i - 3 * g >= 0, -i + 3 * g + 2 >= 0)>"),
+        (32, 8, "affine_set<(i)[g] : ((i - g) mod 8 == 0, i - g >= 0, -i + g + 24 >= 0)>"),
+    ],
+)
+def test_reductions_over_tiles(grid: int, groups: int, members: str) -> None:
+    """In the order of the tiles, which half precision shows."""
+    equal(exchange(grid, groups, members, "addf"), arrays())
+
+
+def test_exchanges_of_tiles_in_turns() -> None:
+    """Tiles that wait for a later turn cannot contribute."""
+    text = exchange(40, 1, "affine_set<(i)[g] : (i >= 0, -i + 39 >= 0)>")
+    with pytest.raises(KtirError, match=r"'ktdp.inter_tile_reduce' op exchanges between tiles that do not all run at once") as error:
+        package_of(text)
+    assert error.value.location
+
+
 def test_addresses_that_would_wrap() -> None:
     """Integers of an address have their own width in the executor, and none on the chip."""
     body = "%big = arith.constant 2000000000 : i32\n%n = arith.addi %big, %big : i32\n%w = arith.subi %n, %big : i32\n"
