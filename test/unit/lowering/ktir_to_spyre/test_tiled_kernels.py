@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from tiled_programs import CASES, Case
@@ -16,15 +18,23 @@ from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET
 
 CORES = (1, 3, 32)
+VERIFIED = "ktir-verify-level"
 
 
-def run(case: Case, pipeline: str) -> list[np.ndarray]:
-    """The arrays after the program on the executor, lowered by `pipeline`."""
+@functools.cache
+def case_of(name: str, cores: int) -> Case:
+    """A kernel, whose text and inputs are only read."""
+    return CASES[name](cores)
+
+
+@functools.cache
+def run(name: str, cores: int, pipeline: str = VERIFIED) -> list[np.ndarray]:
+    """The arrays, which are only read, after the kernel on the executor, lowered by `pipeline`."""
+    case = case_of(name, cores)
     arrays = case.program.arrays(case.inputs)
     with context(), ir.Location.unknown():
         module = parse_module(case.program.text, "kernel.mlir")
-        if pipeline:
-            run_pipeline(module, pipeline)
+        run_pipeline(module, pipeline)
         execute(module, None, arrays)
     return arrays
 
@@ -33,8 +43,8 @@ def run(case: Case, pipeline: str) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", CASES)
 def test_values(name: str, cores: int) -> None:
     """The kernels compute what they are meant to."""
-    case = CASES[name](cores)
-    results = dict(zip([a.name for a in case.program.arguments], run(case, "ktir-verify-level"), strict=True))
+    case = case_of(name, cores)
+    results = dict(zip([a.name for a in case.program.arguments], run(name, cores), strict=True))
     for argument, expected in case.expected.items():
         found = results[argument].ravel()[: expected.size].reshape(expected.shape)
         assert np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=case.tolerance, atol=case.tolerance), argument
@@ -44,9 +54,8 @@ def test_values(name: str, cores: int) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_allocated(name: str, cores: int, options: str) -> None:
     """Tiled and allocated KTIR have the same bits, wherever buffers lie."""
-    case = CASES[name](cores)
-    allocated = run(case, f"ktir-allocate-scratchpad{options},ktir-verify-level")
-    for a, b, argument in zip(run(case, ""), allocated, case.program.arguments, strict=True):
+    allocated = run(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
+    for a, b, argument in zip(run(name, cores), allocated, case_of(name, cores).program.arguments, strict=True):
         assert a.tobytes() == b.tobytes(), argument.name
 
 
@@ -63,8 +72,8 @@ def _device(carrier: np.ndarray, like: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", CASES)
 def test_stream(name: str, cores: int, options: str) -> None:
     """The stream passes every check and has the bits of allocated KTIR, word by word and on the tape."""
-    case = CASES[name](cores)
-    expected = run(case, f"ktir-allocate-scratchpad{options}")
+    case = case_of(name, cores)
+    expected = run(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
     with context(), ir.Location.unknown():
         module = parse_module(case.program.text, "kernel.mlir")
         run_pipeline(module, f"ktir-allocate-scratchpad{options}")
