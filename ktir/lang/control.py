@@ -14,6 +14,7 @@ import numpy as np
 from ktir.lang.exchange import Exchange
 from ktir.lang.keys import Block
 from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.scalars import element_of
 from ktir.lang.tile import Tile, matmul, own_function
 
 
@@ -53,6 +54,19 @@ def _extents(shape: Any, what: str) -> tuple[int, ...]:
     if not isinstance(listed, Sequence) or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in listed):
         raise Mistake(f"{what} expects a shape of numbers that are known when the kernel is traced, but got {shape!r:.60}")
     return tuple(listed)
+
+
+def _whole(value: Any, what: str) -> int:
+    """A whole number. Raises Mistake for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Mistake(f"{what} expects a whole number that is known when the kernel is traced, but got {kind_of(value)}")
+    return value
+
+
+def _type(dtype: Any) -> np.dtype[Any]:
+    """An element type. Raises Mistake for what is none."""
+    element_of(dtype)
+    return np.dtype(dtype)
 
 
 def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterator[Any]:
@@ -100,7 +114,13 @@ def when(condition: Any) -> Callable[[Callable[[], object]], None]:
         acc[...] = acc + y[i - 1]
     """
     run = engine("when")
-    return lambda body: run.branch(condition, body)
+
+    def branch(body: Callable[[], object]) -> None:
+        if not callable(body):
+            raise Mistake(f"'when' expects a function to run, but got {kind_of(body)}")
+        run.branch(condition, body)
+
+    return branch
 
 
 def tile_id(axis: int | None = None) -> Any:
@@ -123,18 +143,24 @@ def _axis(axis: Any, grid: tuple[int, ...]) -> int:
 
 def full(shape: Any, value: Any, dtype: Any = np.float32) -> Any:
     """A tile of equal numbers."""
-    return engine("full").full(_extents(shape, "'full'"), value, np.dtype(dtype))
+    run = engine("full")
+    if not isinstance(value, bool | int | float | np.generic):
+        raise Mistake(f"'full' expects a number that is known when the kernel is traced, but got {kind_of(value)}")
+    return run.full(_extents(shape, "'full'"), value, _type(dtype))
 
 
 def zeros(shape: Any, dtype: Any = np.float32) -> Any:
     """A tile of zeros."""
-    return engine("zeros").full(_extents(shape, "'zeros'"), 0, np.dtype(dtype))
+    return engine("zeros").full(_extents(shape, "'zeros'"), 0, _type(dtype))
 
 
 def buffer(shape: Any, dtype: Any = np.float32, *, slots: int | None = None, address: int | None = None) -> Any:
     """Memory in the scratchpad of each tile. slots: that many of them, as first dim; address: in bytes, else behind the others."""
-    dims = _extents(shape, "'buffer'")
-    return engine("buffer").buffer(dims if slots is None else (slots, *dims), np.dtype(dtype), address)
+    run, dims = engine("buffer"), _extents(shape, "'buffer'")
+    for name, number in (("slots", slots), ("address", address)):
+        if number is not None:
+            _whole(number, f"'{name}' of 'buffer'")
+    return run.buffer(dims if slots is None else (slots, *dims), _type(dtype), address)
 
 
 # Exchanges between tiles: along an axis of the grid, or among all
@@ -162,12 +188,12 @@ def all_to_all(value: Any, *, split: int = 0, concat: int = 0, axis: int | None 
 
 def broadcast(value: Any, source: int = 0, *, axis: int | None = None) -> Any:
     """The value of one tile."""
-    return _exchanged(Exchange("broadcast", source=source), value, axis)
+    return _exchanged(Exchange("broadcast", source=_whole(source, "'source' of 'broadcast'")), value, axis)
 
 
 def shift(value: Any, by: int = 1, *, axis: int | None = None) -> Any:
     """The value of the tile that is `by` before this one; the first ones get those of the last."""
-    return _exchanged(Exchange("shift", by=by), value, axis)
+    return _exchanged(Exchange("shift", by=_whole(by, "'by' of 'shift'")), value, axis)
 
 
 def _exchanged(exchange: Exchange, value: Any, axis: int | None) -> Any:
@@ -213,6 +239,9 @@ def sigmoid(x: Any) -> Any:
 
 def dot(a: Any, b: Any, acc: Any = None) -> Any:
     """acc + a @ b, for f16 and bf16 in f32: what a kernel accumulates. `a @ b` has NumPy's type instead."""
+    for x in (a, b):
+        if not hasattr(x, "dtype"):
+            raise Mistake(f"'dot' expects tiles, but got {kind_of(x)}")
     if any(isinstance(x, Tile) for x in (a, b)):
         narrow = np.result_type(a.dtype, b.dtype).itemsize < 4
         return matmul(a, b, acc, np.float32 if narrow else None)

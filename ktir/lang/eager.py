@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
@@ -17,7 +18,7 @@ from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of, is_float
 
 
-class Array(Shaped):
+class Array(Shaped, NDArrayOperatorsMixin):
     """Memory of an eager run. Reading gives arrays of NumPy."""
 
     def __init__(self, array: np.ndarray, *, masked: bool = False) -> None:

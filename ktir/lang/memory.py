@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ktir.lang.graph import Value
 from ktir.lang.indices import Index
@@ -18,7 +19,7 @@ from ktir.lang.tile import Tile, as_tile
 from ktir.lang.trace import Trace
 
 
-class Memory(Shaped):
+class Memory(Shaped, NDArrayOperatorsMixin):
     """A tensor in memory: `x[key]` loads, `x[key] = tile` stores. All that a key takes must lie inside; with `x.masked[key]` what lies
     outside reads as 0 and is not written."""
 

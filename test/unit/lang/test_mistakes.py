@@ -124,6 +124,116 @@ lang.nothing(x) !                                    has no attribute 'nothing'
 x[:].nothing() !                                     has no attribute 'nothing'
 x.nothing !                                          has no attribute 'nothing'
 y[:] = z !                                           name 'z' is not defined
+y[:] = x[8:16] !                                     8:16 reaches beyond dim 0 of 8
+y[:] = x[-9:] !                                      -1:8 reaches beyond dim 0 of 8
+y[0] = x[:, 64] !                                    64 is beyond dim 1 of 64
+y[0] = x[0:8, 0:64, 0] !                             expects a key for 2 dims, but got 3
+y[0] = x[:][0:3] !                                   expects a tile that can be broadcast to shape (64,)
+y[:] = x[:][9] !                                     9 is beyond dim 0 of 8
+y[:] = x[:][::2] !                                   dim 0 expects a slice of step 1, but got 2
+y[:] = x[:]["a"] !                                   dim 0 expects an integer, a slice, a block or a tile of integers
+y[0, 0] = x[0] !                                     expects a tile that can be broadcast to shape ()
+y[0:3] = x[0:4] !                                    expects a tile that can be broadcast to shape (3, 64)
+y[9] = 0 !                                           9 is beyond dim 0 of 8
+y[0, 64] = 0 !                                       64 is beyond dim 1 of 64
+y[0:9] = 0 !                                         0:9 reaches beyond dim 0 of 8
+y[::2] = 0 !                                         dim 0 expects a slice of step 1, but got 2
+y[None] = x[:] !                                     'ktdp.store' op writes element 0 of 'y' on tile 0, and it is written
+y[:] = x.T !                                         has no attribute 'T'
+y[:] = x.reshape(64, 8) !                            has no attribute 'reshape'
+y[:] = x.sum() !                                     has no attribute 'sum'
+y[:] = x * 2 !                                       'np.multiply' works on tiles
+y[:] = 2 + x !                                       'np.add' works on tiles
+y[:] = x @ x !                                       'np.matmul' works on tiles
+y[:] = -x !                                          'np.negative' works on tiles
+y[:] = x > 0 !                                       'np.greater' works on tiles
+x += 1 !                                             'np.add' works on tiles
+y = x[:] + 1; y[9] = 0 !                             9 is beyond dim 0 of 8
+y[:] = x[:] ** "a" !                                 expects tiles and numbers, but got str 'a'
+y[:] = x[:] + None !                                 expects tiles and numbers, but got NoneType
+y[:] = x[:] + [1, 2] !                               expects tiles and numbers, but got list
+y[:] = x[:] + {} !                                   expects tiles and numbers, but got dict
+y[:] = x[:] % x !                                    expects tiles and numbers, but got float32 of shape (8, 64)
+y[:] = x[:] @ 3 !                                    a product of matrices expects shapes (.., m, k) and (.., k, n)
+y[:] = np.matmul(x[:], x[:]) !                       a product of matrices expects shapes (.., m, k) and (.., k, n)
+y[:] = np.dot(x[:], x[:]) !                          the language has no 'np.dot'
+y[:] = np.tan(x[:]) !                                the language has no 'np.tan'
+y[:] = np.cross(x[:], x[:]) !                        the language has no 'np.cross'
+y[:] = np.argsort(x[:]) !                            the language has no 'np.argsort'
+y[:] = np.unique(x[:]) !                             the language has no 'np.unique'
+y[:] = np.percentile(x[:], 50) !                     the language has no 'np.percentile'
+y[:] = np.median(x[:]) !                             the language has no 'np.median'
+y[:] = np.std(x[:]) !                                the language has no 'np.std'
+y[:] = np.clip(x[:], 0, "a") !                       the language has no 'np.clip'
+y[:] = np.where(x[:], x[:], "a") !                   expects tiles and numbers, but got str 'a'
+y[:] = np.stack([x[0], x[1]], 5) !                   the language has no 'np.stack'
+y[:] = np.concatenate([x[:], x[:]], 2) !             expects a dim of float32 of shape (8, 64), but got 2
+y[:] = np.concatenate([x, x]) !                      'np.concatenate' works on tiles
+y[:] = np.reshape(x[:], (3, 3)) !                    'reshape' expects a shape of 512 elements, but got ((3, 3),)
+y[:] = np.transpose(x[:], (1, 1)) !                  'transpose' expects each of the 2 dims once
+y[:] = x[:].reshape("a") !                           'reshape' expects numbers that are known when the kernel is traced
+y[:] = x[:].reshape(-2, 256) !                       'reshape' expects a shape of 512 elements, but got (-2, 256)
+y[:] = x[:].mean(3) !                                expects a dim of float32 of shape (8, 64), but got 3
+y[:] = x[:].min((0, 5)) !                            expects a dim of float32 of shape (8, 64), but got 5
+y[:] = x[:].any(4) !                                 expects a dim of int32 of shape (8, 64), but got 4
+y[:] = x[:].all("a") !                               expects a dim of int32 of shape (8, 64), but got 'a'
+y[:] = lang.rsqrt("a") !                             expects tiles and numbers, but got str 'a'
+y[:] = lang.sigmoid(None) !                          expects tiles and numbers, but got NoneType
+y[:] = lang.rsqrt(x) !                               expects tiles and numbers, but got float32 of shape (8, 64)
+y[:] = lang.erf(x) !                                 expects tiles and numbers, but got float32 of shape (8, 64)
+y[:] = lang.dot(x[:], 3) !                           'dot' expects tiles, but got int 3
+y[:] = lang.dot(x[:], x) !                           expects tiles and numbers, but got float32 of shape (8, 64)
+y[:] = lang.dot(x[0:8, 0:8], x[:], x[0:3]) !         expects a tile that can be broadcast to shape (8, 64)
+y[:] = lang.full((8, 64), "a") !                     'full' expects a number that is known when the kernel is traced
+y[:] = lang.full((8, 64), x[0, 0]) !                 'full' expects a number that is known when the kernel is traced
+y[:] = lang.zeros((8, 64), "no") !                   expects a type of NumPy, but got 'no'
+y[:] = lang.zeros(None) !                            'zeros' expects a shape of numbers that are known when the kernel is
+y[:] = lang.zeros((8, 2.5)) !                        'zeros' expects a shape of numbers that are known when the kernel is
+lang.buffer((4, -1)) !                               'buffer' expects a shape of numbers that are known when the kernel is
+lang.buffer((4, 4), slots="a") !                     'slots' of 'buffer' expects a whole number that is known when the
+lang.buffer((4, 4), address="a") !                   'address' of 'buffer' expects a whole number that is known when the
+lang.buffer((4, 4), address=-4) !                    a buffer expects an address of whole elements of 4 bytes
+b = lang.buffer((4, 4)); b[4] = 0 !                  4 is beyond dim 0 of 4
+b = lang.buffer((4, 4)); b[0] = x[0] !               expects a tile that can be broadcast to shape (4,)
+y[:] = lang.tile_id("a") !                           expects an axis of the grid [2], but got 'a'
+y[:] = lang.tile_id(-1) !                            expects an axis of the grid [2], but got -1
+y[:] = lang.tiles("a") !                             expects an axis of the grid [2], but got 'a'
+y[:] = lang.shift(x) !                               expects tiles and numbers, but got float32 of shape (8, 64)
+y[:] = lang.shift(x[0], "a") !                       'by' of 'shift' expects a whole number that is known when the kernel
+y[:] = lang.broadcast(x[0], -1) !                    an exchange expects one of its 2 tiles as source, but got -1
+y[:] = lang.broadcast(x[0], "a") !                   'source' of 'broadcast' expects a whole number that is known when the
+y[:] = lang.all_gather(x[0], dim=-3) !               an exchange of tiles of shape (64,) expects one of their dims
+y[:] = lang.all_gather(x) !                          expects tiles and numbers, but got float32 of shape (8, 64)
+y[:] = lang.all_reduce("a") !                        expects tiles and numbers, but got str 'a'
+y[:] = lang.all_reduce(x[0], "add") !                an exchange folds by one of np.add, np.multiply, np.maximum,
+y[:] = lang.all_to_all(x[0:3], split=0) !            an exchange among 2 tiles expects dim 0 to be a multiple of that
+y[:] = lang.all_to_all(x[:], split=4) !              an exchange of tiles of shape (8, 64) expects one of their dims
+y[:] = lang.reduce_scatter(x[:], dim=7) !            an exchange of tiles of shape (8, 64) expects one of their dims
+for k in lang.range("a"): y[k] = 0 !                 expects an integer, but got str 'a'
+for k in lang.range(0, 8, -1): y[k] = 0 !            a loop expects a step of at least 1, but got -1
+for k in lang.range(None): y[k] = 0 !                expects an integer, but got NoneType
+for k in lang.range(0, 4, lang.tile_id() * 0.5): y[k] = 0 ! an index expects integers beside it, but got float 0.5
+for r in lang.blocks("ab"): y[r] = 0 !               'blocks' expects a shape of numbers that are known when the kernel is
+for r in lang.blocks(8, "a"): y[r] = 0 !             the size of 'blocks' expects a shape of numbers that are known when
+for r in lang.blocks(8, 2.5): y[r] = 0 !             the size of 'blocks' expects a shape of numbers that are known when
+for r in lang.blocks(8, 4, axis=-1): y[r] = 0 !      expects an axis of the grid [2], but got -1
+lang.when("a")(lambda: None) !                       'when' expects a comparison of numbers, but got str 'a'
+lang.when(lang.tile_id())(lambda: None) !            'when' expects a comparison of numbers, but got Index
+lang.when(lang.tile_id() == 0)(3) !                  'when' expects a function to run, but got int 3
+y[:] = lang.tile_id() % 0 !                          division by zero
+y[lang.tile_id() * x[0, 0]] = 0 !                    expects an integer, but got float32 of shape ()
+y[x[0, 0]] = 0 !                                     expects an integer, but got float32 of shape ()
+y[0] = x[i[0] * 0.5] !                               expects an integer, but got float64 of shape ()
+y[i[:]] = x[0:7] !                                   expects a tile that can be broadcast to shape (8, 64)
+np.add.at(y, i[:], x[:]) !                           'ktir.scatter_add' op writes element 0 of 'y' on tile 1, and it is
+np.add.at(y, i[:] + 1, x[:]) !                       a key takes a tile of numbers as it was loaded from an argument,
+np.subtract.at(y, i[:], x[:]) !                      'np.subtract' works on tiles
+np.add.at(x[:], 0, 1) !                              the language has no 'np.add.at'
+y[:] = x.masked[0:9] !                               expects a tile that can be broadcast to shape (8, 64)
+y[:] = x.masked["a"] !                               dim 0 expects an integer, a slice, a block or a tile of integers
+y[:] = x.masked[0:8, 0:64, 0] !                      expects a key for 2 dims, but got 3
+y[:] = x.foo !                                       has no attribute 'foo'
+y.fill(0) !                                          has no attribute 'fill'
 y[lang.tile_id() + 7] = 0 !                          beyond|reaches|coordinates
 y[0] = lang.tile_id() !                              writes|race
 lang.buffer((2, 4))[0] + 1; y[0, 0:4] = lang.buffer(4)[:] !   which nothing has written|nothing
