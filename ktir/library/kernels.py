@@ -180,8 +180,10 @@ def _stand_in(tensor: Tensor) -> np.ndarray:
     if tensor.dtype not in ELEMENTS:
         raise KtirError(f"element type {tensor.dtype} has no form in KTIR; it has {', '.join(ELEMENTS)}")
     if tensor.dtype == "bfloat16":
-        import ml_dtypes  # pyright: ignore[reportMissingImports]
-
+        try:
+            import ml_dtypes  # pyright: ignore[reportMissingImports]
+        except ModuleNotFoundError:
+            raise KtirError("bfloat16 in the kernel language needs the package 'ml_dtypes', which gives NumPy that type") from None
         return np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), tensor.shape)
     return np.broadcast_to(np.zeros((), tensor.dtype), tensor.shape)
 

@@ -110,6 +110,28 @@ def test_one_launch(model: Callable[..., Any], device: str, caplog: pytest.LogCa
     assert not [r for r in caplog.records if r.levelname == "WARNING"]
 
 
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(100, 100, dtype=torch.float16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return softmax_op(self.linear(x))
+
+
+def test_repeated_layers_are_one_launch() -> None:
+    layers = torch.nn.Sequential(Layer(), Layer()).requires_grad_(False)
+    wide = X.double()
+    layer: Any
+    for layer in layers:
+        wide = torch.softmax(wide @ layer.linear.weight.double().T + layer.linear.bias.double(), -1)
+    nested = torch.nn.Sequential(*map(ktir.nested, layers))
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(nested, backend="ktir", dynamic=False)(X)
+    assert launches() == metrics.Launches(chip=1)
+    torch.testing.assert_close(found.double(), wide, atol=2e-3, rtol=4e-3)
+
+
 def test_executor_runs_it_in_one_launch() -> None:
     with torch.no_grad(), metrics.counted() as launches:
         found = torch.compile(chained, backend="ktir", dynamic=False, options={"engine": "ktir"})(X)

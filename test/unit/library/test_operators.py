@@ -179,6 +179,14 @@ def test_wrong_call(case: int) -> None:
     assert words in said
 
 
+def test_bfloat16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    words = (
+        "'tests::softmax' of bfloat16 [9, 100] is not what its kernel takes: bfloat16 in the kernel language needs the package 'ml_dtypes'"
+    )
+    assert words in error_of(lambda: softmax_op(X.bfloat16()))
+
+
 def test_wrong_call_in_a_graph() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return add_op(x * 2, x)  # this line
