@@ -27,10 +27,8 @@ def case_of(name: str, cores: int) -> Case:
     return CASES[name](cores)
 
 
-@functools.cache
-def run(name: str, cores: int, pipeline: str = VERIFIED) -> list[np.ndarray]:
-    """The arrays, which are only read, after the kernel on the executor, lowered by `pipeline`."""
-    case = case_of(name, cores)
+def run(case: Case, pipeline: str) -> list[np.ndarray]:
+    """The arrays after the program on the executor, lowered by `pipeline`."""
     arrays = case.program.arrays(case.inputs)
     with context(), ir.Location.unknown():
         module = parse_module(case.program.text, "kernel.mlir")
@@ -39,12 +37,18 @@ def run(name: str, cores: int, pipeline: str = VERIFIED) -> list[np.ndarray]:
     return arrays
 
 
+@functools.cache
+def computed(name: str, cores: int, pipeline: str = VERIFIED) -> list[np.ndarray]:
+    """What a kernel computes, which is only read."""
+    return run(case_of(name, cores), pipeline)
+
+
 @pytest.mark.parametrize("cores", CORES)
 @pytest.mark.parametrize("name", CASES)
 def test_values(name: str, cores: int) -> None:
     """The kernels compute what they are meant to."""
     case = case_of(name, cores)
-    results = dict(zip([a.name for a in case.program.arguments], run(name, cores), strict=True))
+    results = dict(zip([a.name for a in case.program.arguments], computed(name, cores), strict=True))
     for argument, expected in case.expected.items():
         found = results[argument].ravel()[: expected.size].reshape(expected.shape)
         assert np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=case.tolerance, atol=case.tolerance), argument
@@ -54,8 +58,8 @@ def test_values(name: str, cores: int) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_allocated(name: str, cores: int, options: str) -> None:
     """Tiled and allocated KTIR have the same bits, wherever buffers lie."""
-    allocated = run(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
-    for a, b, argument in zip(run(name, cores), allocated, case_of(name, cores).program.arguments, strict=True):
+    allocated = computed(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
+    for a, b, argument in zip(computed(name, cores), allocated, case_of(name, cores).program.arguments, strict=True):
         assert a.tobytes() == b.tobytes(), argument.name
 
 
@@ -73,7 +77,7 @@ def _device(carrier: np.ndarray, like: np.ndarray) -> np.ndarray:
 def test_stream(name: str, cores: int, options: str) -> None:
     """The stream passes every check and has the bits of allocated KTIR, word by word and on the tape."""
     case = case_of(name, cores)
-    expected = run(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
+    expected = computed(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
     with context(), ir.Location.unknown():
         module = parse_module(case.program.text, "kernel.mlir")
         run_pipeline(module, f"ktir-allocate-scratchpad{options}")

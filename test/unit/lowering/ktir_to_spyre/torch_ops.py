@@ -29,6 +29,7 @@ def unsigned(function: Oracle) -> Oracle:
 
 EXACT: dict[str, Oracle] = {
     **{"arith.addf": torch.add, "arith.subf": torch.sub, "arith.mulf": torch.mul, "arith.divf": torch.div, "arith.remf": torch.fmod},
+    **{"arith.maxnumf": torch.fmax, "arith.minnumf": torch.fmin},
     **{"arith.maximumf": torch.maximum, "arith.minimumf": torch.minimum, "arith.negf": torch.neg, "arith.cmpf": torch.gt},
     **{"arith.addi": torch.add, "arith.subi": torch.sub, "arith.muli": torch.mul, "arith.cmpi": torch.lt, "arith.select": torch.where},
     **{"arith.andi": torch.bitwise_and, "arith.ori": torch.bitwise_or, "arith.xori": torch.bitwise_xor, "math.absi": torch.abs},
