@@ -10,10 +10,12 @@ export PYTHONDONTWRITEBYTECODE :=
 # Each core goes through its own part of the tests from front to back, so that what a file prepares is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --durations-min 1
 LIT := $(BIN)/lit -sv test/lit
-# The inner loop: one in eight of the parameter sets of every test that neither starts processes nor compiles models, one model, and some
-# programs of each generator.
-QUICK := --every 8 $(wildcard test/unit/test_*.py) $(addprefix test/unit/,arithmetic assembly checking conformance dialects emulator/machine \
-	isa lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime $(addprefix lowering/inductor/test_,values.py views.py \
+# The inner loop: one in eight of the parameter sets of every test that neither starts processes nor compiles models, something of each
+# folder, one model, and some programs of each generator. It leaves out most of what runs on the device or through Inductor, the suites of
+# torch, the examples, the pages and the other models.
+QUICK := --every 8 $(wildcard test/unit/test_*.py test/unit/checking/test_*.py) $(addprefix test/unit/,analysis arithmetic assembly \
+	checking/stream conformance cost device/test_tensors.py dialects docs/test_examples.py emulator/machine \
+	emulator/reference/test_kernels.py isa lang lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime tools/test_ktir_run.py $(addprefix lowering/inductor/test_,values.py views.py \
 	integers.py refusals.py)) test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
 
 .PHONY: run test test-quick test-long test-beside test-long-beside lint style types ir bench clean
