@@ -15,8 +15,9 @@ LIT := $(BIN)/lit -sv test/lit
 # torch, the examples, the pages and the other models.
 QUICK := --every 8 $(wildcard test/unit/test_*.py test/unit/checking/test_*.py) $(addprefix test/unit/,analysis arithmetic assembly \
 	checking/stream conformance cost device/test_tensors.py dialects docs/test_examples.py emulator/machine \
-	emulator/reference/test_kernels.py isa lang lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime tools/test_ktir_run.py $(addprefix lowering/inductor/test_,values.py views.py \
-	integers.py refusals.py)) test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
+	emulator/reference/test_kernels.py isa lang lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime \
+	tools/test_ktir_run.py $(addprefix lowering/inductor/test_,values.py views.py integers.py refusals.py)) \
+	test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
 
 .PHONY: run test test-quick test-long test-beside test-long-beside lint style types ir bench clean
 
