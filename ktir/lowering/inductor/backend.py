@@ -21,7 +21,7 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ktir import config
 from ktir.diagnostics import Diagnostic, KtirError
-from ktir.lowering.inductor import lying, required
+from ktir.lowering.inductor import lying, nested, required
 from ktir.lowering.inductor.graph.shapes import DynamicShape, PerShape, dynamic_integers, dynamic_sizes
 from ktir.lowering.inductor.running import calls, tracing
 from ktir.lowering.inductor.running.direct import Direct
@@ -110,6 +110,7 @@ def compile_graph(
 
     compile_region = compile_region or wrapper.compile_region
     with _own_errors():
+        nested.flatten(gm)
         check_call(gm)
         check_writes(gm)
         device = device or devices.device_of(gm, inputs)

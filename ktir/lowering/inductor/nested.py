@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import fx, nn
+
+_REGION = torch.ops.higher_order.invoke_subgraph
 
 
 def nested(target: Any) -> Any:
@@ -61,3 +63,37 @@ def _makes_tensors(value: Any) -> bool:
     """Whether a value is a cache that keeps tensors made by the layers that it is given to."""
     layers = () if isinstance(value, torch.Tensor) else getattr(value, "layers", ())
     return any(not (getattr(layer, "is_initialized", True) and getattr(layer, "is_compileable", True)) for layer in layers)
+
+
+def flatten(gm: fx.GraphModule) -> None:
+    """Write regions within regions out, in place: torch does not see what an inner one writes to, and drops it (AOTAutograd of torch 2.13,
+    every backend). The outer ones are still lowered once.
+    """
+    for name in {cast(Any, call.args[0]).target for call in _calls(gm)}:
+        _write_out(getattr(gm, name))
+
+
+def _calls(gm: fx.GraphModule) -> list[fx.Node]:
+    return gm.graph.find_nodes(op="call_function", target=_REGION)
+
+
+def _write_out(outer: fx.GraphModule) -> None:
+    calls = _calls(outer)
+    for call in calls:
+        region, _, *operands = cast(Any, call.args)
+        inner = getattr(outer, region.target)
+        _write_out(inner)
+        moved: dict[fx.Node, Any] = dict(zip(inner.graph.find_nodes(op="placeholder"), operands, strict=True))
+        with outer.graph.inserting_before(call):
+            results = cast(Any, outer.graph.graph_copy(inner.graph, moved))
+        for node in inner.graph.find_nodes(op="get_attr"):
+            moved[node].target = name = f"{region.target}_{node.target}"
+            setattr(outer, name, getattr(inner, str(node.target)))
+        for part in list(call.users):
+            part.replace_all_uses_with(results[part.args[1]])
+            outer.graph.erase_node(part)
+        outer.graph.erase_node(call)
+        if not region.users:
+            outer.graph.erase_node(region)
+    if calls:
+        outer.recompile()

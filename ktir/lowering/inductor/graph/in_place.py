@@ -4,22 +4,23 @@ The result of an operator may lie in the memory of an input that gets another va
 value any more. Torch's pass asks whether the input is read; it does not ask whether the result is read after the input has got its value:
 of `y = x.index_copy(...)` and `x.add_(1)` both `y` and `x` are what is in `x` then. It also overlooks overlaps, see `overlaps`, and that a
 value of half precision which is rounded again is not copied. Where an operator that is called writes to a tensor, Inductor puts what has
-been computed of the old value behind the call. And of two inputs that exchange their values both get that of one.
+been computed of the old value behind the call, and around the call of a nested region it orders no reads of what the region writes to. And
+of two inputs that exchange their values both get that of one.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
 from torch._inductor.fx_passes import reinplace as of_torch
 from torch._inductor.fx_utils import get_node_storage
-from torch._inductor.ir import FallbackKernel, TensorBox
+from torch._inductor.ir import FallbackKernel, InvokeSubgraph, MutationOutput, NoneLayout, TensorBox
 from torch._inductor.virtualized import V
 from torch._library.utils import zip_schema
 
@@ -37,6 +38,7 @@ def careful() -> Iterator[None]:
         (of_torch, "compute_overlapping_tensors"): overlaps.with_overlooked(vars(of_torch)["compute_overlapping_tensors"]),
         (of_torch, "get_node_storage"): memory_of,
         (FallbackKernel, "create"): classmethod(_after(read_before, vars(FallbackKernel)["create"].__func__)),
+        (InvokeSubgraph, "__init__"): _writing(InvokeSubgraph.__init__),
     }
     theirs = {(where, name): vars(where)[name] for where, name in changed}
     try:
@@ -83,6 +85,22 @@ def read_before(cls: type, kernel: Any, *args: Any, **kwargs: Any) -> None:
                     V.graph.mark_buffer_mutated(tensor.get_name())
 
 
+def _writing(make: Callable[..., None]) -> Callable[..., None]:
+    """Let a call of a nested region stand between what reads the tensors that it writes to before and behind it, as that of an operator
+    or of a loop does: torch orders nothing around such a call but its operands and results.
+    """
+
+    def run(self: InvokeSubgraph, subgraph: Any, operands: Sequence[Any], *args: Any, **kwargs: Any) -> None:
+        inputs = zip(subgraph.graph.graph_input_names, operands, strict=True)
+        written = [operand for name, operand in inputs if name in subgraph.graph.mutated_buffers]
+        for operand in written:
+            V.graph.mark_buffer_mutated(operand.get_name())
+        make(self, subgraph, operands, *args, **kwargs)
+        self.mutation_outputs = [MutationOutput(NoneLayout(device=operand.get_device()), operand, self) for operand in written]
+
+    return run
+
+
 def keep_values(graph: fx.Graph) -> None:
     """Copy what would be overwritten before it is read."""
     keep_inputs(graph)
@@ -122,32 +140,34 @@ def keep_results(graph: fx.Graph) -> None:
             given[memory_of(node.args[0])].append(node)
     given.pop(None, None)
     for node in list(graph.nodes):
-        for target in _written(node):
+        for target, results in _written(node):
             if copies := given.get(memory_of(target)):
-                held = _held(node, same_memory)
-                first = min((order[copy] for copy in copies if copy.args[1] not in held), default=len(order))
-                if any(order[user] > first for n in held for user in n.users):
+                held = _held(results, same_memory)
+                others = ((copy, n) for copy in copies for n in held if memory_of(n) != memory_of(copy.args[1]))
+                if any(order[user] > order[copy] for copy, n in others for user in n.users):
                     node.replace_input_with(target, _copied(graph, target, node.prev))
 
 
-def _written(node: fx.Node) -> list[fx.Node]:
-    """What an operator may write to in place of a copy."""
+def _written(node: fx.Node) -> list[tuple[fx.Node, list[fx.Node]]]:
+    """What an operator may write to in place of a copy, each with the nodes of what is in it then."""
     if node.op != "call_function":
         return []
     if node.target is torch.ops.higher_order.auto_functionalized_v2:
-        return list(node.kwargs["_all_bases"])  # type: ignore[arg-type]
-    op = of_torch.inplaceable_ops.get(node.target)  # type: ignore[arg-type]
-    return [node.args[k] for k in op.mutated_args] if op is not None else []  # type: ignore[misc]
+        bases = cast(list[fx.Node], node.kwargs["_all_bases"])
+        first = len(node.meta["val"]) - len(bases)  # behind the operator's own results
+        return [(base, [user for user in node.users if user.args[1] == first + k]) for k, base in enumerate(bases)]
+    op = of_torch.inplaceable_ops.get(cast(Any, node.target))
+    return [(cast(fx.Node, node.args[k]), [node]) for k in op.mutated_args] if op is not None else []
 
 
-def _held(node: fx.Node, same_memory: dict[Any, list[fx.Node]]) -> set[fx.Node]:
-    """The nodes that lie in the memory of a node's result: its parts and views, and what is written to it in place."""
+def _held(results: Sequence[fx.Node], same_memory: dict[Any, list[fx.Node]]) -> set[fx.Node]:
+    """The nodes that lie in the memory of results: their views, and what is written to these in place."""
     found: set[fx.Node] = set()
-    todo = [node]
+    todo = list(results)
     while todo:
         if (n := todo.pop()) not in found:
             found.add(n)
-            todo += [user for user in n.users if user.target is operator.getitem or n in _written(user)]
+            todo += [made for user in n.users for target, results in _written(user) if target is n for made in results]
             if (storage := memory_of(n)) is not None:
                 todo += same_memory[storage]
     return found

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch._C._dynamo.guards import compute_overlapping_tensors
 
+import ktir
 from ktir.lowering.inductor.running.overlaps import overlooked
 
 
@@ -125,8 +126,17 @@ def _rows(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     return [y * 1]
 
 
+def _between_writes(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    x[torch.arange(7)] = x * 2
+    y.copy_(x)
+    part = x[3:]
+    part.add_(part)
+    x[torch.arange(2)] = 5
+    return [part]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows])
+@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows, _between_writes])
 def test_an_input_gets_the_value_that_another_one_had(f: Callable[..., list[torch.Tensor]], dtype: torch.dtype) -> None:
     torch._dynamo.reset()
     mine, theirs = ([torch.arange(49.0).reshape(7, 7).to(dtype), torch.ones(7, 7).to(dtype)] for _ in range(2))
@@ -197,3 +207,46 @@ def test_a_write_to_one_input_is_one_to_another(of: str) -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match="an input that is written shares elements with another one"):
         torch.compile(write, backend="spyre", dynamic=False, options={"fallback": "error"})(*operands()[1:])
+
+
+@ktir.nested
+def _region(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    result = x * 2 + y.sum()
+    at.add_(1)
+    y.index_copy_(0, at, x[:1] + 1)
+    return result + y.sum(0)
+
+
+@ktir.nested
+def _regions(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    result = _region(x, y, at)
+    return result + y * 3 + _region(result, y, at)
+
+
+def _given_on(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, at: torch.Tensor) -> list[torch.Tensor]:
+    result = _region(x, y, at)
+    z.copy_(y)
+    result = _region(result, y, at)
+    y.add_(1)
+    return [result]
+
+
+def _computed(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, at: torch.Tensor) -> list[torch.Tensor]:
+    written, first = y * 2, at * 1
+    total, before = written.sum(), written + 1
+    result = _region(_region(x, written, first), z, at)
+    return [result, written.sum(0), first + at, total, before]
+
+
+def _within(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, at: torch.Tensor) -> list[torch.Tensor]:
+    return [_regions(_regions(x, y, at), z, at - 2), z - y]
+
+
+@pytest.mark.parametrize("f", [_given_on, _computed, _within])
+def test_what_a_region_writes_is_read_behind_it_and_not_before(f: Callable[..., list[torch.Tensor]]) -> None:
+    torch._dynamo.reset()
+    mine, theirs = ([*(torch.arange(20.0).reshape(5, 4) + k for k in range(3)), torch.tensor([1])] for _ in range(2))
+    with torch.no_grad():
+        compiled = torch.compile(f, backend="spyre", fullgraph=True, options={"fallback": "error"})
+        for a, b in zip([*compiled(*mine), *mine], [*f(*theirs), *theirs], strict=True):
+            assert torch.equal(a, b)
