@@ -1,6 +1,6 @@
 """Draws a kernel with a grid by a seed, with its inputs, and what it must come near to.
 
-What it avoids, since it is refused by op and place: several reduced dims, matmuls, views of the scratchpad, exchanges,
+What it avoids, since it is refused by op and place: several reduced dims, matmuls, views of the scratchpad, exchanges but reductions,
 indirect tiles, positions as data, tiles whose rows are no one dim in memory.
 """
 
@@ -226,7 +226,10 @@ class _Writer:
         """One more op on values that there are, unless it leaves the range."""
         k = self.k
         (a, x), (b, y) = k.choose.choice(self.values), k.choose.choice(self.values)
-        op, found = self._integer(x, y) if k.type == "i32" else self._float(x, y)
+        if self._exchanges() and k.choose.random() < 0.5:
+            op, found = self._folded(x)
+        else:
+            op, found = self._integer(x, y) if k.type == "i32" else self._float(x, y)
         if found is None or (np.abs(found.value).max() > MOST and k.type != "i32"):
             return
         self.values.append((op(a, b), found))
@@ -351,6 +354,45 @@ class _Writer:
         if (np.abs(p) + e).sum(-1).max() > MOST:
             return total, None
         return total, self.near(np.broadcast_to(sums, p.shape), np.broadcast_to(off, p.shape))
+
+    def _exchanges(self) -> bool:
+        """Whether all tiles run at once, each on a block of its own."""
+        return self.looped == "once" and not self.masked and len(self.k.grid) == 1 and 1 < self.k.grid[0] <= 32
+
+    def _folded(self, x: Near) -> tuple[Callable[[str, str], str], Near]:
+        """A reduction over the tiles of each group, neighbours or tiles that lie apart, which all of them get."""
+        k, tiles, sums = self.k, self.k.grid[0], self.k.choose.random() < 0.6
+        count = k.choose.choice([n for n in range(2, tiles + 1) if tiles % n == 0])
+        groups, apart = tiles // count, k.choose.random() < 0.5
+        near = f"i - {count} * g >= 0, -i + {count} * g + {count - 1} >= 0"
+        far = f"(i - g) mod {groups} == 0, i - g >= 0, -i + g + {tiles - groups} >= 0"
+        members = f"affine_set<(i)[g] : ({far if apart and groups > 1 else near})>"
+        name = ("arith.addi" if sums else "arith.maxsi") if k.type == "i32" else "arith.addf" if sums else "arith.maximumf"
+
+        def fold(a: str, _: str) -> str:
+            future = f"<({self.tensor}), groups = affine_set<(g) : (g >= 0, -g + {groups - 1} >= 0)>>"
+            zero = k.emit(f"arith.constant dense<{0 if k.type == 'i32' else '0.0'}> : {self.tensor}")
+            made = k.emit(f"ktdp.inter_tile_produce producer_tiles_per_group = {members} -> {future} {{")
+            k.lines += ["^bb0(%g: index):", f"ktdp.yield_partial {a} : {self.tensor}", "}"]
+            total = k.emit(
+                f"ktdp.inter_tile_reduce({made}) consumer_tiles_per_group = {members}, identity({zero} : {self.tensor}) : {future} "
+                f"-> {self.tensor} {{"
+            )
+            k.lines += [f"^bb0(%p: {self.tensor}, %q: {self.tensor}):", f"%s = {name} %p, %q : {self.tensor}"]
+            k.lines += [f"ktdp.yield_reduced %s : {self.tensor}", "}"]
+            return total
+
+        split, axis = ((count, groups), 0) if apart and groups > 1 else ((groups, count), 1)
+
+        def over(values: NDArray[Any], sums: bool) -> NDArray[Any]:
+            parts = values.reshape(*split, -1)
+            total = parts.sum(axis, keepdims=True) if sums else parts.max(axis, keepdims=True)
+            return np.broadcast_to(total, parts.shape).reshape(values.shape)
+
+        error = over(x.error, sums)
+        if sums and k.type != "i32":
+            error = error + count * EPS[k.type] * over(np.abs(x.value) + x.error, True)
+        return fold, self.near(over(x.value, sums), error)
 
     def _spread(self, column: str, type_: str) -> str:
         like = self.k.emit(f"tensor.empty() : {self.tensor}")
