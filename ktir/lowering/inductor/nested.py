@@ -8,6 +8,8 @@ from typing import Any, cast
 import torch
 from torch import fx, nn
 
+from ktir.lowering.inductor.running.writes import bodies
+
 _REGION = torch.ops.higher_order.invoke_subgraph
 
 
@@ -66,34 +68,45 @@ def _makes_tensors(value: Any) -> bool:
 
 
 def flatten(gm: fx.GraphModule) -> None:
-    """Write regions within regions out, in place: torch does not see what an inner one writes to, and drops it (AOTAutograd of torch 2.13,
-    every backend). The outer ones are still lowered once.
+    """Write out regions within regions, and regions with branches or loops, in place: torch does not see what these write to, and drops it
+    (AOTAutograd of torch 2.13, every backend). Other regions are still lowered once.
     """
-    for name in {cast(Any, call.args[0]).target for call in _calls(gm)}:
-        _write_out(getattr(gm, name))
+    for call in _calls(gm):
+        region = _region_of(gm, call)
+        _flatten_whole(region)
+        if bodies(region):
+            _write_out(gm, call)
+    gm.recompile()
 
 
 def _calls(gm: fx.GraphModule) -> list[fx.Node]:
     return gm.graph.find_nodes(op="call_function", target=_REGION)
 
 
-def _write_out(outer: fx.GraphModule) -> None:
-    calls = _calls(outer)
-    for call in calls:
-        region, _, *operands = cast(Any, call.args)
-        inner = getattr(outer, region.target)
-        _write_out(inner)
-        moved: dict[fx.Node, Any] = dict(zip(inner.graph.find_nodes(op="placeholder"), operands, strict=True))
-        with outer.graph.inserting_before(call):
-            results = cast(Any, outer.graph.graph_copy(inner.graph, moved))
-        for node in inner.graph.find_nodes(op="get_attr"):
-            moved[node].target = name = f"{region.target}_{node.target}"
-            setattr(outer, name, getattr(inner, str(node.target)))
-        for part in list(call.users):
-            part.replace_all_uses_with(results[part.args[1]])
-            outer.graph.erase_node(part)
-        outer.graph.erase_node(call)
-        if not region.users:
-            outer.graph.erase_node(region)
-    if calls:
-        outer.recompile()
+def _region_of(gm: fx.GraphModule, call: fx.Node) -> fx.GraphModule:
+    return getattr(gm, cast(Any, call.args[0]).target)
+
+
+def _flatten_whole(region: fx.GraphModule) -> None:
+    for call in _calls(region):
+        _flatten_whole(_region_of(region, call))
+        _write_out(region, call)
+    region.recompile()
+
+
+def _write_out(outer: fx.GraphModule, call: fx.Node) -> None:
+    """Put what a region computes in the place of its call."""
+    region, _, *operands = cast(Any, call.args)
+    inner = _region_of(outer, call)
+    moved: dict[fx.Node, Any] = dict(zip(inner.graph.find_nodes(op="placeholder"), operands, strict=True))
+    with outer.graph.inserting_before(call):
+        results = cast(Any, outer.graph.graph_copy(inner.graph, moved))
+    for node in inner.graph.find_nodes(op="get_attr"):
+        moved[node].target = name = f"{region.target}_{node.target}"
+        setattr(outer, name, getattr(inner, str(node.target)))
+    for part in list(call.users):
+        part.replace_all_uses_with(results[part.args[1]])
+        outer.graph.erase_node(part)
+    outer.graph.erase_node(call)
+    if not region.users:
+        outer.graph.erase_node(region)

@@ -1,4 +1,6 @@
-"""In-place writes that eager PyTorch refuses, since elements of the tensor share their place, are refused in its words."""
+"""In-place writes that eager PyTorch refuses, since elements of the tensor share their place, are refused in its words. What its tracing
+gets wrong runs in eager.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,24 @@ def check_writes(gm: fx.GraphModule) -> None:
             raise OnlyEager(
                 f"{described} is not supported: elements share their place, and PyTorch's tracing does not keep their order", source(node)
             )
+    _check_branches(gm)
+
+
+def _check_branches(gm: fx.GraphModule) -> None:
+    """Raise OnlyEager for a write in a branch or loop of a branch or loop: AOTAutograd of torch 2.13 does not see it, and drops it."""
+    for outer in bodies(gm):
+        for inner in bodies(outer):
+            for node in inner.graph.nodes:
+                if _writes(node):
+                    described = f"'{_name(node)}' in a branch or loop of another one"
+                    raise OnlyEager(f"{described} is not supported: PyTorch's tracing drops what it writes", source(node))
+            _check_branches(outer)
+
+
+def bodies(gm: fx.GraphModule) -> list[fx.GraphModule]:
+    """What a graph calls by higher-order operators."""
+    found = [getattr(gm, str(node.target)) for node in gm.graph.find_nodes(op="get_attr")]
+    return [body for body in found if isinstance(body, fx.GraphModule)]
 
 
 def written(gm: fx.GraphModule) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch._C._dynamo.guards import compute_overlapping_tensors
+from torch._dynamo.exc import BackendCompilerFailed
 
 import ktir
 from ktir.lowering.inductor.running.overlaps import overlooked
@@ -242,7 +243,16 @@ def _within(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, at: torch.Tensor)
     return [_regions(_regions(x, y, at), z, at - 2), z - y]
 
 
-@pytest.mark.parametrize("f", [_given_on, _computed, _within])
+@ktir.nested
+def _region_with_branches(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 99, lambda x, y: y.add_(x) * 2, lambda x, y: x * 3, (x, y))
+
+
+def _with_branches(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, at: torch.Tensor) -> list[torch.Tensor]:
+    return [_region_with_branches(_region_with_branches(x, y), z), z - y]
+
+
+@pytest.mark.parametrize("f", [_given_on, _computed, _within, _with_branches])
 def test_what_a_region_writes_is_read_behind_it_and_not_before(f: Callable[..., list[torch.Tensor]]) -> None:
     torch._dynamo.reset()
     mine, theirs = ([*(torch.arange(20.0).reshape(5, 4) + k for k in range(3)), torch.tensor([1])] for _ in range(2))
@@ -250,3 +260,19 @@ def test_what_a_region_writes_is_read_behind_it_and_not_before(f: Callable[..., 
         compiled = torch.compile(f, backend="spyre", fullgraph=True, options={"fallback": "error"})
         for a, b in zip([*compiled(*mine), *mine], [*f(*theirs), *theirs], strict=True):
             assert torch.equal(a, b)
+
+
+def test_a_write_in_a_branch_of_a_branch_is_done() -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        def inner(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 1, lambda x, y: y.add_(x) * 2, lambda x, y: x * 5, (x, y))
+
+        return [torch.cond(x.sum() > 0, inner, lambda x, y: x * 3, (x, y)), y * 2]
+
+    torch._dynamo.reset()
+    mine, theirs = ([torch.arange(20.0), torch.ones(20)] for _ in range(2))
+    with torch.no_grad():
+        for a, b in zip([*torch.compile(run, backend="spyre", fullgraph=True)(*mine), *mine], [*run(*theirs), *theirs], strict=True):
+            assert torch.equal(a, b)
+        with pytest.raises(BackendCompilerFailed, match="'add_' in a branch or loop of another one is not supported"):
+            torch.compile(run, backend="spyre", fullgraph=True, options={"fallback": "error"})(*mine)
