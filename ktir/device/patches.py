@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import warnings
+import weakref
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
@@ -36,6 +38,7 @@ def install() -> None:
     torch.UntypedStorage.resize_ = functools.partialmethod(_resized, torch.UntypedStorage.resize_)  # type: ignore[method-assign]
     torch.Generator = randomness.Generator  # type: ignore[misc]
     profiler.profile.__init__ = _profiled(profiler.profile.__init__)  # type: ignore[method-assign]
+    torch.nn.Module._apply = _moved(torch.nn.Module._apply)  # type: ignore[method-assign]
     compiled: Any = torch._C
     compiled._get_tensor_metadata = functools.partial(_metadata, compiled._get_tensor_metadata)
     compiled._set_tensor_metadata = functools.partial(_set_metadata, compiled._set_tensor_metadata)
@@ -95,6 +98,58 @@ def _profiled(original: Any) -> Any:
             self.profiler_kind = ProfilerState.KINETO
 
     return init
+
+
+def _moved(original: Any) -> Any:
+    """Parameters stay the same objects when a module comes to the device, so that shared ones stay shared and optimizers go on: torch
+    exchanges the memory of tensors of one kind only, others it replaces where its flag does not say otherwise.
+    """
+
+    @functools.wraps(original)
+    def apply(self: torch.nn.Module, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        own = [p for p in self._parameters.values() if p is not None]
+        if torch.__future__.get_swap_module_params_on_conversion() or not any(_arrives(p, fn) for p in own):
+            return original(self, fn, recurse)
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        if not any(map(weakref.getweakrefcount, own)) and _exchanged(lambda: original(self, fn, False), fn, own):
+            return self
+        text = f"a parameter of {type(self).__name__} is held by a graph or a weak reference"
+        warnings.warn(f"{text}, so the device gets a new one: other holders keep the old", stacklevel=2)
+        return original(self, fn, False)
+
+    return apply
+
+
+def _exchanged(move: Callable[[], Any], fn: Callable[..., Any], own: list[torch.nn.Parameter]) -> bool:
+    """Let a module's parameters get the memory of the moved ones; whether all could."""
+    grads = [p.grad for p in own]
+    for p in own:
+        p.grad = None  # one that is there is held by its parameter, and cannot be exchanged
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        move()
+    except RuntimeError as error:
+        if not str(error).startswith("_apply(): Couldn't swap"):
+            raise
+        return False
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+        for p, grad in zip(own, grads, strict=True):
+            if grad is not None:
+                with torch.no_grad():
+                    p.grad = fn(grad) if grad.device != p.device else grad
+    return True
+
+
+def _arrives(param: torch.Tensor, fn: Callable[..., Any]) -> bool:
+    """Whether a conversion brings a parameter to the device."""
+    if type(param) is not torch.nn.Parameter or param.device.type == "spyre" or param.layout != torch.strided:
+        return False
+    with torch.no_grad():
+        converted = fn(torch.empty(0, dtype=param.dtype, device=param.device))
+    return isinstance(converted, torch.Tensor) and converted.device.type == "spyre"
 
 
 _METADATA = "_spyre_metadata"

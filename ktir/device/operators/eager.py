@@ -82,7 +82,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         else:
             _programs.move_to_end(key)
     if isinstance(program, NoProgram):
-        raise program
+        raise type(program)(*program.args)  # one that was raised would hold the frames of its callers, and their tensors
     # a batch norm in training writes its statistics, and its schema says that it writes nothing: gradients rely on that
     unchanged = torch.autograd.grad_mode._unsafe_preserve_version_counter(tuple(t for t in tensors if not t.is_inference()))
     try:
@@ -92,7 +92,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         refused = NoProgram(_said(error))
         if str(refused) != error.message:
             with _lock:
-                _programs[key] = refused  # a fault is met once
+                _programs[key] = NoProgram(str(refused))  # a fault is met once
         raise refused from None
 
 

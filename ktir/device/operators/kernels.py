@@ -152,6 +152,11 @@ def _to_copy(
 
 
 def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    if is_ours(self) and is_ours(dst) and _partly_shared(self, dst):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
     if self.dtype != dst.dtype and self.device == dst.device and (found := _converted(self, dst.dtype)) is not None:
         self = found
     source = on_host(self) if is_ours(self) else self
@@ -169,6 +174,19 @@ def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False
         record(dst, "D2D")
         here.wait_stream(there)
     return dst
+
+
+def _partly_shared(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors without holes share some of their places, but are not the same view: what the host refuses to copy."""
+    if a.untyped_storage()._cdata != b.untyped_storage()._cdata or not (_dense(a) and _dense(b)):
+        return False
+    (first, last), (other, end) = ((t.storage_offset(), t.storage_offset() + t.numel()) for t in (a, b))
+    same = (first, last, a.stride()) == (other, end, b.stride())
+    return first < end and other < last and a.dtype == b.dtype and not same
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    return bool(tensor.numel()) and torch.ops.aten.is_non_overlapping_and_dense.default(tensor)
 
 
 def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:

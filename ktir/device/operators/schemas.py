@@ -30,8 +30,9 @@ class Schema:
 def schema_of(op: Any) -> Schema:
     """What the schema of an overload says."""
     arguments = op._schema.arguments
-    sets = {n: a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write for n in a.alias_info.before_set}
-    written = tuple(dict.fromkeys(sets.values()))
+    writing = [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    sets = {n: a.name for a in writing for n in a.alias_info.before_set}
+    written = tuple(a.name for a in writing)  # lists of tensors among them, which have no names of sets
     returned = tuple(
         next((sets[n] for n in r.alias_info.before_set | r.alias_info.after_set if n in sets), None) if r.alias_info is not None else None
         for r in op._schema.returns
@@ -52,7 +53,7 @@ def functional(op: Any) -> Any | None:
     """
     schema = op._schema
     name = schema.name.removeprefix("aten::")
-    if not schema.name.startswith("aten::"):
+    if not schema.name.startswith("aten::") or any("[]" in str(a.type) and a.name in schema_of(op).written for a in schema.arguments):
         return None
     pure = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")  # __ilshift__ writes what __lshift__ gives
     wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]

@@ -192,6 +192,8 @@ def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
 
 def record(tensor: torch.Tensor, kind: Literal["H2D", "D2H", "D2D"], *, wait: bool = True) -> None:
     """Tell the card that a tensor on it travels. wait: the host does, for what comes and goes."""
+    if not tensor.numel():
+        return
     allocation_of(tensor).card.record(kind, tensor.numel() * tensor.dtype.itemsize, wait=wait and kind != "D2D")
 
 

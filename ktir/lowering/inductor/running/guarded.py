@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,7 +22,7 @@ from ktir.lowering.inductor.running.overlaps import Overlooked
 from ktir.runtime import cache, store
 from ktir.runtime.kernel import OF_DATA, OURS
 
-THEIRS = "PyTorch's own tracing refuses the graph, before ktir sees it; every backend that uses it says the same"
+THEIRS = "PyTorch's own tracing refuses the graph; every backend that uses it says the same"
 MARKED = "an argument is a view with its sign or its zeros noted apart from its memory; `clone()` makes it a tensor of its own"
 SHARED = "an input that is written shares elements with another one, which PyTorch's tracing does not see"
 _OWN = str(Path(__file__).parents[3]) + os.sep
@@ -47,6 +48,8 @@ class Guarded:
         self.graph = graph
         self.strict = strict
         self.otherwise: Callable[..., Any] | None = None
+        self._proven = False
+        """Whether a call has come to its end: what PyTorch puts around a graph may fail behind its writes, from the first call on."""
         self._again: Callable[..., Any] | None = None
         """What calls are, once that is known; see `Direct`. Dynamo calls with inputs of the same types."""
         self.overlooked = Overlooked(graph, writes.written(graph))
@@ -79,15 +82,14 @@ class Guarded:
             if self.strict:
                 raise Unsupported(SHARED)
             return in_torch(self.graph, Unsupported(SHARED))(*inputs)
-        if self.strict:
-            try:
-                return self.compiled(*inputs)
-            except Exception as error:
-                return self._failed(error, inputs)
         kept: list[tuple[torch.Tensor, torch.Tensor]] = []
-        token = _undo.set(kept)
+        token = _undo.set(None if self.strict else kept)
+        if not self._proven:
+            kept += [(t, t.clone()) for t in _sharing(inputs)]
         try:
-            return self.compiled(*inputs)
+            result = self.compiled(*inputs)
+            self._proven = True
+            return result
         except Exception as error:
             _restore(kept)
             return self._failed(error, inputs)
@@ -138,6 +140,14 @@ def _as_plain(value: Any) -> Any:
     of_torch, own = (getattr(c, "__torch_dispatch__", None) for c in (torch.Tensor, type(value)))
     theirs = isinstance(value, torch.Tensor) and own is of_torch
     return value.as_subclass(torch.Tensor) if theirs and type(value) not in _PLAIN else value
+
+
+def _sharing(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Inputs that share their memory with others, and have a place for each element."""
+    tensors = [t for t in inputs if isinstance(t, torch.Tensor) and t.layout == torch.strided and not _is_marked(t)]
+    counts = Counter(t.untyped_storage()._cdata for t in tensors)
+    expanded = [t for t in tensors if any(n > 1 and not s for n, s in zip(t.shape, t.stride(), strict=True))]
+    return [t for t in tensors if counts[t.untyped_storage()._cdata] > 1 and all(t is not e for e in expanded)]
 
 
 def _restore(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:

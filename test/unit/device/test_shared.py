@@ -1,0 +1,106 @@
+"""What shares memory on the device, or holds it: parameters that modules and optimizers share, lists that are written, refused calls."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["AdamW", "fused AdamW"])
+@pytest.mark.parametrize("before", [False, True], ids=["optimizer behind", "optimizer and gradients before"])
+@pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
+def test_training_with_shared_weights_goes_as_on_the_host(before: bool, fused: bool) -> None:
+    def losses(device: str) -> list[float]:
+        torch.manual_seed(0)
+        table, out = nn.Embedding(11, 8), nn.Linear(8, 11)
+        out.weight = table.weight
+        model, x = nn.Sequential(table, out), torch.arange(9)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+        if before:
+            model(x).sum().backward()
+            optimizer.step()
+        model.to(device)
+        x = x.to(device)
+        assert out.weight is table.weight
+        assert out.weight.device.type == device
+        if not before:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+        found = []
+        for _ in range(3):
+            loss = nn.functional.cross_entropy(model(x), x.flip(0))
+            if not before:
+                optimizer.zero_grad()
+            loss.backward()
+            found.append(loss.item())
+            if not before:
+                optimizer.step()
+        gradients = [p.grad.sum().item() for p in model.parameters() if p.grad is not None]
+        return [*found, *gradients]
+
+    assert losses("spyre") == pytest.approx(losses("cpu"), rel=1e-4, abs=1e-4)
+
+
+def test_a_held_parameter_is_replaced_with_a_word() -> None:
+    import weakref
+
+    module = nn.Linear(4, 4)
+    held = weakref.ref(module.weight)
+    with pytest.warns(UserWarning, match="of Linear is held by a graph or a weak reference, so the device gets a new one"):
+        module.to("spyre")
+    assert held() is not module.weight
+    assert module.weight.device.type == "spyre"
+
+
+@pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
+def test_programs_see_what_the_host_writes_to_lists() -> None:
+    tensors = [torch.ones(4, device="spyre"), torch.ones(4, device="spyre")[1:]]
+    assert all(torch.equal((t + 1).cpu(), torch.full(t.shape, 2.0)) for t in tensors)
+    torch.ops.aten._amp_foreach_non_finite_check_and_unscale_(tensors, torch.zeros((), device="spyre"), torch.full((), 0.5, device="spyre"))
+    for t in tensors:
+        assert torch.equal((t + 1).cpu(), torch.full(t.shape, 1.5))
+        assert torch.equal(t.cpu(), torch.full(t.shape, 0.5))
+
+
+def test_a_copy_to_a_part_of_its_source_is_refused() -> None:
+    x = torch.arange(10.0, device="spyre")
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        x[1:].copy_(x[:-1])
+    x[5:].copy_(x[:5])
+    x.copy_(x)
+    assert x.tolist() == [0, 1, 2, 3, 4] * 2
+
+
+def test_a_refused_call_holds_no_tensors() -> None:
+    def refused() -> None:
+        held = torch.ones(1 << 16, device="spyre")
+        with pytest.raises(RuntimeError, match="must match"):
+            held.add(torch.ones(5, device="spyre"))
+
+    found = []
+    for _ in range(3):
+        refused()
+        gc.collect()
+        found.append(torch.spyre.memory_allocated())  # type: ignore[attr-defined]
+    assert found[0] == found[-1]
+
+
+@pytest.mark.parametrize("device", ["cpu", "spyre"])
+def test_a_graph_that_fails_behind_its_writes_has_not_written(device: str) -> None:
+    """Interleaved views of one memory: AOTAutograd fails once the graph has run."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        old = x * 1
+        x.add_(1)
+        y.add_(1)
+        return y.t(), x, old
+
+    torch._dynamo.reset()
+    mine, theirs = (torch.zeros(3, 10, device=device) for _ in range(2))
+    with torch.no_grad():
+        compiled = torch.compile(run, backend="ktir", dynamic=False)
+        for _ in range(2):
+            found, expected = compiled(mine[:, ::2], mine[:, 1::2]), run(theirs[:, ::2], theirs[:, 1::2])
+            assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip((*found, mine), (*expected, theirs), strict=True))
