@@ -1,5 +1,7 @@
 """`torch.autocast("spyre")` computes in the types in which CUDA's does."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -43,3 +45,38 @@ def test_in_a_graph() -> None:
 
     with torch.no_grad():
         assert product(torch.ones(3, 3, device="spyre")).dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    "norm", [torch.nn.BatchNorm1d(4), torch.nn.InstanceNorm1d(4, affine=True), torch.nn.GroupNorm(2, 4), torch.nn.LayerNorm(3)], ids=str
+)
+def test_norms_of_narrower_numbers_have_gradients(norm: torch.nn.Module) -> None:
+    x = torch.linspace(-1, 1, 24).square().reshape(2, 4, 3).half()
+    found = []
+    for device in ("cpu", "spyre"):
+        own, here = copy.deepcopy(norm).to(device), x.to(device).detach().requires_grad_()
+        y = own(here)
+        (y * x.to(device)).sum().backward()
+        gradients = [t.grad for t in (here, *own.parameters()) if t.grad is not None]
+        assert len(gradients) == 3
+        found.append([t.detach().cpu() for t in (y, *gradients, *own.buffers())])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-5)  # as close as torch takes results in float16 to be
+
+
+def test_training_with_a_batch_norm() -> None:
+    torch.manual_seed(0)
+    parts = torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(12, 2)
+    model, x = torch.nn.Sequential(*parts), torch.linspace(-1, 1, 64).sin().reshape(2, 2, 4, 4)
+    losses: dict[str, list[float]] = {"cpu": [], "spyre": []}
+    for device, said in losses.items():
+        here = copy.deepcopy(model).to(device)
+        optimizer = torch.optim.SGD(here.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            with torch.autocast(device, torch.float16):
+                loss = here(x.to(device)).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            said.append(loss.item())
+    assert losses["spyre"] == pytest.approx(losses["cpu"], rel=2e-3)
+    assert losses["spyre"][1] < losses["spyre"][0]

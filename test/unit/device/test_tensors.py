@@ -258,6 +258,7 @@ def test_pinned_memory() -> None:
     loaded = [batch[0] for batch in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True)]
     assert torch.cat(loaded).tolist() == list(range(6))
     assert torch.ones(2).pin_memory().to("spyre", non_blocking=True).tolist() == [1, 1]
+    assert torch.arange(2.0).to("spyre").to("cpu", non_blocking=True).tolist() == [0, 1]
     assert not torch.ones(2).is_pinned()
 
 

@@ -47,6 +47,21 @@ def layer_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, b
     return (result if bias is not None else result + 0.0), mean, scale
 
 
+def _widened(norm: Any) -> Callable[..., Any]:
+    """A norm of narrower numbers than its weights or running statistics are: PyTorch's kernel gives the statistics in the type of these,
+    which its gradient asks for.
+    """
+
+    def wide(x: torch.Tensor, *rest: Any) -> Any:
+        of_weights = next((r.dtype for r in rest if isinstance(r, torch.Tensor)), x.dtype)
+        if of_weights == x.dtype:
+            return NotImplemented
+        result, *others = norm(x.to(of_weights), *rest)
+        return result.to(x.dtype), *others
+
+    return wide
+
+
 def variance(x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
     """`var`, of numbers up to 1, multiplied by the power of two that they were divided by."""
     found = _scaled_variance(x, dim, correction, keepdim)
@@ -82,7 +97,8 @@ def _scaled_variance(x: torch.Tensor, dim: Sequence[int] | None, correction: flo
 
 def before(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """The decompositions of this page; where one returns NotImplemented, that of `table` if there is one, else none."""
-    return {op: _tried_before(own, table[op]) if op in table else own for op, own in _OWN.items()}
+    own = {op: _tried_before(own, table[op]) if op in table else own for op, own in _OWN.items()}
+    return {**own, **{op: _tried_before(_widened(op), {**table, **own}[op]) for op in _NORMS}}
 
 
 def _tried_before(own: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,3 +121,16 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.var.correction: variance,
     aten.std.correction: deviation,
 }
+
+_NORMS = (
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default,
+    aten._native_batch_norm_legit_no_training.default,
+    aten._batch_norm_with_update.default,
+    aten._batch_norm_with_update_functional.default,
+    aten._batch_norm_no_update.default,
+    aten.native_group_norm.default,
+    aten.native_layer_norm.default,
+)
