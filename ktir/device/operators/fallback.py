@@ -150,13 +150,11 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for every operator that the device has no kernel for."""
     schema = schema_of(op)
-    if schema.out:
-        check_devices(op, schema, args, kwargs)
+    check_devices(op, schema, args, kwargs)
     if is_random(op, schema, args, kwargs):
         return _random(op, schema, args, kwargs)
     if not any(map(is_ours, _read(schema, args, kwargs))):
         return on_cpu(op, args, kwargs)  # a factory: made on the host, and copied
-    check_devices(op, schema, args, kwargs)
     reason, refused = "", False
     try:
         if not schema.written:
@@ -194,16 +192,21 @@ def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-_ANY_DEVICE = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put")
-"""Operators that take indices from wherever they are."""
+_INDEXED = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put")
+"""Operators that take indices of the host, too."""
 
 
 def check_devices(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """RuntimeError for operands on several devices; numbers of the host, which have no dims, go with all unless they are written."""
-    if op._schema.name.removeprefix("aten::").rstrip("_") in _ANY_DEVICE:
-        return
-    tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    written = [id(value) for name, value in schema.named(args, kwargs).items() if name in schema.written]
+    named = schema.named(args, kwargs)
+    if op._schema.name.removeprefix("aten::").rstrip("_") in _INDEXED:
+        place = named["self"].device
+        if any(index is not None and index.device not in (place, torch.device("cpu")) for index in named["indices"]):
+            raise RuntimeError(f"indices should be either on cpu or on the same device as the indexed tensor ({place})")
+        values = [named["values"]] if "values" in named and named["values"].dim() else []
+        named = {"self": named["self"], "values": values}
+    tensors = [t for t in pytree.tree_leaves(named) if isinstance(t, torch.Tensor)]
+    written = [id(named[name]) for name in schema.written if name in named]
     devices = dict.fromkeys(str(t.device) for t in tensors if t.dim() or t.device.type != "cpu" or id(t) in written)
     if len(devices) > 1:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(devices)}!")
@@ -232,11 +235,12 @@ def _read(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
 def _random(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Random numbers are drawn on the host, from the generator of the card."""
     tensors = [t for t in pytree.tree_leaves((args, kwargs)) if is_ours(t)]
-    generator = randomness.default_generator(tensors[0].device.index if tensors else current.index_of(kwargs.get("device")))
+    index = tensors[0].device.index if tensors else current.index_of(kwargs.get("device"))
+    generator = randomness.default_generator(index)
     if "generator" in schema.names:
-        if schema.named(args, kwargs).get("generator") is None:
-            kwargs = {**kwargs, "generator": generator}
-        return on_cpu(op, args, kwargs)
+        named = schema.named(args, kwargs)
+        with randomness.drawn_on_host(named.get("generator") or generator, torch.device("spyre", index)) as host:
+            return on_cpu(op, (), {**named, "generator": host})
     before = torch.get_rng_state()
     torch.set_rng_state(generator.get_state())
     try:

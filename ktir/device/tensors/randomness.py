@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ctypes
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -37,7 +39,31 @@ def generator_of(index: int) -> Any:
     """A new generator of a card."""
     generator = _HostGenerator.__new__(CardGenerator, "cpu")
     generator.index = index
+    device, keys = ctypes.c_uint16.from_address(generator._cdata + _DEVICE), ctypes.c_uint64.from_address(generator._cdata + _DEVICE + 8)
+    if (device.value, keys.value) == (_HOST, torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).raw_repr()):
+        device.value = _PRIVATEUSE1 | index << 8
     return generator
+
+
+_DEVICE, _HOST, _PRIVATEUSE1 = 56, 0xFF00, 20
+"""Where c10::GeneratorImpl of torch 2.13 has its device, with its dispatch keys behind it, and what is there for the host and for us: the
+host's kernels look there, and refuse a generator of another device.
+"""
+
+
+@contextmanager
+def drawn_on_host(generator: Any, device: torch.device) -> Iterator[Any]:
+    """A generator of the host, which goes on from where that of the card is, and takes it along."""
+    if generator.device.type != device.type:
+        raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'")
+    if generator.device != device:
+        raise RuntimeError(f"Expected a '{device}' generator device but found '{generator.device}'")
+    host = _HostGenerator("cpu")
+    host.set_state(generator.get_state())
+    try:
+        yield host
+    finally:
+        generator.set_state(host.get_state())
 
 
 def _with_state(device: torch.device, state: torch.Tensor) -> Any:

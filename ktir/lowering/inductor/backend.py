@@ -29,6 +29,7 @@ from ktir.lowering.inductor.running.fallback import chain, in_torch
 from ktir.lowering.inductor.running.faults import Fault
 from ktir.lowering.inductor.running.guarded import Guarded, written
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
+from ktir.lowering.inductor.running.places import check_places
 from ktir.lowering.inductor.running.writes import OnlyEager, check_writes
 from ktir.runtime import cache
 from ktir.runtime.memory import forms
@@ -112,6 +113,7 @@ def compile_graph(
     with _own_errors():
         nested.flatten(gm)
         check_call(gm)
+        check_places(gm)
         check_writes(gm)
         device = device or devices.device_of(gm, inputs)
         beside = beside_operators(gm, inputs)

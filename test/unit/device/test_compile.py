@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import ktir
 from ktir import config
 from ktir.diagnostics import KtirError, OutOfRange, Unsupported
+from ktir.lowering.inductor.running.places import check_places
+from ktir.lowering.inductor.running.writes import OnlyEager
 from ktir.runtime import metrics, notices
 
 
@@ -156,6 +159,35 @@ def test_errors_that_are_asked_for() -> None:
     assert isinstance(refused.value.inner_exception, Unsupported)
     with pytest.raises(OutOfRange):
         torch.compile(lambda n: n * 3)(torch.tensor([1 << 40], device="spyre"))
+
+
+def test_complex_numbers_on_the_way_run_on_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    def magnitudes(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return torch.fft.rfft(x, norm="ortho").abs() + torch.ones(3, device=x.device)
+
+    x, y = torch.arange(8.0).reshape(2, 4), torch.arange(8.0).reshape(2, 4).to("spyre")
+    notices.forget()
+    with config.patch(fallback="cpu"), torch.no_grad():
+        found = torch.compile(magnitudes)(y)
+        assert found.device.type == "spyre"
+        torch.testing.assert_close((found.cpu(), y.cpu()), (magnitudes(x), x))
+        assert f"{Path(__file__)}:" in caplog.text
+        assert "'fft_rfft' op of shape [2, 3] and dtype complex64 is not supported: the device holds no complex numbers" in caplog.text
+        with pytest.raises(BackendCompilerFailed, match="nearest supported form: complex results on the host"):
+            torch.compile(torch.fft.rfft)(y)
+
+
+def test_places_that_do_not_go_together() -> None:
+    with config.patch(fallback="cpu"), pytest.raises(RuntimeError, match="either on cpu or on the same device"):
+        torch.compile(lambda x, i: x[i])(torch.ones(3), torch.tensor([1], device="spyre"))
+    graph = fx.Graph()
+    nodes = [graph.placeholder(name) for name in "ab"]
+    for card, node in enumerate(nodes):
+        node.meta["example_value"] = FakeTensor(FakeTensorMode(), torch.empty(2, device="meta"), torch.device("spyre", card))
+    graph.output(tuple(nodes))
+    with pytest.raises(OnlyEager, match="a graph with tensors on 'spyre:0' and 'spyre:1' is not supported: a program runs on one card"):
+        check_places(fx.GraphModule({}, graph))
 
 
 def test_numbers_of_the_host_in_a_graph(on_chip: None) -> None:

@@ -249,6 +249,14 @@ def test_operands_on_two_devices() -> None:
     close(torch.arange(4, out=torch.empty(0, dtype=torch.int64, device="spyre")), torch.arange(4))
     close(x.to("spyre") + torch.tensor(1.0, dtype=torch.float16), x + 1)
     close(x.to("spyre")[torch.tensor([1, 2])], x[1:3])
+    for index in (torch.tensor([1, 2]), x > 0):
+        for call in (lambda i: x[i], lambda i: x.index_put((i,), x[0])):
+            with pytest.raises(RuntimeError, match=r"either on cpu or on the same device as the indexed tensor \(cpu\)"):
+                call(index.to("spyre"))
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        x.to("spyre")[:2] = x[:2].to("spyre").index_put((torch.tensor([0]),), x[:1])
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.normal(x.to("spyre"), x.abs())
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {

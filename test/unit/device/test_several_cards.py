@@ -62,8 +62,11 @@ def program() -> None:
     (a.to("spyre:2") * b * 3).sum().backward()
     assert a.grad is not None
     assert (a.grad.device.index, a.grad.tolist()) == (1, [3.0] * 4)
-    with pytest.raises(RuntimeError, match="same device"):
-        _ = a + b
+    for call in (lambda: a + b, lambda: a[b.long()], lambda: torch.normal(a, b)):
+        with pytest.raises(RuntimeError, match="same device"):
+            call()
+    with pytest.raises(RuntimeError, match="Expected a 'spyre:2' generator device but found 'spyre:1'"):
+        torch.rand(2, device="spyre:2", generator=torch.Generator("spyre:1"))
     print("right")
 
 

@@ -279,6 +279,19 @@ def test_generators() -> None:
     assert torch.equal(torch.rand(4, device="spyre").cpu(), first)
 
 
+def test_generators_of_another_device_are_refused() -> None:
+    ours, host = torch.Generator("spyre").manual_seed(3), torch.Generator().manual_seed(3)
+    same = torch.rand(2, generator=host)
+    assert torch.equal(torch.rand(2, device="spyre", generator=ours).cpu(), same)
+    assert torch.equal(ours.get_state(), host.get_state())
+    for call in (lambda: torch.rand(2, generator=ours), lambda: torch.empty(2).bernoulli_(generator=ours)):
+        with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'spyre'"):
+            call()
+    for call in (lambda: torch.rand(2, device="spyre", generator=host), lambda: torch.ones(2, device="spyre").normal_(generator=host)):
+        with pytest.raises(RuntimeError, match="Expected a 'spyre' device type for generator but found 'cpu'"):
+            call()
+
+
 def test_lazy_modules() -> None:
     assert nn.LazyLinear(3).to(torch.float16).half().weight.dtype == torch.float16
     assert nn.LazyLinear(3, device="spyre")(torch.ones(2, 4, device="spyre")).shape == (2, 3)

@@ -19,6 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ktir import config
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.lowering.inductor.running.origins import any_on_device, values_of
+from ktir.lowering.inductor.running.places import OnlyHost, hosted
 from ktir.lowering.region_to_ktir.region import Nest, NestRefused, Origin, Region
 from ktir.runtime import metrics, notices
 
@@ -128,11 +129,12 @@ def in_torch(gm: fx.GraphModule, error: Exception, note: Callable[[fx.GraphModul
     reason = error.message if isinstance(error, KtirError) else str(error)
     called = [node for node in gm.graph.nodes if node.op.startswith("call_") and node.target is not operator.getitem]
     on_device = any_on_device(values_of(gm))  # where each counts itself, wherever it runs
-    operators = 0 if on_device else len(called)
+    on_host = hosted(gm) if isinstance(error, OnlyHost) else None
+    operators = 0 if on_device and not on_host else len(called)
 
     def run(*inputs: Any) -> Any:
         _LazyGraphModule.force_recompile(gm)  # else its first `forward` is a call of the module, which prints a traceback of its own
-        result = gm.forward(*inputs)
+        result = on_host(*inputs) if on_host else gm.forward(*inputs)
         metrics.count(torch=operators)
         if notices.is_new("graph", reason):
             notices.warn(in_words(error, gm), *([note(gm, error)] if note else []), "the whole graph runs in PyTorch", notices.NOT_HERE)
