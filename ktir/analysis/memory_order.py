@@ -43,6 +43,16 @@ class Region:
             return False
         return _overlap(self.offset, self.dims, other.offset, other.dims)
 
+    def taken_with(self, read: Region) -> bool:
+        """Whether a store to this region may take an element that a load reads: one that begins and steps by whole sticks takes all of the
+        last of them, whichever lanes it leaves."""
+        if self.argument != read.argument:
+            return False
+        dims = self.dims
+        if dims and dims[-1][0] == 1 and not any(distance % LANES for distance in (self.offset, *(stride for stride, _ in dims[:-1]))):
+            dims = (*dims[:-1], (1, -(-dims[-1][1] // LANES) * LANES))
+        return _overlap(self.offset, dims, read.offset, read.dims)
+
     def same_elements(self, other: Region) -> bool:
         """Whether both touch the same elements position by position."""
         return not self.indirect and self == other

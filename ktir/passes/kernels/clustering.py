@@ -153,8 +153,8 @@ class Clustering:
             candidates = {e.number: e for argument in _touched(item) for e in self._touching.get(argument, ())}
             for _, earlier in sorted(candidates.items()):
                 theirs = [r for _, r in earlier.reads]
-                pairs = [(a, b) for a in item.writes for b in (*theirs, *earlier.writes)] + [(a, b) for a in own for b in earlier.writes]
-                if any(a.overlaps(b) for a, b in pairs):
+                pairs = [(w, r) for w in item.writes for r in theirs] + [(w, r) for w in earlier.writes for r in own]
+                if any(w.taken_with(r) for w, r in pairs) or any(w.overlaps(e) for w in item.writes for e in earlier.writes):
                     found.append(earlier)
             self._conflicts[item] = found
         return self._conflicts[item]
@@ -231,7 +231,7 @@ def _may_share(earlier: Item, item: Item) -> bool:
     is written, or both write."""
     if not item.writes or any(not item.writes[0].same_elements(r) for r in earlier.writes):
         return False
-    reads = [r for _, r in earlier.reads if r.overlaps(item.writes[0])]
+    reads = [r for _, r in earlier.reads if item.writes[0].taken_with(r)]
     return all(item.writes[0].same_elements(r) for r in reads) and (not reads or earlier.number in item.ancestors)
 
 

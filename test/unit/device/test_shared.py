@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.fx import symbolic_trace
+
+from ktir.lowering.inductor.running.guarded import Guarded
+from ktir.runtime import metrics
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["AdamW", "fused AdamW"])
@@ -87,20 +93,53 @@ def test_a_refused_call_holds_no_tensors() -> None:
     assert found[0] == found[-1]
 
 
+def _negated(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    old = z.cumsum(-1)
+    x.neg_()
+    y.neg_()
+    z.add_(2)
+    return old, y, x.t(), y.select(0, -1).unsqueeze(0).expand(3, *y.shape[1:])
+
+
+def _first_and_second(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The second load is of the stick of which the store takes a part."""
+    x[..., 0] = 0
+    return (y * 2 + z,)
+
+
 @pytest.mark.parametrize("device", ["cpu", "spyre"])
-def test_a_graph_that_fails_behind_its_writes_has_not_written(device: str) -> None:
-    """Interleaved views of one memory: AOTAutograd fails once the graph has run."""
-
-    def run(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        old = x * 1
-        x.add_(1)
-        y.add_(1)
-        return y.t(), x, old
-
+@pytest.mark.parametrize("run", [_negated, _first_and_second])
+def test_interleaved_views_of_one_memory(run: Callable[..., Any], device: str) -> None:
+    """PyTorch's tracing takes views of them as if the whole memory had their shape: a graph that returns some is its own."""
     torch._dynamo.reset()
-    mine, theirs = (torch.zeros(3, 10, device=device) for _ in range(2))
-    with torch.no_grad():
+    mine, theirs = (torch.arange(1, 15, dtype=torch.float32, device=where) for where in (device, "cpu"))
+    more, other = (torch.ones(1, 7, device=where) for where in (device, "cpu"))
+    with torch.no_grad(), metrics.counted() as launches:
         compiled = torch.compile(run, backend="ktir", dynamic=False)
         for _ in range(2):
-            found, expected = compiled(mine[:, ::2], mine[:, 1::2]), run(theirs[:, ::2], theirs[:, 1::2])
-            assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip((*found, mine), (*expected, theirs), strict=True))
+            found = compiled(mine.view(1, 14)[:, ::2], mine.view(1, 14)[:, 1::2], more)
+            expected = run(theirs.view(1, 14)[:, ::2], theirs.view(1, 14)[:, 1::2], other)
+            for one, wanted in zip((*found, mine, more), (*expected, theirs, other), strict=True):
+                assert torch.equal(one.cpu(), wanted)
+    if run is _first_and_second:
+        assert launches() == metrics.Launches(chip=2)
+        return
+    torch._dynamo.reset()
+    strict = torch.compile(torch.no_grad()(run), backend="ktir", dynamic=False, options={"fallback": "error"})
+    with pytest.raises(Exception, match=r"test_shared.py:\d+:1: error: result 't' of shape \[7, 1\] .* a view of an input"):
+        strict(mine.view(1, 14)[:, ::2], mine.view(1, 14)[:, 1::2], more)
+
+
+def test_a_graph_that_fails_behind_its_writes_has_not_written() -> None:
+    def run(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x.add_(1) + y.mul_(2) + z.add_(3),)
+
+    def failing(*inputs: torch.Tensor) -> Any:
+        run(*inputs)
+        raise AssertionError("the shape is another one")
+
+    memory, apart = torch.ones(6), torch.ones(3)
+    found = Guarded(failing, symbolic_trace(run), strict=False)(memory[::2], memory[1::2], apart)
+    assert torch.equal(found[0], torch.full((3,), 8.0))
+    assert torch.equal(memory, torch.full((6,), 2.0))
+    assert torch.equal(apart, torch.full((3,), 4.0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -85,7 +84,7 @@ class Guarded:
         kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         token = _undo.set(None if self.strict else kept)
         if not self._proven:
-            kept += [(t, t.clone()) for t in _sharing(inputs)]
+            kept += [(t, t.clone()) for t in _to_keep(inputs)]
         try:
             result = self.compiled(*inputs)
             self._proven = True
@@ -142,12 +141,12 @@ def _as_plain(value: Any) -> Any:
     return value.as_subclass(torch.Tensor) if theirs and type(value) not in _PLAIN else value
 
 
-def _sharing(inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """Inputs that share their memory with others, and have a place for each element."""
+def _to_keep(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Inputs that have a place for each element, where some of all share their memory: what PyTorch puts around such a graph may fail."""
     tensors = [t for t in inputs if isinstance(t, torch.Tensor) and t.layout == torch.strided and not _is_marked(t)]
-    counts = Counter(t.untyped_storage()._cdata for t in tensors)
-    expanded = [t for t in tensors if any(n > 1 and not s for n, s in zip(t.shape, t.stride(), strict=True))]
-    return [t for t in tensors if counts[t.untyped_storage()._cdata] > 1 and all(t is not e for e in expanded)]
+    if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
+        return []
+    return [t for t in tensors if not any(n > 1 and not s for n, s in zip(t.shape, t.stride(), strict=True))]
 
 
 def _restore(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:

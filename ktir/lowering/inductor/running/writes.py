@@ -5,7 +5,7 @@ gets wrong runs in eager.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,30 @@ def _check_branches(gm: fx.GraphModule) -> None:
                     described = f"'{_name(node)}' in a branch or loop of another one"
                     raise OnlyEager(f"{described} is not supported: PyTorch's tracing drops what it writes", source(node))
             _check_branches(outer)
+
+
+def check_views(gm: fx.GraphModule, sharing: Sequence[int]) -> None:
+    """Raise OnlyEager where a view of an input is returned and one is written, of those by number that share memory with others.
+
+    AOTAutograd of torch 2.13 makes a tensor of the whole memory then, and takes views of that tensor for views of the inputs.
+    """
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    values = [placeholders[k].meta.get("example_value") for k in sharing]
+    memory = {v.untyped_storage()._cdata for v in values if isinstance(v, torch.Tensor)}
+    if not any(v.untyped_storage()._cdata in memory for v in written(gm)) and not any(map(_writes, _inner_nodes(gm))):
+        return
+    for node in gm.graph.output_node().all_input_nodes:
+        value = node.meta.get("example_value")
+        if node.op != "placeholder" and isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in memory:
+            described = f"result '{node.name}' of {type_text(value.shape, value.dtype)}"
+            reason = "it is a view of an input that shares memory with another one, and one of them is written"
+            raise OnlyEager(f"{described} is not supported: {reason}, which PyTorch's tracing gets wrong", source(node))
+
+
+def _inner_nodes(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    for body in bodies(gm):
+        yield from body.graph.nodes
+        yield from _inner_nodes(body)
 
 
 def bodies(gm: fx.GraphModule) -> list[fx.GraphModule]:
