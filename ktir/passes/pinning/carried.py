@@ -8,7 +8,7 @@ from itertools import product
 from ktir.diagnostics import refused
 from ktir.dialects.structured import Generic, elementwise, fill
 from ktir.mlir import arith, ir, is_a, linalg, tensor
-from ktir.passes.pinning.elements import Leaf, Number, Value
+from ktir.passes.pinning.elements import Leaf, Number, Value, whole_dims
 from ktir.passes.pinning.tensors import Made, choose_stick, physical_shape, pointwise
 
 _MOST_FORMS = 16
@@ -80,4 +80,4 @@ def begins(op: ir.Operation, values: Sequence[Value | None]) -> list[Value]:
     for value, operand in zip(values, list(op.operands)[3:], strict=True):
         if value is None or not isinstance(operand.type, ir.RankedTensorType):
             raise refused(op, f"carries '{operand.type}' without content, or what is no tensor, which is not pinned yet")
-    return [v for v in values if v is not None]
+    return [whole_dims(given, v, op) for given, v in zip(list(op.operands)[3:], values, strict=True) if v is not None]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ktir.diagnostics import refused
 from ktir.mlir import ir
 
 Walk = tuple[int | None, ...]
@@ -73,7 +74,7 @@ Element = Number | Leaf | Apply
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the author: its shape, and what an element is by its dims."""
+    """A tensor of the author: its shape, and what an element is by its dims. Where he has joined dims they stay apart here."""
 
     shape: tuple[int, ...]
     element: Element
@@ -81,6 +82,26 @@ class Value:
     @property
     def type(self) -> ir.Type:
         return self.element.type
+
+
+def is_uniform(element: Element) -> bool:
+    """Whether all elements of a tensor are the same one."""
+    return all(d is None for leaf in element.leaves() for d in leaf.walk)
+
+
+def common_shape(values: Sequence[Value], shape: tuple[int, ...], op: ir.Operation) -> tuple[int, ...]:
+    """The shape of what is computed element by element: the author's, or that of what he has joined. Raises Unsupported for two."""
+    shapes = {v.shape for v in values if not is_uniform(v.element)}
+    if len(shapes) > 1:
+        raise refused(op, "reads tensors of which dims were joined in several ways, which is not pinned yet")
+    return shapes.pop() if shapes else shape
+
+
+def whole_dims(value: ir.Value, found: Value, op: ir.Operation) -> Value:
+    """A value that has the author's dims. Raises Unsupported."""
+    if isinstance(value.type, ir.RankedTensorType) and tuple(ir.RankedTensorType(value.type).shape) != found.shape:
+        raise refused(op, "reads a tensor whose dims were joined, which is pinned only where each element is computed by itself")
+    return found
 
 
 def distinct(element: Element) -> list[Leaf]:

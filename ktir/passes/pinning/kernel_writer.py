@@ -12,22 +12,32 @@ from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
-from ktir.mlir import arith, func, ir, is_a, scf, tensor
-from ktir.passes.pinning.elements import Apply, Leaf, Number, Value
+from ktir.mlir import arith, func, ir, is_a, scf
+from ktir.passes.pinning.accesses import loaded, stored
+from ktir.passes.pinning.elements import Apply, Leaf, Number, Value, common_shape
 from ktir.passes.pinning.exchanges import contributed, folded
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
-from ktir.passes.pinning.places import Place, even
+from ktir.passes.pinning.places import Place
 from ktir.passes.pinning.structured_values import Undefined, reshaped, structured
-from ktir.passes.pinning.tensors import Loaded, Shared, choose_stick, physical_shape, place_here, pointwise, rows_of
+from ktir.passes.pinning.tensors import Shared, place_here
+from ktir.passes.pinning.views import Window, address, seen
 
-_VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp)
+_VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp)
 
 
 class KernelWriter:
     """Writes the body of a kernel at the insertion point."""
 
-    def __init__(self, source: func.FuncOp, arguments: Mapping[ir.Value, ir.Value], given: Mapping[int, float], cores: int) -> None:
-        self.source = source
+    def __init__(
+        self,
+        source: func.FuncOp,
+        arguments: Mapping[ir.Value, ir.Value],
+        given: Mapping[int, float],
+        cores: int,
+        fixed: Mapping[int, ir.Value],
+    ) -> None:
+        """`fixed`: the argument for memory at an address that the author has as a number."""
+        self.source, self.fixed = source, fixed
         body = source.regions[0].blocks[0]
         self.points = Points(source.operation, {i: int(n) for i, n in given.items() if is_index(body.arguments[i].type)})
         self.tiles = prod(self.points.kernel.grid)
@@ -109,11 +119,9 @@ class KernelWriter:
         elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):
             pass  # views and tiles are built where memory is accessed
         elif is_a(op, ktdp.LoadOp):
-            place = self._place(op.operands[0])
-            source = Loaded(place, place_here())
-            self.values[op.results[0]] = Value(place.shape, Leaf(place.element, source, tuple(range(len(place.shape)))))
+            self.values[op.results[0]] = loaded(op, self._places(op.operands[0]))
         elif is_a(op, ktdp.StoreOp):
-            self._store(op)
+            stored(op, self.value(op.operands[0], op), self._places(op.operands[1]))
         elif is_a(op, scf.ForOp):
             write_loop(self, op)
         elif is_a(op, scf.IfOp):
@@ -180,12 +188,12 @@ class KernelWriter:
             if number is None or number < 0:
                 raise refused(op, "makes data of a number that is not the same on every tile and in every trip, which is not pinned yet")
             return Value(shape, Number(element, ir.FloatAttr.get(element, float(number))))
-        operands = []
+        operands: list[Value] = []
         for operand in op.operands:
             if is_index(operand.type):
                 raise refused(op, "computes data from an index, which is not pinned yet")
-            operands.append(self.value(operand, op).element)
-        return Value(shape, Apply(element, op, tuple(operands)))
+            operands.append(self.value(operand, op))
+        return Value(common_shape(operands, shape, op), Apply(element, op, tuple(v.element for v in operands)))
 
     def value(self, value: ir.Value, op: ir.Operation) -> Value:
         if value not in self.values:
@@ -199,27 +207,21 @@ class KernelWriter:
         uses = list(result.uses)
         return len(uses) > 1 or any(u.owner.operation.block != result.owner.operation.block for u in uses)
 
-    def _place(self, tile: ir.Value) -> Place:
+    def _places(self, tile: ir.Value) -> list[tuple[Place, Window]]:
+        """Where an access tile lies, in the order of the parts of its view."""
         op = tile.owner.operation
         if not is_a(op, ktdp.ConstructAccessTileOp):
             raise refused(op, "is not pinned yet")
-        place = Place(op, self.points, lambda v: self.mapping[v], self.guard)
-        if place.local:
-            raise refused(place.view.operation, "lies in the scratchpad, which is not pinned yet")
-        return place
-
-    def _store(self, op: ir.Operation) -> None:
-        place, value = self._place(op.operands[1]), self.value(op.operands[0], op)
-        walked = [d for d, n in enumerate(place.shape) if n != 1]
-        wanted = next((d for d in reversed(walked) if place.dims[d].stride == 1), walked[-1] if walked else None)
-        stick = choose_stick(value, wanted)
-        made = pointwise(value, stick, op)
-        shape, rows = physical_shape(place.shape, stick), rows_of(place.shape, stick)
-        count = prod(place.shape[d] for d in rows)
-        if count != even(count):
-            type_ = ir.RankedTensorType.get([shape[0], count, shape[2]], place.element)
-            made = tensor.ExtractSliceOp(type_, made, [], [], [], [0, 0, 0], list(type_.shape), [1, 1, 1]).result
-        ktdp.store(made, place.row_tile(stick, rows))
+        found = []
+        for view, window in seen(op, self.points):
+            argument, number = address(view.value, self.points)
+            if argument is None and number not in self.fixed:
+                raise refused(
+                    view.operation, "expects an address that is an argument, with what is added to it, or the same number everywhere"
+                )
+            base = self.mapping[view.value] if argument is not None or number is None else self.fixed[number]
+            found.append((Place(op, view, window, self.points, base, lambda v: self.mapping[v], self.guard), window))
+        return found
 
     # Control
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import set_level
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel, set_arguments, text_attribute
-from ktir.analysis.interface.parameters import Parameter, parameters
+from ktir.analysis.interface.parameters import Parameter, Place, parameters
 from ktir.analysis.points import is_index
 from ktir.diagnostics import KtirError, Unsupported, close_to, location_text, refused
 from ktir.dialects import ktdp
@@ -64,16 +64,18 @@ class PinPass(Pass):
         kernels = [f for f in functions.values() if is_kernel(f)]
         entry = _entry(module, functions)
         found, places = parameters(module, entry.name.value)
-        if places:
-            raise refused(entry.operation, f"'@{entry.name.value}' uses memory at a fixed address, which is not pinned yet")
         given = self._given(found, entry)
-        found, _ = parameters(module, entry.name.value, numbers={found[i].name: int(n) for i, n in given.items() if float(n).is_integer()})
+        numbers = {found[i].name: int(n) for i, n in given.items() if float(n).is_integer()}
+        found, places = parameters(module, entry.name.value, numbers=numbers)
+        if places and not is_kernel(entry):
+            raise refused(entry.operation, f"'@{entry.name.value}' calls kernels with memory at fixed addresses, which is not pinned yet")
+        found = [*found, *fixed_memory(places, entry, len(found))]
         _check_memory(found, entry)
         cores = machine(module, self.target, self.cores).cores
         made: list[func.FuncOp] = []
         try:
             for kernel in kernels:
-                made.append(_pinned(kernel, _numbers(kernel, entry, given), cores))
+                made.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], cores))
         except Exception:
             for f in made:
                 f.operation.erase()
@@ -123,8 +125,9 @@ def _check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     for p in found:
         if p.is_buffer and (p.shape is None or p.element not in TYPES):
             what = "its views do not tell its size" if p.shape is None else f"its elements are {p.element}, not {', '.join(TYPES)}"
-            where = location_text(entry.regions[0].blocks[0].arguments[p.position].location)
-            raise Unsupported(f"'func.func' op has argument #{p.position} that cannot be memory of the device: {what}", where)
+            given = p.position < len(entry.regions[0].blocks[0].arguments)
+            which = f"argument #{p.position}" if given else f"memory at '{p.name}'"
+            raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
 
 
 def is_by_hand(module: ir.Module) -> bool:
@@ -177,16 +180,17 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def _pinned(kernel: func.FuncOp, given: dict[int, float], cores: int) -> func.FuncOp:
+def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], cores: int) -> func.FuncOp:
     """The kernel with sticks, behind the old one. Raises Unsupported and leaves nothing."""
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
     with ir.InsertionPoint(kernel), kernel.location:
-        made = func.FuncOp(f"{kernel.name.value}{_NEW}", ([ir.IndexType.get()] * len(kept), []))
+        made = func.FuncOp(f"{kernel.name.value}{_NEW}", ([ir.IndexType.get()] * (len(kept) + len(addresses)), []))
     try:
-        block = made.add_entry_block([old.arguments[i].location for i in kept])
+        block = made.add_entry_block([*(old.arguments[i].location for i in kept), *(kernel.location for _ in addresses)])
+        fixed = {address: block.arguments[len(kept) + k] for k, address in enumerate(addresses)}
         with ir.InsertionPoint(block), kernel.location:
-            writer = KernelWriter(kernel, {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}, given, cores)
+            writer = KernelWriter(kernel, {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}, given, cores, fixed)
             made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
             writer.write()
         _erase_unused(made)
@@ -204,6 +208,33 @@ def _erase_unused(function: func.FuncOp) -> None:
             op.erase()
 
 
+def fixed_memory(places: list[Place], entry: func.FuncOp, position: int) -> list[Parameter]:
+    """Memory at addresses that the program has as numbers, as arguments from `position` on. Raises Unsupported where it lies over other
+    such memory: a launch gives each as an array of its own."""
+    found: list[Parameter] = []
+    end, last = 0, None
+    for place in sorted(places, key=lambda p: p.offset * _BYTES.get(p.element, 1)):
+        size = _BYTES.get(place.element, 1)
+        if last is not None and place.offset * size < end:
+            what = (
+                f"memory at the addresses {last.offset} of {last.element} and {place.offset} of {place.element}, which lie over each other"
+            )
+            raise refused(entry.operation, f"uses {what}")
+        end, last = (place.offset + prod(place.shape or ())) * size, place
+    for k, place in enumerate(places):
+        found.append(Parameter(position + k, f"global_{place.offset}", place.element, place.role, place.shape, views=place.views))
+    return found
+
+
+_BYTES = {"f16": 2, "bf16": 2, "i16": 2, "f32": 4, "i32": 4, "i64": 8}
+
+
+def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:
+    """Where an argument stands; of memory at an address the function."""
+    arguments = entry.regions[0].blocks[0].arguments
+    return arguments[p.position].location if p.position < len(arguments) else entry.location
+
+
 def _type(p: Parameter) -> ir.Type:
     return ir.RankedTensorType.get(list(p.shape or ()), ir.Type.parse(p.element))
 
@@ -218,24 +249,25 @@ def _new_entry(
     name = f"{entry.name.value}_call" if alone else entry.name.value
     with ir.InsertionPoint.at_block_begin(module.body), entry.location:
         made = func.FuncOp(f"{name}{_NEW}", ([ir.IndexType.get()] * len(buffers), []))
-    arguments = made.add_entry_block([block.arguments[p.position].location for p in buffers]).arguments
+    arguments = made.add_entry_block([_place_of(p, entry) for p in buffers]).arguments
     attributes = []
     for number, p in enumerate(buffers):
         elements = prod(p.shape or ())
         layout = kt.LayoutAttr.build([elements], [-(-elements // LANES), LANES], [LANES, 1], ir.Type.parse(p.element), "standard", "zero")
         said: dict[str, ir.Attribute] = {
-            "ktir.name": ir.StringAttr.get(text_attribute(given[p.position], "ktir.name") or p.name),
+            "ktir.name": ir.StringAttr.get((p.position < len(given) and text_attribute(given[p.position], "ktir.name")) or p.name),
             "ktir.role": ir.StringAttr.get("input" if p.role == "input" else "input_output"),  # what no tile stores stays as it was
             "ktir.layout": layout,
             "ktir.host": kt.HostViewAttr.build(number, 0, [elements], [1]),
         }
         attributes.append(ir.DictAttr.get(said))
-    value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers)}
+    value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers) if p.position < len(block.arguments)}
+    fixed = list(arguments)[len(value) :]
     with ir.InsertionPoint(made.regions[0].blocks[0]), entry.location:
         for call in [None] if alone else calls_of(entry):
             called = entry.name.value if call is None else callee(call)
             operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
-            func.CallOp([], called, operands)
+            func.CallOp([], called, [*operands, *fixed])
         func.ReturnOp([])
     set_arguments(made, attributes)
     return made

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from ktir.analysis.points import Numbers, Points
 from ktir.diagnostics import Unsupported, refused
+from ktir.dialects import ktdp
 from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir, is_a, scf
 from ktir.passes.pinning.carried import begins, begun, carried, forms, yielded
-from ktir.passes.pinning.elements import Value
+from ktir.passes.pinning.elements import Value, whole_dims
+from ktir.passes.pinning.views import dims_of, is_distributed, split_dims
 
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""
@@ -100,7 +102,7 @@ def _alike(writer: Writer, op: ir.Operation, trips: int, counters: Numbers, live
 
 def _ends(writer: Writer, op: ir.Operation) -> list[Value]:
     """What the trip that was written last leaves."""
-    return [writer.value(v, op) for v in list(op.regions[0].blocks[0].operations)[-1].operands]
+    return [whole_dims(v, writer.value(v, op), op) for v in list(op.regions[0].blocks[0].operations)[-1].operands]
 
 
 def _trip(writer: Writer, op: ir.Operation, number: ir.Value, counters: Numbers, live: NDArray[np.bool_], given: Sequence[Value]) -> None:
@@ -129,11 +131,22 @@ def _decides(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips:
     body, points = op.regions[0].blocks[0], writer.points
     counters = lower[..., None] + step * np.arange(trips)
     live = np.broadcast_to(points.live[..., None], (*points.live.shape, trips))
+    if trips > 1 and any(_walks_parts(inner, body.arguments[0], points) for inner in inside(body)):
+        return True
     with points.loop(body.arguments[0], counters, live):
         return any(
             is_a(inner, scf.IfOp) and _reads(inner.operands[0], body.arguments[0]) and not _steady(points(inner.operands[0]))
             for inner in inside(body)
         )
+
+
+def _walks_parts(tile: ir.Operation, counter: ir.Value, points: Points) -> bool:
+    """Whether trips may access other parts of a distributed view."""
+    if not is_a(tile, ktdp.ConstructAccessTileOp) or not is_distributed(tile):
+        return False
+    operands = tile.opview.index_operands
+    moving = {k for k, v in enumerate(operands) if _reads(v, counter)}
+    return any(moving & dims_of(tile.opview.base_map.results[d]) for d in split_dims(tile.operands[0].owner.operation, points))
 
 
 def _steady(found: Numbers) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ktir.diagnostics import refused
 from ktir.dialects.structured import affine_map, constant, elementwise, fill, generic, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
-from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value
+from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, whole_dims
 from ktir.passes.pinning.places import sticks
 from ktir.passes.pinning.tensors import Loaded, Made, physical_shape, pointwise
 from ktir.target import LANES
@@ -19,7 +19,7 @@ def matmul(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value:
     for operand in list(op.operands)[:2]:
         if operand not in values:
             raise refused(op, "reads a tensor without content")
-    a, b = (values[v] for v in list(op.operands)[:2])
+    a, b = (whole_dims(v, values[v], op) for v in list(op.operands)[:2])
     result = ir.RankedTensorType(op.results[0].type).element_type
     if "indexing_maps" in op.attributes and str(op.attributes["indexing_maps"]) != _USUAL:
         raise refused(op, "has indexing maps of its own, which is not pinned yet; the nearest supported form transposes an operand")
@@ -27,7 +27,8 @@ def matmul(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value:
         raise refused(op, f"multiplies {a.type} and {b.type} into {result}, but the array takes f16 and adds in f32")
     (m, k), n = a.shape, b.shape[1]
     rows, weights = _zeroed(a, op), _weights(b, op)
-    given = values.get(op.operands[len(op.operands) - 1])
+    outs = op.operands[len(op.operands) - 1]
+    given = whole_dims(outs, values[outs], op) if outs in values else None
     shape, blocks = [sticks(n), physical_shape((m, n), 1)[1], LANES], sticks(k)
     if given is None or _is_zero(given.element):
         return _made(_product(rows, weights, shape, range(blocks), result), (m, n), result)

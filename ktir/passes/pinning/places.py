@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -15,6 +16,7 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, ir
+from ktir.passes.pinning.views import View, Window
 from ktir.target import LANES
 
 Size = int | ir.Value
@@ -57,28 +59,28 @@ def times(a: Size, b: int) -> Size:
 
 
 class Place:
-    """An access tile of global memory, where it stands: all values are of the new kernel."""
+    """What lies of an access tile in one view, where it stands: all values are of the new kernel."""
 
-    def __init__(self, tile: ir.Operation, points: Points, index: Callable[[ir.Value], ir.Value], guard: ir.Value | None) -> None:
-        view = tile.opview.base.owner.opview
-        if not isinstance(view, ktdp.ConstructMemoryViewOp):
-            raise refused(tile, f"is on a view made by '{view.operation.name}', which is not pinned yet")
-        self.op, self.view, self.guard, self.points = tile, view, guard, points
-        self.element: ir.Type = ir.MemRefType(view.results[0].type).element_type
-        if any(not isinstance(s, int) for s in view.strides):
-            raise refused(view.operation, "expects a view with static strides")
+    def __init__(
+        self,
+        tile: ir.Operation,
+        view: View,
+        window: Window,
+        points: Points,
+        base: ir.Value,
+        index: Callable[[ir.Value], ir.Value],
+        guard: ir.Value | None,
+    ) -> None:
+        """`base`: where the view begins."""
+        self.op, self.guard, self.points, self.element = tile, guard, points, view.element
         operands = tile.opview.index_operands
         moved = {v: index(v) for v in operands}
-        masked = view.masked or any(not isinstance(n, int) for n in view.sizes)
-        if masked and view.attributes["coordinate_set"] != affine.box_set([n if isinstance(n, int) else None for n in view.sizes]):
-            raise refused(view.operation, "expects the coordinate set of a masked view to be the box of its sizes")
-        self.base: ir.Value = index(view.offset)
+        self.base: ir.Value = index_sum(base, view.shift)
         dims: list[Dim] = []
-        for expression, low, extent, size, stride in zip(
-            tile.opview.base_map.results, tile.opview.box_lo, tile.opview.box_extent, view.sizes, view.strides, strict=True
-        ):
-            first = index_sum(_built(expression, [moved[v] for v in operands], tile), low)
-            room = points.number(size) - points.affine(expression, operands) - low if masked else None
+        lows = zip(tile.opview.base_map.results, tile.opview.box_lo, window, view.sizes, view.strides, strict=True)
+        for expression, low, (start, extent), size, stride in lows:
+            first = index_sum(_built(expression, [moved[v] for v in operands], tile), low + start)
+            room = points.number(size) - points.affine(expression, operands) - low - start if view.masked else None
             if room is not None and (np.broadcast_to(room, points.live.shape)[points.live] >= extent).all():
                 room = None
             dims.append(Dim(extent, stride, first, None if room is None else size if isinstance(size, int) else index(size), room))
@@ -88,10 +90,13 @@ class Place:
     def shape(self) -> tuple[int, ...]:
         return tuple(d.extent for d in self.dims)
 
-    @property
-    def local(self) -> bool:
-        """Whether it lies in a scratchpad."""
-        return self.view.memory_space != "global"
+    def narrowed(self, dim: int, first: int, extent: int) -> Place:
+        """Some positions of it along a dim, at the insertion point."""
+        found, whole = copy(self), self.dims[dim]
+        room = None if whole.room is None else whole.room - first
+        found.dims = list(self.dims)
+        found.dims[dim] = Dim(extent, whole.stride, index_sum(whole.first, first), whole.size, room)
+        return found
 
     def row_tile(self, stick: int | None, rows: Sequence[int]) -> ir.Value:
         """The access tile of a store whose rows are these dims of it."""
@@ -123,7 +128,7 @@ class Place:
             raise refused(self.op, f"is clipped along a dim whose blocks of {multiple} it does not fill, which is not pinned yet")
         if self.guard is not None:
             size = arith.MulIOp(self.guard, size if isinstance(size, ir.Value) else index_constant(size)).result
-        elif moved != count and isinstance(size, int):
+        elif isinstance(size, int) and (moved != count or (outer is not None and outer.size is not None)):
             size = index_constant(size)
         lane = 1 if column is None else column.stride
         sizes = [whole, size, LANES]

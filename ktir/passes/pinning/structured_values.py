@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, names, tensor
-from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value
+from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, common_shape, is_uniform, whole_dims
 from ktir.passes.pinning.matmuls import matmul
 from ktir.passes.pinning.tensors import Made, reduction
 
@@ -28,7 +28,9 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     if is_a(op, tensor.ExtractOp):
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
-        return reshaped(op, _of(op.operands[0], values, op))
+        if op.operands[0] not in values:
+            raise refused(op, "reads a tensor without content")
+        return reshaped(op, values[op.operands[0]])
     if is_a(op, linalg.MatmulOp):
         return matmul(op, values)
     if is_a(op, linalg.FillOp):
@@ -52,7 +54,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
 def _of(value: ir.Value, values: Values, op: ir.Operation) -> Value:
     if value not in values:
         raise refused(op, "reads a tensor without content")
-    return values[value]
+    return whole_dims(value, values[value], op)
 
 
 def _shape(value: ir.Value) -> tuple[int, ...]:
@@ -67,14 +69,30 @@ def _extracted(op: ir.Operation, values: Values) -> Value:
 
 
 def reshaped(op: ir.Operation, source: Value) -> Value:
-    """Dims of one position come and go."""
+    """Dims of one position come and go; dims that are joined stay apart, as nothing is moved."""
     shape = _shape(op.results[0])
     before = [d for d, n in enumerate(source.shape) if n != 1]
     after = [d for d, n in enumerate(shape) if n != 1]
-    if [source.shape[d] for d in before] != [shape[d] for d in after]:
-        raise refused(op, "splits or joins dims, which is not pinned yet; only dims of one position may come and go")
-    dims: dict[int, int | None] = dict.fromkeys(range(len(source.shape)))
-    return Value(shape, source.element.moved(dims | dict(zip(before, after, strict=True))))
+    if [source.shape[d] for d in before] == [shape[d] for d in after]:
+        dims: dict[int, int | None] = dict.fromkeys(range(len(source.shape)))
+        return Value(shape, source.element.moved(dims | dict(zip(before, after, strict=True))))
+    if is_uniform(source.element):
+        return Value(shape, source.element)
+    if not _joins([source.shape[d] for d in before], [shape[d] for d in after]):
+        raise refused(op, "splits dims that were not joined so, which is not pinned yet")
+    return source
+
+
+def _joins(fine: Sequence[int], coarse: Sequence[int]) -> bool:
+    """Whether dims in order are, several at a time, other dims."""
+    rest = list(fine)
+    for extent in coarse:
+        product = 1
+        while product < extent and rest:
+            product *= rest.pop(0)
+        if product != extent:
+            return False
+    return not rest
 
 
 def _reduced(op: ir.Operation, dims: Sequence[int], values: Values) -> Value:
@@ -105,7 +123,7 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     total: Element = Leaf(type_, Made(made, over, None), walk)
     given = op.operands[len(op.operands) - 1]
     if given in values and not _is_identity(values[given].element, combine):  # without content, `outs` is the identity
-        init = values[given].element
+        init = whole_dims(given, values[given], op).element
         if combine.name.endswith("numf") and not (isinstance(init, Number) and init.value.value == init.value.value):
             raise refused(
                 op,
@@ -132,6 +150,9 @@ def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
         iterators, maps = [False] * rank, [ir.AffineMap.get_identity(rank)] * len(op.operands)
         if any(_shape(v) != _shape(op.results[0]) for v in op.operands):
             raise refused(op, "is not pinned yet")
+    identity = ir.AffineMap.get_identity(rank)
+    if not any(iterators) and all(m == identity for m in maps):
+        return _each(op, block, values)
     out = _walk(maps[-1], op)
     if None in out:
         raise refused(op, "has a result with a dim that no loop walks, which is not pinned yet")
@@ -149,6 +170,17 @@ def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
         return _generic_reduction(op, Value(shape, Number(yielded.type, ir.UnitAttr.get())), ops, yielded, scalars, iterators, out, values)
     place = {loop: d for d, loop in enumerate(out) if loop is not None}
     return Value(_shape(op.results[0]), _tree(yielded, scalars).moved(place))
+
+
+def _each(op: ir.Operation, block: ir.Block, values: Values) -> Value:
+    """A generic that computes each element from those at the same place."""
+    read = [(a, v) for a, v in zip(block.arguments, op.operands, strict=True) if any(True for _ in a.uses)]
+    for _, operand in read:
+        if operand not in values:
+            raise refused(op, "reads a tensor without content")
+    shape = common_shape([values[v] for _, v in read], _shape(op.results[0]), op)
+    (yielded,) = list(block.operations)[-1].operands
+    return Value(shape, _tree(yielded, {a: values[v].element for a, v in read}))
 
 
 def _generic_reduction(

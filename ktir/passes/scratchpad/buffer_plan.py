@@ -98,6 +98,8 @@ class BufferPlan:
                     self.alias[op.results[0]] = running
                 elif not (uses and is_a(uses[0].owner, scf.YieldOp)):
                     self._place(op.results[0], op, loops)
+            elif is_a(op, tensor.EmptyOp) and is_filled(op):
+                self._place(op.results[0], op, loops)
             elif is_a(op, tensor.ExtractSliceOp):
                 self.alias[op.results[0]] = op.operands[0]
             elif is_a(op, tensor.InsertSliceOp):
@@ -180,6 +182,11 @@ class BufferPlan:
                 buffer.end = max(buffer.end, end)
             if is_a(op, scf.ForOp):
                 self._extend(op.regions[0].blocks[0], [*loops, op])
+
+
+def is_filled(empty: ir.Operation) -> bool:
+    """Whether a tensor is put together of slices, one after the other."""
+    return any(is_a(u.owner, tensor.InsertSliceOp) and u.operand_number == 1 for u in empty.results[0].uses)
 
 
 def is_accumulator(loop: ir.Operation) -> bool:

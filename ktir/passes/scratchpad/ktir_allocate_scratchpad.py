@@ -24,7 +24,7 @@ from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, rebuild
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
-from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_stored_fill, trips_of
+from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_filled, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues
 from ktir.pipeline import Pass
@@ -171,8 +171,8 @@ class _Allocator:
         elif is_a(op, linalg.FillOp) and is_stored_fill(op):
             clone_ops([op], self.mapping)
             ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
-        elif is_a(op, tensor.EmptyOp) and all(is_a(u.owner, scf.ForOp) for u in op.results[0].uses):
-            pass  # a tensor that a loop fills: it has become an LX buffer
+        elif is_a(op, tensor.EmptyOp) and (is_filled(op) or all(is_a(u.owner, scf.ForOp) for u in op.results[0].uses)):
+            pass  # a tensor that a loop, or one slice after the other, fills: it has become an LX buffer
         else:
             clone_ops([op], self.mapping)
 

@@ -19,10 +19,14 @@ def package_of(text: str, numbers: tuple[str, ...] = ()) -> Package:
         return read(compile_logical(parse_module(text, "kernel.mlir"), numbers=numbers))
 
 
-def equal(text: str, arrays: list[np.ndarray], numbers: tuple[str, ...] = (), given: tuple[float, ...] = ()) -> Executable:
-    """The stream, in both modes the executor's bits and what its KTIR says."""
+def equal(
+    text: str, arrays: list[np.ndarray], numbers: tuple[str, ...] = (), given: tuple[float, ...] = (), addresses: tuple[int, ...] = ()
+) -> Executable:
+    """The stream, in both modes the executor's bits and what its KTIR says; the last arrays are memory at `addresses`."""
     wanted = [a.copy() for a in arrays]
-    execute(text, None, [*wanted, *given])
+    count = len(arrays) - len(addresses)
+    memory = {("global", address): a for address, a in zip(addresses, wanted[count:], strict=True)}
+    execute(text, None, [*wanted[:count], *given], memory=memory)
     package = package_of(text, numbers)
     executable = Executable(package)
     assert check_package(package, executable.machine.trace) == []

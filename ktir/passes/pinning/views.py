@@ -1,0 +1,200 @@
+"""What the views of an author are: memory with sizes and strides in numbers, and the parts of a distributed view that a tile lies in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from ktir.analysis.points import Numbers, Points
+from ktir.diagnostics import refused
+from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
+from ktir.mlir import arith, ir, is_a
+
+Window = tuple[tuple[int, int], ...]
+"""Per dim of the base of an access tile: the first position in the tile, and how many."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Memory as a tensor: a coordinate x is at `address + sum(x * strides)`; it owns those from `low` on."""
+
+    operation: ir.Operation
+    value: ir.Value
+    """The author's value of the address."""
+    shift: int
+    """Elements from that address to the coordinate 0."""
+    low: tuple[int, ...]
+    sizes: tuple[int | ir.Value, ...]
+    strides: tuple[int, ...]
+    masked: bool
+    element: ir.Type = field(compare=False)
+
+
+def is_distributed(tile: ir.Operation) -> bool:
+    """Whether an access tile is on a view of several parts."""
+    return not isinstance(tile.operands[0].owner, ir.Block) and is_a(tile.operands[0].owner, ktdp.ConstructDistributedMemoryViewOp)
+
+
+def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
+    """The views that an access tile lies in, each with what lies there of it. Raises Unsupported."""
+    box = tile.opview
+    whole = tuple((0, n) for n in box.box_extent)
+    if not is_distributed(tile):
+        owner = tile.operands[0].owner
+        if isinstance(owner, ir.Block) or not is_a(owner, ktdp.ConstructMemoryViewOp):
+            raise refused(tile, "is on a view that is not made in the kernel by 'ktdp.construct_memory_view', which is not pinned yet")
+        return [(_view(owner.operation, points, alone=True), whole)]
+    op = tile.operands[0].owner.operation
+    parts = _parts(op, points)
+    joined = _joined(op, parts, points)
+    if joined is not None:
+        return [(joined, whole)]
+    found: list[tuple[View, Window]] = []
+    firsts = [points.affine(e, box.index_operands) + low for e, low in zip(box.base_map.results, box.box_lo, strict=True)]
+    for part in parts:
+        window = _window(tile, part, firsts, points)
+        if window is not None:
+            found.append((part, window))
+    distinct = {window for _, window in found}
+    if sum(prod(n for _, n in window) for window in distinct) != prod(box.box_extent):
+        raise refused(tile, "has coordinates that no part of its distributed view owns")
+    return found
+
+
+def split_dims(op: ir.Operation, points: Points) -> list[int]:
+    """The dims along which the parts of a distributed view are not one piece of memory; none where all is one."""
+    parts = _parts(op, points)
+    if _joined(op, parts, points) is not None:
+        return []
+    return [d for d in range(len(parts[0].low)) if len({(p.low[d], p.sizes[d]) for p in parts}) > 1]
+
+
+def _parts(op: ir.Operation, points: Points) -> list[View]:
+    views = []
+    for value in op.operands:
+        if isinstance(value.owner, ir.Block) or not is_a(value.owner, ktdp.ConstructMemoryViewOp):
+            raise refused(op, "expects parts that are made in the kernel by 'ktdp.construct_memory_view', others are not pinned yet")
+        views.append(_view(value.owner.operation, points, alone=False))
+    return views
+
+
+def _view(op: ir.Operation, points: Points, *, alone: bool) -> View:
+    """A view by itself, or a part of a distributed one."""
+    view = op.opview
+    if view.memory_space != "global":
+        raise refused(op, "lies in the scratchpad, which is not pinned yet")
+
+    def number(n: int | ir.Value) -> int | None:
+        return n if isinstance(n, int) else points.same(points(n))
+
+    strides = [number(s) for s in view.strides]
+    if None in strides:
+        raise refused(op, "expects a view with strides that are the same on every tile")
+    dynamic = [n for n in view.sizes if not isinstance(n, int)]
+    numbers = [number(n) for n in dynamic]
+    sizes = [n if (n_ := number(n)) is None else n_ for n in view.sizes]
+    owned = _box(view.attributes["coordinate_set"], numbers)
+    if owned is not None and list(owned[1]) == sizes and (not alone or not any(owned[0])):
+        low = owned[0]
+    elif alone and (not dynamic and not view.masked):
+        low = (0,) * len(sizes)  # where no coordinate is clipped the set says nothing more
+    elif alone and view.attributes["coordinate_set"] == affine.box_set([n if isinstance(n, int) else None for n in view.sizes]):
+        low = (0,) * len(sizes)
+    else:
+        raise refused(op, f"expects the coordinate set of a {'masked view' if alone else 'part'} to be the box of its sizes")
+    shift = -sum(a * s for a, s in zip(low, strides, strict=True) if s is not None)
+    return View(op, view.offset, shift, tuple(low), tuple(sizes), tuple(s or 0 for s in strides), alone and view.masked, view.element_type)
+
+
+def _box(attribute: ir.Attribute, numbers: Sequence[int | None]) -> affine.Box | None:
+    """The box of a coordinate set whose symbols are these numbers."""
+    _, symbols = affine.set_counts(attribute)
+    if symbols and (symbols != len(numbers) or None in numbers):
+        return None
+    if symbols:
+        text = re.sub(r"\[[^\]]*\]", "", str(attribute))
+        attribute = ir.Attribute.parse(re.sub(r"\bs(\d+)\b", lambda m: str(numbers[int(m[1])]), text))
+    return affine.set_box(attribute)
+
+
+def _joined(op: ir.Operation, parts: Sequence[View], points: Points) -> View | None:
+    """The one piece of memory that all parts are; None where they are several."""
+    starts = [address(p.value, points) for p in parts]
+    base, _ = starts[0]
+    where = {None if n is None else n + p.shift for (_, n), p in zip(starts, parts, strict=True)}
+    if None in where or len(where) != 1 or any(b != base for b, _ in starts) or any(p.strides != parts[0].strides for p in parts):
+        return None
+    ends = [max(p.low[d] + _size(p, d) for p in parts) for d in range(len(parts[0].low))]
+    if sum(prod(_size(p, d) for d in range(len(ends))) for p in {p.low: p for p in parts}.values()) != prod(ends):
+        return None
+    first = parts[0]
+    return View(op, first.value, first.shift, (0,) * len(ends), tuple(ends), first.strides, False, first.element)
+
+
+def _size(part: View, dim: int) -> int:
+    size = part.sizes[dim]
+    assert isinstance(size, int)  # a part owns a box of numbers
+    return size
+
+
+def _window(tile: ir.Operation, part: View, firsts: Sequence[Numbers], points: Points) -> Window | None:
+    """What of an access tile lies in a part, the same wherever the text runs; None for nothing."""
+    found: list[tuple[int, int]] = []
+    edges = []
+    for d, (first, extent) in enumerate(zip(firsts, tile.opview.box_extent, strict=True)):
+        begin = np.clip(part.low[d] - first, 0, extent)
+        end = np.clip(part.low[d] + _size(part, d) - first, 0, extent)
+        edges.append((begin, end))
+    some = np.ones((1,) * points.live.ndim, bool)
+    for begin, end in edges:
+        some = some & (begin < end)
+    lies = np.broadcast_to(some, points.live.shape)[points.live]
+    if not lies.any():
+        return None
+    for begin, end in edges:
+        a, b = points.same(begin), points.same(end)
+        if a is None or b is None or not lies.all():
+            raise refused(tile, "lies in other parts of a distributed view, or in more of one, on some tiles, which is not pinned yet")
+        found.append((a, b - a))
+    return tuple(found)
+
+
+def address(value: ir.Value, points: Points) -> tuple[ir.Value | None, int | None]:
+    """The argument that an address is built on, None for a number, and what is added to it, None where that is not the same everywhere."""
+    if _is_number(value, points):
+        return None, points.same(points(value))
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return value, 0
+    if is_a(owner, arith.IndexCastOp):
+        return address(owner.operands[0], points)
+    if is_a(owner, arith.AddIOp):
+        a, b = owner.operands
+        base, other = (b, a) if _is_number(a, points) else (a, b)
+        if _is_number(other, points):
+            argument, number = address(base, points)
+            more = points.same(points(other))
+            return argument, None if number is None or more is None else number + more
+    return value, 0
+
+
+def _is_number(value: ir.Value, points: Points) -> bool:
+    """Whether a value is computed from numbers alone."""
+    if value in points.known:
+        return True
+    return not isinstance(value.owner, ir.Block) and all(_is_number(v, points) for v in value.owner.operands)
+
+
+def dims_of(expression: ir.AffineExpr) -> set[int]:
+    """The dims that an affine expression reads."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return {ir.AffineDimExpr(expression).position}
+    if not isinstance(expression, ir.AffineBinaryExpr):
+        return set()
+    binary = ir.AffineBinaryExpr(expression)
+    return dims_of(binary.lhs) | dims_of(binary.rhs)

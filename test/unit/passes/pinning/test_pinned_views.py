@@ -1,0 +1,174 @@
+"""Views of several parts, at fixed addresses, and dims that are joined: as the executor has them, or refused by op and place."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from pinned import equal, loops, package_of
+
+from ktir.diagnostics import KtirError
+
+GLOBAL = "memory_space = #ktdp.memory_space<global>"
+
+
+def box(*dims: tuple[int, int]) -> str:
+    """The set of these first and last positions."""
+    names = [f"d{i}" for i in range(len(dims))]
+    bounds = ", ".join(f"{n} - {low} >= 0, -{n} + {high} >= 0" for n, (low, high) in zip(names, dims, strict=True))
+    return f"affine_set<({', '.join(names)}) : ({bounds})>"
+
+
+def view(name: str, base: str, sizes: tuple[int, int], strides: tuple[int, int], low: tuple[int, int] = (0, 0)) -> str:
+    owned = box(*((a, a + n - 1) for a, n in zip(low, sizes, strict=True)))
+    return (
+        f"%{name} = ktdp.construct_memory_view {base}, sizes: {list(sizes)}, strides: {list(strides)} "
+        f"{{coordinate_set = {owned}, {GLOBAL}}} : memref<{sizes[0]}x{sizes[1]}xf16>\n"
+    )
+
+
+def joined(name: str, parts: list[tuple[str, tuple[int, int]]], rows: int, columns: int) -> str:
+    types = ", ".join(f"memref<{r}x{c}xf16>" for _, (r, c) in parts)
+    return f"%{name} = ktdp.construct_distributed_memory_view({', '.join(p for p, _ in parts)} : {types}) : memref<{rows}x{columns}xf16>\n"
+
+
+def tile(name: str, base: str, at: str, memory: tuple[int, int], shape: tuple[int, int]) -> str:
+    return (
+        f"%{name} = ktdp.construct_access_tile {base}[{at}] {{access_tile_set = {box(*((0, n - 1) for n in shape))}, "
+        f"access_tile_order = affine_map<(r, c) -> (r, c)>}} : memref<{memory[0]}x{memory[1]}xf16> -> "
+        f"!ktdp.access_tile<{shape[0]}x{shape[1]}xindex>\n"
+    )
+
+
+def copy(number: str, source: str, target: str, at: str, memory: tuple[int, int], shape: tuple[int, int]) -> str:
+    """Load a tile, double it, store it."""
+    moved = f"<{shape[0]}x{shape[1]}xindex>"
+    type_ = f"tensor<{shape[0]}x{shape[1]}xf16>"
+    return (
+        tile(f"a{number}", source, at, memory, shape)
+        + tile(f"b{number}", target, at, memory, shape)
+        + f"%l{number} = ktdp.load %a{number} : {moved} -> {type_}\n%s{number} = arith.addf %l{number}, %l{number} : {type_}\n"
+        + f"ktdp.store %s{number}, %b{number} : {type_}, {moved}\n"
+    )
+
+
+def function(body: str, arguments: tuple[str, ...] = ("x", "y", "z"), grid: tuple[int, ...] = (1,)) -> str:
+    numbers = "".join(f"%c{n} = arith.constant {n} : index\n" for n in (0, 1, 2, 3, 4, 6, 8, 10, 16, 64, 128))
+    given = ", ".join(f"%{a}: index" for a in arguments)
+    return f"func.func @kernel({given}) attributes {{grid = {list(grid)}}} {{\n{numbers}{body}return\n}}\n"
+
+
+def arrays(*shapes: tuple[int, int]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(s).astype(np.float16) for s in shapes]
+
+
+def by_rows(first: int, second: int, columns: int, body: str, grid: tuple[int, ...] = (1,), gap: int = 0) -> str:
+    """x and y hold the rows of one view %v, with a gap between them, z is a plain one, %w."""
+    parts, rows = [("%p", (first, columns)), ("%q", (second, columns))], first + gap + second
+    text = view("p", "%x", (first, columns), (columns, 1)) + view("q", "%y", (second, columns), (columns, 1), (first + gap, 0))
+    text += joined("v", parts, rows, columns) + view("w", "%z", (rows, columns), (columns, 1))
+    return function(text + body, grid=grid)
+
+
+def test_parts_that_are_one_piece_of_memory() -> None:
+    """Columns of one argument: one view, so tiles may lie anywhere in it and loops stay."""
+    text = "".join(
+        f"%{n}2 = arith.addi %{n}, %c64 : index\n"
+        + view(f"{n}p", f"%{n}", (8, 64), (128, 1))
+        + view(f"{n}q", f"%{n}2", (8, 64), (128, 1), (0, 64))
+        + joined(f"{n}v", [(f"%{n}p", (8, 64)), (f"%{n}q", (8, 64))], 8, 128)
+        for n in "xy"
+    )
+    text += (
+        "%t = ktdp.get_compute_tile_id : index\nscf.for %r = %t to %c8 step %c2 {\n"
+        + copy("", "%xv", "%yv", "%r, %c0", (8, 128), (1, 128))
+        + "}\n"
+    )
+    made = equal(function(text, ("x", "y"), (2,)), arrays((8, 128), (8, 128)))
+    assert loops(made) == {(4,)}
+
+
+@pytest.mark.parametrize(("first", "second", "columns"), [(4, 6, 64), (4, 5, 100), (6, 4, 7)])
+def test_tiles_over_parts(first: int, second: int, columns: int) -> None:
+    """All rows of both at once: each part is moved by itself, into its rows of one tensor and out of them."""
+    rows = first + second
+    there = by_rows(first, second, columns, copy("", "%v", "%w", "%c0, %c0", (rows, columns), (rows, columns)))
+    back = by_rows(first, second, columns, copy("", "%w", "%v", "%c0, %c0", (rows, columns), (rows, columns)))
+    for text in (there, back):
+        equal(text, arrays((first, columns), (second, columns), (rows, columns)))
+
+
+def test_parts_by_the_trip() -> None:
+    """A loop that walks from part to part is written out, one that does not stays."""
+    outer = "scf.for %r = %c0 to %c10 step %c2 {\n"
+    text = by_rows(4, 6, 128, f"{outer}{copy('', '%v', '%w', '%r, %c0', (10, 128), (2, 128))}}}\n")
+    assert loops(equal(text, arrays((4, 128), (6, 128), (10, 128)))) == set()
+    inner = "scf.for %c = %c0 to %c128 step %c64 {\n"
+    text = by_rows(4, 6, 128, f"{inner}{copy('', '%v', '%w', '%c2, %c', (10, 128), (6, 64))}}}\n")
+    assert loops(equal(text, arrays((4, 128), (6, 128), (10, 128)))) == {(2,)}
+
+
+def test_parts_along_sticks() -> None:
+    """Columns of two arguments that meet at a stick; inside of one they are refused."""
+    for width in (64, 32):
+        parts = [("%p", (4, width)), ("%q", (4, 36))]
+        text = view("p", "%x", (4, width), (width, 1)) + view("q", "%y", (4, 36), (36, 1), (0, width)) + joined("v", parts, 4, width + 36)
+        text += view("w", "%z", (4, width + 36), (width + 36, 1)) + copy("", "%v", "%w", "%c0, %c0", (4, width + 36), (4, width + 36))
+        given = arrays((4, width), (4, 36), (4, width + 36))
+        if width == 64:
+            equal(function(text), given)
+        else:
+            with pytest.raises(KtirError, match="accesses parts that meet inside of a stick of 64"):
+                package_of(function(text))
+
+
+def test_memory_at_fixed_addresses() -> None:
+    """Addresses that the author has as numbers: what lies there is given behind the arguments, in the order of the addresses."""
+    base = "%ax = arith.constant 4096 : index\n%half = arith.constant 512 : index\n%ay = arith.muli %half, %c2 : index\n"
+    text = base + view("p", "%ax", (8, 64), (64, 1)) + view("q", "%ay", (8, 64), (64, 1)) + "%t = ktdp.get_compute_tile_id : index\n"
+    text += "%r = arith.muli %t, %c2 : index\n" + copy("", "%p", "%q", "%r, %c0", (8, 64), (2, 64))
+    equal(function(text, (), (4,)), arrays((8, 64), (8, 64)), addresses=(1024, 4096))
+
+
+def test_dims_that_are_joined() -> None:
+    """Rows of a tile that are one dim, element by element, until they are two again."""
+    text = view("p", "%x", (4, 100), (100, 1)) + view("q", "%y", (4, 100), (100, 1)) + tile("a", "%p", "%c0, %c0", (4, 100), (4, 100))
+    text += tile("b", "%q", "%c0, %c0", (4, 100), (4, 100)) + "%l = ktdp.load %a : <4x100xindex> -> tensor<4x100xf16>\n"
+    text += "%f = tensor.collapse_shape %l [[0, 1]] : tensor<4x100xf16> into tensor<400xf16>\n"
+    text += "%h = arith.constant dense<0.5> : tensor<400xf16>\n"
+    text += "%e = tensor.empty() : tensor<400xf16>\n%m = arith.mulf %f, %h : tensor<400xf16>\n"
+    text += "%s = linalg.add ins(%m, %f : tensor<400xf16>, tensor<400xf16>) outs(%e : tensor<400xf16>) -> tensor<400xf16>\n"
+    text += "%o = tensor.expand_shape %s [[0, 1]] output_shape [SHAPE] : tensor<400xf16> into tensor<SIZESxf16>\n"
+    end = "ktdp.store %o, %b : tensor<4x100xf16>, <4x100xindex>\n"
+    equal(function(text.replace("SHAPE", "4, 100").replace("SIZES", "4x100") + end, ("x", "y")), arrays((4, 100), (4, 100)))
+    with pytest.raises(KtirError, match=r"'tensor.expand_shape' op splits dims that were not joined so") as error:
+        package_of(function(text.replace("SHAPE", "100, 4").replace("SIZES", "100x4"), ("x", "y")))
+    assert error.value.location
+
+
+FIXED = "".join(f"%f{n} = arith.constant {n} : index\n" for n in (100, 200))
+REFUSED = {
+    "uses memory at the addresses 100 of f16 and 200 of f16, which lie over each other": function(
+        FIXED
+        + view("p", "%f100", (8, 64), (64, 1))
+        + view("q", "%f200", (8, 64), (64, 1))
+        + copy("", "%p", "%q", "%c0, %c0", (8, 64), (8, 64)),
+        (),
+    ),
+    "joins parts of an odd number of rows": by_rows(3, 6, 64, copy("", "%v", "%w", "%c0, %c0", (9, 64), (9, 64))),
+    "lies in other parts of a distributed view, or in more of one, on some tiles": by_rows(
+        4, 6, 64, "%t = ktdp.get_compute_tile_id : index\n" + copy("", "%v", "%w", "%t, %c0", (10, 64), (2, 64)), (8,)
+    ),
+    "has coordinates that no part of its distributed view owns": by_rows(
+        4, 4, 64, copy("", "%v", "%w", "%c2, %c0", (10, 64), (8, 64)), gap=2
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    with pytest.raises(KtirError, match=re.escape(message)) as error:
+        package_of(REFUSED[message])
+    assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
