@@ -7,12 +7,10 @@ asked what it should say; where it says something else, nothing is touched, and 
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from ktir.device.tensors import current
+from ktir.device.tensors import current, tables
+from ktir.device.tensors.tables import Pointer
 
 _PRIVATEUSE1 = 20
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
@@ -21,40 +19,21 @@ _SLOTS = 30
 _TYPE, _EXCHANGE, _GET, _SET, _SET_UNCHECKED, _COUNT = 0, 1, 2, 3, 4, 15
 """Places in the table, in the order of c10/core/impl/DeviceGuardImplInterface.h of torch 2.13."""
 
-_Pointer = ctypes.c_void_p
-_kept: list[Any] = []
-"""The new table and its functions, which live as long as the process."""
-
 
 def install() -> str | None:
     """Let the guard know all cards; why that cannot be, or None."""
-    library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
-        guard = (_Pointer * _TYPES).in_dll(ctypes.CDLL(str(library)), _REGISTRY)[_PRIVATEUSE1]
+        guard = (Pointer * _TYPES).in_dll(tables.library("libc10.so"), _REGISTRY)[_PRIVATEUSE1]
     except (OSError, ValueError) as error:
         return f"libc10 has no registry of guards: {error}"
     if not guard:
         return "no guard is registered"
-    table = _Pointer.from_address(guard).value
-    assert table is not None
-    said = tuple(
-        _ask(guard, table, slot, kind) for slot, kind in ((_TYPE, ctypes.c_int8), (_COUNT, ctypes.c_uint8), (_GET, ctypes.c_uint16))
-    )
+    asked = ((_TYPE, ctypes.c_int8), (_COUNT, ctypes.c_uint8), (_GET, ctypes.c_uint16))
+    said = tuple(tables.function_at(guard, slot, ctypes.CFUNCTYPE(kind, Pointer))(guard) for slot, kind in asked)
     if said != (_PRIVATEUSE1, 1, _PRIVATEUSE1):
         return f"the guard's table is not the one that is known: it says {said}"
-    word = ctypes.sizeof(_Pointer)
-    copy = (_Pointer * (_SLOTS + 2))(*[_Pointer.from_address(table + word * k).value for k in range(-2, _SLOTS)])  # two words come before
-    for slot, function in _functions().items():
-        copy[2 + slot] = ctypes.cast(function, _Pointer).value
-        _kept.append(function)
-    _kept.append(copy)
-    _Pointer.from_address(guard).value = ctypes.addressof(copy) + 2 * word
+    tables.replace(guard, _SLOTS, _functions())
     return None
-
-
-def _ask(guard: int, table: int, slot: int, kind: Any) -> int:
-    at = _Pointer.from_address(table + ctypes.sizeof(_Pointer) * slot).value
-    return ctypes.CFUNCTYPE(kind, _Pointer)(at)(guard) if at else -1
 
 
 def _functions() -> dict[int, Any]:
@@ -67,21 +46,21 @@ def _functions() -> dict[int, Any]:
         if (card := wanted >> 8) < current.count():
             current.put(card)
 
-    @ctypes.CFUNCTYPE(ctypes.c_uint8, _Pointer)
+    @ctypes.CFUNCTYPE(ctypes.c_uint8, Pointer)
     def count(_: Any) -> int:
         return current.count()
 
-    @ctypes.CFUNCTYPE(ctypes.c_uint16, _Pointer)
+    @ctypes.CFUNCTYPE(ctypes.c_uint16, Pointer)
     def get(_: Any) -> int:
         return device()
 
-    @ctypes.CFUNCTYPE(ctypes.c_uint16, _Pointer, ctypes.c_uint16)
+    @ctypes.CFUNCTYPE(ctypes.c_uint16, Pointer, ctypes.c_uint16)
     def exchange(_: Any, wanted: int) -> int:
         before = device()
         put(wanted)
         return before
 
-    @ctypes.CFUNCTYPE(None, _Pointer, ctypes.c_uint16)
+    @ctypes.CFUNCTYPE(None, Pointer, ctypes.c_uint16)
     def set_device(_: Any, wanted: int) -> None:
         put(wanted)
 

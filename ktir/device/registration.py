@@ -40,6 +40,8 @@ def register() -> None:
     _libraries.extend((host, kernels, with_gradients, negated, rest))
     if current.count() > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
+    if reason := pinned.install():
+        log.warning("warning: pin_memory=True will fail: %s", reason)
     storage.before_first.append(register_operators)
     patches.install()
     streams.install()

@@ -142,16 +142,12 @@ def _to_copy(
     dtype: torch.dtype | None = None,
     device: torch.device | None = None,
     memory_format: torch.memory_format | None = None,
-    non_blocking: bool = False,
     **options: Any,
 ) -> torch.Tensor:
     if dtype not in (None, self.dtype) and device in (None, self.device):
         found = _converted(self, dtype, memory_format)
         if found is not None:
             return found
-    if device is not None and device.type == "cpu":  # to pinned memory in PyTorch, which for a device in Python has none
-        non_blocking = False
-    options["non_blocking"] = non_blocking
     return aten._to_copy.default._op_dk(_APART, self, dtype=dtype, device=device, memory_format=memory_format, **options)
 
 

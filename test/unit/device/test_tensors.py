@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ktir.device import spyre
-from ktir.device.tensors import storage
+from ktir.device.tensors import pinned, storage
 
 DTYPES = list(storage._CODES)
 NAMES = [str(d).removeprefix("torch.") for d in DTYPES]
@@ -258,8 +258,14 @@ def test_pinned_memory() -> None:
     loaded = [batch[0] for batch in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True)]
     assert torch.cat(loaded).tolist() == list(range(6))
     assert torch.ones(2).pin_memory().to("spyre", non_blocking=True).tolist() == [1, 1]
-    assert torch.arange(2.0).to("spyre").to("cpu", non_blocking=True).tolist() == [0, 1]
     assert not torch.ones(2).is_pinned()
+    before = dict(pinned._ranges)
+    made = [torch.ones(2, pin_memory=True), torch.empty_strided((2, 2), (1, 2), pin_memory=True), torch.empty(0, pin_memory=True)]
+    made += [torch.arange(2.0).to("spyre").to("cpu", non_blocking=True), torch.empty_like(made[0], pin_memory=True).resize_(99)]
+    assert all(t.is_pinned() for t in made)
+    assert (made[0].tolist(), made[3].tolist()) == ([1, 1], [0, 1])
+    made.clear()
+    assert pinned._ranges == before
 
 
 def test_generators() -> None:
