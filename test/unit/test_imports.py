@@ -30,11 +30,12 @@ BELOW = {  # layer -> layers it may import; "core" is the modules directly in kt
 }
 # The edge to torch: what it compiles it also launches.
 BELOW["lowering/inductor"] = BELOW["lowering"] | {"lowering", "runtime"}
+BELOW["editor"] = BELOW["passes"] - {"package"}
 BELOW["lang"] = BELOW["lowering"] | {"lowering", "emulator", "runtime"}
 BELOW["device"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
 BELOW["library"] = BELOW["device"] | {"device", "lang"}
 BELOW["checking"] = BELOW["device"] | {"device"}
-BELOW["tools"] = BELOW["checking"] | {"checking"}
+BELOW["tools"] = BELOW["checking"] | {"checking", "editor"}
 
 TORCH = ("lowering/inductor/", "device/", "library/", "checking/suites/")  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir

@@ -1,0 +1,264 @@
+"""What is wrong in a text, and the types of its values: the parser and the verifier, function by function where the whole has an error.
+
+MLIR's reader stops at its first error. So where the text as a whole does not read, each function is read alone, with the aliases that it
+names and declarations of the functions that it calls; what stands outside of functions is read with declarations of all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from ktir.assembly import parse_module, pretty
+from ktir.assembly.names import LOOPS, TextNames
+from ktir.context import lent
+from ktir.cost.bodies import scalar_cycles
+from ktir.diagnostics import Diagnostic, KtirError, position
+from ktir.editor.text import Function, Index
+from ktir.mlir import builtin, func, ir, is_a, linalg, operations
+from ktir.target import DATASHEET, Target
+
+_NAMED = re.compile(r"[!#][A-Za-z_][\w$]*")
+_CALLED = re.compile(r"@([\w$.]+)")
+_VISIBILITY = re.compile(r"func\.func\b(?:\s+(?:private|public|nested)\b)?")
+_MODULE = re.compile(r"(?<![\w.$])module\b[^\n{]*(?:\battributes\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\s*)?\{")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A diagnostic at a line and column, both from 1."""
+
+    severity: str
+    message: str
+    line: int
+    column: int
+    notes: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of a value: its type, and what it costs. `line` counts from that of its function, which is 0."""
+
+    name: str
+    line: int
+    type: str
+    cost: str = ""
+
+
+@dataclass
+class Analysis:
+    """What `check` finds. `values` is by function; a function that does not read has none."""
+
+    findings: list[Finding] = field(default_factory=list)
+    values: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Read:
+    findings: tuple[Finding, ...]
+    values: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        return all(f.severity != "error" for f in self.findings)
+
+
+def check(text: str) -> Analysis:
+    """Reads a text, each part between `// -----` lines as a module of its own. Never raises."""
+    found = Analysis()
+    index = Index(text)
+    for start, end in index.sections:
+        first = index.position(start)[0]
+        part = _check_part(text[start:end])
+        found.findings += [_moved(f, first) for f in part.findings]
+        found.values |= part.values
+    return found
+
+
+@lru_cache(64)
+def _check_part(text: str) -> Analysis:
+    index = Index(text)
+    whole = _read(text)
+    if whole.sound or not index.functions:
+        return Analysis(list(whole.findings), whole.values)
+    head = _Head(index)
+    findings = head.findings()
+    values: dict[str, tuple[Value, ...]] = {}
+    for function in index.functions:
+        alone, before = head.with_function(function)
+        read = _read(alone)
+        first, indent = index.position(function.start)[0], index.position(function.start)[1]
+        inside = [f for f in read.findings if f.line > before]
+        findings += [_moved(f, first - before) for f in inside]
+        if not inside and not read.sound:
+            findings += [replace(f, line=first + 1, column=indent + 1) for f in read.findings]
+        values |= read.values
+    if all(f.severity != "error" for f in findings):
+        findings += whole.findings  # what only the functions together show
+    return Analysis(list(dict.fromkeys(findings)), values)
+
+
+def _moved(finding: Finding, lines: int) -> Finding:
+    return replace(finding, line=finding.line + lines, notes=tuple(_moved(n, lines) for n in finding.notes))
+
+
+class _Head:
+    """What a function needs of the text around it to be read alone. What does not read itself is left out of it."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.first = min(f.start for f in index.functions)
+        opening = _MODULE.search(index.plain, 0, self.first)
+        self.opening = index.text[opening.start() : opening.end()] if opening else ""
+        if self.opening and not _read(f"{self.opening}\n}}").sound:
+            self.opening = "module {"
+        self.closing = "\n}" if self.opening else ""
+        self.faults: list[Finding] = []
+        self.aliases = self._sound_aliases()
+
+    def _sound_aliases(self) -> dict[str, str]:
+        """Each alias that reads, with its text: up to the end of brackets that open in its line."""
+        found: dict[str, str] = {}
+        for name, at in sorted(self.index.aliases.items(), key=lambda item: item[1]):
+            line = self.index.position(at)[0]
+            text = self.index.text[at : self.index.offset(line, 1 << 30)]
+            while text.count("(") + text.count("{") > text.count(")") + text.count("}") and len(text) < 4000:
+                line += 1
+                end = self.index.offset(line, 1 << 30)
+                if end >= self.first or at + len(text) == end:
+                    break
+                text = self.index.text[at:end]
+            found[name] = text
+            before = self._needed(text, {other: of for other, of in found.items() if other != name})
+            read = _read("\n".join([*before, text]))
+            if not read.sound:
+                del found[name]
+                first, column = self.index.position(at)
+                lines = "\n".join(["", *before]).count("\n")
+                inside = [_moved(f, first - lines) for f in read.findings if lines < f.line <= lines + 1 + text.count("\n")]
+                self.faults += inside or [Finding("error", read.findings[-1].message, first + 1, column + 1)]
+        return found
+
+    @staticmethod
+    def _needed(text: str, aliases: dict[str, str]) -> list[str]:
+        """The aliases that a text names, and those that they name, in their order."""
+        needed: set[str] = set()
+        new = [text]
+        while new:
+            names = set(_NAMED.findall(new.pop())) & aliases.keys() - needed
+            needed |= names
+            new += [aliases[name] for name in names]
+        return [text for name, text in aliases.items() if name in needed]
+
+    def declaration(self, function: Function) -> str:
+        """The function without its body; empty, if that does not read."""
+        header = function.text[: function.body - function.start].rstrip()
+        text = _VISIBILITY.sub("func.func private", header, count=1)
+        return text if _read("\n".join([*self._needed(text, self.aliases), text])).sound else ""
+
+    def with_function(self, function: Function) -> tuple[str, int]:
+        """The function as a text that can be read alone, and how many lines of it stand before the function."""
+        called = set(_CALLED.findall(function.text)) - {function.name}
+        declared = [text for f in self.index.functions if f.name in called and (text := self.declaration(f))]
+        lines = [*self._needed("\n".join([function.text, *declared]), self.aliases), self.opening, *declared]
+        head = "\n".join(line for line in lines if line)
+        head += "\n" if head else ""
+        return head + " " * self.index.position(function.start)[1] + function.text + self.closing, head.count("\n")
+
+    def findings(self) -> list[Finding]:
+        """What is wrong outside of functions: with aliases, or else with what is around the functions."""
+        pieces, at, inside = [], 0, []
+        for function in self.index.functions:
+            declared = self.declaration(function)
+            lines = max(function.text.count("\n") - declared.count("\n"), 0)
+            pieces += [self.index.text[at : function.start], declared, "\n" * lines]
+            at = function.end
+            inside.append((self.index.position(function.start)[0] + 1, self.index.position(function.end)[0] + 1))
+        read = _read("".join([*pieces, self.index.text[at:]]))
+        outside = [f for f in read.findings if not any(first <= f.line <= last for first, last in inside)]
+        return self.faults or outside
+
+
+@lru_cache(2048)
+def _read(text: str) -> _Read:
+    """Parses and verifies a text. Faults of ours are findings too: an editor goes on."""
+    warnings: list[Diagnostic] = []
+    try:
+        with lent(len(text)), ir.Location.unknown():
+            module = parse_module(text, diagnostics=warnings)
+            return _Read(tuple(map(_finding, warnings)), _values(module, text))
+    except KtirError as error:
+        return _Read(tuple(map(_finding, (*warnings, *error.diagnostics))))
+    except Exception as error:
+        return _Read((Finding("error", f"internal error: {type(error).__name__}: {error}", 1, 1),))
+
+
+def _finding(diagnostic: Diagnostic) -> Finding:
+    at = re.search(r":(-?\d+):(\d+)$", diagnostic.location or "")
+    line, column = (max(int(at[1]), 1), max(int(at[2]), 1)) if at else (1, 1)
+    return Finding(diagnostic.severity, diagnostic.message, line, column, tuple(map(_finding, diagnostic.notes)))
+
+
+_known: dict[tuple[str, str], tuple[Value, ...]] = {}
+"""The values of functions that were read, by their text and that of the aliases: of a text that changes, most functions stay."""
+_MOST_KNOWN = 2000
+
+
+def _values(module: ir.Module, text: str) -> dict[str, tuple[Value, ...]]:
+    """The values of the functions of a module."""
+    index = Index(text)
+    aliases = "\n".join(index.line(index.position(at)[0]) for at in index.aliases.values())
+    places = {index.position(f.start)[0] + 1: f for f in index.functions}
+    if len(_known) > _MOST_KNOWN:
+        _known.clear()
+    found = {}
+    for op in (
+        o for top in module.body.operations for o in (operations(top) if is_a(top.operation, builtin.ModuleOp) else [top.operation])
+    ):
+        function = places.get((position(op.location) or ("", 0, 0))[1]) if is_a(op, func.FuncOp) else None
+        if function is not None:
+            key = function.text, aliases
+            if key not in _known:
+                _known[key] = tuple(_of_function(op, function, *index.position(function.start)))
+            found[function.name] = _known[key]
+    return found
+
+
+def _of_function(root: ir.Operation, function: Function, first: int, indent: int) -> Iterator[Value]:
+    """The values of a function that begins in line `first`, by the names that its text gives them."""
+    names = TextNames(" " * indent + function.text, first + 1)
+    types: dict[ir.Type, str] = {}
+
+    def value(name: str, line: int, of: ir.Value, cost: str = "") -> Value:
+        if of.type not in types:
+            types[of.type] = pretty(of.type)
+        return Value(f"%{name}", line - 1 - first, types[of.type], cost)
+
+    for op in operations(root):
+        _, line, column = position(op.location) or ("", 0, 0)
+        if op.results and (named := names.at(line, column)):
+            cost = _cost(op, DATASHEET)
+            yield from (value(name, line, result, cost) for name, result in zip(named, op.results, strict=False))
+        if op.name in LOOPS and (bound := names.bound(line, column)):
+            yield from (value(n, line, a) for n, a in zip(bound, op.regions[0].blocks[0].arguments, strict=False))
+        for argument in (a for region in op.regions for block in region.blocks for a in block.arguments):
+            _, line, column = position(argument.location) or ("", 0, 0)
+            yield from (value(name, line, argument) for name in names.at(line, column)[:1])
+
+
+def _cost(op: ir.Operation, target: Target) -> str:
+    """What is known of the price of an op without a plan."""
+    said = []
+    body = list(op.regions[0].blocks[0].operations) if is_a(op, linalg.GenericOp) else []
+    if body or is_a(op.parent, linalg.GenericOp):
+        cycles = sum(scalar_cycles(each.operation, target) for each in body[:-1]) if body else scalar_cycles(op, target)
+        said.append(f"{cycles} cycle{'s' * (cycles != 1)} of the vector unit per stick")
+    type_ = op.results[0].type
+    if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape and isinstance(type_.element_type, (ir.FloatType, ir.IntegerType)):
+        count = 1
+        for size in type_.shape:
+            count *= size
+        said.append(f"{count * max(type_.element_type.width, 8) // 8:,} bytes")
+    return ", ".join(said)

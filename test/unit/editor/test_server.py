@@ -1,0 +1,105 @@
+"""The language server as an editor meets it: a process that speaks the protocol over pipes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from ktir.tools import ktir_lsp
+
+ROOT = Path(__file__).parents[3]
+URI = "file:///kernel.mlir"
+TEXT = "// \U0001f600 %a\nfunc.func @f(%a: index) -> index {\n  %x = arith.addi %a, %a : index\n  return %x : index\n}\n"
+
+
+class Client:
+    """As much of an editor as the server needs."""
+
+    def __init__(self, sent: IO[bytes], got: IO[bytes]) -> None:
+        self.sent, self.got = sent, got
+        self.asked = 0
+
+    def send(self, method: str, params: Any, **more: Any) -> None:
+        data = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode()
+        self.sent.write(b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
+        self.sent.flush()
+
+    def receive(self) -> dict[str, Any]:
+        size = 0
+        while (line := self.got.readline().strip()) or not size:
+            assert line, "the server has ended"
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.split(b":")[1])
+        return json.loads(self.got.read(size))
+
+    def ask(self, method: str, params: Any) -> Any:
+        self.asked += 1
+        self.send(method, params, id=self.asked)
+        while (message := self.receive()).get("id") != self.asked:
+            pass
+        return message["result"]
+
+    def diagnostics(self) -> list[tuple[int, int, str]]:
+        while (message := self.receive()).get("method") != "textDocument/publishDiagnostics":
+            pass
+        return [(d["range"]["start"]["line"], d["range"]["start"]["character"], d["message"]) for d in message["params"]["diagnostics"]]
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    server = subprocess.Popen([sys.executable, "-m", "ktir.tools.ktir_lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with server:
+        try:
+            yield Client(server.stdin, server.stdout)
+        finally:
+            server.stdin.close()
+            if server.poll() is None:
+                try:
+                    server.wait(10)
+                finally:
+                    server.kill()
+
+
+def at(line: int, character: int) -> dict[str, Any]:
+    return {"textDocument": {"uri": URI}, "position": {"line": line, "character": character}}
+
+
+def test_a_session(client: Client) -> None:
+    offered = client.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})["capabilities"]
+    assert offered["hoverProvider"]
+    assert offered["definitionProvider"]
+    client.send("initialized", {})
+    client.send("textDocument/didOpen", {"textDocument": {"uri": URI, "languageId": "ktir", "version": 1, "text": TEXT}})
+    assert client.diagnostics() == []
+    assert "%x : index" in client.ask("textDocument/hover", at(3, 10))["contents"]["value"]
+    defined = client.ask("textDocument/definition", at(3, 10))["range"]["start"]
+    assert defined == {"line": 2, "character": 2}
+    assert [s["name"] for s in client.ask("textDocument/documentSymbol", {"textDocument": {"uri": URI}})] == ["@f"]
+    # The emoji counts twice in the editor's units.
+    edit = {"range": {"start": {"line": 0, "character": 6}, "end": {"line": 0, "character": 7}}, "text": "b"}
+    more = {"range": {"start": {"line": 2, "character": 23}, "end": {"line": 2, "character": 24}}, "text": "b"}
+    client.send("textDocument/didChange", {"textDocument": {"uri": URI, "version": 2}, "contentChanges": [edit, more]})
+    assert client.diagnostics() == [(2, 22, "use of undeclared SSA value name")]
+    labels = {item["label"] for item in client.ask("textDocument/completion", at(3, 10))}
+    assert labels == {"%a", "%x"}
+    client.send("textDocument/didClose", {"textDocument": {"uri": URI}})
+    assert client.diagnostics() == []
+    assert client.ask("shutdown", None) is None
+    client.send("exit", None)
+
+
+def test_without_pygls_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delitem(sys.modules, "ktir.editor.server", raising=False)
+    monkeypatch.setitem(sys.modules, "pygls", None)
+    monkeypatch.setitem(sys.modules, "lsprotocol", None)
+    assert ktir_lsp.main([]) == 1
+    assert capsys.readouterr().err == "ktir-lsp: error: needs the package 'pygls': pip install 'ktir[lsp]'\n"
+    assert ktir_lsp.main(["--stdio", "x"]) == 1
