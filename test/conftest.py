@@ -16,7 +16,13 @@ import pytest
 # they are loaded, so nothing that loads one is imported above.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+
+from ktir.runtime import store  # noqa: E402
+
 os.environ.setdefault("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")  # below it is said when the collector runs
+# What torch keeps of a graph names a package in our cache: both go together, or the next run warns of packages that are gone.
+if (_kept := store.folder()) is not None:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_kept / "inductor"))
 gc.disable()  # until the tests are collected: all that is made so far stays
 
 

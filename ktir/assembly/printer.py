@@ -69,8 +69,12 @@ class Printer:
         key = name + self.text[begin:end]
         if key not in self._parameters:
             cursor.seek(begin + 1)
-            text = parameters.to_pretty(cursor)
-            self._parameters[key] = f"<{Printer(text, ops=False).write() if '!' in text else text}>"
+            try:
+                text = parameters.to_pretty(cursor)
+            except SyntaxFault:  # parameters that nobody has verified, within another attribute, stay as they are
+                self._parameters[key] = self.text[begin:end]
+            else:
+                self._parameters[key] = f"<{Printer(text, ops=False).write() if '!' in text else text}>"
         out.append(self._parameters[key])
         return end
 

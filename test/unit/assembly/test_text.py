@@ -140,3 +140,11 @@ def test_ops_that_would_not_verify_are_printed_in_generic_form() -> None:
     op = next(op for op in operations(module) if op.name == "ktdp.construct_memory_view")
     del op.attributes["static_sizes"]
     assert '"ktdp.construct_memory_view"(%arg0) {coordinate_set = ' in print_module(module)
+
+
+@pytest.mark.usefixtures("mlir")
+def test_parameters_that_nobody_verifies_are_printed_as_they_are() -> None:
+    """In MLIR's spelling any number of parameters of any kind parses; the verifier of the op that uses them comes later."""
+    text = print_module(parse_module('module attributes {x.y = {work = #ktir.work<"a", [1]>}} {}'))
+    assert '#ktir.work<"a", [1]>' in text
+    assert print_module(parse_module(text)) == text
