@@ -15,14 +15,19 @@ from ktir.target import DATASHEET
 from ktir.targets import find
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser("ktir-as", description="Assemble a program of the instruction stream.")
+    made.add_argument("input", help="assembly text; - for stdin")
+    made.add_argument("-o", dest="output", default="program.bin", help="where to write the binary; - for stdout")
+    made.add_argument("--verify", action="store_true", help="run the static verifier and write nothing if it finds a problem")
+    made.add_argument("--target", default=DATASHEET.name, help="the machine of --verify: datasheet, fitted, or a .toml file")
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser("ktir-as", description="Assemble a program of the instruction stream.")
-    parser.add_argument("input", help="assembly text; - for stdin")
-    parser.add_argument("-o", dest="output", default="program.bin", help="where to write the binary; - for stdout")
-    parser.add_argument("--verify", action="store_true", help="run the static verifier and write nothing if it finds a problem")
-    parser.add_argument("--target", default=DATASHEET.name, help="the machine of --verify: datasheet, fitted, or a .toml file")
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     try:
         program = parse_program(_read(options.input), options.input)
         problems = verify(program, find(options.target)) if options.verify else []

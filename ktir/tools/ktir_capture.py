@@ -17,19 +17,24 @@ class _Usage(Exception):
     """A fault in what was asked for; its text is what the user reads."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the driver; returns the exit status: 0 captured, 1 refused, 2 a wrong call."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
         prog="ktir-capture",
         description="Print the KTIR of a PyTorch model. FUNCTION takes no arguments and returns the model (a module or a function) and its "
         "example inputs: `return model, x, y`.",
     )
-    parser.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="a Python file and a function in it")
-    parser.add_argument("--stage", default="logical", help="region, a level or a pass of the pipeline, or assembly (default: logical)")
-    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="write to a file instead of standard output")
-    parser.add_argument("--debuginfo", action="store_true", help="with the locations in the PyTorch source")
-    parser.add_argument("--fallback", choices=("cpu", "error"), default=None, help="what to do about operators without KTIR form")
-    options = parser.parse_args(arguments)
+    made.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="a Python file and a function in it")
+    made.add_argument("--stage", default="logical", help="region, a level or a pass of the pipeline, or assembly (default: logical)")
+    made.add_argument("-o", dest="output", metavar="FILE", type=Path, help="write to a file instead of standard output")
+    made.add_argument("--debuginfo", action="store_true", help="with the locations in the PyTorch source")
+    made.add_argument("--fallback", choices=("cpu", "error"), default=None, help="what to do about operators without KTIR form")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the driver; returns the exit status: 0 captured, 1 refused, 2 a wrong call."""
+    options = parser().parse_args(arguments)
     try:
         model, inputs = _model(options.target)
         with config.patch(**({"fallback": options.fallback} if options.fallback else {})):

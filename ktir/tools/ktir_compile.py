@@ -10,19 +10,24 @@ from ktir import config
 from ktir.diagnostics import KtirError
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the driver; returns the exit status: 0 compiled, 1 refused."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
         prog="ktir-compile", description="Compile KTIR of any level to a package of the Spyre instruction stream."
     )
-    parser.add_argument("file", help="KTIR text, or - for standard input")
-    parser.add_argument("-o", dest="output", metavar="DIR", type=Path, required=True, help="folder to write the package to")
-    parser.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: all of the target, or SENCORES)")
-    parser.add_argument("--target", default=None, help="machine to compile for: datasheet, fitted, or a .toml file (default: datasheet)")
+    made.add_argument("file", help="KTIR text, or - for standard input")
+    made.add_argument("-o", dest="output", metavar="DIR", type=Path, required=True, help="folder to write the package to")
+    made.add_argument("--cores", type=int, default=None, help="cores to divide the work over (default: all of the target, or SENCORES)")
+    made.add_argument("--target", default=None, help="machine to compile for: datasheet, fitted, or a .toml file (default: datasheet)")
     number = "what an argument is that is no memory, of a kernel with a grid"
-    parser.add_argument("--number", action="append", default=[], metavar="NAME=N", help=number)
-    parser.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
-    options = parser.parse_args(arguments)
+    made.add_argument("--number", action="append", default=[], metavar="NAME=N", help=number)
+    made.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the driver; returns the exit status: 0 compiled, 1 refused."""
+    options = parser().parse_args(arguments)
     try:
         changed = {"target": options.target, "cores": options.cores, "dump_dir": options.keep}
         with config.patch(**{k: v for k, v in changed.items() if v is not None}):

@@ -17,20 +17,25 @@ from ktir.target import DATASHEET, Target
 from ktir.targets import find
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser("ktir-explain", description="Explain an allocated module, or a package, kernel by kernel.")
-    parser.add_argument("input", nargs="?", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
-    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
-    parser.add_argument("--predict-only", action="store_true", help="do not run the emulator for the cycles that it counts")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser("ktir-explain", description="Explain an allocated module, or a package, kernel by kernel.")
+    made.add_argument("input", nargs="?", help="KTIR at the allocated level, `-` for stdin, or the folder of a package")
+    made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
+    made.add_argument("--predict-only", action="store_true", help="do not run the emulator for the cycles that it counts")
+    made.add_argument(
         "--figures",
         action="store_true",
         help="append the machine description with its sources; it needs no input",
     )
-    options = parser.parse_args(argv)
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = parser().parse_args(argv)
     if options.input is None and not options.figures:
-        parser.error("the following arguments are required: input")
+        parser().error("the following arguments are required: input")
     try:
         if options.input is None:
             text, target = "", find(options.target or DATASHEET.name)

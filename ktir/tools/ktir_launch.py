@@ -31,22 +31,23 @@ class _Parser(argparse.ArgumentParser):
         raise KtirError(f"{message}; see ktir-launch --help")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("ktir-launch", description="Run a package on the emulated chip.", epilog=(__doc__ or "").rpartition("\n\n")[2])
-    parser.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
-    parser.add_argument("-i", dest="inputs", metavar="[NAME=]FILE", action="append", default=[], help="an input, in order or by name")
-    parser.add_argument("-o", dest="outputs", metavar="[NAME=]FILE", action="append", default=[], help="where an output goes, likewise")
-    parser.add_argument("--against", metavar="[NAME=]FILE", action="append", default=[], help="what an output must be, likewise")
-    parser.add_argument("--atol", type=float, default=0.0, help="absolute tolerance of --against (default: equal bits)")
-    parser.add_argument("--rtol", type=float, default=0.0, help="relative tolerance of --against")
-    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
-    parser.add_argument("--mode", choices=["tape", "step"], default="tape", help="batched replay, or word by word on an LX array")
-    parser.add_argument("--report", action="store_true", help="print cycles, busy units, stalls and traffic")
-    parser.add_argument("--trace", metavar="FILE", type=Path, help="write a Chrome trace (Perfetto, HTA)")
-    parser.add_argument("--log", metavar="FILE", help="write a line per executed word; - for standard output")
-    parser.add_argument("--log-core", metavar="N", type=int, action="append", help="cores to log (default: 0)")
-    parser.add_argument("--log-unit", metavar="UNIT", action="append", choices=[u.name for u in Unit], help="units to log (default: all)")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = _Parser("ktir-launch", description="Run a package on the emulated chip.", epilog=(__doc__ or "").rpartition("\n\n")[2])
+    made.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
+    made.add_argument("-i", dest="inputs", metavar="[NAME=]FILE", action="append", default=[], help="an input, in order or by name")
+    made.add_argument("-o", dest="outputs", metavar="[NAME=]FILE", action="append", default=[], help="where an output goes, likewise")
+    made.add_argument("--against", metavar="[NAME=]FILE", action="append", default=[], help="what an output must be, likewise")
+    made.add_argument("--atol", type=float, default=0.0, help="absolute tolerance of --against (default: equal bits)")
+    made.add_argument("--rtol", type=float, default=0.0, help="relative tolerance of --against")
+    made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
+    made.add_argument("--mode", choices=["tape", "step"], default="tape", help="batched replay, or word by word on an LX array")
+    made.add_argument("--report", action="store_true", help="print cycles, busy units, stalls and traffic")
+    made.add_argument("--trace", metavar="FILE", type=Path, help="write a Chrome trace (Perfetto, HTA)")
+    made.add_argument("--log", metavar="FILE", help="write a line per executed word; - for standard output")
+    made.add_argument("--log-core", metavar="N", type=int, action="append", help="cores to log (default: 0)")
+    made.add_argument("--log-unit", metavar="UNIT", action="append", choices=[u.name for u in Unit], help="units to log (default: all)")
+    return made
 
 
 @dataclass
@@ -163,7 +164,7 @@ def _show(machine: Any, options: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     try:
-        return _launch(_parser().parse_args(argv))
+        return _launch(parser().parse_args(argv))
     except BrokenPipeError:
         sys.stderr.close()
         return 0

@@ -24,20 +24,25 @@ from ktir.target import DATASHEET, Target
 from ktir.targets import find
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser("ktir-objdump", description="Show the instruction stream of a package.")
-    parser.add_argument("input", help="folder of a package, or a program.bin")
-    form = parser.add_mutually_exclusive_group()
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser("ktir-objdump", description="Show the instruction stream of a package.")
+    made.add_argument("input", help="folder of a package, or a program.bin")
+    form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a summary as JSON")
     form.add_argument("--mlir", action="store_true", help="print the program in the spyre dialect")
-    parser.add_argument("--mlir-print-debuginfo", action="store_true", help="with --mlir: print locations")
-    parser.add_argument("--verify", action="store_true", help="run the static verifier; problems go to stderr")
-    parser.add_argument(
+    made.add_argument("--mlir-print-debuginfo", action="store_true", help="with --mlir: print locations")
+    made.add_argument("--verify", action="store_true", help="run the static verifier; problems go to stderr")
+    made.add_argument(
         "--check", action="store_true", help="as --verify, then look for hazards and compare the program of a package with its KTIR"
     )
-    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
-    options = parser.parse_args(argv)
+    made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = parser().parse_args(argv)
     try:
         program, own = load(Path(options.input))
         target = find(options.target) if options.target else own

@@ -17,20 +17,21 @@ from ktir.targets import find
 from ktir.tools.shared.plain import plain
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("ktir-report", description="Cycles, busy units, stalls, traffic and the roofline place of a package.")
-    parser.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
-    parser.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_argument("--roofline", metavar="FILE", type=Path, help="draw the roofline (.svg, .png, .pdf)")
-    parser.add_argument("--lx", metavar="FILE", type=Path, help="draw what lies in LX when")
-    parser.add_argument("--core", type=int, default=0, help="whose LX (default: 0)")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser("ktir-report", description="Cycles, busy units, stalls, traffic and the roofline place of a package.")
+    made.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
+    made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
+    made.add_argument("--json", action="store_true", help="print the same as JSON")
+    made.add_argument("--roofline", metavar="FILE", type=Path, help="draw the roofline (.svg, .png, .pdf)")
+    made.add_argument("--lx", metavar="FILE", type=Path, help="draw what lies in LX when")
+    made.add_argument("--core", type=int, default=0, help="whose LX (default: 0)")
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command: 0 done, 1 the package cannot be read or is wrong."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     try:
         package = read(options.package)
         machine = Machine(package.program, find(options.target) if options.target else package.target)

@@ -71,6 +71,7 @@ FLAGS = (
     Flag("help", "show this and stop"),
     Flag("version", "show the version and stop"),
 )
+ALL_FLAGS = (*FLAGS, *policy_flags())
 
 
 def usage() -> str:
@@ -89,7 +90,7 @@ class Driver:
         self.line = line
         if line.others:
             name = line.others[0][0]
-            raise UsageError(f"unknown command line argument '--{name}'{near(name, [f.name for f in (*FLAGS, *policy_flags())])[:60]}")
+            raise UsageError(f"unknown command line argument '--{name}'{near(name, [f.name for f in ALL_FLAGS])[:60]}")
         if len(line.positional) != 1:
             raise UsageError("expected one input file" + (f", but got {', '.join(line.positional)}" if line.positional else ""))
         self.source = line.positional[0]
@@ -386,7 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the driver with `arguments` (default: those of the process); the exit status."""
     source = ""
     try:
-        line = parse(sys.argv[1:] if arguments is None else arguments, (*FLAGS, *policy_flags()))
+        line = parse(sys.argv[1:] if arguments is None else arguments, ALL_FLAGS)
         if line.on("help"):
             print(usage())
             return 0
