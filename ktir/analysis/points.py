@@ -107,9 +107,10 @@ class Points:
                 return function(a, b)
         return -(-a // b)
 
-    def same(self, numbers: Numbers) -> int | None:
-        """The one number that a value is wherever its text runs; None if there are several."""
-        found = np.broadcast_to(numbers, self.live.shape)[self.live]
+    def same(self, numbers: Numbers, live: NDArray[np.bool_] | None = None) -> int | None:
+        """The one number that a value is wherever its text runs, now or as it was at `live`; None if there are several."""
+        live = self.live if live is None else live
+        found = np.broadcast_to(numbers, live.shape)[live]
         return int(found[0]) if found.size and (found == found[0]).all() else None
 
     @contextmanager

@@ -1,10 +1,13 @@
 """Tensors that stay in the scratchpad from kernel to kernel: how the IR says so.
 
-A kernel's attribute `ktir.residents` lists what lies in the scratchpad while it runs, its own accesses or not; below the lowest of them is
-room for the kernel's own tensors. A view of a resident has the attribute `ktir.resident`, memory space `ct_local` and a constant address.
+A kernel's attribute `ktir.residents` lists what lies in the scratchpad while it runs, its own accesses or not; the largest gap between
+them is room for the kernel's own tensors. A view of a resident has the attribute `ktir.resident`, memory space `ct_local` and an address
+that is a number. What an author of a kernel keeps at addresses of his own is there as residents too.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
@@ -23,9 +26,11 @@ def residents_of(kernel: ir.Operation) -> list[kt.ResidentAttr]:
     return [kt.ResidentAttr(a) for a in ir.ArrayAttr(kernel.attributes[RESIDENTS])] if RESIDENTS in kernel.attributes else []
 
 
-def room_of(kernel: ir.Operation, lx_bytes: int) -> int:
-    """Bytes from address 0 that a kernel may use for its own tensors."""
-    return min([lx_bytes, *(r.address for r in residents_of(kernel))])
+def room_of(kernel: ir.Operation, lx_bytes: int) -> tuple[int, int]:
+    """The bytes, from one to another, that a kernel may use for its own tensors: the largest gap between what stays."""
+    kept = sorted((r.address, r.address + r.bytes) for r in residents_of(kernel))
+    gaps = [(end, begin) for (_, end), (begin, _) in pairwise([(0, 0), *kept, (lx_bytes, lx_bytes)])]
+    return max(gaps, key=lambda gap: gap[1] - gap[0])
 
 
 def resident_of(view: ir.Operation) -> kt.ResidentAttr | None:

@@ -163,8 +163,8 @@ class Scratchpad:
         used = ir.IntegerAttr(f.attributes["ktir.lx_bytes"]).value
         if used > self.lx_bytes:
             raise Broken(f"uses {used} bytes of the scratchpad, but there are {self.lx_bytes}")
-        if used > room_of(f, self.lx_bytes):
-            raise Broken(f"uses {used} bytes of the scratchpad, but what stays in it begins at {room_of(f, self.lx_bytes)}")
+        if used > room_of(f, self.lx_bytes)[1]:
+            raise Broken(f"uses {used} bytes of the scratchpad, but what stays in it begins at {room_of(f, self.lx_bytes)[1]}")
 
     def check_residents(self, f: ir.Operation) -> None:
         """What stays in the scratchpad lies inside of it, each at a place of its own, whole entries of f32."""

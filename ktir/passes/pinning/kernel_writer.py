@@ -18,6 +18,7 @@ from ktir.passes.pinning.elements import Apply, Leaf, Number, Value, common_shap
 from ktir.passes.pinning.exchanges import contributed, folded
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
 from ktir.passes.pinning.places import Place
+from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, reshaped, structured
 from ktir.passes.pinning.tensors import Shared, place_here
 from ktir.passes.pinning.views import Window, address, seen
@@ -44,6 +45,7 @@ class KernelWriter:
         self.cores = min(self.tiles, cores)
         self.mapping: dict[ir.Value, ir.Value] = dict(arguments)
         self.values: dict[ir.Value, Value] = {}
+        self.scratchpad = AuthorScratchpad()
         self.guard: ir.Value | None = None
         """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
         self.coordinates: list[ir.Value] = []
@@ -92,7 +94,7 @@ class KernelWriter:
         """Cores without a tile do what the last one does, and keep it to themselves."""
         number = arith.AddIOp(core, index_constant(turn * self.cores)).result
         left = arith.SubIOp(index_constant(self.tiles), arith.MinSIOp(number, index_constant(self.tiles)).result).result
-        self.guard = arith.MinSIOp(left, index_constant(1)).result
+        self.guard = self.scratchpad.idle = arith.MinSIOp(left, index_constant(1)).result
         self._at(arith.MinSIOp(number, index_constant(self.tiles - 1)).result)
         self.block(body)
         self.guard = None
@@ -119,9 +121,15 @@ class KernelWriter:
         elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):
             pass  # views and tiles are built where memory is accessed
         elif is_a(op, ktdp.LoadOp):
-            self.values[op.results[0]] = loaded(op, self._places(op.operands[0]))
+            places = self._places(op.operands[0])
+            local = places[0][0].view.local
+            self.values[op.results[0]] = self.scratchpad.loaded(op, places[0][0]) if local else loaded(op, places)
         elif is_a(op, ktdp.StoreOp):
-            stored(op, self.value(op.operands[0], op), self._places(op.operands[1]))
+            places, value = self._places(op.operands[1]), self.value(op.operands[0], op)
+            if places[0][0].view.local:
+                self.scratchpad.stored(op, value, places[0][0])
+            else:
+                stored(op, value, places)
         elif is_a(op, scf.ForOp):
             write_loop(self, op)
         elif is_a(op, scf.IfOp):
@@ -215,11 +223,12 @@ class KernelWriter:
         found = []
         for view, window in seen(op, self.points):
             argument, number = address(view.value, self.points)
-            if argument is None and number not in self.fixed:
+            fixed = None if argument is not None or number is None or view.local else self.fixed.get(number)
+            if argument is None and fixed is None and not view.local:
                 raise refused(
                     view.operation, "expects an address that is an argument, with what is added to it, or the same number everywhere"
                 )
-            base = self.mapping[view.value] if argument is not None or number is None else self.fixed[number]
+            base = self.mapping[view.value] if fixed is None else fixed
             found.append((Place(op, view, window, self.points, base, lambda v: self.mapping[v], self.guard), window))
         return found
 

@@ -20,7 +20,7 @@ from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations, scf
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.tensors import TYPES
 from ktir.pipeline import Pass
-from ktir.target import LANES
+from ktir.target import LANES, Target
 
 HOSTS = "ktir.hosts"
 
@@ -71,11 +71,11 @@ class PinPass(Pass):
             raise refused(entry.operation, f"'@{entry.name.value}' calls kernels with memory at fixed addresses, which is not pinned yet")
         found = [*found, *fixed_memory(places, entry, len(found))]
         _check_memory(found, entry)
-        cores = machine(module, self.target, self.cores).cores
+        target = machine(module, self.target, self.cores)
         made: list[func.FuncOp] = []
         try:
             for kernel in kernels:
-                made.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], cores))
+                made.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target))
         except Exception:
             for f in made:
                 f.operation.erase()
@@ -180,7 +180,7 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], cores: int) -> func.FuncOp:
+def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target) -> func.FuncOp:
     """The kernel with sticks, behind the old one. Raises Unsupported and leaves nothing."""
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
@@ -190,10 +190,11 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], 
         block = made.add_entry_block([*(old.arguments[i].location for i in kept), *(kernel.location for _ in addresses)])
         fixed = {address: block.arguments[len(kept) + k] for k, address in enumerate(addresses)}
         with ir.InsertionPoint(block), kernel.location:
-            writer = KernelWriter(kernel, {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}, given, cores, fixed)
+            writer = KernelWriter(kernel, {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}, given, target.cores, fixed)
             made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
             writer.write()
         _erase_unused(made)
+        writer.scratchpad.state(made, target.lx_planned_bytes)
     except Exception:
         made.operation.erase()
         raise

@@ -72,7 +72,8 @@ class Place:
         guard: ir.Value | None,
     ) -> None:
         """`base`: where the view begins."""
-        self.op, self.guard, self.points, self.element = tile, guard, points, view.element
+        self.op, self.guard, self.points, self.element, self.view, self.window = tile, guard, points, view.element, view, window
+        self.live = points.live  # what is loaded may be asked for in a branch, where less is live
         operands = tile.opview.index_operands
         moved = {v: index(v) for v in operands}
         self.base: ir.Value = index_sum(base, view.shift)
@@ -90,6 +91,15 @@ class Place:
     def shape(self) -> tuple[int, ...]:
         return tuple(d.extent for d in self.dims)
 
+    def starts(self) -> Numbers:
+        """The elements at which it begins, of an address that is a number, wherever its text runs."""
+        tile = self.op.opview
+        found = self.points(self.view.value) + self.view.shift
+        lows = zip(tile.base_map.results, tile.box_lo, self.window, self.view.strides, strict=True)
+        for expression, low, (start, _), stride in lows:
+            found = found + (self.points.affine(expression, tile.index_operands) + low + start) * stride
+        return np.unique(np.broadcast_to(found, self.points.live.shape)[self.points.live])
+
     def narrowed(self, dim: int, first: int, extent: int) -> Place:
         """Some positions of it along a dim, at the insertion point."""
         found, whole = copy(self), self.dims[dim]
@@ -106,7 +116,7 @@ class Place:
         """The access tile [sticks, rows, 64] at the insertion point, with rows up to a multiple: a store moves those that there are (1), a
         load one more to make them even (2), where they are several."""
         count = prod(r.extent for r in rows)
-        outer, stride = self._merged(rows)
+        outer, stride = self.merged(rows)
         column = self.dims[stick] if stick is not None else None
         base: Size = self.base
         for dim in self.dims:
@@ -145,7 +155,7 @@ class Place:
         """Of the dim in the lanes: the base, the sticks of the view, its last lane, and the first stick of the tile."""
         if column.room is None:
             return index_sum(base, times(column.first, column.stride)), sticks(column.extent), column.extent - 1, 0
-        same = self.points.same(column.room)
+        same = self.points.same(column.room, self.live)
         if same is not None:
             live = max(0, min(same, column.extent))
             return index_sum(base, times(column.first, column.stride)), sticks(column.extent), live - 1, 0
@@ -155,7 +165,7 @@ class Place:
                           f"{LANES} in a view of a size that is a number")  # fmt: skip
         return base, sticks(column.size), column.size - 1, arith.DivUIOp(first, index_constant(LANES)).result
 
-    def _merged(self, rows: Sequence[Row]) -> tuple[Dim | None, int]:
+    def merged(self, rows: Sequence[Row]) -> tuple[Dim | None, int]:
         """The outermost row dim, which a masked view may clip, and the distance of rows. Raises Unsupported where they have several."""
         walked = [r for r in rows if r.extent != 1]
         for inner in walked[1:]:

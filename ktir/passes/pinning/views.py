@@ -33,6 +33,8 @@ class View:
     strides: tuple[int, ...]
     masked: bool
     element: ir.Type = field(compare=False)
+    local: bool = False
+    """Whether it lies in the scratchpad."""
 
 
 def is_distributed(tile: ir.Operation) -> bool:
@@ -86,8 +88,10 @@ def _parts(op: ir.Operation, points: Points) -> list[View]:
 def _view(op: ir.Operation, points: Points, *, alone: bool) -> View:
     """A view by itself, or a part of a distributed one."""
     view = op.opview
-    if view.memory_space != "global":
-        raise refused(op, "lies in the scratchpad, which is not pinned yet")
+    local = view.memory_space != "global"
+    if local and (not alone or view.ct_id is not None):
+        whose = "a part of another view" if view.ct_id is None else f"that of tile {view.ct_id}"
+        raise refused(op, f"lies in the scratchpad as {whose}, which is not pinned yet")
 
     def number(n: int | ir.Value) -> int | None:
         return n if isinstance(n, int) else points.same(points(n))
@@ -108,7 +112,9 @@ def _view(op: ir.Operation, points: Points, *, alone: bool) -> View:
     else:
         raise refused(op, f"expects the coordinate set of a {'masked view' if alone else 'part'} to be the box of its sizes")
     shift = -sum(a * s for a, s in zip(low, strides, strict=True) if s is not None)
-    return View(op, view.offset, shift, tuple(low), tuple(sizes), tuple(s or 0 for s in strides), alone and view.masked, view.element_type)
+    return View(
+        op, view.offset, shift, tuple(low), tuple(sizes), tuple(s or 0 for s in strides), alone and view.masked, view.element_type, local
+    )
 
 
 def _box(attribute: ir.Attribute, numbers: Sequence[int | None]) -> affine.Box | None:

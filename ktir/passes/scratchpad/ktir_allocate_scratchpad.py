@@ -67,22 +67,24 @@ class AllocateScratchpadPass(Pass):
 def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value], reuse: bool) -> tuple[BufferPlan, int]:
     """All buffers at their addresses, and the bytes that they take. Where they do not fit, the largest streams lose their other slots, one
     after the other."""
-    room = room_of(source.operation, target.lx_planned_bytes)
-    for ahead in () if reuse else (True, False):
-        plan = BufferPlan(source, target, elsewhere, ahead=ahead)
-        used = first_fit(list(plan.buffers.values()), room, reuse=False)
-        if used >= 0:
-            return plan, used
+    begin, end = room_of(source.operation, target.lx_planned_bytes)
     single: list[ir.Value] = []
+    tries = iter([] if reuse else [True, False])  # whether rows hide the latency of memory, without reuse of addresses
     while True:
-        plan = BufferPlan(source, target, elsewhere, tuple(single))
-        used = first_fit(list(plan.buffers.values()), room, reuse=True)
+        ahead = next(tries, None)
+        plan = BufferPlan(source, target, elsewhere, tuple(single), ahead=bool(ahead))
+        buffers = list(plan.buffers.values())
+        used = first_fit(buffers, end - begin, reuse=ahead is None)
         if used >= 0:
-            return plan, used
-        streams = [b for b in plan.buffers.values() if b.rotation.slots > 1]
+            for buffer in buffers:
+                buffer.address += begin
+            return plan, begin + used
+        if ahead is not None:
+            continue
+        streams = [b for b in buffers if b.rotation.slots > 1]
         if not streams:
             raise Unsupported(
-                f"kernel '{source.name.value}' needs more than the {room} bytes of scratchpad; "
+                f"kernel '{source.name.value}' needs more than the {end - begin} bytes of scratchpad; "
                 "the nearest supported form has narrower rows",
                 location_text(source.location),
             )

@@ -37,7 +37,8 @@ def decide(facts: TileFacts, wishes: Wishes, target: Target) -> TilePlan:
     """The plan of a kernel that has the tiles a user wants. Raises HintRefused for a wish that cannot be honoured."""
     tiles = wishes.tiles
     rows = _rows(facts, tiles, wishes.rows)
-    plan = plan_of(facts, rows, wishes.online_softmax, target, room_of(facts.source.operation, target.lx_planned_bytes))
+    begin, end = room_of(facts.source.operation, target.lx_planned_bytes)
+    plan = plan_of(facts, rows, wishes.online_softmax, target, end - begin)
     if "m" in tiles and plan.block_rows != rows:
         raise _refused(facts, "m", tiles["m"], f"at most {plan.block_rows} rows fit the scratchpad and the matrix array, not {rows}")
     return plan

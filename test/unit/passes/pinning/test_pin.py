@@ -116,6 +116,26 @@ def test_branches() -> None:
     assert loops(made) == set()
 
 
+def test_what_a_branch_reads_all_tiles_load() -> None:
+    """A load before a branch is clipped on all tiles, also where it is the branch that says how it lies in sticks."""
+    names, bound = "(d0, d1)[s0]", "d0 >= 0, -d0 + s0 - 1 >= 0, d1 >= 0, -d1 + 1 >= 0"
+    views = "".join(
+        f"%v{n} = ktdp.construct_memory_view %{n}, sizes: [%c5, 2], strides: {strides} {{coordinate_set = affine_set<{names} : ({bound})>, "
+        f"masked, memory_space = #ktdp.memory_space<global>}} : memref<?x2xf16>\n%a{n} = ktdp.construct_access_tile %v{n}[%r, %c0] "
+        f"{{access_tile_set = affine_set<(r, c) : (r >= 0, -r + 1 >= 0, c >= 0, -c + 1 >= 0)>, access_tile_order = {ORDER}}} : "
+        "memref<?x2xf16> -> !ktdp.access_tile<2x2xindex>\n"
+        for n, strides in (("x", [5, 1]), ("y", [1, 41]))
+    )
+    body = f"{CONSTANTS}%t = ktdp.get_compute_tile_id : index\n%some = arith.cmpi ult, %t, %c1 : index\n%r = arith.muli %t, %c2 : index\n"
+    body += f"{views}%l = ktdp.load %ax : <2x2xindex> -> tensor<2x2xf16>\n%s = arith.addf %l, %l : tensor<2x2xf16>\n"
+    body += "scf.if %some {\nktdp.store %s, %ay : tensor<2x2xf16>, <2x2xindex>\n}\n"
+    text = f"func.func @kernel(%x: index, %y: index) attributes {{grid = [3]}} {{\n{body}return\n}}\n"
+    message = "'ktdp.construct_access_tile' op is cut inside of its sticks elsewhere on each tile"
+    with pytest.raises(KtirError, match=re.escape(message)) as error:
+        package_of(text)
+    assert error.value.location
+
+
 ROWS = "LOAD(%r)\n%w = arith.extf %l : tensor<1x64xf16> to tensor<1x64xf32>\n"
 CARRIED = {
     "elements": (
