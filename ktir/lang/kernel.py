@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ import numpy as np
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, remarks
+from ktir.emulator import notebook
 from ktir.emulator.machine.reports.timeline import chrome_trace
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
@@ -31,6 +33,7 @@ from ktir.package import read
 from ktir.runtime.executable import Executable
 
 On = Literal["executor", "numpy", "chip"]
+_LOCATION = re.compile(r'^#at\d+ = loc\(.*\n| loc\((?:#at\d+|"[^"\n]*":\d+:\d+)\)', re.MULTILINE)
 _DEEPEST = 8
 """Helpers of helpers, and objects in objects, that are looked at."""
 _PLACES = ("executor", "numpy", "chip")
@@ -143,6 +146,17 @@ class Kernel:
         """Cycles of a call on the chip. Nothing runs: they do not depend on values."""
         with _spoken():
             return self._executable(self.traced(*arrays, **named)).machine.report.cycles
+
+    def _repr_html_(self) -> str:
+        where = "divided by the compiler" if self.grid is None else f"on a grid of {' x '.join(map(str, self.grid))} tiles"
+        title = f"kernel '{self.function.__name__}', {where}, runs on {self.on}"
+        try:
+            shown = notebook.source(inspect.cleandoc("\n" + inspect.getsource(self.function)), "python")
+        except OSError:  # typed where nothing keeps it
+            shown = ""
+        last = [_LOCATION.sub("", traced.text) for traced in list(self._traced.values())[-1:]]
+        ktir = "".join(notebook.source(text, "ktir") for text in last)
+        return notebook.titled(title, shown, notebook.folded("KTIR of the last trace", ktir))
 
     @property
     def _file(self) -> str:
@@ -300,6 +314,11 @@ class Tuned:
 
     def __str__(self) -> str:
         return "\n".join(f"{way}: {f'{found:,} cycles' if isinstance(found, int) else found.message}" for way, found in self.tried)
+
+    def _repr_html_(self) -> str:
+        rows = ((way, found if isinstance(found, int) else found.message) for way, found in self.tried)
+        title = f"kernel '{self.kernel.function.__name__}': {self.cycles:,} cycles at best"
+        return notebook.titled(title, notebook.table(("tried", "cycles"), rows))
 
 
 def autotune(tuned: Kernel, *arrays: Any, grid: Sequence[Any] = (...,), **ways: Sequence[Any]) -> Tuned:

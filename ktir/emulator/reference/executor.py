@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from ktir.assembly import parse_module
 from ktir.context import lent
 from ktir.diagnostics import KtirError
+from ktir.emulator import notebook
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import Bound, Scratch, bind_arguments
 from ktir.emulator.reference.compile.compiler import compile_module
@@ -47,6 +49,16 @@ class Report:
     arithmetic: Mapping[str, int] = field(default_factory=dict)
     lx_peaks: tuple[int, ...] = ()
     channel_bytes_read: int = 0
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("ops", self.ops)]
+        rows += [(f"bytes read of {space}", n) for space, n in self.bytes_read.items()]
+        rows += [(f"bytes written of {space}", n) for space, n in self.bytes_written.items()]
+        rows += [("scratchpad bytes of a tile", self.lx_peak_bytes), ("seconds", f"{self.seconds:.4f}")]
+        views = notebook.table(("view", "bytes read", "written"), ((name, *moved) for name, moved in self.views.items()))
+        counted = notebook.table(("op", "scalar operations"), sorted(self.arithmetic.items(), key=itemgetter(1), reverse=True))
+        shown = notebook.table(("what", "how much"), rows)
+        return notebook.titled("report", shown, notebook.folded("views", views), notebook.folded("arithmetic", counted))
 
 
 # Caches

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
+from ktir.emulator import notebook
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.executor import Report
 from ktir.emulator.reference.executor import execute as launch
@@ -30,6 +31,10 @@ class Execution:
     arrays: Mapping[str | int, NDArray[Any]]
     memory: Mapping[Place, NDArray[Any]]
     report: Report
+
+    def _repr_html_(self) -> str:
+        places = ((" ".join(map(str, place)), array) for place, array in self.memory.items())
+        return notebook.titled("execution", notebook.arrays([*self.arrays.items(), *places]), self.report._repr_html_())
 
 
 def run(

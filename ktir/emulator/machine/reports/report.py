@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ktir.emulator import notebook
 from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
 from ktir.isa.units import Unit
 from ktir.target import Target
@@ -60,17 +61,16 @@ class KernelReport:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        head, *rows = self._units()
+        return notebook.titled(f"kernel '{self.name}': {self.cycles:,} cycles, {self.microseconds:.2f} us", notebook.table(head, rows))
+
     def _lines(self) -> list[str]:
         lines = [
             f"kernel '{self.name}': {self.cores} cores, {self.cycles} cycles, {self.microseconds:.2f} us",
             f"  memory: {_bytes(self.dram_read)} read, {_bytes(self.dram_written)} written, channel {self.dram_utilisation:.0%} used",
         ]
-        rows = [("unit", "words", "busy", "%", "ends", "stalls")]
-        for u in self.units:
-            name = f"{u.unit.name} x{u.instances}" if u.instances > 1 else u.unit.name
-            stalls = ", ".join(f"{cause} {cycles}" for cause, cycles in sorted(u.stalls.items(), key=lambda s: -s[1]))
-            rows.append((name, str(u.words), str(u.busy), f"{u.utilisation:.0%}", str(u.end), stalls))
-        lines += _table(rows)
+        lines += _table(self._units())
         if self.fifo_entries:
             lines.append("  FIFO entries per corelet: " + ", ".join(f"{name} {n}" for name, n in self.fifo_entries.items()))
         if self.channels:
@@ -79,6 +79,14 @@ class KernelReport:
         if self.dead_writes:
             lines.append(f"  LX sticks written and never read: {self.dead_writes}")
         return lines
+
+    def _units(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("unit", "words", "busy", "%", "ends", "stalls")]
+        for u in self.units:
+            name = f"{u.unit.name} x{u.instances}" if u.instances > 1 else u.unit.name
+            stalls = ", ".join(f"{cause} {cycles}" for cause, cycles in sorted(u.stalls.items(), key=lambda s: -s[1]))
+            rows.append((name, str(u.words), str(u.busy), f"{u.utilisation:.0%}", str(u.end), stalls))
+        return rows
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,13 @@ class MachineReport:
     def __str__(self) -> str:
         head = f"program '{self.program}' on {self.target} at {self.clock_ghz} GHz: {self.cycles} cycles, {self.microseconds:.2f} us"
         return "\n".join([head, *map(str, self.kernels)])
+
+    def _repr_html_(self) -> str:
+        head = f"program '{self.program}' on {self.target}: {self.cycles:,} cycles, {self.microseconds:.2f} us"
+        rows = ((k.name, k.cores, k.cycles, _bytes(k.dram_read), _bytes(k.dram_written), f"{k.dram_utilisation:.0%}") for k in self.kernels)
+        kernels = notebook.table(("kernel", "cores", "cycles", "read", "written", "channel"), rows)
+        units = "".join(k._repr_html_() for k in self.kernels[: notebook.MOST_ROWS])
+        return notebook.titled(head, kernels, notebook.folded("units", units))
 
 
 def report(name: str, trace: Trace, target: Target) -> MachineReport:
