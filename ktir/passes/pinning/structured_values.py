@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, names, tensor
 from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, common_shape, is_uniform, whole_dims
 from ktir.passes.pinning.matmuls import matmul
-from ktir.passes.pinning.tensors import Made, reduction
+from ktir.passes.pinning.tensors import Made, pointwise, position, reduction
 
 Values = Mapping[ir.Value, Value]
 _MATMULS = names(linalg.MatmulOp, linalg.BatchMatmulOp, linalg.MatvecOp, linalg.VecmatOp, linalg.DotOp)
@@ -102,11 +103,33 @@ def _reduced(op: ir.Operation, dims: Sequence[int], values: Values) -> Value:
     block = op.regions[0].blocks[0]
     ops = [o.operation for o in block.operations][:-1]
     arguments = list(block.arguments)
-    if len(ops) != 1 or {v for v in ops[0].operands} != set(arguments) or ops[0].name not in COMBINERS:
-        raise refused(op, f"expects to combine with one of {', '.join(COMBINERS)}")
     source = _of(op.operands[0], values, op)
     kept = {d: k for k, d in enumerate(d for d in range(len(source.shape)) if d not in dims)}
+    if len(ops) != 1 or {v for v in ops[0].operands} != set(arguments) or ops[0].name not in COMBINERS:
+        return _folded(op, source, dims, kept, values)
     return _combined(op, source, list(dims), kept, ops[0], values)
+
+
+_MOST_FOLDED = 64
+
+
+def _folded(op: ir.Operation, source: Value, dims: Sequence[int], kept: Mapping[int, int], values: Values) -> Value:
+    """A reduction with a body of the author's, over what is loaded: one element of each row after the other, in his order."""
+    block, given = op.regions[0].blocks[0], op.operands[1]
+    walked = [d for d in dims if source.shape[d] != 1]
+    count = prod(source.shape[d] for d in walked)
+    if len(walked) > 1 or count > _MOST_FOLDED:
+        what = f"{count} elements of several dims" if len(walked) > 1 else f"{count} elements, more than {_MOST_FOLDED}"
+        raise refused(op, f"combines {what}, with none of {', '.join(COMBINERS)}")
+    type_, shape = ir.RankedTensorType(op.results[0].type).element_type, _shape(op.results[0])
+    total = _of(given, values, op).element
+    (yielded,) = list(block.operations)[-1].operands
+    for k in range(count):
+        taken = position(source.element, walked[0], k, op) if walked else source.element
+        scalars = {block.arguments[0]: taken.moved({d: kept.get(d) for d in range(len(source.shape))}), block.arguments[1]: total}
+        made = Made(pointwise(Value(shape, _tree(yielded, scalars)), None, op), shape, None)
+        total = Leaf(type_, made, tuple(range(len(shape))))
+    return Value(shape, total)
 
 
 def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[int, int], combine: ir.Operation, values: Values) -> Value:

@@ -88,6 +88,23 @@ class Shared:
         return self.forms[stick].physical(stick, rows, op)
 
 
+def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
+    """The tree at one position of a dim. Raises Unsupported where that is not loaded."""
+    if isinstance(element, Apply):
+        return Apply(element.type, element.op, tuple(position(o, dim, at, op) for o in element.operands))
+    if isinstance(element, Number) or dim not in element.walk:
+        return element
+    source = element.source
+    if isinstance(source, Shared):
+        return position(source.value.element.moved(dict(enumerate(element.walk))), dim, at, op)
+    if not isinstance(source, Loaded):
+        raise refused(op, "takes elements one after the other of what is computed, which is not pinned yet")
+    own = element.walk.index(dim)
+    with ir.InsertionPoint(source.anchor), source.anchor.location:
+        place = source.place.narrowed(own, at, 1)
+    return Leaf(element.type, Loaded(place, source.anchor), tuple(None if k == own else d for k, d in enumerate(element.walk)))
+
+
 def fixed(element: Element) -> Iterator[Leaf]:
     """The leaves of a tree whose form is given, by the dims of the tree's value."""
     for leaf in element.leaves():

@@ -248,6 +248,38 @@ def test_reductions_in_f16(combine: str) -> None:
     equal(kernel([70], body), [x, y])
 
 
+def own_combiner(columns: int, predicate: str) -> str:
+    """Each tile reduces its two rows with a comparison and a choice."""
+    box, shape = f"affine_set<(r, c) : (r >= 0, -r + 1 >= 0, c >= 0, -c + {columns - 1} >= 0)>", f"2x{columns}"
+    body = CONSTANTS + "%t = ktdp.get_compute_tile_id : index\n%r = arith.muli %t, %c2 : index\n"
+    for n in "xy":
+        body += f"%v{n} = ktdp.construct_memory_view %{n}, sizes: [6, {columns}], strides: [{columns}, 1] {{coordinate_set = "
+        body += f"{box.replace('+ 1 ', '+ 5 ', 1)}, memory_space = #ktdp.memory_space<global>}} : memref<6x{columns}xf16>\n"
+        body += f"%a{n} = ktdp.construct_access_tile %v{n}[%r, %c0] {{access_tile_set = {box}, access_tile_order = {ORDER}}} : "
+        body += f"memref<6x{columns}xf16> -> !ktdp.access_tile<{shape}xindex>\n"
+    body += f"%l = ktdp.load %ax : <{shape}xindex> -> tensor<{shape}xf16>\n%i = arith.constant dense<0xFC00> : tensor<2xf16>\n"
+    body += f"%q = linalg.reduce ins(%l : tensor<{shape}xf16>) outs(%i : tensor<2xf16>) dimensions = [1] (%in: f16, %out: f16) {{\n"
+    body += f"%g = arith.cmpf {predicate}, %in, %out : f16\n%m = arith.select %g, %in, %out : f16\nlinalg.yield %m : f16\n}}\n"
+    body += f"%e = tensor.empty() : tensor<{shape}xf16>\n%b = linalg.broadcast ins(%q : tensor<2xf16>) outs(%e : tensor<{shape}xf16>) "
+    body += f"dimensions = [1]\nktdp.store %b, %ay : tensor<{shape}xf16>, <{shape}xindex>\n"
+    return f"func.func @kernel(%x: index, %y: index) attributes {{grid = [3]}} {{\n{body}return\n}}\n"
+
+
+@pytest.mark.parametrize("predicate", ["ogt", "ugt", "oge"])
+def test_combiners_of_the_author(predicate: str) -> None:
+    """In his order, one element after the other: which zero is the larger one, and what a NaN does, is as he says."""
+    x = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float16)
+    x[1], x[2, 3], x[4], x[5] = [-0.0, 0.0] * 4, np.nan, [0.0, -0.0] * 4, np.nan
+    x[1:5:3, 5] = -1
+    equal(own_combiner(8, predicate), [x, np.zeros_like(x)])
+
+
+def test_combiners_over_many_elements() -> None:
+    with pytest.raises(KtirError, match=r"'linalg.reduce' op combines 65 elements, more than 64, with none of arith.addf") as error:
+        package_of(own_combiner(65, "ogt"))
+    assert error.value.location
+
+
 def exchange(grid: int, groups: int, members: str, combine: str = "addf") -> str:
     """Each tile adds its row to those of its group."""
     body = "%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\n%z = arith.constant dense<0.0> : tensor<1x64xf16>\n"
