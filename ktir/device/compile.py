@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,8 @@ def install() -> None:
     wrapper = torch._TorchCompileInductorWrapper
     wrapper.__call__ = _handed_over(wrapper.__call__)  # type: ignore[method-assign]
     wrapper.__init__ = _with_context(wrapper.__init__)  # type: ignore[method-assign]
+    wrapper.apply_options = _apart(wrapper.apply_options)  # type: ignore[method-assign]
+    wrapper.__eq__ = _equal(wrapper.__eq__)  # type: ignore[method-assign]
 
 
 def _with_context(stock: Callable[..., None]) -> Callable[..., None]:
@@ -29,6 +32,29 @@ def _with_context(stock: Callable[..., None]) -> Callable[..., None]:
         self.backend_ctx_ctor = _around_call  # Dynamo takes all that a backend's instance has over to its own wrapping of it
 
     return init
+
+
+def _apart(stock: Callable[..., None]) -> Callable[..., None]:
+    """Options of ours among Inductor's are for the graphs on the device."""
+
+    @functools.wraps(stock)
+    def apply(self: Any, options: dict[str, Any] | None) -> None:
+        from ktir import config
+
+        names = {field.name for field in dataclasses.fields(config.Config)}
+        own = {name: value for name, value in (options or {}).items() if name in names}
+        self.ktir_options = {**getattr(self, "ktir_options", {}), **own}
+        stock(self, {name: value for name, value in (options or {}).items() if name not in own})
+
+    return apply
+
+
+def _equal(stock: Callable[..., bool]) -> Callable[..., bool]:
+    @functools.wraps(stock)
+    def equal(self: Any, other: Any) -> bool:
+        return stock(self, other) and self.ktir_options == other.ktir_options
+
+    return equal
 
 
 def _around_call() -> AbstractContextManager[None]:
@@ -52,6 +78,6 @@ def _handed_over(stock: Callable[..., Any]) -> Callable[..., Any]:
             return stock(self, model_, inputs_, **kwargs)
         from ktir.lowering.inductor.backend import ktir
 
-        return ktir(model_, inputs_)
+        return ktir(model_, inputs_, options=self.ktir_options)
 
     return call

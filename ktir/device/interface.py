@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -16,7 +15,6 @@ from typing import Any
 
 from ktir.device import spyre
 
-_Properties = namedtuple("_Properties", ["name", "multi_processor_count"])
 _NOT_BY_INDUCTOR = (
     "Inductor alone has no code for the device 'spyre', so it exports no packages and standalone artifacts of graphs on it; "
     "torch.compile has, and torch.compiler.save_cache_artifacts keeps what it compiled"
@@ -76,7 +74,7 @@ def _register(module: Any) -> None:
     class Worker:
         current_device = staticmethod(spyre.current_device)
         set_device = staticmethod(spyre.set_device)
-        get_device_properties = staticmethod(_properties)
+        get_device_properties = staticmethod(spyre.get_device_properties)
 
     members = {
         "Worker": Worker,
@@ -87,9 +85,3 @@ def _register(module: Any) -> None:
     for name in ("current_device", "set_device", "device_count", "is_available", "synchronize", "is_bf16_supported"):
         members[name] = staticmethod(getattr(spyre, name))
     module.register_interface_for_device("spyre", type("SpyreInterface", (module.DeviceInterface,), members))
-
-
-def _properties(device: Any = None) -> Any:
-    from ktir import config
-
-    return _Properties(spyre.get_device_name(device), config.current().machine().cores)

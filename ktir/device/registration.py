@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import logging
 import sys
+import weakref
 from typing import Any
 
 import torch
 from torch.utils import backend_registration
 
 log = logging.getLogger("ktir")
-_libraries: list[torch.library.Library] = []
+
+
+def _keep(*libraries: torch.library.Library) -> None:
+    """Keep kernels to the very end: where torch takes them back before, tensors that are still used get its table of all its kernels."""
+    for library in libraries:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+    for end in weakref.finalize._registry:  # type: ignore[attr-defined]
+        if (found := end.peek()) is not None and found[0] in libraries:
+            end.atexit = False
+
+
+_compiled: Any = torch._C
+
+
+class _Guard(_compiled._acc.DeviceGuard):
+    """As torch's own, but for what it asks when the interpreter ends: nothing."""
+
+    def type_(self, kind: Any = _compiled._autograd.DeviceType.PrivateUse1) -> Any:
+        return kind
 
 
 def register() -> None:
@@ -21,7 +41,7 @@ def register() -> None:
     from ktir.device.operators import kernels as own
     from ktir.device.tensors import current, halves, layouts, pinned, randomness, statistics, storage, streams
 
-    backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre)
+    backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre, device_guard=_Guard())
     backend_registration.generate_methods_for_privateuse1_backend(False, False, False, True)  # of storages, which the line above leaves out
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
     for name, kernel in {**own.KERNELS, **attention.FUSED, **cells.CELLS, **modules.KERNELS}.items():
@@ -37,7 +57,7 @@ def register() -> None:
     host = torch.library.Library("aten", "IMPL", "CPU")
     for name, kernel in own.PINNED.items():  # DataLoader pins what it loads wherever there is an accelerator
         host.impl(name, kernel)
-    _libraries.extend((host, kernels, with_gradients, negated, rest))
+    _keep(host, kernels, with_gradients, negated, rest)
     if current.count() > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     if reason := pinned.install():
@@ -47,7 +67,7 @@ def register() -> None:
     streams.install()
     halves.install()
     layouts.install()
-    _libraries.append(layouts.operators())
+    _keep(layouts.operators())
     patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams, pinned)
     compile.install()
     interface.install()
@@ -68,7 +88,7 @@ def register_operators() -> None:
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     apart = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    _libraries.extend((library, *autocast.register()))
+    _keep(library, *autocast.register())
     for name in torch._C._dispatch_get_all_op_names():
         if not name.startswith("aten::") or not any(has(name, key) for key in apart) or has(name, "PrivateUse1"):
             continue

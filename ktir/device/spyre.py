@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -82,6 +82,21 @@ def get_device_name(device: Any = None) -> str:
     return "Spyre (emulated)"
 
 
+class DeviceProperties(NamedTuple):
+    """What a card is."""
+
+    name: str
+    total_memory: int
+    multi_processor_count: int
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """What the card is: its memory for tensors, its cores."""
+    from ktir import config
+
+    return DeviceProperties(get_device_name(device), statistics.mem_get_info(device)[1], config.current().machine().cores)
+
+
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """Types that autocast may compute in."""
     return [torch.float16, torch.bfloat16]
@@ -118,6 +133,7 @@ reset_peak_memory_stats = statistics.reset_peak_memory_stats
 reset_accumulated_memory_stats = statistics.reset_accumulated_memory_stats
 empty_cache = statistics.empty_cache
 mem_get_info = statistics.mem_get_info
+memory_summary = statistics.memory_summary
 
 manual_seed = randomness.manual_seed
 manual_seed_all = randomness.manual_seed_all

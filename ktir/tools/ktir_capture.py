@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import sys
 import traceback
 from pathlib import Path
@@ -71,6 +72,13 @@ def _model(target: str) -> tuple[Any, tuple[Any, ...]]:
     model, *inputs = made if isinstance(made, (tuple, list)) and made else (made,)
     if not callable(model):
         raise _Usage(f"'{name}' in '{file}' must return a model and its inputs, but it returned {type(model).__name__}")
+    try:
+        inspect.signature(getattr(model, "forward", model)).bind(*inputs)
+    except TypeError as error:
+        text = f"the model of '{name}' does not take {len(inputs)} example inputs: {error}"
+        raise _Usage(f"{text}; return them one by one, `return model, x, y`") from None
+    except ValueError:  # of compiled code, which has no signature
+        pass
     return model, tuple(inputs)
 
 

@@ -70,7 +70,9 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
     leaves = [_plain(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or any(t.dtype not in ON_CHIP for t in tensors) or TracingContext.try_get() is not None:
+    if apart := [t.dtype for t in tensors if t.dtype not in ON_CHIP]:
+        raise NoProgram(f"the chip has no {str(apart[0]).removeprefix('torch.')}")
+    if not tensors or TracingContext.try_get() is not None:
         raise NoProgram("")
     key = (op, tree, tuple(map(_key, leaves)))
     with _lock:
@@ -117,7 +119,7 @@ def _compiled(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor]
             return HostRefuses("")  # for these sizes and numbers: others of the same types are tried again
         _taken.add(taken)
     if _in_vain[kinds] >= _TRIES:
-        return NoProgram("")
+        return NoProgram(f"{_TRIES} programs for such types were refused")
     graph = _graph(op, leaves, tree)
     try:
         return _compile(op, graph, tensors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,19 @@ def _name(op: Any) -> str:
 
 
 def _line_of_user() -> tuple[str, int]:
-    """The line of the program that torch and we were called from."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
+    """The line of the program that torch and we were called from; in a thread of autograd, the one that asked for gradients."""
+    others = [f for f in sys._current_frames().values() if any(g.f_code.co_name == "_engine_run_backward" for g in _outwards(f))]
+    for frame in (sys._getframe(1), *others):
+        found = next((f for f in _outwards(frame) if not f.f_code.co_filename.startswith(_INNER)), None)
+        if found is not None and not found.f_code.co_filename.endswith("threading.py"):
+            return found.f_code.co_filename, found.f_lineno
+    return __file__, 0
+
+
+def _outwards(frame: Any) -> Iterator[Any]:
+    while frame is not None:
+        yield frame
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
 
 
 def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -155,7 +163,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return _random(op, schema, args, kwargs)
     if not any(map(is_ours, _read(schema, args, kwargs))):
         return on_cpu(op, args, kwargs)  # a factory: made on the host, and copied
-    reason, refused = "", False
+    reason, refused = "programs give new tensors, one by one", False
     try:
         if not schema.written:
             if eager.has_program(op):
@@ -178,6 +186,9 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
     """An operator that writes results: computed as new tensors, then copied to where they belong."""
+    for name in schema.written:
+        if any(n > 1 and not step for n, step in zip(named[name].shape, named[name].stride(), strict=True)):
+            raise eager.HostRefuses("elements of what it writes share their place")  # but not for each operator
     found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
     found = [found] if isinstance(found, torch.Tensor) else list(found)
     new, written = found[: -len(schema.written)], found[-len(schema.written) :]

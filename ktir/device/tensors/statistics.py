@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
+from types import FunctionType
 from typing import Any
+
+import torch
 
 from ktir.device.tensors import current
 
@@ -32,6 +35,18 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
 
     flatten("", memory_stats_as_nested_dict(device))
     return OrderedDict(sorted(found.items()))
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """A table of the counts of a card, CUDA's with ours in it."""
+    theirs = {
+        "memory_stats": lambda device: defaultdict(int, memory_stats(device)),
+        "_get_device_index": lambda device, optional: current.index_of(device),
+    }
+    table = FunctionType(torch.cuda.memory.memory_summary.__code__, vars(torch.cuda.memory) | theirs)(device, abbreviated)
+    for cudas, ours in ((" PyTorch CUDA", "PyTorch Spyre"), (" CUDA OOMs", "Spyre OOMs"), ("cudaMalloc", "allocation"), ("GPU", "   ")):
+        table = table.replace(cudas, ours)
+    return table
 
 
 def memory_allocated(device: Any = None) -> int:

@@ -161,6 +161,19 @@ def test_errors_that_are_asked_for() -> None:
         torch.compile(lambda n: n * 3)(torch.tensor([1 << 40], device="spyre"))
 
 
+def test_options_without_the_name_of_the_backend() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky_ex(x).L
+
+    options: dict[str, Any] = {"fallback": "error", "max_autotune": False}
+    with config.patch(fallback="cpu"):
+        assert torch.compile(model)(torch.eye(2).to("spyre")).device.type == "spyre"
+        with pytest.raises(BackendCompilerFailed, match="there are no loops for it"):
+            torch.compile(model, options=options)(torch.eye(2).to("spyre"))
+    with pytest.raises(RuntimeError, match="Unexpected optimization option fall"):
+        torch.compile(model, options={"fall": "error"})
+
+
 def test_complex_numbers_on_the_way_run_on_the_host(caplog: pytest.LogCaptureFixture) -> None:
     def magnitudes(x: torch.Tensor) -> torch.Tensor:
         x.add_(1)

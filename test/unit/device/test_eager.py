@@ -205,7 +205,7 @@ def test_copysign_and_xlogy_with_a_number() -> None:
 def test_a_number_goes_to_the_host_with_what_falls_back(heard: list[str]) -> None:
     x = torch.linspace(-3, 3, 9, dtype=torch.float64)
     close(x.to("spyre").remainder(2.0), x.remainder(2.0))
-    heard.append("aten.remainder.Scalar is falling back to cpu")
+    heard.append("aten.remainder.Scalar is falling back to cpu (the chip has no float64)")
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -348,7 +348,7 @@ def test_falls_back_with_a_warning(heard: list[str]) -> None:
         for _ in range(2):
             close(torch.sin(x.to("spyre")), torch.sin(x))
     assert launches() == metrics.Launches(torch=2)
-    heard.append("aten.sin is falling back to cpu")
+    heard.append("aten.sin is falling back to cpu (the chip has no float64)")
 
 
 def test_a_warning_is_placed_at_the_users_line() -> None:
@@ -445,3 +445,47 @@ def test_a_sign_that_is_noted_apart() -> None:
     close(view, -x)
     view.mul_(2)
     close(view, -2 * x)
+
+
+def test_reasons_and_lines_of_what_falls_back(heard: list[str]) -> None:
+    x = half(2, 2, 3, 3).to("spyre")
+    weight = half(2, 2, 1, 1).to("spyre").requires_grad_()
+    result = F.conv2d(x, weight).sum()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result.backward()
+        _ = x.bfloat16() + 1
+        torch.ops.aten._fused_sgd_(
+            [x], [x], [], weight_decay=0.0, momentum=0.0, lr=0.1, dampening=0.0, nesterov=False, maximize=False, is_first_step=True
+        )
+    said = [w for w in caught if w.category is FallbackWarning]
+    assert all(w.filename == __file__ for w in said)
+    assert [str(w.message).partition("(")[2][:30] for w in said] == [
+        "'aten.convolution_backward.def",
+        "the chip has no bfloat16)",
+        "programs give new tensors, one",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*on expanded tensors is deprecated")
+def test_writes_to_elements_that_share_their_place(heard: list[str]) -> None:
+    """What the host still allows."""
+    rows, mask, index = torch.zeros(1, 3).expand(2, 3), torch.ones(2, 3, dtype=torch.bool), torch.tensor([0])
+    ours = torch.zeros(1, 3).to("spyre").expand(2, 3)
+    close(ours.masked_fill_(mask.to("spyre"), 2.0), rows.masked_fill_(mask, 2.0))
+    close(ours.index_fill_(0, index.to("spyre"), 3.0), rows.index_fill_(0, index, 3.0))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        ours.add_(1)
+    reason = "falling back to cpu (elements of what it writes share their place)"
+    heard += [f"aten.{name} is {reason}" for name in ("masked_fill_.Scalar", "index_fill_.int_Scalar")]
+
+
+def test_elements_are_put_on_the_chip(on_chip: None) -> None:
+    cache, key, where = half(1, 2, 8, 4), half(1, 2, 2, 4), torch.tensor([3, -1])
+    ours = cache.to("spyre")
+    for tensor, k, place in ((cache, key, where), (ours, key.to("spyre"), where.to("spyre"))):
+        tensor[:, :, place] = k
+        tensor.index_put_((torch.zeros_like(place),), torch.ones_like(k[0, 0, 0]), accumulate=True)
+    close(ours, cache)
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        ours[:, :, torch.tensor([9]).to("spyre")] = 1.0

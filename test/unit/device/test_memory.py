@@ -36,6 +36,10 @@ def test_memory_is_counted() -> None:
 
 def test_out_of_memory() -> None:
     free, whole = spyre.mem_get_info()
+    assert (spyre.get_device_properties().total_memory, spyre.get_device_properties("spyre:0").multi_processor_count) == (whole, 32)
+    summary = spyre.memory_summary()
+    assert "PyTorch Spyre memory summary, device ID 0" in summary
+    assert len({len(line) for line in summary.splitlines() if line}) == 1
     assert whole == 7 << 34
     assert free == torch.accelerator.get_memory_info()[0]
     with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 16385.00 MiB. Card 0 has a total capacity of 112.00 GiB"):

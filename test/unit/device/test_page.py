@@ -24,13 +24,13 @@ def test_programs_of_the_page() -> None:
             exec(program, names)
     assert printed.getvalue().splitlines() == [
         "spyre:0 torch.Size([5, 64])",
-        "aten.sin is falling back to cpu",
+        "aten.sin is falling back to cpu (the chip has no float64)",
         str(1 << 20),
         "0.0666 ms",
         "SpyreTensorLayout(device_size=[5, 3, 100, 64], stride_map =[15000, 64, 150, 1], device_dtype=DataFormats.SEN169_FP16)",
     ]
     assert (launches().executor, launches().torch) == (0, 1)
-    assert "`FallbackWarning: aten.sin is falling back to cpu`" in PAGE
+    assert "`FallbackWarning: aten.sin is falling back to cpu (the chip has no float64)`" in PAGE
 
 
 def test_what_is_not_there_is_not_there() -> None:

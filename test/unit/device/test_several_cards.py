@@ -68,12 +68,25 @@ def program() -> None:
     with pytest.raises(RuntimeError, match="Expected a 'spyre:2' generator device but found 'spyre:1'"):
         torch.rand(2, device="spyre:2", generator=torch.Generator("spyre:1"))
     print("right")
+    late = Late()
+    late.tensor = torch.ones(2, device="spyre")
+    torch.late = late  # type: ignore[attr-defined]
+
+
+class Late:
+    """Computes when the interpreter ends."""
+
+    tensor: torch.Tensor
+
+    def __del__(self) -> None:
+        _ = self.tensor * 3
 
 
 def test_three_cards() -> None:
     environment = {**os.environ, "AIU_WORLD_SIZE": "3"}
     ran = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
     assert ran.stdout.endswith("right\n"), ran.stderr
+    assert "registered at" not in ran.stderr, "torch's table of kernels"
 
 
 if __name__ == "__main__":

@@ -458,6 +458,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.index_select.default: index_select,
     aten.index_add.default: index_add,
     aten.index_copy.default: index_copy,
+    aten._index_put_impl.default: lambda x, indices, values, accumulate=False, unsafe=False: aten.index_put(x, indices, values, accumulate),
     aten.scatter_reduce.two: scatter_reduce,
     **dict.fromkeys((aten.scatter.reduce, aten.scatter.value_reduce), scatter_multiply),
     aten.searchsorted.Tensor: searchsorted,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class AroundCall:
         self._strict = named and (options.get("fallback") or config.current().fallback) == "error"
         self._named = named
         self._entered: tuple[Call, Token[Call | None], metrics.Launches, Any] | None = None
+        self._handled: BaseException | None = None
 
     def __enter__(self) -> None:
         if _call.get() is not None:
@@ -83,6 +85,7 @@ class AroundCall:
         call = Call(self._name, self._strict, self._named)
         limits = _limits(self._strict) if self._named else None  # graphs of the host are torch's own matter
         self._entered = call, _call.set(call), metrics.total(), limits
+        self._handled = sys.exc_info()[1]
         if limits is not None:
             limits.__enter__()
 
@@ -95,7 +98,8 @@ class AroundCall:
         _call.reset(token)
         if call.graphs or call.breaks:
             progress.clear()
-            progress.summarize(call.name, call.graphs, metrics.total() - before, len(call.breaks))
+            if sys.exc_info()[1] is self._handled:  # else the call has failed; Dynamo gives us no exception
+                progress.summarize(call.name, call.graphs, metrics.total() - before, len(call.breaks))
 
 
 def _limits(strict: bool) -> Any:

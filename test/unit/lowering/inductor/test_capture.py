@@ -110,6 +110,9 @@ def broken():
 
 def unsupported():
     return (lambda x: x.histc(3)), torch.ones(5)
+
+def tuple_of_two():
+    return (lambda x, y: x + y), (torch.ones(5), torch.ones(5))
 """
 
 
@@ -134,10 +137,16 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "status", "message"),
     [
-        ("large", (), 2, "has no function 'large'; it has small, number, broken, unsupported"),
+        ("large", (), 2, "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two"),
         ("number", (), 2, "'number' in '.*' must return a model and its inputs, but it returned int"),
         ("broken", (), 2, r"calling 'broken' failed: .*script.py:12: ValueError: no such weights"),
         ("unsupported", ("--fallback=error",), 1, r"script.py:15:1: error: 'aten.histc.default' op of shape \[3\]"),
+        (
+            "tuple_of_two",
+            (),
+            2,
+            "missing a required argument: 'y'; return them one by one",
+        ),
         ("unsupported", (), 1, "nothing to compute"),
         ("small", ("--stage=tilde",), 1, "unknown stage 'tilde'; the stages are region, logical"),
         ("small", ("-o", "/nowhere/x.mlir"), 1, "cannot write '/nowhere/x.mlir': No such file or directory"),

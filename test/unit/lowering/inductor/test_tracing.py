@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 from torch._inductor.codegen import common
 from torch._inductor.utils import fresh_cache
 
@@ -105,6 +106,12 @@ def test_a_line_sums_up(caplog: pytest.LogCaptureFixture) -> None:
         run(torch.ones(5).half())
     (line,) = [r.getMessage() for r in caplog.records if "a call runs" in r.getMessage()]
     assert line == "spyre: compiled 1 graph; a call runs 2 programs on the chip, 0 programs on the KTIR executor, 1 operator in PyTorch"
+    caplog.clear()
+    caplog.set_level(logging.INFO, "ktir")
+    refused = compiled(lambda x: (x * 2).float().histc(5) + 1, fallback="error")
+    with pytest.raises(BackendCompilerFailed, match="histc"):
+        refused(torch.ones(5).half())
+    assert "a call runs" not in caplog.text
 
 
 def test_other_threads_have_their_own_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
