@@ -15,7 +15,7 @@ from ktir.editor.text import Index
 from ktir.editor.worker import Worker
 from ktir.version import __version__
 
-QUIET = 0.15
+QUIET = 0.1
 """Seconds without a change after which a text is checked."""
 _SEVERITIES = {
     "error": lsp.DiagnosticSeverity.Error,

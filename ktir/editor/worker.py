@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from threading import Lock
@@ -16,8 +17,9 @@ _SLOW = f"reading this text takes more than {SECONDS:.0f} s"
 
 
 def _serve(asked: Connection) -> None:
-    while (text := asked.recv()) is not None:
-        asked.send(check(text))
+    with suppress(EOFError):  # who asks has gone
+        while True:
+            asked.send(check(asked.recv()))
 
 
 class Worker:
