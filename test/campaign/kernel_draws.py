@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from campaign.kernel_memory import Array, Kernel, Memory
 from numpy.typing import NDArray
 
 EPS = {"f16": 2.0**-11, "f32": 2.0**-24, "i32": 0.0}
@@ -47,38 +48,6 @@ class Drawn:
         return f"{int(off.sum())} elements are off, the first at {int(np.argmax(off))}" if off.any() else ""
 
 
-@dataclass
-class _Array:
-    """How an argument lies: distances of batch, rows and columns, of which it may lack some."""
-
-    name: str
-    strides: dict[str, int]
-    size: int
-
-    @property
-    def dims(self) -> str:
-        return "".join(self.strides)
-
-
-@dataclass
-class _Kernel:
-    choose: random.Random
-    type: str
-    grid: list[int]
-    rows: int
-    columns: int
-    blocks: int
-    height: int
-    lines: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def emit(self, text: str) -> str:
-        """A line that defines the next name."""
-        self.count += 1
-        self.lines.append(f"%{self.count} = {text}")
-        return f"%{self.count}"
-
-
 def draw(seed: int) -> Drawn:
     """The kernel of a seed."""
     choose = random.Random(seed)
@@ -92,7 +61,7 @@ def draw(seed: int) -> Drawn:
         blocks = choose.randint(1, 3 * parts)
     masked = choose.random() < 0.4
     height = max(1, blocks * rows - (choose.randint(0, rows * 2) if masked else 0))
-    k = _Kernel(choose, choose.choice(("f16", "f16", "f32", "i32")), grid, rows, columns, blocks, height)
+    k = Kernel(choose, choose.choice(("f16", "f16", "f32", "i32")), grid, rows, columns, blocks, height)
     return _Writer(k, looped, masked, np.random.default_rng(seed)).drawn()
 
 
@@ -108,86 +77,15 @@ def _grid(choose: random.Random) -> list[int]:
             return [choose.randint(1, 3), choose.randint(1, 4), choose.randint(1, 3)]
 
 
-class _Writer:
+class _Writer(Memory):
     """Writes the text and computes the same beside it."""
 
-    def __init__(self, k: _Kernel, looped: str, masked: bool, rng: np.random.Generator) -> None:
-        self.k, self.looped, self.masked, self.rng = k, looped, masked, rng
-        self.batch = k.grid[0] if len(k.grid) == 3 else 1
-        self.parts = k.grid[-1] if len(k.grid) > 1 else 1
-        self.width = self.parts * k.columns
-        self.arrays: list[_Array] = []
+    def __init__(self, k: Kernel, looped: str, masked: bool, rng: np.random.Generator) -> None:
+        super().__init__(k, masked)
+        self.looped, self.rng = looped, rng
         self.inputs: list[NDArray[np.generic]] = []
         self.values: list[tuple[str, Near]] = []
         self.head: list[str] = []
-        self.scratchpad = 64 * k.choose.randint(0, 40)
-        """Elements from which on nothing is kept there."""
-
-    # Memory
-
-    def array(self, name: str, dims: str) -> _Array:
-        """An argument of these dims (b, r, c), which lies in some order with gaps."""
-        extent = {"b": self.batch, "r": self.k.height, "c": self.width}
-        order = list(dims)
-        if self.k.choose.random() < 0.25:
-            order = [*order[:-2], *reversed(order[-2:])]
-        gap = self.k.choose.choice((0, 0, 3, 28))
-        strides: dict[str, int] = {}
-        step = 1
-        for d in reversed(order):
-            strides[d] = step
-            step = step * extent[d] + (gap if d == order[-1] else 0)
-        size = 1 + sum((extent[d] - 1) * strides[d] for d in dims)
-        found = _Array(name, {d: strides[d] for d in dims}, size)
-        self.arrays.append(found)
-        return found
-
-    def places(self, array: _Array) -> NDArray[np.int64]:
-        """Where each element of the whole problem lies in an array."""
-        at = np.zeros((self.batch, self.k.height, self.width), np.int64)
-        extent = {"b": self.batch, "r": self.k.height, "c": self.width}
-        for axis, d in enumerate("brc"):
-            if d in array.strides:
-                shape = [1, 1, 1]
-                shape[axis] = -1
-                at = at + (np.arange(extent[d]) * array.strides[d]).reshape(shape)
-        return at
-
-    def tile(self, array: _Array) -> tuple[str, str, str]:
-        """Ops for the view and access tile of the current block; the tile's name, its type and that of the tensor."""
-        k, dims = self.k, array.dims.replace("b", "")
-        base = f"%{array.name}"
-        if "b" in array.strides:
-            step = k.emit(f"arith.constant {array.strides['b']} : index")
-            moved = k.emit(f"arith.muli %t0, {step} : index")
-            base = k.emit(f"arith.addi {base}, {moved} : index")
-        masked = self.masked and "r" in dims
-        sizes = {"r": "%height" if masked else str(k.height), "c": str(self.width)}
-        known = {"r": "?" if masked else str(k.height), "c": str(self.width)}
-        tiles = {"r": k.rows, "c": k.columns}
-        names = [f"d{i}" for i in range(len(dims))]
-        bounds = [
-            f"{n} >= 0, -{n} + " + ("s0 - 1 >= 0" if d == "r" and masked else f"{int(sizes[d]) - 1} >= 0")
-            for n, d in zip(names, dims, strict=True)
-        ]
-        symbol = "[s0]" if masked else ""
-        space = f"({', '.join(names)})"
-        memory = f"memref<{'x'.join(known[d] for d in dims)}x{k.type}>"
-        attribute = "masked, " if masked else ""
-        view = k.emit(
-            f"ktdp.construct_memory_view {base}, sizes: [{', '.join(sizes[d] for d in dims)}], "
-            f"strides: [{', '.join(str(array.strides[d]) for d in dims)}] "
-            f"{{coordinate_set = affine_set<{space}{symbol} : ({', '.join(bounds)})>, "
-            f"{attribute}memory_space = #ktdp.memory_space<global>}} : {memory}"
-        )
-        box = ", ".join(f"{n} >= 0, -{n} + {tiles[d] - 1} >= 0" for n, d in zip(names, dims, strict=True))
-        at = ", ".join({"r": "%row", "c": "%column"}[d] for d in dims)
-        shape = "x".join(str(tiles[d]) for d in dims)
-        tile = k.emit(
-            f"ktdp.construct_access_tile {view}[{at}] {{access_tile_set = affine_set<{space} : ({box})>, "
-            f"access_tile_order = affine_map<{space} -> {space}>}} : {memory} -> !ktdp.access_tile<{shape}xindex>"
-        )
-        return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
 
     # Values
 
@@ -225,25 +123,6 @@ class _Writer:
         whole = np.broadcast_to(whole, (self.batch, k.height, self.width)).reshape(self.batch, k.height, self.parts, k.columns)
         exact = whole.astype(np.int64 if k.type == "i32" else np.float64)
         self.values.append((name, Near(exact, np.zeros(exact.shape))))
-
-    def kept(self, name: str, tile_type: str, type_: str) -> str:
-        """A tensor that goes through a place of its own in the scratchpad."""
-        k = self.k
-        pitch = k.columns + k.choose.choice((0, 0, 64))
-        base = k.emit(f"arith.constant {self.scratchpad + 64 * k.choose.randint(0, 3)} : index")
-        self.scratchpad += 64 * (8 + k.rows * (pitch // 64))
-        memory = f"memref<{k.rows}x{k.columns}x{k.type}>"
-        box = f"affine_set<(d0, d1) : (d0 >= 0, -d0 + {k.rows - 1} >= 0, d1 >= 0, -d1 + {k.columns - 1} >= 0)>"
-        view = k.emit(
-            f"ktdp.construct_memory_view {base}, sizes: [{k.rows}, {k.columns}], strides: [{pitch}, 1] "
-            f"{{coordinate_set = {box}, memory_space = #ktdp.memory_space<ct_local>}} : {memory}"
-        )
-        tile = k.emit(
-            f"ktdp.construct_access_tile {view}[%zero, %zero] {{access_tile_set = {box}, "
-            f"access_tile_order = affine_map<(d0, d1) -> (d0, d1)>}} : {memory} -> !ktdp.access_tile{tile_type}"
-        )
-        k.lines.append(f"ktdp.store {name}, {tile} : {type_}, {tile_type}")
-        return k.emit(f"ktdp.load {tile} : {tile_type} -> {type_}")
 
     def step(self) -> None:
         """One more op on values that there are, unless it leaves the range."""
@@ -441,7 +320,7 @@ class _Writer:
         error[at] = near.error.reshape(shape)[written]
         return Drawn(self._text(guard), self.inputs, before, wanted, error)
 
-    def _store(self, name: str, out: _Array) -> tuple[NDArray[np.bool_], str]:
+    def _store(self, name: str, out: Array) -> tuple[NDArray[np.bool_], str]:
         """The store, perhaps of some tiles or trips only; which elements are written, and the condition."""
         k, choose = self.k, self.k.choose
         at = len(k.lines)

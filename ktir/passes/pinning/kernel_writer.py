@@ -222,7 +222,8 @@ class KernelWriter:
             raise refused(op, "is not pinned yet")
         found = []
         for view, window in seen(op, self.points):
-            argument, number = address(view.value, self.points)
+            argument, offset = address(view.value, self.points)
+            number = self.points.same(offset)
             fixed = None if argument is not None or number is None or view.local else self.fixed.get(number)
             if argument is None and fixed is None and not view.local:
                 raise refused(

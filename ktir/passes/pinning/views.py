@@ -131,15 +131,15 @@ def _box(attribute: ir.Attribute, numbers: Sequence[int | None]) -> affine.Box |
 def _joined(op: ir.Operation, parts: Sequence[View], points: Points) -> View | None:
     """The one piece of memory that all parts are; None where they are several."""
     starts = [address(p.value, points) for p in parts]
-    base, _ = starts[0]
-    where = {None if n is None else n + p.shift for (_, n), p in zip(starts, parts, strict=True)}
-    if None in where or len(where) != 1 or any(b != base for b, _ in starts) or any(p.strides != parts[0].strides for p in parts):
+    (base, first), strides = starts[0], parts[0].strides
+    if any(b != base for b, _ in starts) or any(p.strides != strides for p in parts):
+        return None
+    if any((n + p.shift != first + parts[0].shift).any() for (_, n), p in zip(starts, parts, strict=True)):
         return None
     ends = [max(p.low[d] + _size(p, d) for p in parts) for d in range(len(parts[0].low))]
     if sum(prod(_size(p, d) for d in range(len(ends))) for p in {p.low: p for p in parts}.values()) != prod(ends):
         return None
-    first = parts[0]
-    return View(op, first.value, first.shift, (0,) * len(ends), tuple(ends), first.strides, False, first.element)
+    return View(op, parts[0].value, parts[0].shift, (0,) * len(ends), tuple(ends), strides, False, parts[0].element)
 
 
 def _size(part: View, dim: int) -> int:
@@ -170,23 +170,21 @@ def _window(tile: ir.Operation, part: View, firsts: Sequence[Numbers], points: P
     return tuple(found)
 
 
-def address(value: ir.Value, points: Points) -> tuple[ir.Value | None, int | None]:
-    """The argument that an address is built on, None for a number, and what is added to it, None where that is not the same everywhere."""
+def address(value: ir.Value, points: Points) -> tuple[ir.Value | None, Numbers]:
+    """The argument that an address is built on, None for a number, and what is added to it."""
     if _is_number(value, points):
-        return None, points.same(points(value))
+        return None, points(value)
     owner = value.owner
-    if isinstance(owner, ir.Block):
-        return value, 0
-    if is_a(owner, arith.IndexCastOp):
-        return address(owner.operands[0], points)
-    if is_a(owner, arith.AddIOp):
-        a, b = owner.operands
-        base, other = (b, a) if _is_number(a, points) else (a, b)
-        if _is_number(other, points):
-            argument, number = address(base, points)
-            more = points.same(points(other))
-            return argument, None if number is None or more is None else number + more
-    return value, 0
+    if not isinstance(owner, ir.Block):
+        if is_a(owner, arith.IndexCastOp):
+            return address(owner.operands[0], points)
+        if is_a(owner, arith.AddIOp):
+            a, b = owner.operands
+            base, other = (b, a) if _is_number(a, points) else (a, b)
+            if _is_number(other, points):
+                argument, number = address(base, points)
+                return argument, number + points(other)
+    return value, points.number(0)
 
 
 def _is_number(value: ir.Value, points: Points) -> bool:

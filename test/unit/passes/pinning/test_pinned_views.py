@@ -90,6 +90,16 @@ def test_parts_that_are_one_piece_of_memory() -> None:
     assert loops(made) == {(4,)}
 
 
+def test_parts_by_the_tile() -> None:
+    """Each tile has parts of its own, one behind the other."""
+    text = "%t = ktdp.get_compute_tile_id : index\n%size = arith.constant 384 : index\n%off = arith.muli %t, %size : index\n"
+    for n in "xy":
+        text += f"%{n}1 = arith.addi %{n}, %off : index\n%{n}2 = arith.addi %{n}1, %c128 : index\n"
+        text += view(f"{n}p", f"%{n}1", (2, 64), (64, 1)) + view(f"{n}q", f"%{n}2", (4, 64), (64, 1), (2, 0))
+        text += joined(f"{n}v", [(f"%{n}p", (2, 64)), (f"%{n}q", (4, 64))], 6, 64)
+    equal(function(text + copy("", "%xv", "%yv", "%c0, %c0", (6, 64), (6, 64)), ("x", "y"), (3,)), arrays((18, 64), (18, 64)))
+
+
 @pytest.mark.parametrize(("first", "second", "columns"), [(4, 6, 64), (4, 5, 100), (6, 4, 7)])
 def test_tiles_over_parts(first: int, second: int, columns: int) -> None:
     """All rows of both at once: each part is moved by itself, into its rows of one tensor and out of them."""
