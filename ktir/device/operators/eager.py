@@ -33,6 +33,7 @@ _TRACING = logging.getLogger("torch._subclasses.fake_tensor")
 
 _JOINS = (torch.ops.aten.cat.default, torch.ops.aten.stack.default)
 _MOST_JOINED = 32
+_INDEXED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten._index_put_impl.default)
 
 Program = Callable[..., Any]
 
@@ -67,6 +68,8 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if len(parts) > _MOST_JOINED:  # in groups, which may share a program: to compile one takes as long as it has operands
             groups = [run(op, (parts[k : k + _MOST_JOINED], dim), {}) for k in range(0, len(parts), _MOST_JOINED)]
             return run(torch.ops.aten.cat.default, (groups, dim), {})
+    if op in _INDEXED and any(i is not None and i.dtype == torch.uint8 for i in schema_of(op).named(tuple(args), kwargs)["indices"]):
+        raise NoProgram("masks are of bool")  # the host warns of such ones, each time that it is tried
     leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
     leaves = [_plain(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -480,6 +480,18 @@ def test_writes_to_elements_that_share_their_place(heard: list[str]) -> None:
     heard += [f"aten.{name} is {reason}" for name in ("masked_fill_.Scalar", "index_fill_.int_Scalar")]
 
 
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_warnings_of_the_host_come_once(heard: list[str]) -> None:
+    x, mask = torch.ones(3).to("spyre"), torch.tensor([1, 0, 1], dtype=torch.uint8).to("spyre")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert x[mask].tolist() == [1, 1]
+    assert [w.category for w in caught] == [FallbackWarning, UserWarning]
+    x.index_put_((mask,), x[mask], accumulate=True)
+    heard.append("aten._index_put_impl_ is falling back to cpu (masks are of bool)")
+    close(x, torch.tensor([2.0, 1.0, 2.0]))
+
+
 def test_elements_are_put_on_the_chip(on_chip: None) -> None:
     cache, key, where = half(1, 2, 8, 4), half(1, 2, 2, 4), torch.tensor([3, -1])
     ours = cache.to("spyre")
