@@ -2,10 +2,11 @@
 
     python test/campaign/aliases.py --programs 2000 --seed 0 [--device] [--show]
 
-Elements are small whole numbers, on which all operators are exact: results and inputs must have eager's bits. Not drawn: a write of a
-tensor to another part of its own memory (eager itself refuses or leaves the order open; the source is cloned then), indices that are
-equal, and sizes of zero. Strides of results are not compared: stock Inductor's are others where a view is dropped that views everything.
-Ends with status 1 where a program is wrong or stops.
+Half of the programs have inputs that lie in one memory: interleaved, overlapping, or in one place. Elements are small whole numbers, on
+which all operators are exact: results and the memory of the inputs must have eager's bits. Not drawn: a write of a tensor to another part
+of its own memory (eager itself refuses or leaves the order open; the source is cloned then), indices that are equal, and sizes of zero.
+Strides of results are not compared: stock Inductor's are others where a view is dropped that views everything. Ends with status 1 where a
+program is wrong or stops.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from ktir.runtime.executable import recorded
 
 SIZES = ((9, 6), (5, 70), (3, 64), (7, 7), (2, 130))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32)
+LYING = ("apart", "interleaved", "overlapping", "in one place")
 
 
 @dataclass
 class Program:
-    """Lines of a function of matrices; `memory` names for each tensor the one in whose memory it may lie."""
+    """Lines of a function of matrices; `memory` names for each tensor the one in whose memory it may lie, `lying` says how inputs do."""
 
     r: random.Random
     dtype: torch.dtype
+    lying: str
     shapes: dict[str, tuple[int, ...]]
     inputs: list[str] = field(default_factory=list)
     memory: dict[str, str] = field(default_factory=dict)
@@ -58,9 +61,19 @@ class Program:
         lines = "".join(f"    {line}\n" for line in self.lines)
         return f"def f({', '.join(self.inputs)}):\n{lines}    return [{', '.join(returned)}]\n"
 
-    def arguments(self) -> list[Tensor]:
-        g = torch.Generator().manual_seed(1)
-        return [torch.randint(-9, 10, self.shapes[name], generator=g).to(self.dtype) for name in self.inputs]
+    def arguments(self, device: str = "cpu") -> tuple[list[Tensor], list[Tensor]]:
+        """The inputs, and the memories that they lie in."""
+        rows, columns = self.shapes[self.inputs[0]]
+        count = len(self.inputs)
+        shapes = {"apart": (count, rows, columns), "interleaved": (rows, columns, count), "overlapping": (rows + count - 1, columns)}
+        whole = torch.randint(-9, 10, shapes.get(self.lying, (rows, columns)), generator=torch.Generator().manual_seed(1))
+        whole = whole.to(self.dtype).to(device)
+        if self.lying == "apart":
+            inputs = [part.clone() for part in whole]
+            return inputs, inputs
+        if self.lying == "interleaved":
+            return [whole[:, :, k] for k in range(count)], [whole]
+        return [whole[k : k + rows] if self.lying == "overlapping" else whole.view(rows, columns) for k in range(count)], [whole]
 
 
 def view(p: Program, a: str) -> None:
@@ -121,7 +134,9 @@ def drawn(seed: int) -> tuple[str, Program]:
     r = random.Random(seed)
     inputs = [f"x{k}" for k in range(r.choice((1, 2, 2, 3)))]
     size = r.choice(SIZES)
-    p = Program(r, r.choice(DTYPES), dict.fromkeys(inputs, size), inputs, {name: name for name in inputs})
+    lying = r.choice(("apart", r.choice(LYING[1:]))) if len(inputs) > 1 else "apart"
+    memory = {name: name if lying == "apart" else inputs[0] for name in inputs}
+    p = Program(r, r.choice(DTYPES), lying, dict.fromkeys(inputs, size), inputs, memory)
     for _ in range(r.choice((3, 4, 5, 6, 8, 10))):
         r.choice((view, view, value, value, placed, placed, written, written, written))(p, r.choice(list(p.shapes)))
     if len(p.shapes) == len(inputs):
@@ -134,7 +149,7 @@ def finding(seed: int, device: str = "cpu") -> tuple[str, bool]:
     text, p = drawn(seed)
     env: dict = {"torch": torch}
     exec(compile(text, f"<program {seed}>", "exec"), env)
-    theirs, mine = p.arguments(), [x.to(device) for x in p.arguments()]
+    (theirs, their_memory), (mine, my_memory) = p.arguments(), p.arguments(device)
     torch._dynamo.reset()
     with torch.no_grad(), recorded() as launches:
         wanted = env["f"](*theirs)
@@ -142,9 +157,9 @@ def finding(seed: int, device: str = "cpu") -> tuple[str, bool]:
             found = torch.compile(env["f"], backend="ktir", dynamic=False)(*mine)
         except Exception as error:
             return f"stops: {type(error).__name__}: {error}", False
-    pairs = list(zip([*found, *mine], [*wanted, *theirs], strict=True))
+    pairs = list(zip([*found, *my_memory], [*wanted, *their_memory], strict=True))
     wrong = [k for k, (a, b) in enumerate(pairs) if a.dtype != b.dtype or not torch.equal(a.cpu(), b)]
-    return (f"differs in results {wrong} of {len(found)} and {len(mine)} inputs" if wrong else ""), bool(launches)
+    return (f"differs in results {wrong} of {len(found)} and {len(my_memory)} memories" if wrong else ""), bool(launches)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -157,7 +172,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seeds = range(options.seed, options.seed + options.programs)
     if options.show:
-        print("\n".join(f"# seed {seed}, {drawn(seed)[1].dtype}\n{drawn(seed)[0]}" for seed in seeds))
+        programs = [(seed, *drawn(seed)) for seed in seeds]
+        print("\n".join(f"# seed {seed}, {p.dtype}, inputs {p.lying}\n{text}" for seed, text, p in programs))
         return 0
     if options.device:
         from ktir.device.autoload import register

@@ -8,19 +8,19 @@ from campaign import aliases
 
 def test_writes_reach_what_they_reach_in_eager() -> None:
     launched = 0
-    for seed in range(8):
+    for seed in range(10):
         said, chip = aliases.finding(seed)
         assert not said, f"{said}\n{aliases.drawn(seed)[0]}"
         launched += chip
-    assert launched >= 5  # bfloat16 does not
+    assert launched >= 5  # bfloat16 does not, nor do views of inputs that share memory
 
 
 def test_what_is_drawn_is_legal_and_of_all_kinds() -> None:
-    kinds: set[torch.dtype] = set()
+    kinds: set[object] = set()
     for seed in range(200):
         text, program = aliases.drawn(seed)
         env = {"torch": torch}
         exec(text, env)
-        env["f"](*program.arguments())  # type: ignore[operator]
-        kinds.add(program.dtype)
-    assert kinds == set(aliases.DTYPES)
+        env["f"](*program.arguments()[0])  # type: ignore[operator]
+        kinds |= {program.dtype, program.lying}
+    assert kinds == {*aliases.DTYPES, *aliases.LYING}

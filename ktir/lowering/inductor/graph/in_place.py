@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import torch
 from torch import fx
+from torch._inductor.fx_passes import post_grad
 from torch._inductor.fx_passes import reinplace as of_torch
 from torch._inductor.fx_utils import get_node_storage
 from torch._inductor.ir import FallbackKernel, InvokeSubgraph, MutationOutput, NoneLayout, TensorBox
@@ -37,6 +38,7 @@ def careful() -> Iterator[None]:
         (of_torch, "reinplace_inplaceable_ops_core"): _after(keep_values, of_torch.reinplace_inplaceable_ops_core),
         (of_torch, "compute_overlapping_tensors"): overlaps.with_overlooked(vars(of_torch)["compute_overlapping_tensors"]),
         (of_torch, "get_node_storage"): memory_of,
+        (post_grad, "get_node_storage"): memory_of,
         (FallbackKernel, "create"): classmethod(_after(read_before, vars(FallbackKernel)["create"].__func__)),
         (InvokeSubgraph, "__init__"): _writing(InvokeSubgraph.__init__),
     }
@@ -61,16 +63,22 @@ def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[...
 
 
 def memory_of(node: Any) -> Any:
-    """What names the memory of a node's result; that of a rounded value is its operand's, which may do nothing."""
-    source: Any = node
-    while isinstance(source, fx.Node):
-        if source.target is ROUNDED:
-            node = source = source.args[0]
-        elif source.target is operator.getitem or getattr(source.target, "is_view", False):
-            source = source.args[0]
-        else:
-            break
+    """What names the memory of a node's result: that of the node which it is a view of, or which it rounds. A rounded value may be its
+    operand, and what a pass before has put in place of a copy has the meta of the copy: the graph says where it lies.
+    """
+    while (source := _viewed(node)) is not None:
+        node = source
     return get_node_storage(node)
+
+
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """What the result of a node may lie in the memory of, by its operator."""
+    if not node.args or not isinstance(source := node.args[0], fx.Node):
+        return None
+    if node.target is operator.getitem:  # of views, or of results of their own
+        return _viewed(source)
+    views = node.target in (ROUNDED, aten._unsafe_view.default) or getattr(node.target, "is_view", False)
+    return source if views else None
 
 
 def read_before(cls: type, kernel: Any, *args: Any, **kwargs: Any) -> None:

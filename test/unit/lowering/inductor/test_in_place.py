@@ -136,8 +136,18 @@ def _between_writes(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     return [part]
 
 
+def _copies_of_copies(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    """Of a copy of a copy one goes, and what is left of it would lie in the input."""
+    x.copy_(x)
+    old = x.clone()
+    x.add_(1)
+    row = y[2:].reshape(-1).clone().view(5, 7).clone()
+    y[2:].mul_(2)
+    return [old, row]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows, _between_writes])
+@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows, _between_writes, _copies_of_copies])
 def test_an_input_gets_the_value_that_another_one_had(f: Callable[..., list[torch.Tensor]], dtype: torch.dtype) -> None:
     torch._dynamo.reset()
     mine, theirs = ([torch.arange(49.0).reshape(7, 7).to(dtype), torch.ones(7, 7).to(dtype)] for _ in range(2))

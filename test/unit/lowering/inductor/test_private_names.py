@@ -38,6 +38,7 @@ torch._subclasses FakeTensor
 torch._inductor standalone_compile
 torch._inductor.fx_passes.reinplace compute_overlapping_tensors reinplace_inplaceable_ops_core inplaceable_ops
 torch._inductor.fx_utils get_node_storage
+torch._inductor.fx_passes.post_grad get_node_storage remove_noop_ops
 torch._inductor.ir FallbackKernel.create TensorBox.realize MutationOutput NoneLayout
 torch._library.utils zip_schema
 torch._inductor.custom_graph_pass CustomGraphModulePass CustomGraphPass CustomSchedulerPass get_custom_graph_passes
