@@ -16,7 +16,7 @@ from torch._C._profiler import ProfilerState
 from torch.autograd import profiler
 
 from ktir.device.tensors import current, randomness, statistics, streams
-from ktir.device.tensors.storage import allocate, dtypes, resize
+from ktir.device.tensors.storage import allocate, dtypes, on_host, resize
 
 
 def untraced(*modules: ModuleType) -> None:
@@ -67,7 +67,7 @@ _ACCELERATOR: dict[str, Callable[..., Any]] = {
 
 def _content_as_text(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """The numbers of a tensor are looked at on the host, not by a dozen of programs on the device."""
-    return original(self.detach().cpu() if self.device.type == "spyre" else self, *args, **kwargs)
+    return original(on_host(self.detach()) if self.device.type == "spyre" else self, *args, **kwargs)
 
 
 def _new_storage(original: Any, cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:

@@ -9,6 +9,9 @@ import torch
 
 from ktir.device.tensors import current, layouts, randomness, statistics, streams
 
+_initialized = True
+"""What `torch.utils.checkpoint` asks before it keeps the states of generators."""
+
 
 def is_available() -> bool:
     """Whether there is a card: always, since it is emulated."""

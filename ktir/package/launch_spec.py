@@ -51,6 +51,11 @@ class ValueRange:
     bits: int | None = None
     spare: int | None = None
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has integers that 32 bits do not hold, of which the program takes the low bits."""
+        return self.low < -(2**31) or self.high > 2**31 - 1
+
 
 @dataclass(frozen=True)
 class HostTensor:

@@ -32,10 +32,8 @@ class Binding(NamedTuple):
         """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
         argument, _, place, _ = self
         form = allocation.forms.get(place)
-        if form is None:
+        if form is None or argument.range is not None:
             return allocation.form(place, argument.name, argument.range)
-        if argument.range is not None:
-            form.check(argument.range, argument.name)
         return form
 
     def open(self, allocation: Allocation) -> NDArray[np.float32]:

@@ -37,7 +37,9 @@ def _iota(layout: Layout) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1 << 12)
 def _number(*_: Any) -> int:
-    """Stands for a view of a host tensor in a layout, with the width of its integers: the same in all programs."""
+    """Stands for a view of a host tensor in a layout, with the width of its integers and whether it has the low bits alone of those that
+    have more: the same in all programs.
+    """
     return next(_numbers)
 
 
@@ -56,7 +58,8 @@ class Slot:
         self.host = -1 if argument.host is None else argument.host.arg
         """The number of its tensor; -1 where nobody gives one."""
         view, self.bits = argument.host, argument.range.bits if argument.range else None
-        self.number = -1 if view is None else _number((view.offset, view.size, view.strides), self.layout, self.bits)
+        low_bits = argument.range is not None and argument.range.is_wide
+        self.number = -1 if view is None else _number((view.offset, view.size, view.strides), self.layout, self.bits, low_bits)
         self.own: NDArray[np.float32] | None = None
         """The carrier of what the program writes to tensors of the host."""
         self.arranged = 0

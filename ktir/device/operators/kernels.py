@@ -57,8 +57,6 @@ def _empty_strided(
 ) -> torch.Tensor:
     if pin_memory:
         raise RuntimeError("only tensors on the host can be pinned, but got device 'spyre'")
-    if (negative := min(size, default=0)) < 0:
-        raise RuntimeError(f"trying to create a tensor with negative dimension {negative}: {list(size)}")
     return empty_strided(size, stride, dtype, current.index_of(device))
 
 

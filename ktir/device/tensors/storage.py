@@ -73,15 +73,15 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
 
 
 def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: int, batch: int = 1) -> Callable[[], torch.Tensor]:
-    """What makes new tensors of these strides. Raises TypeError for a type that the device does not hold.
+    """What makes new tensors of these strides. Raises TypeError for a type that the device does not hold, RuntimeError for sizes and
+    strides that no tensor has.
 
     batch: so many are made at once but for their memory; what is done once in a while takes several times as long.
     """
     packed = _PACKED.get(dtype)
     if packed is None:
         raise TypeError(f"the device 'spyre' does not hold {dtype} tensors; it holds {', '.join(str(t)[6:] for t in _CODES)}")
-    elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-    nbytes, dims = elements * dtype.itemsize, len(size)
+    nbytes, dims = _bytes(size, stride, dtype), len(size)
     ones, shape = (1,) * dims, (*size, *stride)
     kind = _EXTERNAL | device << 32, dims | packed << 32
     (reserved, allocate), inference = _memory(), torch.is_inference_mode_enabled
@@ -109,6 +109,26 @@ def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device
         return tensor
 
     return make
+
+
+_MOST = (1 << 63) - 1
+"""What torch counts elements, their places and bytes with. Where it counts beyond that while it takes a tensor over, the process ends."""
+
+
+def _bytes(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> int:
+    """What a tensor takes. Raises RuntimeError, worded as torch words it for the host, for sizes and strides that no tensor has."""
+    if len(size) != len(stride):
+        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
+    if (negative := min(size, default=0)) < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {negative}: {list(size)}")
+    if min(stride, default=0) < 0:
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    elements = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    if max(elements * dtype.itemsize, *stride, 0) > _MOST:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}")
+    if prod(size) > _MOST:
+        raise RuntimeError("numel: integer multiplication overflow")
+    return elements * dtype.itemsize
 
 
 _Blank = tuple[torch.Tensor, _Held, int]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.card import Card
@@ -124,16 +124,27 @@ class Allocation:
             self._forms[wanted], self._whole = form, wanted
 
     def form(self, wanted: Arrangement, name: str = "", allowed: ValueRange | None = None, *, moved: bool = False) -> DeviceForm:
-        """A form, made if it is not valid; its carrier is only to be read. Raises OutOfRange where it is made, and some element is not in
-        the `allowed` range. name: of the argument, for messages. moved: see `lay`.
+        """A form, made if it is not valid; its carrier is only to be read. Raises OutOfRange where some element is not in the range
+        `allowed`. Where that is wider than the layout's integers, of those that are beyond these the form has the low bits: it is one of
+        its own, and takes the place of nothing. name: of the argument, for messages. moved: see `lay`.
         """
-        found = self._forms.get(wanted)
-        if found is not None:
-            return found
         with self.card.compute:
+            if (found := self._forms.get(wanted)) is not None:
+                if allowed is not None:
+                    found.check(allowed, name)
+                return found
+            low = wanted.of_low_bits if allowed is not None and allowed.is_wide and wanted.layout.dtype == "i32" else None
+            if low is not None and (found := self._forms.get(low)) is not None:
+                return found
             halved = wanted.layout.dtype == "f16" and prod(wanted.layout.device_size) >= _HALVED
             filled = carrier(wanted.layout, np.float16 if halved else np.float32)
-            wanted.pack(self.linear(), filled, name, allowed)
+            try:
+                wanted.pack(self.linear(), filled, name, None if low is not None else allowed)
+            except OutOfRange:
+                if low is None:
+                    raise
+                wanted = low
+                wanted.pack(self.linear(), filled, name, allowed)
             size = wanted.size
             if self._linear_at is not None and wanted.exact and wanted.view.is_all_of(self.nbytes):
                 address, self._whole = self._in_place_of_linear(size), wanted

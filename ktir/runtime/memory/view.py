@@ -60,19 +60,25 @@ class View(NamedTuple):
 class Arrangement:
     """A view of an allocation in a layout, which is what a form is of. By `arrangement`, the same object for the same view and layout.
 
-    bits: see ValueRange.
+    bits: see ValueRange. low_bits: of integers that the layout has no room for it has these alone, for programs that need no more.
     """
 
-    def __init__(self, view: View, layout: Layout, bits: int | None) -> None:
+    def __init__(self, view: View, layout: Layout, bits: int | None, *, low_bits: bool = False) -> None:
         self.view = view
         self.layout = layout
         self.size = layout.sticks * STICK_BYTES
         """Bytes that it takes on a card."""
-        self.exact = view.dtype in _KEPT[layout.dtype]
+        self.exact = view.dtype in _KEPT[layout.dtype] and not low_bits
         """Whether all bytes come back as they were."""
         self.adopts = view.dtype in _WRITTEN[layout.dtype]
         """Whether what a program writes may stay as it is."""
+        self._bits = bits
         self._as = _i32(bits) if layout.dtype == "i32" else None
+
+    @cached_property
+    def of_low_bits(self) -> Arrangement:
+        """The same with the low bits of integers that the layout has no room for."""
+        return Arrangement(self.view, self.layout, self._bits, low_bits=True)
 
     def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str, allowed: ValueRange | None) -> None:
         """Elements to a carrier whose padding is zero. Raises OutOfRange for those outside of a range, by default integers that the layout

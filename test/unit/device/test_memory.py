@@ -92,3 +92,32 @@ def test_what_travels_is_told() -> None:
         card(0).observers.remove(observer)
     assert steps[:4] == [("H2D", 1024), ("D2D", 1024), ("D2H", 16), ("D2H", 4)]
     assert steps[-2:] == [("D2H", 2048), ("H2D", 8)], "an operator that falls back"
+
+
+_NO_TENSOR = {
+    "empty": lambda device: torch.empty(1 << 62, device=device),
+    "zeros": lambda device: torch.zeros(1 << 40, 1 << 40, device=device),
+    "bytes": lambda device: torch.empty(1 << 61, dtype=torch.float32, device=device),
+    "strides": lambda device: torch.empty_strided((2,), (1 << 62,), device=device),
+    "negative strides": lambda device: torch.empty_strided((2,), (-1,), device=device),
+    "other dims": lambda device: torch.empty_strided((2, 3), (1,), device=device),
+    "no size": lambda device: torch.empty(-1, device=device),
+    "new_empty": lambda device: torch.ones(3, device=device).new_empty(1 << 62),
+    "resize_": lambda device: torch.ones(3, device=device).resize_(1 << 62),
+    "contiguous": lambda device: torch.ones(1, device=device).expand(1 << 62).contiguous(),
+    "products": lambda device: torch.ones(1, 1, device=device).expand(1 << 40, 1 << 40).contiguous(),
+    "full": lambda device: torch.full((1 << 62,), 1.0, device=device),
+    "repeat": lambda device: torch.ones(3, device=device).repeat_interleave(1 << 61),
+    "storage": lambda device: torch.ones(3, device=device).untyped_storage().resize_(1 << 62),
+    "of no size": lambda device: torch.ones(3, device=device).untyped_storage().resize_(-1),
+    "large": lambda device: torch.empty(1 << 50, device=device),
+}
+
+
+@pytest.mark.parametrize("name", _NO_TENSOR)
+def test_sizes_that_no_tensor_has(name: str) -> None:
+    for device in ("cpu", "spyre"):
+        with pytest.raises(RuntimeError):
+            _NO_TENSOR[name](device)
+    assert torch.empty(1 << 40, 0, 1 << 20, device="spyre").numel() == 0
+    assert str(torch.ones(1, device="spyre").expand(1 << 62)) == "tensor([1., 1., 1.,  ..., 1., 1., 1.], device='spyre:0')"

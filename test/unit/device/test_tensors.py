@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ktir.device import spyre
 from ktir.device.tensors import pinned, storage
@@ -303,3 +304,28 @@ def test_lazy_modules() -> None:
     assert nn.LazyLinear(3, device="spyre")(torch.ones(2, 4, device="spyre")).shape == (2, 3)
     with pytest.raises(ValueError, match="a lazy module cannot move to 'spyre' before its first call"):
         nn.LazyLinear(3).to("spyre")
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+def test_a_checkpoint_draws_again_what_it_drew(preserve: bool) -> None:
+    def gradient(reentrant: bool | None) -> torch.Tensor:
+        torch.manual_seed(3)
+        x = torch.randn(4, 64).to("spyre").requires_grad_()
+
+        def dropped(x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.dropout(x, 0.5, True) * x
+
+        if reentrant is None:
+            y = dropped(x)
+        else:
+            y = checkpoint(dropped, x, use_reentrant=reentrant, preserve_rng_state=preserve)
+        y.sum().backward()
+        assert x.grad is not None
+        return x.grad.cpu()
+
+    for reentrant in (True, False):
+        assert torch.equal(gradient(reentrant), gradient(None)) == preserve
+    before = torch.spyre.get_rng_state()  # type: ignore[attr-defined]
+    with torch.random.fork_rng(device_type="spyre"):
+        torch.rand(3, device="spyre")
+    assert torch.equal(torch.spyre.get_rng_state(), before)  # type: ignore[attr-defined]
