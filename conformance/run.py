@@ -1,24 +1,35 @@
-"""Runs the conformance cases through `ktir` or another implementation; see README.md for the contract."""
+"""Runs the conformance cases through `ktir` or other implementations; see README.md for the contract."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
-import math
 import re
 import shlex
-import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal
 
-CASES = Path(__file__).resolve().parent / "cases"
+FOLDER = Path(__file__).resolve().parent
+if str(FOLDER) not in sys.path:  # adapters use what stands beside this file
+    sys.path.insert(0, str(FOLDER))
+
+from case_values import difference  # noqa: E402
+
+CASES = FOLDER / "cases"
 LEVELS = ("L0", "L1", "L2", "L3")
-_HEADER = re.compile(r"// (C\d+): (.+)\n// level: (L[0-3])\n// expected: (ok|values|error: .+)\n(// mode: strict\n)?")
-_FORMATS = {"f16": "<e", "f32": "<f"}
+_HEADER = re.compile(
+    r"// (C\d+): (.+)\n// level: (L[0-3])\n// expected: (ok|values|error: .+)\n// tags: ([a-z0-9-]+(?:, [a-z0-9-]+)*)\n(// mode: strict\n)?"
+)
+
+Verdict = Literal["holds", "refused", "accepted", "differs"]
+"""A case holds; else it is refused though it must be accepted, accepted though it must be refused, or gives something else."""
 
 
 class Failure(Exception):
@@ -35,6 +46,7 @@ class Case:
     level: str
     error: str | None
     strict: bool
+    tags: tuple[str, ...]
     values: dict[str, Any] | None
 
     @property
@@ -53,64 +65,60 @@ class Case:
         if executes != (values is not None) or (header[4] == "values") != ("results" in (values or {})):
             raise ValueError(f"{path.name}: level, expectation and JSON file do not fit together")
         error = header[4].removeprefix("error: ") if header[4].startswith("error: ") else None
-        return Case(path, header[1], header[2], header[3], error, bool(header[5]), values)
+        return Case(path, header[1], header[2], header[3], error, bool(header[6]), tuple(header[5].split(", ")), values)
 
 
-class Implementation(Protocol):
-    """What is checked. Both methods raise Failure where the input is rejected."""
+class Implementation:
+    """What is checked, by the names of an adapter (README.md). Both methods raise Failure where the input is rejected."""
 
-    executes: bool
+    def __init__(self, adapter: Any, name: str) -> None:
+        self._adapter = adapter
+        self._refuses: tuple[type[Exception], ...] = getattr(adapter, "REFUSES", (Exception,))
+        self.name: str = getattr(adapter, "NAME", name)
+        self.executes = hasattr(adapter, "execute")
+        self.reports: bool = getattr(adapter, "REPORTS", True)
 
-    def accept(self, path: Path, strict: bool) -> str:
-        """Reads and verifies a file; the printed module."""
-        ...
+    @staticmethod
+    def load(name: str) -> Implementation:
+        """The adapter of a file, or of that name in the folder `adapters`. Raises ValueError."""
+        try:
+            if name.endswith(".py"):
+                spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+                assert spec is not None
+                assert spec.loader is not None
+                module = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+            else:
+                module = importlib.import_module(f"adapters.{name}")
+        except (ImportError, OSError) as error:
+            raise ValueError(f"no adapter '{name}': {error}") from None
+        return Implementation(module, Path(name).stem)
+
+    def accept(self, path: Path, strict: bool) -> str | None:
+        """Reads and verifies a file; the printed module, or None if the implementation prints none."""
+        try:
+            return self._adapter.accept(path, strict)
+        except self._refuses as error:
+            raise Failure(f"{type(error).__name__}: {error}" if self._refuses == (Exception,) else str(error)) from None
 
     def execute(self, case: Case) -> dict[str, list[Any]]:
         """Executes a case; what each buffer holds."""
-        ...
+        try:
+            return self._adapter.execute(case.path, case.values)
+        except self._refuses as error:
+            raise Failure(f"{type(error).__name__}: {error}" if self._refuses == (Exception,) else str(error)) from None
 
 
-class Ours:
+def ours() -> Implementation:
     """`ktir`, in this process."""
-
-    executes = True
-
-    def accept(self, path: Path, strict: bool) -> str:
-        from ktir.assembly import parse_module, print_module
-        from ktir.context import context
-        from ktir.diagnostics import KtirError, verify
-
-        try:
-            with context():
-                module = parse_module(path.read_text(), str(path), strict=strict)
-                verify(module)
-                return print_module(module)
-        except KtirError as error:
-            raise Failure(str(error)) from None
-
-    def execute(self, case: Case) -> dict[str, list[Any]]:
-        from ktir.assembly import parse_module
-        from ktir.context import context
-        from ktir.diagnostics import KtirError
-        from ktir.emulator.reference import execute
-        from ktir.pipeline import run_pipeline
-
-        assert case.values is not None
-        arguments = {a["name"]: _argument(a) for a in case.values["arguments"]}
-        try:
-            with context():
-                module = parse_module(case.path.read_text(), str(case.path))
-                run_pipeline(module, "ktir-check-legality")
-                execute(module, case.values.get("function"), list(arguments.values()))
-        except KtirError as error:
-            raise Failure(str(error)) from None
-        return {name: _spelled(a.reshape(-1).tolist()) for name, a in arguments.items() if hasattr(a, "reshape")}
+    return Implementation.load("executor")
 
 
-class Command:
+class Command(Implementation):
     """Another implementation, by its command lines."""
 
-    def __init__(self, command: str | None, strict_command: str | None, execute_command: str | None) -> None:
+    def __init__(self, command: str, strict_command: str | None, execute_command: str | None) -> None:
+        super().__init__(self, shlex.split(command)[0])
         self.command, self.strict_command, self.execute_command = command, strict_command, execute_command
         self.executes = execute_command is not None
 
@@ -135,109 +143,129 @@ def _run(command: str, **places: Path) -> str:
     return done.stdout
 
 
-def _argument(spec: dict[str, Any]) -> Any:
-    """An argument as `ktir.emulator.reference.execute` takes it."""
-    import numpy as np
-
-    from ktir.emulator.reference import Scratch
-
-    if "shape" not in spec:
-        return spec["value"]
-    count = math.prod(spec["shape"])
-    if spec.get("uninitialized"):
-        return Scratch(count, spec["type"])
-    types = {"f16": np.float16, "f32": np.float32, "i32": np.int32, "i64": np.int64}
-    return np.array(rounded(spec["type"], spec["values"], count), types[spec["type"]]).reshape(spec["shape"])
-
-
-def rounded(kind: str, values: list[Any], count: int) -> list[Any]:
-    """`count` values, repeating those that are spelled, each rounded to the type."""
-    if count and not values:
-        raise ValueError("a buffer without values")
-    numbers = [float(v) if kind in _FORMATS else int(v) for v in values]
-    if kind in _FORMATS:
-        numbers = [v if not math.isfinite(v) else struct.unpack(_FORMATS[kind], struct.pack(_FORMATS[kind], v))[0] for v in numbers]
-    return [numbers[i % len(numbers)] for i in range(count)]
-
-
-def _spelled(values: list[Any]) -> list[Any]:
-    return [v if isinstance(v, int) or math.isfinite(v) else "nan" if math.isnan(v) else str(v) for v in values]
-
-
-def _same(a: Any, b: Any) -> bool:
-    return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (math.isnan(a) and math.isnan(b))
-
-
-def check(case: Case, implementation: Implementation, messages: bool = True) -> str | None:
-    """What is wrong with how an implementation treats a case, or None."""
+def judge(case: Case, implementation: Implementation, messages: bool = True) -> tuple[Verdict, str]:
+    """How an implementation treats a case, and what is wrong with that."""
     try:
         text = implementation.accept(case.path, case.strict)
-        if case.error is None:
+        if case.error is None and text is not None:
             with tempfile.TemporaryDirectory() as folder:
                 again = Path(folder) / case.path.name
                 again.write_text(text)
                 if implementation.accept(again, case.strict) != text:
-                    return "what is printed does not print the same again"
-        found = implementation.execute(case) if case.values is not None and implementation.executes else None
+                    return "differs", "what is printed does not print the same again"
+        runs = case.values is not None and implementation.executes and (case.error is None or implementation.reports)
+        found = implementation.execute(case) if runs else None
     except Failure as failure:
         if case.error is None:
-            return f"rejected: {str(failure).strip()}"
-        return f"the message lacks '{case.error}': {str(failure).strip()}" if messages and case.error not in str(failure) else None
+            return "refused", f"rejected: {str(failure).strip()}"
+        if messages and case.error not in str(failure):
+            return "differs", f"the message lacks '{case.error}': {str(failure).strip()}"
+        return "holds", ""
     if case.error is not None:
-        skipped = case.values is not None and not implementation.executes
-        return None if skipped else "accepted, but must be rejected"
-    return _difference(case, found) if found is not None else None
+        return ("accepted", "accepted, but must be rejected") if runs or case.values is None else ("holds", "")
+    fault = None
+    if found is not None and case.values is not None:
+        fault = difference(case.values["arguments"], case.values["results"], found)
+    return ("differs", fault) if fault else ("holds", "")
 
 
-def _difference(case: Case, found: dict[str, list[Any]]) -> str | None:
-    assert case.values is not None
-    specs = {a["name"]: a for a in case.values["arguments"]}
-    for name, values in case.values["results"].items():
-        spec = specs[name]
-        expected = rounded(spec["type"], values, math.prod(spec["shape"]))
-        got = rounded(spec["type"], found.get(name, []) or [0], len(found.get(name, [])))
-        if len(got) != len(expected):
-            return f"'{name}' has {len(got)} values instead of {len(expected)}"
-        wrong = [i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if not _same(a, b)]
-        if wrong:
-            return f"'{name}' holds {got[wrong[0]]!r} instead of {expected[wrong[0]]!r} at {wrong[0]}, and differs at {len(wrong)} places"
-    return None
+def check(case: Case, implementation: Implementation, messages: bool = True) -> str | None:
+    """What is wrong with how an implementation treats a case, or None."""
+    return judge(case, implementation, messages)[1] or None
 
 
-def cases(level: str = "L3", only: set[str] | None = None) -> list[Case]:
-    """The cases up to `level`, in order. Raises ValueError for a malformed case or an unknown number."""
+def cases(level: str = "L3", only: set[str] | None = None, tags: set[str] | None = None, without: set[str] | None = None) -> list[Case]:
+    """The cases up to `level`, in order: those with any of `tags`, less those with any of `without`.
+
+    Raises ValueError for a malformed case, and for a number or a tag that no case has.
+    """
     found = [Case.read(path) for path in sorted(CASES.glob("C*.mlir"))]
     if only and (unknown := only - {c.number for c in found}):
         raise ValueError(f"there is no case {', '.join(sorted(unknown))}")
-    return [c for c in found if c.level <= level and (not only or c.number in only)]
+    known = {tag for c in found for tag in c.tags}
+    if unknown := ((tags or set()) | (without or set())) - known:
+        raise ValueError(f"no case has tag {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    found = [c for c in found if c.level <= level and (not only or c.number in only)]
+    return [c for c in found if (not tags or tags & {*c.tags}) and not (without or set()) & {*c.tags}]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the suite as the command line says; the exit status."""
+def table(chosen: Sequence[Case], implementations: Sequence[Implementation]) -> str:
+    """Per level and per tag, how many cases each implementation treats as they say; Markdown."""
+    verdicts: dict[str, dict[str, Verdict]] = {
+        i.name: {c.number: judge(c, i, messages=False)[0] for c in chosen if not _passed_over(c, i)} for i in implementations
+    }
+    lines = [f"| cases | how many | {' | '.join(verdicts)} |", f"| --- | ---: |{' ---: |' * len(verdicts)}"]
+    for level in LEVELS:
+        lines.append(_row(f"level {level}", [c for c in chosen if c.level == level], verdicts))
+    for tag in sorted({t for c in chosen for t in c.tags}):
+        lines.append(_row(tag, [c for c in chosen if tag in c.tags], verdicts))
+    return "\n".join(lines)
+
+
+def _passed_over(case: Case, implementation: Implementation) -> bool:
+    """Whether a case asks for what an implementation is not made for: an error at run time."""
+    return case.error is not None and case.values is not None and not (implementation.executes and implementation.reports)
+
+
+def _row(name: str, members: Sequence[Case], verdicts: dict[str, dict[str, Verdict]]) -> str:
+    cells = []
+    for found in verdicts.values():
+        mine = [found[c.number] for c in members if c.number in found]
+        of = "" if len(mine) == len(members) else f" of {len(mine)}"
+        others = [f", {mine.count(v)} {words}" for v, words in _FAULTS.items() if v in mine]
+        cells.append(f"{mine.count('holds')}{of}" + "".join(others) if mine else "")
+    return f"| {name} | {len(members)} | {' | '.join(cells)} |"
+
+
+_FAULTS: dict[Verdict, str] = {"accepted": "not rejected", "differs": "otherwise"}
+
+
+def _words(text: str) -> set[str]:
+    return set(text.split(","))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--command", help="reads {file}, prints the module")
     parser.add_argument("--strict-command", help="the same in strict mode")
     parser.add_argument("--execute-command", help="executes {file} on {values}, prints what the buffers hold as JSON")
+    parser.add_argument("--adapter", action="append", help="executor, stream, ktir_cpu, or a Python file; several with --table")
     parser.add_argument("--execute", nargs=2, metavar=("FILE", "VALUES"), type=Path, help="execute one case with ktir")
     parser.add_argument("--level", choices=LEVELS, default="L3")
-    parser.add_argument("--only", type=lambda text: set(text.split(",")), help="numbers of cases")
+    parser.add_argument("--only", type=_words, help="numbers of cases")
+    parser.add_argument("--tags", type=_words, help="only cases with any of these tags")
+    parser.add_argument("--without", type=_words, help="no case with any of these tags")
     parser.add_argument("--messages", action="store_true", help="compare the words of errors too")
+    parser.add_argument("--table", action="store_true", help="print a table of results by level and tag, in Markdown")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the suite as the command line says; the exit status."""
+    parser = _parser()
     options = parser.parse_args(arguments)
     if options.execute:
         return _execute_one(*options.execute)
     if not options.command and (options.strict_command or options.execute_command):
         parser.error("--strict-command and --execute-command need --command")
-    other = Command(options.command, options.strict_command, options.execute_command)
-    implementation: Implementation = other if options.command else Ours()
     try:
-        chosen = cases(options.level, options.only)
+        implementations = [Implementation.load(name) for name in options.adapter or ()]
+        if options.command:
+            implementations.append(Command(options.command, options.strict_command, options.execute_command))
+        implementations = implementations or [ours()]
+        chosen = cases(options.level, options.only, options.tags, options.without)
     except ValueError as error:
         parser.error(str(error))
+    if len(implementations) > 1 and not options.table:
+        parser.error("several implementations need --table")
     if options.command and not options.strict_command:
         chosen = [c for c in chosen if not c.strict]
+    if options.table:
+        print(table(chosen, implementations))
+        return 0
     failures = 0
     for case in chosen:
-        fault = check(case, implementation, options.messages or not options.command)
+        fault = check(case, implementations[0], options.messages or not (options.command or options.adapter))
         if fault:
             failures += 1
             print(f"{case.number} {case.level} {case.title}: {fault}")
@@ -246,9 +274,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _execute_one(path: Path, values: Path) -> int:
-    case = Case(path, "", "", "L3", None, False, json.loads(values.read_text()))
+    case = Case(path, "", "", "L3", None, False, (), json.loads(values.read_text()))
     try:
-        print(json.dumps(Ours().execute(case)))
+        print(json.dumps(ours().execute(case)))
     except Failure as failure:
         print(failure, file=sys.stderr)
         return 1

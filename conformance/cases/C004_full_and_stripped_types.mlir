@@ -1,6 +1,7 @@
 // C004: loads and stores take the tile type in full and stripped
 // level: L0
 // expected: ok
+// tags: f16, literal-subscripts, text
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

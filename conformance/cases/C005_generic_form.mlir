@@ -1,6 +1,7 @@
 // C005: operations in generic form, their attributes as properties
 // level: L0
 // expected: ok
+// tags: f16, text
 
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id = affine_map<(d0) -> (d0)>

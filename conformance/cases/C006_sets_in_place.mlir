@@ -1,6 +1,7 @@
 // C006: sets and maps in place, not normalised, with names of their own
 // level: L0
 // expected: ok
+// tags: f16, literal-subscripts, sets, text
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [8, 4], strides: [4, 1]

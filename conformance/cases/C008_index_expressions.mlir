@@ -1,6 +1,7 @@
 // C008: all operators of index expressions
 // level: L0
 // expected: ok
+// tags: affine-subscripts, f16, literal-subscripts, text
 
 #box64x64 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 63 >= 0, d1 >= 0, -d1 + 63 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>

@@ -1,6 +1,7 @@
 // C009: two results of one operation are two values in index expressions
 // level: L0
 // expected: ok
+// tags: f16, grid, grid-of-several-dims, text, tile-ids
 
 #box64x64 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 63 >= 0, d1 >= 0, -d1 + 63 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>

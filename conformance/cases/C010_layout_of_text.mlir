@@ -1,6 +1,7 @@
 // C010: line breaks and comments between tokens
 // level: L0
 // expected: ok
+// tags: f16, literal-subscripts, text
 
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 func.func @f(%x: index) {

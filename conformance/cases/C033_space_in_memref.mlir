@@ -1,6 +1,7 @@
 // C033: the memref type may repeat the memory space
 // level: L1
 // expected: ok
+// tags: f16, scratchpad
 
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 func.func @f(%x: index) {

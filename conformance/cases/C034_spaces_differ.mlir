@@ -1,6 +1,7 @@
 // C034: the memory spaces of attribute and type agree
 // level: L1
 // expected: error: expects the memory space of its result type to be the one in its attribute
+// tags: f16, rejections, scratchpad
 
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 func.func @f(%x: index) {

@@ -1,6 +1,7 @@
 // C040: views of every kind
 // level: L1
 // expected: ok
+// tags: dynamic-sizes, f16, f32, i32, i64, masks, rank-0
 
 #box57x64 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 56 >= 0, d1 >= 0, -d1 + 63 >= 0)>
 #boxnx64 = affine_set<(d0, d1)[s0] : (d0 >= 0, -d0 + s0 - 1 >= 0, d1 >= 0, -d1 + 63 >= 0)>

@@ -1,6 +1,7 @@
 // C041: as many strides as sizes
 // level: L1
 // expected: error: strides
+// tags: f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1, 1]

@@ -1,6 +1,7 @@
 // C042: the result has the rank of the sizes
 // level: L1
 // expected: error: rank
+// tags: f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

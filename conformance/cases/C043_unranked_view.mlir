@@ -1,6 +1,7 @@
 // C043: the result is ranked
 // level: L1
 // expected: error: must be ranked memref
+// tags: rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

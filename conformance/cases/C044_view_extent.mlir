@@ -1,6 +1,7 @@
 // C044: static sizes are the extents of the result
 // level: L1
 // expected: error: size 4
+// tags: f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

@@ -1,6 +1,7 @@
 // C045: sizes are not negative
 // level: L1
 // expected: error: negative
+// tags: f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [-4], strides: [1]

@@ -1,6 +1,7 @@
 // C046: the coordinate set has the dims of the view
 // level: L1
 // expected: error: coordinate set
+// tags: f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

@@ -1,6 +1,7 @@
 // C047: the coordinate set has a symbol per dynamic size, or none
 // level: L1
 // expected: error: symbol
+// tags: dynamic-sizes, f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [%x], strides: [1]

@@ -1,6 +1,7 @@
 // C048: a masked view has a dynamic size
 // level: L1
 // expected: error: can only be masked with a dynamic size
+// tags: f16, masks, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

@@ -1,6 +1,7 @@
 // C050: a view has a coordinate set
 // level: L1
 // expected: error: coordinate_set
+// tags: f16, rejections
 // mode: strict
 
 func.func @f(%x: index) {

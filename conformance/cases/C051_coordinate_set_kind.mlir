@@ -1,6 +1,7 @@
 // C051: a coordinate set is an integer set
 // level: L1
 // expected: error: must be an integer set
+// tags: f16, rejections
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

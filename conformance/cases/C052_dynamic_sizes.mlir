@@ -1,6 +1,7 @@
 // C052: as many size operands as dynamic sizes
 // level: L1
 // expected: error: dynamic size
+// tags: f16, rejections
 
 #box = affine_set<(d0) : (d0 >= 0)>
 func.func @f(%x: index) {

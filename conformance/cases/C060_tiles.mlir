@@ -1,6 +1,7 @@
 // C060: tiles of a tensor, of a shifted set, of a symbolic set, of rank 0
 // level: L1
 // expected: ok
+// tags: f16, f32, literal-subscripts, rank-0, sets, symbols
 
 #id2 = affine_map<(d0, d1) -> (d0, d1)>
 #box2x8 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 7 >= 0)>

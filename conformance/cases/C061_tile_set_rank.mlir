@@ -1,6 +1,7 @@
 // C061: the set has one dim per index
 // level: L1
 // expected: error: dim
+// tags: f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8x8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0, 0]

@@ -1,6 +1,7 @@
 // C062: one symbol operand per symbol of the set
 // level: L1
 // expected: error: symbol operand
+// tags: f16, literal-subscripts, rejections, sets, symbols
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

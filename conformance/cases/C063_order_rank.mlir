@@ -1,6 +1,7 @@
 // C063: the order maps the dims to as many dims
 // level: L1
 // expected: error: order
+// tags: f16, literal-subscripts, order, rejections
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

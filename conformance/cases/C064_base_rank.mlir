@@ -1,6 +1,7 @@
 // C064: one index per dim of the base
 // level: L1
 // expected: error: base
+// tags: f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8x8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

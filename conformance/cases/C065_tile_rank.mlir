@@ -1,6 +1,7 @@
 // C065: the tile has the rank of its set
 // level: L1
 // expected: error: rank
+// tags: f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

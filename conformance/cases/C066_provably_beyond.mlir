@@ -1,6 +1,7 @@
 // C066: a constant tile beyond a static base
 // level: L1
 // expected: error: reaches coordinates 5 to 8 in dim 0, beyond the base of size 8
+// tags: bounds, f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[5]

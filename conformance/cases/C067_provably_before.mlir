@@ -1,6 +1,7 @@
 // C067: a constant tile before the base
 // level: L1
 // expected: error: reaches coordinates -1 to 2 in dim 0
+// tags: f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[-1]

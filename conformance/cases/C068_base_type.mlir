@@ -1,6 +1,7 @@
 // C068: the base is a memref or a tensor
 // level: L1
 // expected: error: must be ranked memref or ranked tensor
+// tags: i32, literal-subscripts, rejections
 
 func.func @f(%v: i32, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

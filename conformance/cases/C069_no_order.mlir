@@ -1,6 +1,7 @@
 // C069: a tile has an order
 // level: L1
 // expected: error: requires attribute 'access_tile_order'
+// tags: f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

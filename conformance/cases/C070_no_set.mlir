@@ -1,6 +1,7 @@
 // C070: a tile has a set
 // level: L1
 // expected: error: requires attribute 'access_tile_set'
+// tags: f16, literal-subscripts, rejections
 
 func.func @f(%v: memref<8xf16>, %i: index) {
   %t = ktdp.construct_access_tile %v[0]

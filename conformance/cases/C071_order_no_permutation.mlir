@@ -1,6 +1,7 @@
 // C071: an order is a permutation
 // level: L1
 // expected: error: permutation
+// tags: f16, literal-subscripts, order, rejections
 // mode: strict
 
 func.func @f(%v: memref<8x8xf16>, %i: index) {

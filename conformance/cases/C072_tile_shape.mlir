@@ -1,6 +1,7 @@
 // C072: the tile's shape is the order applied to the extents of its set
 // level: L1
 // expected: error: shape
+// tags: f16, literal-subscripts, order, rejections
 // mode: strict
 
 func.func @f(%v: memref<8x8xf16>, %i: index) {

@@ -1,6 +1,7 @@
 // C084: a load does not convert
 // level: L1
 // expected: error: element type 'f16'
+// tags: f16, f32, literal-subscripts, rejections
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

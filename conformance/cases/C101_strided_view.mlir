@@ -1,18 +1,20 @@
 // C101: a view with a stride reads every second element
 // level: L2
 // expected: values
+// tags: f16, strides
 
 #box3 = affine_set<(d0) : (d0 >= 0, -d0 + 2 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
 func.func @main(%x: index, %y: index) {
+  %at0 = arith.constant 0 : index
   %a_view = ktdp.construct_memory_view %x, sizes: [3], strides: [2]
       {coordinate_set = #box3, memory_space = #ktdp.memory_space<global>} : memref<3xf16>
-  %a_tile = ktdp.construct_access_tile %a_view[0]
+  %a_tile = ktdp.construct_access_tile %a_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box3} : memref<3xf16> -> !ktdp.access_tile<3xindex>
   %a = ktdp.load %a_tile : <3xindex> -> tensor<3xf16>
   %y_out_view = ktdp.construct_memory_view %y, sizes: [3], strides: [1]
       {coordinate_set = #box3, memory_space = #ktdp.memory_space<global>} : memref<3xf16>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[0]
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box3} : memref<3xf16> -> !ktdp.access_tile<3xindex>
   ktdp.store %a, %y_out_tile : tensor<3xf16>, <3xindex>
   return

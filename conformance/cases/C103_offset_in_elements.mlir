@@ -1,20 +1,22 @@
 // C103: offsets count elements: f32
 // level: L2
 // expected: values
+// tags: f32
 
 #box2 = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
 func.func @main(%x: index, %y: index) {
+  %at0 = arith.constant 0 : index
   %c3 = arith.constant 3 : index
   %at = arith.addi %x, %c3 : index
   %a_view = ktdp.construct_memory_view %at, sizes: [2], strides: [1]
       {coordinate_set = #box2, memory_space = #ktdp.memory_space<global>} : memref<2xf32>
-  %a_tile = ktdp.construct_access_tile %a_view[0]
+  %a_tile = ktdp.construct_access_tile %a_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box2} : memref<2xf32> -> !ktdp.access_tile<2xindex>
   %a = ktdp.load %a_tile : <2xindex> -> tensor<2xf32>
   %y_out_view = ktdp.construct_memory_view %y, sizes: [2], strides: [1]
       {coordinate_set = #box2, memory_space = #ktdp.memory_space<global>} : memref<2xf32>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[0]
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box2} : memref<2xf32> -> !ktdp.access_tile<2xindex>
   ktdp.store %a, %y_out_tile : tensor<2xf32>, <2xindex>
   return

@@ -1,6 +1,7 @@
 // C104: a view of rank 0 is one element
 // level: L2
 // expected: values
+// tags: f16, rank-0
 
 #point = affine_set<() : (0 == 0)>
 #id0 = affine_map<() -> ()>

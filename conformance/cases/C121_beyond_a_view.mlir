@@ -1,6 +1,7 @@
 // C121: a tile beyond a static view
 // level: L2
 // expected: error: coordinates 2 to 5 in dim 0 of a view of size 5
+// tags: bounds, f16
 
 #box5 = affine_set<(d0) : (d0 >= 0, -d0 + 4 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

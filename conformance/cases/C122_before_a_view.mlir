@@ -1,6 +1,7 @@
 // C122: a tile before a static view
 // level: L2
 // expected: error: coordinates -1 to 0 in dim 0
+// tags: affine-subscripts, bounds, f16
 
 #box5 = affine_set<(d0) : (d0 >= 0, -d0 + 4 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

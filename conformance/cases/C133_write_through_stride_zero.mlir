@@ -1,18 +1,20 @@
 // C133: two elements of a stored view share a place
 // level: L2
 // expected: error: stride 0
+// tags: f16, strides
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
 func.func @main(%x: index) {
+  %at0 = arith.constant 0 : index
   %a_view = ktdp.construct_memory_view %x, sizes: [4], strides: [1]
       {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
-  %a_tile = ktdp.construct_access_tile %a_view[0]
+  %a_tile = ktdp.construct_access_tile %a_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
   %a = ktdp.load %a_tile : <4xindex> -> tensor<4xf16>
   %xo_view = ktdp.construct_memory_view %x, sizes: [4], strides: [0]
       {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
-  %xo_tile = ktdp.construct_access_tile %xo_view[0]
+  %xo_tile = ktdp.construct_access_tile %xo_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
   ktdp.store %a, %xo_tile : tensor<4xf16>, <4xindex>
   return

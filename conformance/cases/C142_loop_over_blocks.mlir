@@ -1,6 +1,7 @@
 // C142: blocks of 3 over 7 elements, the last one masked
 // level: L2
 // expected: values
+// tags: control-flow, dynamic-sizes, f16, masks
 
 #boxn = affine_set<(d0)[s0] : (d0 >= 0, -d0 + s0 - 1 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C144: an integer division by zero
 // level: L2
 // expected: error: divides by zero
+// tags: f16
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,10 +1,12 @@
 // C145: divsi and remsi truncate towards zero
 // level: L2
 // expected: values
+// tags: i64
 
 #box1 = affine_set<(d0) : (d0 >= 0, -d0 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
 func.func @main(%y: index) {
+  %at0 = arith.constant 0 : index
   %c10 = arith.constant 10 : index
   %m7 = arith.constant -7 : index
   %c2 = arith.constant 2 : index
@@ -16,7 +18,7 @@ func.func @main(%y: index) {
   %v = tensor.splat %c : tensor<1xi64>
   %y_out_view = ktdp.construct_memory_view %y, sizes: [1], strides: [1]
       {coordinate_set = #box1, memory_space = #ktdp.memory_space<global>} : memref<1xi64>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[0]
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box1} : memref<1xi64> -> !ktdp.access_tile<1xindex>
   ktdp.store %v, %y_out_tile : tensor<1xi64>, <1xindex>
   return

@@ -1,25 +1,27 @@
 // C172: sticks are added in sequence, lane by lane
 // level: L2
 // expected: values
+// tags: f32, numerics, reductions
 
-#box192 = affine_set<(d0) : (d0 >= 0, -d0 + 191 >= 0)>
+#box1x192 = affine_set<(d0, d1) : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + 191 >= 0)>
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+#box1 = affine_set<(d0) : (d0 >= 0, -d0 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
-#point = affine_set<() : (0 == 0)>
-#id0 = affine_map<() -> ()>
 func.func @main(%x: index, %y: index) {
-  %v_view = ktdp.construct_memory_view %x, sizes: [192], strides: [1]
-      {coordinate_set = #box192, memory_space = #ktdp.memory_space<global>} : memref<192xf32>
-  %v_tile = ktdp.construct_access_tile %v_view[0]
-      {access_tile_order = #id1, access_tile_set = #box192} : memref<192xf32> -> !ktdp.access_tile<192xindex>
-  %v = ktdp.load %v_tile : <192xindex> -> tensor<192xf32>
+  %at0 = arith.constant 0 : index
+  %v_view = ktdp.construct_memory_view %x, sizes: [1, 192], strides: [192, 1]
+      {coordinate_set = #box1x192, memory_space = #ktdp.memory_space<global>} : memref<1x192xf32>
+  %v_tile = ktdp.construct_access_tile %v_view[%at0, %at0]
+      {access_tile_order = #id2, access_tile_set = #box1x192} : memref<1x192xf32> -> !ktdp.access_tile<1x192xindex>
+  %v = ktdp.load %v_tile : <1x192xindex> -> tensor<1x192xf32>
   %i = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<f32>
-  %o = linalg.fill ins(%i : f32) outs(%e : tensor<f32>) -> tensor<f32>
-  %s = linalg.reduce { arith.addf } ins(%v : tensor<192xf32>) outs(%o : tensor<f32>) dimensions = [0]
-  %y_out_view = ktdp.construct_memory_view %y, sizes: [], strides: []
-      {coordinate_set = #point, memory_space = #ktdp.memory_space<global>} : memref<f32>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[]
-      {access_tile_order = #id0, access_tile_set = #point} : memref<f32> -> !ktdp.access_tile<index>
-  ktdp.store %s, %y_out_tile : tensor<f32>, <index>
+  %e = tensor.empty() : tensor<1xf32>
+  %o = linalg.fill ins(%i : f32) outs(%e : tensor<1xf32>) -> tensor<1xf32>
+  %s = linalg.reduce { arith.addf } ins(%v : tensor<1x192xf32>) outs(%o : tensor<1xf32>) dimensions = [1]
+  %y_out_view = ktdp.construct_memory_view %y, sizes: [1], strides: [1]
+      {coordinate_set = #box1, memory_space = #ktdp.memory_space<global>} : memref<1xf32>
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0]
+      {access_tile_order = #id1, access_tile_set = #box1} : memref<1xf32> -> !ktdp.access_tile<1xindex>
+  ktdp.store %s, %y_out_tile : tensor<1xf32>, <1xindex>
   return
 }

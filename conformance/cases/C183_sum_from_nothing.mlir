@@ -1,23 +1,25 @@
 // C183: an uninitialised accumulator of a sum stands for zero
 // level: L2
 // expected: values
+// tags: f32, numerics, reductions
 
-#box2 = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
+#box1x2 = affine_set<(d0, d1) : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + 1 >= 0)>
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+#box1 = affine_set<(d0) : (d0 >= 0, -d0 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
-#point = affine_set<() : (0 == 0)>
-#id0 = affine_map<() -> ()>
 func.func @main(%x: index, %y: index) {
-  %v_view = ktdp.construct_memory_view %x, sizes: [2], strides: [1]
-      {coordinate_set = #box2, memory_space = #ktdp.memory_space<global>} : memref<2xf32>
-  %v_tile = ktdp.construct_access_tile %v_view[0]
-      {access_tile_order = #id1, access_tile_set = #box2} : memref<2xf32> -> !ktdp.access_tile<2xindex>
-  %v = ktdp.load %v_tile : <2xindex> -> tensor<2xf32>
-  %e = tensor.empty() : tensor<f32>
-  %s = linalg.reduce { arith.addf } ins(%v : tensor<2xf32>) outs(%e : tensor<f32>) dimensions = [0]
-  %y_out_view = ktdp.construct_memory_view %y, sizes: [], strides: []
-      {coordinate_set = #point, memory_space = #ktdp.memory_space<global>} : memref<f32>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[]
-      {access_tile_order = #id0, access_tile_set = #point} : memref<f32> -> !ktdp.access_tile<index>
-  ktdp.store %s, %y_out_tile : tensor<f32>, <index>
+  %at0 = arith.constant 0 : index
+  %v_view = ktdp.construct_memory_view %x, sizes: [1, 2], strides: [2, 1]
+      {coordinate_set = #box1x2, memory_space = #ktdp.memory_space<global>} : memref<1x2xf32>
+  %v_tile = ktdp.construct_access_tile %v_view[%at0, %at0]
+      {access_tile_order = #id2, access_tile_set = #box1x2} : memref<1x2xf32> -> !ktdp.access_tile<1x2xindex>
+  %v = ktdp.load %v_tile : <1x2xindex> -> tensor<1x2xf32>
+  %e = tensor.empty() : tensor<1xf32>
+  %s = linalg.reduce { arith.addf } ins(%v : tensor<1x2xf32>) outs(%e : tensor<1xf32>) dimensions = [1]
+  %y_out_view = ktdp.construct_memory_view %y, sizes: [1], strides: [1]
+      {coordinate_set = #box1, memory_space = #ktdp.memory_space<global>} : memref<1xf32>
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0]
+      {access_tile_order = #id1, access_tile_set = #box1} : memref<1xf32> -> !ktdp.access_tile<1xindex>
+  ktdp.store %s, %y_out_tile : tensor<1xf32>, <1xindex>
   return
 }

@@ -1,6 +1,7 @@
 // C200: a grid of one dim
 // level: L3
 // expected: values
+// tags: grid, i32, tile-ids
 
 #box5 = affine_set<(d0) : (d0 >= 0, -d0 + 4 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

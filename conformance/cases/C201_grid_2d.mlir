@@ -1,6 +1,7 @@
 // C201: a grid of two dims
 // level: L3
 // expected: values
+// tags: grid, grid-of-several-dims, i32, tile-ids
 
 #box2x3 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>

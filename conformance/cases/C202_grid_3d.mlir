@@ -1,6 +1,7 @@
 // C202: a grid of three dims
 // level: L3
 // expected: values
+// tags: grid, grid-of-several-dims, i32, tile-ids
 
 #box2x1x2 = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 >= 0, d2 >= 0, -d2 + 1 >= 0)>
 #id3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>

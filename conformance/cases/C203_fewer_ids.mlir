@@ -1,6 +1,7 @@
 // C203: fewer coordinates than dims: the other dim has one tile
 // level: L3
 // expected: values
+// tags: grid, grid-of-several-dims, i32, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

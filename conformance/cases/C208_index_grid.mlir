@@ -1,6 +1,7 @@
 // C208: the sizes of a grid may be of type index
 // level: L3
 // expected: values
+// tags: grid, i32, tile-ids
 
 #box2 = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C209: without a grid there is one tile, with id 0
 // level: L3
 // expected: values
+// tags: i32, tile-ids
 
 #box2 = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

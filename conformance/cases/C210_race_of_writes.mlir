@@ -1,6 +1,7 @@
 // C210: two tiles write one element, even the same value
 // level: L3
 // expected: error: writes element
+// tags: affine-subscripts, f16, grid, races, tile-ids
 
 #box8 = affine_set<(d0) : (d0 >= 0, -d0 + 7 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C211: a tile reads what another one writes
 // level: L3
 // expected: error: element
+// tags: affine-subscripts, f16, grid, races, tile-ids
 
 #box5 = affine_set<(d0) : (d0 >= 0, -d0 + 4 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C212: tiles write neighbouring elements
 // level: L3
 // expected: values
+// tags: affine-subscripts, f16, grid, tile-ids
 
 #box8 = affine_set<(d0) : (d0 >= 0, -d0 + 7 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C220: a call of a kernel is a barrier
 // level: L3
 // expected: values
+// tags: affine-subscripts, f16, grid, programs, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C221: a kernel may be called again
 // level: L3
 // expected: values
+// tags: f16, grid, programs, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C224: kernels of one program may have other grids
 // level: L3
 // expected: values
+// tags: affine-subscripts, f16, grid, programs, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C226: a kernel calls no kernel
 // level: L3
 // expected: error: grid
+// tags: f16, grid, programs, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C227: functions are not recursive
 // level: L3
 // expected: error: recursive
+// tags: programs
 
 func.func @loop(%x: index) {
   call @loop(%x) : (index) -> ()

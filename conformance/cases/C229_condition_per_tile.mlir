@@ -1,6 +1,7 @@
 // C229: a condition on the tile id
 // level: L3
 // expected: values
+// tags: control-flow, f16, grid, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

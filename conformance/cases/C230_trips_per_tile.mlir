@@ -1,6 +1,7 @@
 // C230: loops whose trip count depends on the tile
 // level: L3
 // expected: values
+// tags: control-flow, f16, grid, tile-ids
 
 #box4x4 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 3 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>

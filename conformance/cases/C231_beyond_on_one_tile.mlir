@@ -1,6 +1,7 @@
 // C231: a tile beyond a static view on one of the tiles
 // level: L3
 // expected: error: coordinates 3 to 4 in dim 0
+// tags: bounds, f16, grid, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>

@@ -1,6 +1,7 @@
 // C240: runtime arguments and what is taken from them
 // level: L1
 // expected: ok
+// tags: runtime-args
 
 func.func @f(%a: !ktdp.runtime_arg<index, granularity=64, upperbound=4096>, %b: !ktdp.runtime_arg<f32>, %c: !ktdp.runtime_arg<i32, upperbound=7, granularity=2>) {
   %0 = ktdp.runtime_arg_extract value from %a : <index, granularity=64, upperbound=4096> -> index

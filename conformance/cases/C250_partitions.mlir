@@ -1,6 +1,7 @@
 // C250: two halves, and two replicas
 // level: L1
 // expected: ok
+// tags: distributed, f16
 
 #own_p = affine_set<(d0, d1) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 3 >= 0)>
 #own_q = affine_set<(d0, d1) : (d0 - 2 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 3 >= 0)>

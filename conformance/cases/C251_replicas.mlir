@@ -1,6 +1,7 @@
 // C251: exact replicas may overlap
 // level: L1
 // expected: ok
+// tags: distributed, f16, other-scratchpads, scratchpad
 
 #own_p = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 func.func @f(%x: index, %y: index) {

@@ -1,6 +1,7 @@
 // C252: partitions overlap in part
 // level: L1
 // expected: error: disjoint
+// tags: distributed, f16, rejections
 
 #own_p = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #own_q = affine_set<(d0) : (d0 - 3 >= 0, -d0 + 6 >= 0)>

@@ -1,6 +1,7 @@
 // C253: partitions have the element type of the result
 // level: L1
 // expected: error: same element type
+// tags: distributed, f16, f32, rejections
 
 #own_p = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #own_q = affine_set<(d0) : (d0 - 4 >= 0, -d0 + 7 >= 0)>

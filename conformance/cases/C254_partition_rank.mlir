@@ -1,6 +1,7 @@
 // C254: partitions have the rank of the result
 // level: L1
 // expected: error: same rank
+// tags: distributed, f16, rejections
 
 #own_p = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #own_q = affine_set<(d0) : (d0 - 4 >= 0, -d0 + 7 >= 0)>

@@ -1,6 +1,7 @@
 // C260: an indirect tile
 // level: L1
 // expected: ok
+// tags: f16, i32, indirect
 
 func.func @f(%x: memref<9x8xf16>, %rows: memref<8xi32>, %k: index) {
   %t = ktdp.construct_indirect_access_tile intermediate_variables(%i, %j) %x[ind(%rows[%i]), (%j)]

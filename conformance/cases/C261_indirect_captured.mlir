@@ -1,6 +1,7 @@
 // C261: subscripts with captured values and arithmetic
 // level: L1
 // expected: ok
+// tags: f16, i32, indirect
 
 func.func @f(%x: memref<9x8xf16>, %rows: memref<8xi32>, %k: index) {
   %t = ktdp.construct_indirect_access_tile intermediate_variables(%i, %j) %x[ind(%rows[%i + %k]), (%j * 2 + %k mod 4)]

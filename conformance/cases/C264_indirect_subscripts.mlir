@@ -1,6 +1,7 @@
 // C264: one subscript per dim of the base
 // level: L1
 // expected: error: must match base rank
+// tags: f16, i32, indirect, rejections
 
 func.func @f(%x: memref<9x8xf16>, %rows: memref<8xi32>, %k: index) {
   %t = ktdp.construct_indirect_access_tile intermediate_variables(%i, %j) %x[ind(%rows[%i])]

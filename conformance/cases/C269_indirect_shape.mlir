@@ -1,6 +1,7 @@
 // C269: the tile's shape is the order applied to the extents
 // level: L1
 // expected: error: shape
+// tags: f16, i32, indirect, order, rejections
 // mode: strict
 
 func.func @f(%x: memref<9x8xf16>, %rows: memref<8xi32>, %k: index) {

@@ -1,6 +1,7 @@
 // C280: consume: the first tile of each group sends
 // level: L1
 // expected: ok
+// tags: consume, f16, grid, inter-tile
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C281: reduce
 // level: L1
 // expected: ok
+// tags: f16, grid, inter-tile, reduce
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

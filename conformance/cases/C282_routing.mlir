@@ -1,6 +1,7 @@
 // C282: consume with a dependency set
 // level: L1
 // expected: ok
+// tags: consume, dependencies, f16, grid, inter-tile
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C283: two roles of different types
 // level: L1
 // expected: ok
+// tags: f16, grid, i32, inter-tile, reduce, roles
 
 #tiles = affine_set<(i)[g] : (i >= 0, -i + 3 >= 0)>
 #one = affine_set<(g) : (g == 0)>

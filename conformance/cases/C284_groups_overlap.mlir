@@ -1,6 +1,7 @@
 // C284: a tile produces for one group
 // level: L1
 // expected: error: not disjoint
+// tags: consume, f16, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 3 * g >= 0, -i + 3 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

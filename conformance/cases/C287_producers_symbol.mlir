@@ -1,6 +1,7 @@
 // C287: a set of producers has the group as symbol
 // level: L1
 // expected: error: exactly one symbol
+// tags: consume, f16, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

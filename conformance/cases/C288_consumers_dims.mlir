@@ -1,6 +1,7 @@
 // C288: a set of consumers has one dim
 // level: L1
 // expected: error: exactly one dimension
+// tags: consume, f16, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

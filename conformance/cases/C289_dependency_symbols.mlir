@@ -1,6 +1,7 @@
 // C289: a dependency set has one or two symbols
 // level: L1
 // expected: error: one symbol (c) or two symbols (c, g)
+// tags: consume, dependencies, f16, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

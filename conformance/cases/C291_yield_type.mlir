@@ -1,6 +1,7 @@
 // C291: the yielded type is that of the role
 // level: L1
 // expected: error: carries
+// tags: consume, f16, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

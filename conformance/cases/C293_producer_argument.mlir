@@ -1,6 +1,7 @@
 // C293: the producer region has the group as argument
 // level: L1
 // expected: error: block argument
+// tags: consume, f16, grid, i32, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C294: the identity has the type of the contribution
 // level: L1
 // expected: error: identity
+// tags: f16, grid, inter-tile, reduce, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

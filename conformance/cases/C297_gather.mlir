@@ -1,6 +1,7 @@
 // C297: gather
 // level: L1
 // expected: ok
+// tags: f16, gather, grid, inter-tile
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C300: all_to_all
 // level: L1
 // expected: ok
+// tags: all-to-all, f16, grid, inter-tile
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

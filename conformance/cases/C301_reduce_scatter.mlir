@@ -1,6 +1,7 @@
 // C301: reduce_scatter
 // level: L1
 // expected: ok
+// tags: f16, grid, inter-tile, reduce-scatter
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C302: gather multiplies by the number of producers
 // level: L1
 // expected: error: number of producers
+// tags: f16, gather, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C303: a list of dims is ascending
 // level: L1
 // expected: error: ascending
+// tags: f16, gather, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C305: a scatter has one producer
 // level: L1
 // expected: error: one producer
+// tags: f16, grid, inter-tile, rejections, scatter
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C306: other dims are kept
 // level: L1
 // expected: error: to stay
+// tags: f16, gather, grid, inter-tile, rejections
 
 #tiles = affine_set<(i)[g] : (i - 4 * g >= 0, -i + 4 * g + 3 >= 0)>
 #first = affine_set<(i)[g] : (i - 4 * g == 0)>

@@ -1,6 +1,7 @@
 // C310: functions of one number, in all types
 // level: L1
 // expected: ok
+// tags: f16, f32, spyreop
 
 func.func @f(%a: f16, %b: !spyreop.df16, %c: f32) {
   %exp0 = spyreop.exp %a : f16

@@ -1,6 +1,7 @@
 // C311: integer sums, products and addresses
 // level: L1
 // expected: ok
+// tags: i32, i64, spyreop
 
 func.func @f(%a: i32, %b: i32, %c: i64) {
   %0 = spyreop.addi32toi32 %a, %b

@@ -1,6 +1,7 @@
 // C312: all predicates; selection by a number
 // level: L1
 // expected: ok
+// tags: f16, spyreop
 
 func.func @f(%a: f16, %b: f16) {
   %0 = spyreop.compare <equal> %a, %b : f16

@@ -1,6 +1,7 @@
 // C313: the functions of layer norm
 // level: L1
 // expected: ok
+// tags: f32, spyreop
 
 func.func @f(%a: f32) {
   %m, %q = spyreop.exx2 %a : f32

@@ -1,6 +1,7 @@
 // C314: constants of f16 and f32
 // level: L1
 // expected: ok
+// tags: f16, f32, spyreop
 
 func.func @f() {
   %a = spyreop.constant 1.5 : f16

@@ -1,6 +1,7 @@
 // C330: the coordinate set has the extents of the view
 // level: L1
 // expected: error: coordinate set of extents
+// tags: f16, rejections
 // mode: strict
 
 func.func @f(%x: index) {

@@ -1,6 +1,7 @@
 // C331: a coordinate set may be the box of a part
 // level: L1
 // expected: ok
+// tags: f16
 
 func.func @f(%x: index) {
   %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1]

@@ -1,22 +1,25 @@
 // C340: a tile over two partitions
 // level: L2
 // expected: values
+// tags: distributed, f16
 
 #top = affine_set<(d0, d1) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 1 >= 0)>
 #bottom = affine_set<(d0, d1) : (d0 - 2 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: index, %z: index, %y: index) {
+  %at0 = arith.constant 0 : index
+  %at1 = arith.constant 1 : index
   %p = ktdp.construct_memory_view %x, sizes: [2, 2], strides: [2, 1]
       {coordinate_set = #top, memory_space = #ktdp.memory_space<global>} : memref<2x2xf16>
   %q = ktdp.construct_memory_view %z, sizes: [2, 2], strides: [2, 1]
       {coordinate_set = #bottom, memory_space = #ktdp.memory_space<global>} : memref<2x2xf16>
   %d = ktdp.construct_distributed_memory_view(%p, %q : memref<2x2xf16>, memref<2x2xf16>) : memref<4x2xf16>
-  %t = ktdp.construct_access_tile %d[1, 0]
+  %t = ktdp.construct_access_tile %d[%at1, %at0]
       {access_tile_order = #id2, access_tile_set = #top} : memref<4x2xf16> -> !ktdp.access_tile<2x2xindex>
   %a = ktdp.load %t : <2x2xindex> -> tensor<2x2xf16>
   %y_out_view = ktdp.construct_memory_view %y, sizes: [2, 2], strides: [2, 1]
       {coordinate_set = #top, memory_space = #ktdp.memory_space<global>} : memref<2x2xf16>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[0, 0]
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0, %at0]
       {access_tile_order = #id2, access_tile_set = #top} : memref<2x2xf16> -> !ktdp.access_tile<2x2xindex>
   ktdp.store %a, %y_out_tile : tensor<2x2xf16>, <2x2xindex>
   return

@@ -1,6 +1,7 @@
 // C342: a coordinate that no partition owns
 // level: L2
 // expected: error: no partition
+// tags: distributed, f16
 
 #low = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
 #high = affine_set<(d0) : (d0 - 4 >= 0, -d0 + 5 >= 0)>

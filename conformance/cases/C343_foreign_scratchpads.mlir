@@ -1,6 +1,7 @@
 // C343: scratchpads of other tiles through a distributed view
 // level: L3
 // expected: values
+// tags: affine-subscripts, distributed, f16, grid, other-scratchpads, programs, scratchpad, tile-ids
 
 #box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
@@ -9,6 +10,7 @@
 #at2 = affine_set<(d0) : (d0 - 2 >= 0, -d0 + 2 >= 0)>
 #at3 = affine_set<(d0) : (d0 - 3 >= 0, -d0 + 3 >= 0)>
 func.func @put(%x: index) attributes {grid = [4]} {
+  %at0 = arith.constant 0 : index
   %t = ktdp.get_compute_tile_id : index
   %lx = arith.constant 0 : index
   %v_view = ktdp.construct_memory_view %x, sizes: [4], strides: [1]
@@ -18,7 +20,7 @@ func.func @put(%x: index) attributes {grid = [4]} {
   %v = ktdp.load %v_tile : <1xindex> -> tensor<1xf16>
   %lx_out_view = ktdp.construct_memory_view %lx, sizes: [1], strides: [1]
       {coordinate_set = #box1, memory_space = #ktdp.memory_space<ct_local>} : memref<1xf16>
-  %lx_out_tile = ktdp.construct_access_tile %lx_out_view[0]
+  %lx_out_tile = ktdp.construct_access_tile %lx_out_view[%at0]
       {access_tile_order = #id1, access_tile_set = #box1} : memref<1xf16> -> !ktdp.access_tile<1xindex>
   ktdp.store %v, %lx_out_tile : tensor<1xf16>, <1xindex>
   return

@@ -1,6 +1,7 @@
 // C352: an indirect tile with a transposed order
 // level: L2
 // expected: values
+// tags: f16, i32, indirect, order
 
 #box4x2 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0)>
 #box3 = affine_set<(d0) : (d0 >= 0, -d0 + 2 >= 0)>
@@ -9,6 +10,7 @@
 #box2x3 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: index, %r: index, %y: index) {
+  %at0 = arith.constant 0 : index
   %table = ktdp.construct_memory_view %x, sizes: [4, 2], strides: [2, 1]
       {coordinate_set = #box4x2, memory_space = #ktdp.memory_space<global>} : memref<4x2xf16>
   %rows = ktdp.construct_memory_view %r, sizes: [3], strides: [1]
@@ -19,7 +21,7 @@ func.func @main(%x: index, %r: index, %y: index) {
   %a = ktdp.load %t : <2x3xindex> -> tensor<2x3xf16>
   %y_out_view = ktdp.construct_memory_view %y, sizes: [2, 3], strides: [3, 1]
       {coordinate_set = #box2x3, memory_space = #ktdp.memory_space<global>} : memref<2x3xf16>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[0, 0]
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0, %at0]
       {access_tile_order = #id2, access_tile_set = #box2x3} : memref<2x3xf16> -> !ktdp.access_tile<2x3xindex>
   ktdp.store %a, %y_out_tile : tensor<2x3xf16>, <2x3xindex>
   return

@@ -1,15 +1,17 @@
 // C357: one row stored twice
 // level: L2
 // expected: error: twice
+// tags: f16, i32, indirect
 
 #box3x2 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 2 >= 0, d1 >= 0, -d1 + 1 >= 0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>
 #box4x2 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0)>
 #box3 = affine_set<(d0) : (d0 >= 0, -d0 + 2 >= 0)>
 func.func @main(%x: index, %r: index, %y: index) {
+  %at0 = arith.constant 0 : index
   %a_view = ktdp.construct_memory_view %y, sizes: [3, 2], strides: [2, 1]
       {coordinate_set = #box3x2, memory_space = #ktdp.memory_space<global>} : memref<3x2xf16>
-  %a_tile = ktdp.construct_access_tile %a_view[0, 0]
+  %a_tile = ktdp.construct_access_tile %a_view[%at0, %at0]
       {access_tile_order = #id2, access_tile_set = #box3x2} : memref<3x2xf16> -> !ktdp.access_tile<3x2xindex>
   %a = ktdp.load %a_tile : <3x2xindex> -> tensor<3x2xf16>
   %table = ktdp.construct_memory_view %x, sizes: [4, 2], strides: [2, 1]

@@ -1,6 +1,7 @@
 // C358: a cyclic order means the same for indirect tiles
 // level: L2
 // expected: values
+// tags: f16, i32, indirect, order
 
 #box2x3x4 = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 1 >= 0, d1 >= 0, -d1 + 2 >= 0, d2 >= 0, -d2 + 3 >= 0)>
 #box2 = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
@@ -8,6 +9,7 @@
 #box4x2x3 = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0, d2 >= 0, -d2 + 2 >= 0)>
 #id3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 func.func @main(%x: index, %r: index, %y: index) {
+  %at0 = arith.constant 0 : index
   %table = ktdp.construct_memory_view %x, sizes: [2, 3, 4], strides: [12, 4, 1]
       {coordinate_set = #box2x3x4, memory_space = #ktdp.memory_space<global>} : memref<2x3x4xf16>
   %n = ktdp.construct_memory_view %r, sizes: [2], strides: [1]
@@ -18,7 +20,7 @@ func.func @main(%x: index, %r: index, %y: index) {
   %a = ktdp.load %t : <4x2x3xindex> -> tensor<4x2x3xf16>
   %y_out_view = ktdp.construct_memory_view %y, sizes: [4, 2, 3], strides: [6, 3, 1]
       {coordinate_set = #box4x2x3, memory_space = #ktdp.memory_space<global>} : memref<4x2x3xf16>
-  %y_out_tile = ktdp.construct_access_tile %y_out_view[0, 0, 0]
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%at0, %at0, %at0]
       {access_tile_order = #id3, access_tile_set = #box4x2x3} : memref<4x2x3xf16> -> !ktdp.access_tile<4x2x3xindex>
   ktdp.store %a, %y_out_tile : tensor<4x2x3xf16>, <4x2x3xindex>
   return

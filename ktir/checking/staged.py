@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -62,20 +62,36 @@ def host_parameters(module: ir.Module) -> list[Parameter] | None:
     return found
 
 
+def _at(memory: Mapping[Any, np.ndarray], offset: int) -> np.ndarray:
+    if ("global", offset) not in memory:
+        raise KtirError(f"the kernel has memory at address {offset}, but nothing is given for global:{offset}")
+    return memory["global", offset]
+
+
 def run_at_stage(
-    module: ir.Module, arguments: Sequence[np.ndarray], *, stage: str, engine: Engine, cores: int | None = None
+    module: ir.Module,
+    arguments: Sequence[np.ndarray],
+    *,
+    stage: str,
+    engine: Engine,
+    cores: int | None = None,
+    memory: Mapping[Any, np.ndarray] | None = None,
 ) -> MachineReport | None:
     """Compile `module`, in place, and run it on `arguments`, host arrays that are written in place.
 
     `ktir` compiles up to the last pass of `stage` and runs the KTIR executor; `spyre` compiles all the way and runs the emulated machine,
-    whose report is the result. The module may be at any level. Raises KtirError for one that is beyond the stage, and for what a pass
-    refuses.
+    whose report is the result. The module may be at any level; `memory` is what lies at addresses that a kernel by hand has as numbers,
+    as `("global", address)` -> array. Raises KtirError for one that is beyond the stage, and for what a pass refuses.
     """
     numbers: list[str] = []
     if is_by_hand(module):
-        found, _ = parameters(module, roots(module)[0])
-        numbers = [f"{p.position}={value}" for p, value in zip(found, arguments, strict=True) if not p.is_buffer]
-        arguments = [value for p, value in zip(found, arguments, strict=True) if p.is_buffer]
+        root = roots(module)[0]
+        given = {p.position: value for p, value in zip(parameters(module, root)[0], arguments, strict=True) if not p.is_buffer}
+        numbers = [f"{position}={value}" for position, value in given.items()]
+        whole = {p.name: int(given[p.position]) for p in parameters(module, root)[0] if p.position in given and not given[p.position] % 1}
+        _, places = parameters(module, root, numbers=whole)
+        arguments = [value for position, value in enumerate(arguments) if position not in given]
+        arguments += [_at(memory or {}, p.offset) for p in places]
     if engine == "spyre":
         executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers)))
         executable(*arguments)

@@ -43,11 +43,14 @@ def _compile(file: str, output: Path, numbers: list[str]) -> None:
     from ktir.context import context
     from ktir.lowering.compile import compile_logical
     from ktir.mlir import ir
+    from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
     from ktir.tools.shared.input import checked
 
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     with context(), ir.Location.unknown():
-        files = compile_logical(checked(parse_module(text, file)), numbers=numbers)
+        module = checked(parse_module(text, file))
+        refuse_illegal_exchanges(module)
+        files = compile_logical(module, numbers=numbers)
     output.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (output / name).write_bytes(data)

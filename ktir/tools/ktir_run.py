@@ -31,6 +31,7 @@ from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference.executor import Report, execute
 from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
+from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
 from ktir.targets import find
 from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
@@ -120,7 +121,7 @@ class Driver:
         for name in ("cores", "target"):
             if not self.staged and name in self.line.values:
                 raise UsageError(f"'--{name}' belongs to --stage or --engine")
-        for name in ("print-op-values", "break", "profile", "mem", "func"):
+        for name in ("print-op-values", "break", "profile", "func"):
             if self.staged and (name in self.line.values or name in self.line.every):
                 raise UsageError(f"'--{name}' is about the program in the text, which --stage and --engine compile to another one")
 
@@ -150,6 +151,7 @@ class Driver:
             else:
                 module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
             checked(module)
+            refuse_illegal_exchanges(module)
             host = _host(module) if self.staged else None
             function = choose_function(module, self.line.values.get("func"), self.shown_source)
             call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed, host)
@@ -189,9 +191,9 @@ class Driver:
             set_target(module, config.current().machine() if target is None else find(target))
         cores = config.current().fewer_cores() if cores is None else cores
         if engine == "spyre":
-            return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores)
+            return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores, memory=call.memory)
         with call.as_memory() as values:
-            return run_at_stage(module, values, stage=stage, engine=engine, cores=cores)
+            return run_at_stage(module, values, stage=stage, engine=engine, cores=cores, memory=call.memory)
 
     # Before
 

@@ -74,8 +74,13 @@ def _all_numbers(least: int, empty: bool = True) -> Callable[[ir.Attribute], boo
 
 
 def _is_grid(a: ir.Attribute) -> bool:
+    """Sizes are integers of any type or of `index`, as text of others has them."""
     sizes = _items(a)
-    return sizes is not None and 1 <= len(sizes) <= 3 and all(_is_count(n, 1) for n in sizes)
+    return sizes is not None and 1 <= len(sizes) <= 3 and all(_is_count(n, 1) or _is_index_count(n) for n in sizes)
+
+
+def _is_index_count(a: ir.Attribute) -> bool:
+    return is_a(ir.IntegerAttr, a) and isinstance(ir.IntegerAttr(a).type, ir.IndexType) and ir.IntegerAttr(a).value >= 1
 
 
 def _is_tensor_type(a: ir.Attribute) -> bool:

@@ -38,10 +38,19 @@ class CheckLegalityPass(Pass):
         refuse_broken(operations(module), _check)
 
 
+def refuse_illegal_exchanges(module: ir.Module) -> None:
+    """Raise KtirError for exchanges between tiles that break a rule; ops of other dialects are for whoever executes or compiles them."""
+    refuse_broken(operations(module), _check_exchange)
+
+
 def _check(op: ir.Operation) -> None:
     dialect = op.name.partition(".")[0]
     if dialect not in DIALECTS:
         raise Broken(f"is of dialect '{dialect}', which is no part of KTIR (dialects: {', '.join(DIALECTS)})")
+    _check_exchange(op)
+
+
+def _check_exchange(op: ir.Operation) -> None:
     if is_a(op, ktdp.InterTileProduceOp):
         _check_production(op)
     elif op.name in RULES:

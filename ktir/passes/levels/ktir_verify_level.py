@@ -72,7 +72,9 @@ RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
             func.FuncOp: (program.logical_function,),
             ktdp.ConstructMemoryViewOp: (rules.in_global_memory, rules.unmasked, rules.constant_offset),
             ktdp.ConstructAccessTileOp: (rules.whole_tile,),
-            linalg.GenericOp: (rules.wide_sum,),
+            linalg.GenericOp: (rules.wide_sum, rules.from_identity),
+            linalg.MatmulOp: (rules.from_identity,),
+            linalg.BatchMatmulOp: (rules.from_identity,),
         }
     ),
     Level.FLAT: named(

@@ -8,7 +8,7 @@ from ktir.analysis.attributes.residents import resident_of
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import IDENTITY, Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.levels.function_rules import moves_residents
 from ktir.target import LANES
@@ -140,6 +140,9 @@ def whole_tile(tile: ir.Operation) -> None:
     moved = base is not None and any(not (isinstance(r, ir.AffineConstantExpr) and r.value == 0) for r in base.results)
     if shape != list(view.shape) or (moved and any(constant_of(v) != 0 for v in tile.opview.index_operands)):
         raise Broken(f"expects a tile of the whole view '{view}', but got {shape}")
+    box = affine.set_box(tile.attributes["access_tile_set"])
+    if box is None or list(box[1]) != shape or any(box[0]):
+        raise Broken(f"expects a set that is the box of the whole view '{view}', but got {tile.attributes['access_tile_set']}")
 
 
 def view_of_layout(view: ir.Operation) -> None:
@@ -202,6 +205,39 @@ def wide_sum(op: ir.Operation) -> None:
     narrow = isinstance(g.body.arguments[-1].type, ir.F16Type | ir.BF16Type)
     if not g.is_pointwise and narrow and g.combiner in ("add", "addh"):
         raise Broken(f"expects a sum to accumulate in f32, but got '{op.results[0].type}'")
+
+
+def from_identity(op: ir.Operation) -> None:
+    """A reduction begins from what its combiner leaves as it is; what lies in its `outs` otherwise would be lost."""
+    kind = "add"
+    if is_a(op, linalg.GenericOp):
+        g = Generic(op)
+        if g.is_pointwise or g.combiner is None or len(op.results) != 1:
+            return
+        kind = g.combiner
+    init = list(op.operands)[-1].owner
+    if isinstance(init, ir.Block) or not is_a(init, tensor.EmptyOp):
+        value = None if isinstance(init, ir.Block) else _filled_with(init)
+        if value is None or value != IDENTITY[kind]:
+            raise Broken(
+                f"expects 'outs' without content or filled with {IDENTITY[kind]}, which '{kind}' begins from; what is there is combined "
+                "with the result by an op of its own"
+            )
+
+
+def _filled_with(op: ir.Operation) -> float | None:
+    """The number in all elements of what an op makes, if it is one."""
+    if is_a(op, linalg.FillOp):
+        source = op.operands[0].owner
+        return None if isinstance(source, ir.Block) or not is_a(source, arith.ConstantOp) else _number(source.attributes["value"])
+    return _number(op.attributes["value"]) if is_a(op, arith.ConstantOp) else None
+
+
+def _number(attribute: ir.Attribute) -> float | None:
+    """A number, also as all elements of a tensor."""
+    if isinstance(attribute, ir.DenseElementsAttr):
+        attribute = attribute.get_splat_value() if attribute.is_splat else attribute
+    return attribute.value if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr) else None
 
 
 def one_block(op: ir.Operation) -> None:

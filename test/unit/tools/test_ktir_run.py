@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ktir.emulator.policy import Policy
-from ktir.tools import ktir_run
+from ktir.tools import ktir_compile, ktir_run
 from ktir.tools.shared.flags import parse
 from ktir.tools.shared.policy import policy_flags, policy_of
 from ktir.tools.shared.sources import Expected, SourceError, read_value
@@ -85,6 +85,44 @@ def test_findings_are_reported_where_they_are(tmp_path: Path, capsys: pytest.Cap
     assert run(str(source), "--random=0") == 2
     assert f"{source}:17:3: error: 'ktdp.store' op" in capsys.readouterr().err
     assert run(str(source), "--random=0", "--races=false", "--quiet") == 0
+
+
+def test_arrays_at_addresses_on_the_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel that has its addresses as numbers, with a grid of `index`: its memory goes to the chip and comes back."""
+    source, there, here = tmp_path / "f.mlir", tmp_path / "there.npz", tmp_path / "here.npz"
+    kernel = PLACED.replace("#lx = #ktdp.memory_space<ct_local>", "#lx = #ktdp.memory_space<global>").replace("f32", "f16")
+    source.write_text(kernel.replace("@f() {", "@f() attributes {grid = [1 : index]} {"))
+    assert run(str(source), "--mem=global:8=iota", "--mem=global:16=zeros", f"--out=@{here}") == 0
+    assert run(str(source), "--mem=global:8=iota", "--mem=global:16=zeros", "--engine=spyre", f"--out=@{there}") == 0
+    with np.load(here) as a, np.load(there) as b:
+        assert a["global:16"].tolist() == b["global:16"].tolist() == [0, 2, 4, 6]
+    assert run(str(source), "--mem=global:8=iota", "--engine=spyre") == 2
+    assert "the kernel has memory at address 16, but nothing is given for global:16" in capsys.readouterr().err
+
+
+EXCHANGE = """
+#all = affine_set<(i)[g] : (i >= 0, -i + 1 >= 0)>
+#one = affine_set<(g) : (g == 0)>
+func.func @f() attributes {grid = [2]} {
+  %v = arith.constant dense<1.0> : tensor<4xf16>
+  %f = ktdp.inter_tile_produce producer_tiles_per_group = #all -> <(tensor<4xf16>), groups = #one> {
+  ^bb0(%gid: index):
+    ktdp.yield_partial %v : tensor<4xf16>
+  }
+  %a = ktdp.inter_tile_consume(%f) consumer_tiles_per_group = #all : <(tensor<4xf16>), groups = #one> -> tensor<4xf16>
+  return
+}
+"""
+
+
+def test_rules_of_exchanges_hold_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R8, also in a function that is not the one to run; the compiler asks for the same."""
+    source = tmp_path / "f.mlir"
+    source.write_text(EXCHANGE + "func.func @g() {\n  return\n}\n")
+    for main, words in ((ktir_run.main, ["--func=g"]), (ktir_compile.main, ["-o", str(tmp_path / "package")])):
+        assert main([str(source), *words])
+        assert f"{source}:10:8: error: 'ktdp.inter_tile_consume' op" in capsys.readouterr().err
+    assert not (tmp_path / "package").exists()
 
 
 def bad_files(folder: Path) -> dict[str, str]:

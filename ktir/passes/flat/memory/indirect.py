@@ -105,7 +105,8 @@ def _look_up_one(op: ir.Operation) -> None:
     apart = _walked_alone(dims)
     folded = [d for d in dims if d.number not in apart]
     simple = len(folded) == 1 and all(isinstance(e, ir.AffineDimExpr) for e in folded[0].map.results)
-    if simple or not is_a(op.operands[0].owner, ktdp.ConstructMemoryViewOp, kt.MaterializeOp):
+    walks = all(isinstance(e, ir.AffineDimExpr) for d in folded if d.view is not None for e in d.map.results)
+    if simple or not walks or not is_a(op.operands[0].owner, ktdp.ConstructMemoryViewOp, kt.MaterializeOp):
         return
     extents = list(tile.shape)
     walked = sorted(set().union(*(d.variables for d in folded)))

@@ -70,6 +70,9 @@ module attributes {ktir.level = "logical"} {
 
 #id = affine_map<(d0) -> (d0)>
 #to0 = affine_map<(d0) -> ()>
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+#rows = affine_map<(d0, d1) -> (d0)>
+#even = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0, d0 mod 2 == 0)>
 #four = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 #two = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
 #some = affine_set<(d0)[s0] : (d0 >= 0, -d0 + s0 - 1 >= 0)>
@@ -92,8 +95,24 @@ module attributes {ktir.level = "logical"} {
     %4 = ktdp.construct_access_tile %3[0] {access_tile_order = #id, access_tile_set = #two} : memref<4xf16> -> !ktdp.access_tile<2xindex>
     // expected-error@+1 {{expects a tile of the whole view 'memref<4xf16>'}}
     %5 = ktdp.construct_access_tile %3[%t] {access_tile_order = #id, access_tile_set = #four} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+    // expected-error@+1 {{expects a set that is the box of the whole view 'memref<4xf16>', but got affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0, d0 mod 2 == 0)>}}
+    %evens = ktdp.construct_access_tile %3[0] {access_tile_order = #id, access_tile_set = #even} : memref<4xf16> -> !ktdp.access_tile<4xindex>
     %a = tensor.empty() : tensor<4xf16>
     %z = tensor.empty() : tensor<f16>
+    %left = tensor.empty() : tensor<4x4xf16>
+    %five = arith.constant dense<5.0> : tensor<4x4xf32>
+    // expected-error@+1 {{'linalg.matmul' op expects 'outs' without content or filled with 0.0, which 'add' begins from}}
+    %m = linalg.matmul ins(%left, %left : tensor<4x4xf16>, tensor<4x4xf16>) outs(%five : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %zero = arith.constant 0.0 : f32
+    %zeros = linalg.fill ins(%zero : f32) outs(%five : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %n = linalg.matmul ins(%left, %left : tensor<4x4xf16>, tensor<4x4xf16>) outs(%zeros : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %some_row = arith.constant dense<5.0> : tensor<4xf32>
+    // expected-error@+1 {{'linalg.generic' op expects 'outs' without content or filled with -inf, which 'max' begins from}}
+    %most = linalg.generic {indexing_maps = [#id2, #rows], iterator_types = ["parallel", "reduction"]} ins(%m : tensor<4x4xf32>) outs(%some_row : tensor<4xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %more = arith.maximumf %in, %out : f32
+      linalg.yield %more : f32
+    } -> tensor<4xf32>
     // expected-error@+1 {{'linalg.generic' op expects a sum to accumulate in f32, but got 'tensor<f16>'}}
     %s = linalg.generic {indexing_maps = [#id, #to0], iterator_types = ["reduction"]} ins(%a : tensor<4xf16>) outs(%z : tensor<f16>) {
     ^bb0(%in: f16, %out: f16):

@@ -70,6 +70,7 @@ CASES = {
     # Functions.
     "an unknown attribute": (function("ktir.wrok = 1"), "unknown attribute 'ktir.wrok'; did you mean 'ktir.work'?"),
     "a misspelled grid": (function("gird = [4]"), "unknown attribute 'gird'; did you mean 'grid'?"),
+    "a grid of index 0": (function("grid = [0 : index]"), "'grid' to be an array of one to three positive integers, but got [0 : index]"),
     "a grid of four": (function("grid = [1, 2, 3, 4]"), "'grid' to be an array of one to three positive integers, but got [1, 2, 3, 4]"),
     "a grid of none": (function("grid = []"), "'grid' to be an array of one to three positive integers"),
     "a grid of zero": (function("grid = [4, 0]"), "'grid' to be an array of one to three positive integers"),

@@ -1,0 +1,27 @@
+// C402: aliases name the maps of a body
+// level: L2
+// expected: values
+// tags: bodies, f16, text
+
+#box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
+#id1 = affine_map<(d0) -> (d0)>
+func.func @main(%x: index, %y: index) {
+  %k0 = arith.constant 0 : index
+  %a_view = ktdp.construct_memory_view %x, sizes: [4], strides: [1]
+      {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
+  %a_tile = ktdp.construct_access_tile %a_view[%k0]
+      {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+  %a = ktdp.load %a_tile : <4xindex> -> tensor<4xf16>
+  %e = tensor.empty() : tensor<4xf16>
+  %s = linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"]} ins(%a : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%p: f16, %o: f16):
+    %q = arith.addf %p, %p : f16
+    linalg.yield %q : f16
+  } -> tensor<4xf16>
+  %y_out_view = ktdp.construct_memory_view %y, sizes: [4], strides: [1]
+      {coordinate_set = #box4, memory_space = #ktdp.memory_space<global>} : memref<4xf16>
+  %y_out_tile = ktdp.construct_access_tile %y_out_view[%k0]
+      {access_tile_order = #id1, access_tile_set = #box4} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+  ktdp.store %s, %y_out_tile : tensor<4xf16>, <4xindex>
+  return
+}
