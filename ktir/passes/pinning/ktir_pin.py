@@ -113,7 +113,7 @@ class PinPass(Pass):
         for p in found:
             type_ = entry.regions[0].blocks[0].arguments[p.position].type
             if isinstance(type_, ktdp.RuntimeArgType):
-                raise refused(entry.operation, f"takes '{type_}' as argument #{p.position}, which is not pinned yet")
+                raise refused(entry.operation, f"takes a 'ktdp.runtime_arg' as argument #{p.position}, which is not pinned yet")
             where = location_text(entry.regions[0].blocks[0].arguments[p.position].location)
             if not p.is_buffer and p.position not in numbers:
                 used = list(entry.regions[0].blocks[0].arguments[p.position].uses)

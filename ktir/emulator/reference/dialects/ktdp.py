@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -137,6 +138,21 @@ def _extents(rec: Recorder, extents: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(int(n) for n in extents)
 
 
+def _delivers(op: OpReader, order: tuple[int, ...]) -> Callable[[tuple[int, ...]], None]:
+    """What raises KtirError for extents of a set that, in its order, are not the tile's type: a load would give another shape."""
+    type_: Any = op.op.results[0].type
+    wanted, where = list(type_.shape), op.where
+
+    def check(extents: tuple[int, ...]) -> None:
+        shape = [extents[d] for d in order]
+        if len(shape) != len(wanted) or any(w >= 0 and n != w for n, w in zip(shape, wanted, strict=True)):
+            raise KtirError(
+                f"{where} expects a tile of shape {shape}, the extents of its set in its order, but got {wanted}", where.location
+            )
+
+    return check
+
+
 @executes("ktdp.construct_access_tile")
 def _access_tile(op: OpReader) -> Action:
     tile = op.view()
@@ -150,7 +166,7 @@ def _access_tile(op: OpReader) -> Action:
     if fixed is None and not symbols:
         raise op.unsupported("has a set without constant bounds")
     fixed_mask = None if fixed is None else points.mask(fixed[0], fixed[1])
-    (result,), where = op.results, op.where
+    (result,), where, delivers = op.results, op.where, _delivers(op, order)
 
     def action(rec: Recorder) -> None:
         values = [rec.known(slot) for slot in indices]
@@ -169,7 +185,9 @@ def _access_tile(op: OpReader) -> Action:
         view = rec.get(base)
         if isinstance(view, Tensor | Overlay):
             view = _view_of(rec, view)
-        rec.set(result, AccessTile(view, start, _extents(rec, extents), order, mask))
+        found = _extents(rec, extents)
+        delivers(found)
+        rec.set(result, AccessTile(view, start, found, order, mask))
 
     return action
 
@@ -186,7 +204,7 @@ def _indirect_tile(op: OpReader) -> Action:
     points = IndexSet.of(op.attribute("variables_space_set"))
     rank = points.dims
     order = _order(op, "variables_space_order", rank)
-    (result,), where = op.results, op.where
+    (result,), where, delivers = op.results, op.where, _delivers(op, order)
 
     def action(rec: Recorder) -> None:
         view = rec.get(base)
@@ -197,6 +215,7 @@ def _indirect_tile(op: OpReader) -> Action:
         if box is None:
             raise Unsupported(f"{where} has a set without bounds", where.location)
         extents = _extents(rec, box[1])
+        delivers(extents)
         if any(isinstance(x, np.ndarray) and x.ndim for x in (*given, *box[0])):
             raise NeedsTiles("has a set that differs between tiles", rec)
         low = [int(x) for x in box[0]]

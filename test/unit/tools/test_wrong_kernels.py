@@ -1,0 +1,104 @@
+"""Mistakes in kernels as people make them: each is refused by a message at a line of the text, and never by an error of Python.
+
+`wrong_kernels.txt` has them: a kernel's name, then for each mistake the text, what stands there instead (`\\n` is a line break), and the
+line and the beginning of what is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.diagnostics import KtirError, verify
+from ktir.emulator.reference import execute
+from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
+from ktir.tools.shared.input import checked
+
+HERE = Path(__file__).parent
+SOFTMAX = HERE.parents[2] / "examples" / "softmax.mlir"
+_PARTS = re.split(r"(?m)^// ----- (\w+)\n", (HERE / "wrong_kernels.mlir").read_text())
+KERNELS = {"softmax": SOFTMAX.read_text(), **dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))}
+FILE = "kernel.mlir"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One change of a kernel, and what must be said of it."""
+
+    kernel: str
+    old: str
+    new: str
+    line: int
+    message: str
+
+
+def mistakes() -> Iterator[Mistake]:
+    """All of the table."""
+    kernel = ""
+    entry: list[str] = []
+    for line in (HERE / "wrong_kernels.txt").read_text().splitlines():
+        if line.startswith("== "):
+            kernel = line[3:]
+            continue
+        entry.append(line[3:].replace("\\n", "\n"))
+        if line.startswith("@ "):
+            place, _, message = line[2:].partition(": ")
+            yield Mistake(kernel, entry[0], entry[1], int(place), message)
+            entry = []
+
+
+def arguments(kernel: str) -> list[np.ndarray | int]:
+    """What a kernel is executed on."""
+    match kernel:
+        case "softmax":
+            return [np.ones(5700, np.float16), np.zeros(5700, np.float16)]
+        case "gather":
+            return [np.ones((8, 4), np.float16), np.array([1, 2, 3, 0], np.int32), np.zeros((8, 4), np.float16)]
+        case "exchange":
+            return [np.ones((4, 2), np.float32), np.zeros((4, 2), np.float32)]
+    return [np.ones(4, np.float16), np.zeros(4, np.float16), 4]
+
+
+def run(kernel: str, text: str) -> None:
+    """What `ktir-run` does with a text."""
+    with context():
+        module = parse_module(text, FILE)
+        verify(module)
+        checked(module)
+        refuse_illegal_exchanges(module)
+        execute(text, "main" if kernel == "program" else None, arguments(kernel), source=FILE)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_without_a_mistake_they_run(kernel: str) -> None:
+    run(kernel, KERNELS[kernel])
+
+
+def test_there_are_many() -> None:
+    found = list(mistakes())
+    assert len({(m.kernel, m.old, m.new) for m in found}) == len(found) >= 200
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_each_mistake_is_said_at_its_line(kernel: str) -> None:
+    wrong = []
+    for mistake in mistakes():
+        if mistake.kernel != kernel:
+            continue
+        assert mistake.old in KERNELS[kernel], mistake
+        try:
+            run(kernel, KERNELS[kernel].replace(mistake.old, mistake.new, 1))
+        except KtirError as error:
+            place = re.match(rf"{FILE}:(\d+):\d+$", error.location or "")
+            if place is None or int(place[1]) != mistake.line or not error.message.startswith(mistake.message):
+                wrong.append(f"{mistake.new!r}: {error.location}: {error.message}")
+            continue
+        wrong.append(f"{mistake.new!r}: accepted")
+    assert not wrong, "\n".join(wrong)
