@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,7 @@ def match_arguments(
     """
     aliases = argument_names(functions(module)[function], TextNames(text), source) if host is None else {}
     found, places = parameters(module, function, names=aliases) if host is None else (host, [])
+    found = _as_written(found, aliases)
     names = _matched(function, found, aliases, given)
     numbers: dict[str, int] = {}
     for p in found:
@@ -126,6 +127,7 @@ def match_arguments(
                 numbers[p.name] = value
     if numbers:
         found, places = parameters(module, function, names=aliases, numbers=numbers)
+        found = _as_written(found, aliases)
     values: list[Any] = []
     for i, p in enumerate(found):
         if p.name in names:
@@ -157,6 +159,11 @@ def match_arguments(
     if missing:
         raise Missing(_listing(source, function, found, places, names, missing, given, seed))
     return Arguments(function, found, values, laid, elements)
+
+
+def _as_written(found: Sequence[Parameter], aliases: Mapping[int, str]) -> list[Parameter]:
+    """Buffers without a name of their own are called as in the text, also where a pass has numbered them."""
+    return [replace(p, name=aliases[i]) if p.is_buffer and p.name == f"arg{i}" and i in aliases else p for i, p in enumerate(found)]
 
 
 def _matched(function: str, found: Sequence[Parameter], aliases: Mapping[int, str], given: Mapping[str, str]) -> dict[str, str]:

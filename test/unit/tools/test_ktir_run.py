@@ -100,6 +100,22 @@ def test_arrays_at_addresses_on_the_machine(tmp_path: Path, capsys: pytest.Captu
     assert "the kernel has memory at address 16, but nothing is given for global:16" in capsys.readouterr().err
 
 
+def test_names_of_the_text_on_the_machine(tmp_path: Path) -> None:
+    """A function that states no level and has no names is called as it is written, at every stage."""
+    source, out = tmp_path / "f.mlir", tmp_path / "out.npz"
+    source.write_text(
+        PLACED.replace("#lx = #ktdp.memory_space<ct_local>", "#lx = #ktdp.memory_space<global>")
+        .replace("f32", "f16")
+        .replace("@f()", "@f(%from: index, %to: index)")
+        .replace("  %from = arith.constant 8 : index\n", "")
+        .replace("  %to = arith.constant 16 : index\n", "")
+    )
+    for stage in ((), ("--engine=spyre",)):
+        assert run(str(source), "--arg=from=iota", "--arg=to=zeros", f"--out=@{out}", *stage) == 0
+        with np.load(out) as arrays:
+            assert arrays["to"].tolist() == [0, 2, 4, 6]
+
+
 EXCHANGE = """
 #all = affine_set<(i)[g] : (i >= 0, -i + 1 >= 0)>
 #one = affine_set<(g) : (g == 0)>
