@@ -198,8 +198,17 @@ def _tensor(value: Any) -> Tensor:
     return value
 
 
+def _where(rec: Recorder, tiles: NDArray[np.bool_], value: Tensor, other: Tensor) -> Tensor:
+    """`value` on some tiles, `other` on the rest."""
+    return rec.overwrite(other, [(tuple((0, n) for n in other.shape), value)], tiles)
+
+
 def _fold(rec: Recorder, combiner: BlockPlan, future: Future, identities: list[Tensor], exchange: _Exchange) -> list[Tensor]:
-    """Contributions combined in ascending order of the tiles; under policy `peer` each tile begins with its own and goes down."""
+    """Contributions combined in ascending order of the tiles; under policy `peer` each tile begins with its own and goes down.
+
+    A tile combines what it receives and nothing else: an identity is the whole fold of a tile that receives nothing, since what a program
+    gives as one may change bits (-0 + 0 is +0).
+    """
     senders = exchange.senders
     if rec.policy.numerics == "peer":
         senders = [sorted(s, key=lambda p, t=t: (t - p) % rec.tiles) for t, s in enumerate(senders)]
@@ -212,14 +221,15 @@ def _fold(rec: Recorder, combiner: BlockPlan, future: Future, identities: list[T
         pieces: list[Tensor] = []
         for value, identity in zip(future.values, identities, strict=True):
             piece = rec.pick(_tensor(value), sources)
-            if missing.any():
-                piece = rec.overwrite(piece, [(tuple((0, n) for n in piece.shape), identity)], missing)
+            if missing.any() and not k:
+                piece = _where(rec, missing, identity, piece)
             pieces.append(piece)
         if k == 0:
             totals = pieces
             continue
         rec.set_all(combiner.arguments, (*totals, *pieces))
-        totals = [rec.plain(v) for v in rec.run(combiner)]
+        combined = [rec.plain(v) for v in rec.run(combiner)]
+        totals = [_where(rec, missing, old, new) for old, new in zip(totals, combined, strict=True)] if missing.any() else combined
     rec.active = outer
     return totals or identities
 
