@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import prod
 
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, host_number, is_kernel, text_attribute
@@ -96,11 +97,35 @@ def prove_integers(module: ir.Module) -> None:
 
 
 def _decide(op: ir.Operation, outcome: int) -> None:
-    """Put its result in place of a comparison or an extreme; see `Walk.decided`."""
+    """Put its result in place of a comparison or an extreme; see `Walk.decided`. What was decided about goes on being read, for a launch
+    checks what its program reads: it is compared with the least integer of the device, which says the same of each.
+    """
     with ir.InsertionPoint(op), op.location:
-        result = op.results[0]
-        result.replace_all_uses_with(constant(result.type, outcome) if is_a(op, arith.CmpIOp) else op.operands[outcome])
+        if is_a(op, arith.CmpIOp):
+            found = _joined([_compared(v, holds=bool(outcome)) for v in op.operands if not _is_constant(v)], holds=bool(outcome))
+            found = constant(op.results[0].type, outcome) if found is None else found
+        else:
+            found, other = op.operands[outcome], op.operands[1 - outcome]
+            if not _is_constant(other):
+                found = arith.SelectOp(_compared(other, holds=True), found, other).result
+        op.results[0].replace_all_uses_with(found)
     op.erase()
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return isinstance(value.owner, ir.OpView | ir.Operation) and is_a(value.owner, arith.ConstantOp)
+
+
+def _compared(value: ir.Value, *, holds: bool) -> ir.Value:
+    """A comparison that always holds of 32 bits, or never."""
+    predicate = arith.CmpIPredicate.sge if holds else arith.CmpIPredicate.slt
+    return arith.CmpIOp(predicate, value, constant(value.type, int(I32.low))).result
+
+
+def _joined(values: Sequence[ir.Value], *, holds: bool) -> ir.Value | None:
+    """All of the comparisons that always hold, or one of those that never do."""
+    join = arith.AndIOp if holds else arith.OrIOp
+    return reduce(lambda a, b: join(a, b).result, values) if values else None
 
 
 class _Proof:

@@ -38,3 +38,15 @@ def test_low_bits_of_numbers_that_fit_are_the_numbers(on_chip: None) -> None:
     assert torch.equal(ours.to(torch.int8).cpu(), x.to(torch.int8))
     assert torch.equal((ours + 1).cpu(), x + 1)
     assert torch.spyre.memory_allocated() <= before  # type: ignore[attr-defined]  # there is one form, in place of the bytes
+
+
+@pytest.mark.parametrize("number", [LARGE + 5, 1 << 31, -(1 << 31) - 1, (1 << 63) - 1, -(1 << 63)])
+def test_numbers_beyond_32_bits(number: int) -> None:
+    """What is known of a comparison for numbers of 32 bits is not known of others."""
+    x = torch.cat([X, torch.tensor([LARGE, 1 << 31, 3])])
+    ours = x.to("spyre")
+    for compare in (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge, torch.isin):
+        assert torch.equal(compare(ours, number).cpu(), compare(x, number))
+    assert torch.equal(ours.clamp(max=number).cpu(), x.clamp(max=number))
+    assert torch.equal(torch.where(ours > number, 1, 2).cpu(), torch.where(x > number, 1, 2))
+    assert torch.equal(ours.cpu(), x)

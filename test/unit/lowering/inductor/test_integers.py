@@ -270,6 +270,23 @@ def test_what_no_number_of_32_bits_reaches_needs_no_more_of_them() -> None:
         assert (launches.chip, launches.executor, launches.torch) == (chip, 1 - chip, 0)
 
 
+KNOWN = {
+    "alone": lambda x: (x == 2**40 + 5, x >= 2**31),
+    "of a part": lambda x: (torch.cat([x[:3] < 2**40, x[3:] + 1 > 3]),),
+    "of two": lambda x: (x - 2**40 < x.flip(0), torch.minimum(x, x.flip(0) + 2**40), torch.maximum(x, x - 2**40)),
+    "of a float": lambda x: (x.float().to(torch.int64) < 2**40,),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_is_known_of_numbers_that_a_launch_has_seen(name: str) -> None:
+    """A comparison whose result no longer depends on its operands, for all of which the launch has to know that they are in range."""
+    x = torch.arange(-60, 70)
+    assert same(KNOWN[name], "spyre", x).chip == 1
+    x[:2] = torch.tensor([2**40 + 5, -(2**41)])
+    assert same(KNOWN[name], "spyre", x).executor == 1
+
+
 def test_conversions_of_large_integers_round_as_eager_does() -> None:
     x = torch.tensor([2**24 + 1, 2**24 + 2**16 + 1, 2**25 + 3, -(2**24) - 1, 2**31 - 1, 65519, 65520, 2049, 2051, 4098, 4099])
     for dtype, engine in itertools.product(WIDE, ("spyre", "ktir")):
