@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ktir import config
 from ktir.device.operators.schemas import schema_of
+from ktir.device.operators.trial import host_takes, key_of
 from ktir.diagnostics import KtirError
 
 _MOST = 1024
@@ -31,7 +32,8 @@ ON_CHIP = {torch.float16, torch.float32, torch.int64, torch.int32, torch.int16, 
 _NUMBERS = (torch.float64, torch.int64, torch.bool)
 _TRACING = logging.getLogger("torch._subclasses.fake_tensor")
 
-_JOINS = (torch.ops.aten.cat.default, torch.ops.aten.stack.default)
+JOINS = (torch.ops.aten.cat.default, torch.ops.aten.stack.default)
+"""Operators that join tensors, of which some may be without elements."""
 _MOST_JOINED = 32
 _INDEXED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten._index_put_impl.default)
 
@@ -62,7 +64,7 @@ def forget(op: Any) -> None:
 
 def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a functional overload gives, computed on the chip. Raises NoProgram, with nothing done, where that cannot be."""
-    if op in _JOINS:
+    if op in JOINS:
         named = schema_of(op).named(tuple(args), kwargs)
         parts, dim = named["tensors"], named.get("dim", 0)
         if len(parts) > _MOST_JOINED:  # in groups, which may share a program: to compile one takes as long as it has operands
@@ -77,7 +79,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NoProgram(f"the chip has no {str(apart[0]).removeprefix('torch.')}")
     if not tensors or TracingContext.try_get() is not None:
         raise NoProgram("")
-    key = (op, tree, tuple(map(_key, leaves)))
+    key = (op, tree, tuple(map(key_of, leaves)))
     with _lock:
         program = _programs.get(key)
         if program is None:
@@ -108,26 +110,17 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
-def _key(leaf: Any) -> Hashable:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.dtype, leaf.device, leaf.shape, leaf.stride()
-    return (float, leaf.hex()) if isinstance(leaf, float) else (type(leaf), leaf)
-
-
 def _compiled(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor]) -> Program | NoProgram:
     kinds = (op, tuple(t.dtype for t in tensors))
-    taken = op, tree, tuple(map(_kind, leaves))
-    if taken not in _taken:
-        if not _host_takes(op, tree, leaves):
-            return HostRefuses("")  # for these sizes and numbers: others of the same types are tried again
-        _taken.add(taken)
+    if not host_takes(op, tree, leaves):
+        return HostRefuses("")  # for these sizes and numbers: others of the same types are tried again
     if _in_vain[kinds] >= _TRIES:
         return NoProgram(f"{_TRIES} programs for such types were refused")
     graph = _graph(op, leaves, tree)
     try:
         return _compile(op, graph, tensors)
     except Exception as error:  # a fault of ours, too, is said in the warning that the host runs the operator
-        if not _host_takes(op, tree, leaves):
+        if not host_takes(op, tree, leaves, again=True):
             return HostRefuses("")
         _in_vain[kinds] += 1
         return NoProgram(_said(error, graph))
@@ -154,42 +147,6 @@ def _graph(op: Any, leaves: list[Any], tree: Any) -> fx.GraphModule:
     several = len(op._schema.returns)
     graph.output(tuple(graph.call_function(operator.getitem, (node, k)) for k in range(several)) if several > 1 else (node,))
     return fx.GraphModule(torch.nn.Module(), graph)
-
-
-def _kind(leaf: Any) -> Hashable:
-    return (leaf.dtype, leaf.dim() > 0) if isinstance(leaf, torch.Tensor) else leaf if isinstance(leaf, torch.dtype) else type(leaf)
-
-
-_LARGE = 1 << 20
-"""Elements of operands that the host does not try."""
-_taken: set[Hashable] = set()
-"""Operators with types of operands that the host has taken once."""
-
-
-def _host_takes(op: Any, tree: Any, leaves: list[Any]) -> bool:
-    """Whether PyTorch's kernel on the host takes such operands, or they are too large to try: what it refuses, it refuses here too, in its
-    words. It is run with numbers that are all 0, and if it takes none of these, all 1.
-    """
-    large = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)) > _LARGE
-    return large or any(_runs_on_host(op, tree, leaves, number) for number in (0, 1))
-
-
-def _runs_on_host(op: Any, tree: Any, leaves: list[Any], number: int) -> bool:
-    given = [
-        torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu").fill_(number)
-        if isinstance(x, torch.Tensor)
-        else torch.device("cpu")
-        if isinstance(x, torch.device)
-        else x
-        for x in leaves
-    ]
-    args, kwargs = pytree.tree_unflatten(given, tree)
-    try:
-        with torch._C.DisableTorchFunction(), torch.no_grad():
-            op(*args, **kwargs)
-    except Exception:
-        return False
-    return True
 
 
 def _compile(op: Any, module: fx.GraphModule, tensors: list[torch.Tensor]) -> Program:

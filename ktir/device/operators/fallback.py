@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from ktir import config
 from ktir.device.operators import eager
 from ktir.device.operators.kernels import aten, is_ours
 from ktir.device.operators.schemas import Schema, as_given, functional, schema_of
+from ktir.device.operators.trial import host_takes
 from ktir.device.tensors import current, randomness
-from ktir.device.tensors.storage import on_host, record, to_device
+from ktir.device.tensors.storage import bytes_on_host, on_host, record, to_device
 from ktir.runtime import metrics
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
@@ -72,7 +74,7 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator on the host, on the memory of the device's tensors; the results are on the device."""
     op = as_given(op, args, kwargs)
     schema = schema_of(op)
-    call = _Call(schema)
+    call = _Call(schema, schema.named(args, kwargs))
     host_args = tuple(call.to_host(n, a) for n, a in zip(schema.names, args, strict=False))
     host_kwargs = {n: call.to_host(n, a) for n, a in kwargs.items()}
     results = op(*host_args, **host_kwargs)
@@ -83,8 +85,16 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 class _Call:
     """One call: the tensors of the host that stand for those of the device."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, named: dict[str, Any]) -> None:
+        """named: the arguments."""
         self.schema = schema
+        ours = {name: [leaf for leaf in pytree.tree_leaves(value) if is_ours(leaf)] for name, value in named.items()}
+        shared = Counter(leaf.untyped_storage()._cdata for leaves in ours.values() for leaf in leaves)
+        written = {leaf.untyped_storage()._cdata for name in schema.written if name in ours for leaf in ours[name]}
+        self.shared = {place: place in written for place, count in shared.items() if count > 1}
+        """Storages that several arguments lie in, and whether one of these is written."""
+        self.bases: dict[int, torch.Tensor] = {}
+        """What stands for them."""
         self.device: int | None = None
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.outs: dict[str, torch.Tensor] = {}
@@ -93,12 +103,19 @@ class _Call:
         """An argument as the host's operator takes it."""
         if is_ours(value):
             self.device = value.device.index
-            if name in self.schema.out:  # may change its size, which memory that is lent cannot
+            place = value.untyped_storage()._cdata
+            if name in self.schema.out and place not in self.shared:  # may change its size, which memory that is lent cannot
                 self.outs[name] = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
                 if value.numel():
                     self.outs[name].copy_(on_host(value))
                 return self.outs[name]
-            host = on_host(value, write=name in self.schema.written)
+            if place in self.shared:  # the host looks whether it may write there
+                base = self.bases.get(place)
+                if base is None:
+                    base = self.bases[place] = bytes_on_host(value, write=self.shared[place])
+                host = on_host(value, base=base)
+            else:
+                host = on_host(value, write=name in self.schema.written)
             record(value, "D2H")
             self.pairs.append((value, host))
             return host
@@ -163,8 +180,12 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return _random(op, schema, args, kwargs)
     if not any(map(is_ours, _read(schema, args, kwargs))):
         return on_cpu(op, args, kwargs)  # a factory: made on the host, and copied
+    if _computes_nothing(op, schema, args, kwargs):
+        return on_cpu(op, args, kwargs)
     reason, refused = "programs give new tensors, one by one", False
     try:
+        if schema.written and not _host_writes(op, args, kwargs):
+            raise eager.HostRefuses("")
         if not schema.written:
             if eager.has_program(op):
                 return eager.run(op, *pytree.tree_map(_beside(args, kwargs), (args, kwargs)))
@@ -172,8 +193,6 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             return _written(op, schema, schema.named(args, kwargs), pure)
     except eager.NoProgram as error:
         reason, refused = str(error), isinstance(error, eager.HostRefuses)
-    if not any(is_ours(leaf) and leaf.numel() for leaf in pytree.tree_leaves((args, kwargs))):
-        return on_cpu(op, args, kwargs)
     if not refused:
         refuse(op, reason)
     result = on_cpu(op, args, kwargs)  # which refuses in PyTorch's words
@@ -182,6 +201,21 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     metrics.count(torch=1)
     say(op, reason)  # what fails on the host too is the data's own matter
     return result
+
+
+def _computes_nothing(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operand is without elements: there is next to nothing to compute, and a program looks at no index of what it does not
+    load. What is joined with others need not have any.
+    """
+    return op not in eager.JOINS and any(is_ours(leaf) and not leaf.numel() for leaf in _read(schema, args, kwargs))
+
+
+def _host_writes(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the host writes such results, to tensors that lie so."""
+    leaves, tree = pytree.tree_flatten((args, kwargs))
+    if _base(op) in _INDEXED and any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for t in leaves):
+        return True  # how many elements masks choose, and whether there are as many values, is a matter of the data
+    return host_takes(as_given(op, args, kwargs), tree, leaves)
 
 
 def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
@@ -207,10 +241,14 @@ _INDEXED = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_i
 """Operators that take indices of the host, too."""
 
 
+def _base(op: Any) -> str:
+    return op._schema.name.removeprefix("aten::").rstrip("_")
+
+
 def check_devices(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """RuntimeError for operands on several devices; numbers of the host, which have no dims, go with all unless they are written."""
     named = schema.named(args, kwargs)
-    if op._schema.name.removeprefix("aten::").rstrip("_") in _INDEXED:
+    if _base(op) in _INDEXED:
         place = named["self"].device
         if any(index is not None and index.device not in (place, torch.device("cpu")) for index in named["indices"]):
             raise RuntimeError(f"indices should be either on cpu or on the same device as the indexed tensor ({place})")

@@ -149,7 +149,9 @@ def _to_copy(
     return aten._to_copy.default._op_dk(_APART, self, dtype=dtype, device=device, memory_format=memory_format, **options)
 
 
-def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+def _copy_from(self: torch.Tensor | complex, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    if not isinstance(self, torch.Tensor):  # where torch makes a tensor of a number, it comes here as a number again
+        self = torch.scalar_tensor(self, dtype=torch.int64 if type(self) is int else torch.float64 if type(self) is float else torch.bool)
     if is_ours(self) and is_ours(dst) and _partly_shared(self, dst):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
@@ -187,8 +189,8 @@ def _dense(tensor: torch.Tensor) -> bool:
     return bool(tensor.numel()) and torch.ops.aten.is_non_overlapping_and_dense.default(tensor)
 
 
-def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
-    if dst.size() != self.size():
+def _copy_from_and_resize(self: torch.Tensor | complex, dst: torch.Tensor) -> torch.Tensor:
+    if isinstance(self, torch.Tensor) and dst.size() != self.size():
         dst.resize_(self.size())
     return _copy_from(self, dst)
 

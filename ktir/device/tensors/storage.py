@@ -199,13 +199,18 @@ def on_card(tensor: torch.Tensor) -> DeviceTensor:
     return DeviceTensor(allocation_of(tensor), view)
 
 
-def on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
-    """The tensor as one of the host, on the same memory: to be read now, or written now with `write`."""
-    raw = allocation_of(tensor).linear(write=write)
+def bytes_on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
+    """The bytes of a tensor's allocation as a tensor of the host on the same memory: to be read now, or written now with `write`."""
+    return torch.from_numpy(allocation_of(tensor).linear(write=write))
+
+
+def on_host(tensor: torch.Tensor, *, write: bool = False, base: torch.Tensor | None = None) -> torch.Tensor:
+    """The tensor as one of the host, on the same memory: to be read now, or written now with `write`. base: the bytes, if given."""
+    raw = bytes_on_host(tensor, write=write) if base is None else base
     whole = len(raw) - len(raw) % tensor.dtype.itemsize
     if not whole:
         return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
-    flat = torch.from_numpy(raw[:whole]).view(tensor.dtype)
+    flat = raw[:whole].view(tensor.dtype)
     alias = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
     return torch.ops.aten._neg_view.default(alias) if tensor.is_neg() else alias
 

@@ -17,7 +17,7 @@ from torch._inductor.utils import fresh_cache
 from torch.nn import functional as F
 
 from ktir import config
-from ktir.device.operators import eager, fallback
+from ktir.device.operators import eager, fallback, trial
 from ktir.device.operators.fallback import FallbackWarning
 from ktir.emulator.machine import Machine
 from ktir.registry import pass_class
@@ -112,7 +112,7 @@ def test_on_the_chip(name: str, on_chip: None) -> None:
 
 
 def test_a_call_that_is_refused_is_none_of_other_sizes(monkeypatch: pytest.MonkeyPatch, on_chip: None) -> None:
-    monkeypatch.setattr(eager, "_taken", set())
+    monkeypatch.setattr(trial, "_taken", set())
     x, y = half(3, 65).to("spyre"), half(65, 9).to("spyre")
     for k in range(1, 8):
         with pytest.raises(RuntimeError, match="cannot be multiplied"):

@@ -217,13 +217,26 @@ def trilinear(
 @wide
 def plus_product(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """`addcmul` in the order of PyTorch's kernel for the host, which decides about what overflows."""
-    return x + (a if value == 1 else a * value) * b
+    x, a, b = _in_one_type(x, a, b)
+    return x + (a if value == 1 else a * _of_type(value, a)) * b
 
 
 @wide
 def plus_quotient(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """`addcdiv` in the order of PyTorch's kernel for the host."""
-    return x + (a if value == 1 else a * value) / b
+    x, a, b = _in_one_type(x, a, b)
+    return x + (a if value == 1 else a * _of_type(value, a)) / b
+
+
+def _in_one_type(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Operands in the type that all three have together, in which PyTorch's kernels compute from the start."""
+    dtype = torch.result_type(torch.empty_like(x, device="meta") + torch.empty_like(a, device="meta"), b)
+    return x.to(dtype), a.to(dtype), b.to(dtype)
+
+
+def _of_type(value: float, x: torch.Tensor) -> float:
+    """A factor as a kernel of whole numbers has it."""
+    return value if x.is_floating_point() or x.is_complex() else int(value)
 
 
 def searchsorted(

@@ -115,6 +115,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.fmax.default: _of_two(torch.gt),
     aten.fmin.default: _of_two(torch.lt),
     aten.addmv.default: matrix_vector,
+    aten.add.Scalar: lambda x, number, alpha=1: torch.add(x, number, alpha=alpha),
+    aten.sub.Scalar: lambda x, number, alpha=1: torch.sub(x, number, alpha=alpha),
     aten.sub.Tensor: difference,
     aten.rsub.Tensor: lambda x, y, *, alpha=1: difference(y, x, alpha=alpha),
     aten.native_layer_norm.default: layer_norm,

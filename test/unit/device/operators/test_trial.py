@@ -1,0 +1,88 @@
+"""What PyTorch refuses on the host is refused on the device: by sizes, numbers, types, shared memory, and where nothing is computed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def none(*shape: int) -> torch.Tensor:
+    return torch.ones(shape)
+
+
+Call = Callable[[Callable[[torch.Tensor], torch.Tensor]], Any]
+REFUSED: dict[str, Call] = {
+    "gather of an empty dim": lambda on: on(none(3, 0)).gather(1, on(torch.tensor([[0]]))),
+    "rows without elements": lambda on: on(none(3, 0)).index_select(0, on(torch.tensor([5]))),
+    "embedding without elements": lambda on: torch.nn.functional.embedding(on(torch.tensor([-1])), on(none(3, 0))),
+    "take from nothing": lambda on: on(none(0)).take(on(torch.tensor([0]))),
+    "loss of nothing": lambda on: torch.nn.functional.nll_loss(on(none(0)), on(torch.tensor([], dtype=torch.int64))),
+    "a number beyond the type": lambda on: on(none(3).half()).clamp(True, 1e9),
+    "matmul of bool": lambda on: on(none(3, 4).bool()) @ on(none(4, 3).bool()),
+    "softmax of integers": lambda on: on(none(3, 4).char()).softmax(-1),
+    "result of another type": lambda on: torch.sign(on(none(3)), out=on(none(3).int())),
+    "dim of a result": lambda on: torch.amax(on(none(3)), 1, out=on(none(1))),
+    "joined in place": lambda on: (lambda x: torch.cat([x, x], out=x))(on(none(3))),
+    "chosen in place": lambda on: (lambda x: torch.index_select(x, 0, on(torch.tensor([0])), out=x))(on(none(3))),
+    "own part": lambda on: (lambda x: x[1:].add_(x[:-1]))(on(none(3))),
+    "own transpose": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3))),
+    "own transpose of another type": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3).double())),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_on_the_host(name: str) -> None:
+    with pytest.raises(Exception) as wanted:  # noqa: PT011
+        REFUSED[name](lambda t: t)
+    with pytest.raises(wanted.type) as found:
+        REFUSED[name](lambda t: t.to("spyre"))
+    assert found.type is wanted.type
+
+
+def test_taken_before_with_other_numbers() -> None:
+    """What the host has taken once says nothing of other sizes and numbers."""
+    x = none(4).half().to("spyre")
+    assert x.clamp(max=3).tolist() == [1.0] * 4
+    with pytest.raises(RuntimeError, match="without overflow"):
+        x.clamp(max=1e9)
+    assert (none(0, 4).bool().to("spyre").T @ none(0, 4).bool().to("spyre")).shape == (4, 4)
+    with pytest.raises(NotImplementedError):
+        _ = none(3, 4).bool().to("spyre").T @ none(3, 4).bool().to("spyre")
+
+
+def test_written_where_it_is_read() -> None:
+    """A result that takes the place of an operand, on the chip and on the host."""
+    for dtype in (torch.float32, torch.float64):
+        x = torch.arange(9, dtype=dtype).reshape(3, 3)
+        ours = x.to("spyre")
+        torch.add(ours, ours, out=ours)
+        torch.cumsum(ours, 0, out=ours)
+        assert torch.equal(ours.cpu(), (x + x).cumsum(0))
+
+
+def test_copies_of_numbers() -> None:
+    x = none(4).half().to("spyre")
+    x.copy_(2.5)  # type: ignore[arg-type]
+    x[:2].copy_(True)  # type: ignore[arg-type]
+    x[3:].copy_(7)  # type: ignore[arg-type]
+    assert x.tolist() == [1.0, 1.0, 2.5, 7.0]
+
+
+def test_factors_of_types_of_their_own(on_chip: None) -> None:
+    x, a = torch.tensor([3, 4]), torch.tensor([120, -3], dtype=torch.int8)
+    for value in (2, 300):
+        got = torch.addcmul(x.to("spyre"), a.to("spyre"), a.to("spyre"), value=value)
+        assert torch.equal(got.cpu(), torch.addcmul(x, a, a, value=value))
+    half = none(3).half().to("spyre")
+    assert half.sub_(-1, alpha=3).add_(2, alpha=2).tolist() == [8.0] * 3
