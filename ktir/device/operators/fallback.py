@@ -215,7 +215,7 @@ def _host_writes(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     leaves, tree = pytree.tree_flatten((args, kwargs))
     if _base(op) in _INDEXED and any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for t in leaves):
         return True  # how many elements masks choose, and whether there are as many values, is a matter of the data
-    return host_takes(as_given(op, args, kwargs), tree, leaves)
+    return any(host_takes(each, tree, leaves) for each in dict.fromkeys((op, as_given(op, args, kwargs))))
 
 
 def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:

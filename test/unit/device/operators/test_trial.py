@@ -71,6 +71,13 @@ def test_written_where_it_is_read() -> None:
         assert torch.equal(ours.cpu(), (x + x).cumsum(0))
 
 
+def test_a_number_goes_with_a_result_of_another_type() -> None:
+    x, out = torch.arange(3), torch.zeros(3, dtype=torch.int32)
+    ours = out.to("spyre")
+    torch.add(x.to("spyre"), 3, out=ours)  # type: ignore[call-overload]
+    assert torch.equal(ours.cpu(), torch.add(x, 3, out=out))  # type: ignore[call-overload]
+
+
 def test_copies_of_numbers() -> None:
     x = none(4).half().to("spyre")
     x.copy_(2.5)  # type: ignore[arg-type]
