@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from ktir import config
 from ktir.device.operators.schemas import schema_of
 from ktir.device.operators.trial import host_takes, key_of
+from ktir.device.tensors.storage import on_host
 from ktir.diagnostics import KtirError
 
 _MOST = 1024
@@ -36,6 +37,8 @@ JOINS = (torch.ops.aten.cat.default, torch.ops.aten.stack.default)
 """Operators that join tensors, of which some may be without elements."""
 _MOST_JOINED = 32
 _INDEXED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten._index_put_impl.default)
+
+_AMONG = (torch.ops.aten.searchsorted, torch.ops.aten.bucketize)
 
 Program = Callable[..., Any]
 
@@ -79,6 +82,8 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NoProgram(f"the chip has no {str(apart[0]).removeprefix('torch.')}")
     if not tensors or TracingContext.try_get() is not None:
         raise NoProgram("")
+    if op.overloadpacket in _AMONG and not _in_order(schema_of(op).named(tuple(args), kwargs)):
+        raise NoProgram("the boundaries are in no order")  # then PyTorch's own search decides, step by step
     key = (op, tree, tuple(map(key_of, leaves)))
     with _lock:
         program = _programs.get(key)
@@ -101,6 +106,20 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             with _lock:
                 _programs[key] = NoProgram(str(refused))  # a fault is met once
         raise refused from None
+
+
+def _in_order(named: dict[str, Any]) -> bool:
+    """Whether boundaries, which a program counts, are as one that counts wants them: in order, and none of them NaN."""
+    given = [named.get("boundaries", named.get("sorted_sequence")), named.get("sorter")]
+    boundaries, sorter = (None if t is None else on_host(t) if t.device.type == "spyre" else t for t in given)
+    if boundaries is None or sorter is not None:
+        boundaries = None if boundaries is None or _lost(boundaries, sorter) else boundaries.gather(-1, sorter)
+    return boundaries is not None and bool((boundaries == boundaries).all() and (boundaries[..., 1:] >= boundaries[..., :-1]).all())
+
+
+def _lost(boundaries: torch.Tensor, sorter: torch.Tensor) -> bool:
+    wanted = sorter.dtype == torch.int64 and sorter.shape == boundaries.shape
+    return not wanted or bool(((sorter < 0) | (sorter >= boundaries.shape[-1])).any())
 
 
 def _plain(leaf: Any) -> Any:

@@ -78,6 +78,16 @@ def test_a_number_goes_with_a_result_of_another_type() -> None:
     assert torch.equal(ours.cpu(), torch.add(x, 3, out=out))  # type: ignore[call-overload]
 
 
+def test_boundaries_in_no_order() -> None:
+    x = torch.tensor([torch.nan, 0.0, 1.0, 2.0, torch.inf, -torch.inf])
+    for boundaries in (torch.tensor([1.0, 2.0, torch.nan]), torch.tensor([3.0, 1.0, 2.0]), torch.tensor([1.0, 2.0])):
+        b, y = boundaries.to("spyre"), x.to("spyre")
+        for right in (False, True):
+            assert torch.equal(torch.bucketize(y, b, right=right).cpu(), torch.bucketize(x, boundaries, right=right))
+            got = torch.searchsorted(b, y, right=right, sorter=b.argsort())
+            assert torch.equal(got.cpu(), torch.searchsorted(boundaries, x, right=right, sorter=boundaries.argsort()))
+
+
 def test_copies_of_numbers() -> None:
     x = none(4).half().to("spyre")
     x.copy_(2.5)  # type: ignore[arg-type]
