@@ -172,9 +172,10 @@ def _clip() -> Case:
     shared = {"hidden_size": 36, "intermediate_size": 50, "num_hidden_layers": 2, "num_attention_heads": 3}
     text = {**shared, "vocab_size": VOCABULARY, "max_position_embeddings": 16, "eos_token_id": VOCABULARY - 1}
     config = transformers.CLIPConfig(text_config=text, vision_config={**shared, "image_size": 20, "patch_size": 4}, projection_dim=28)
-    ids = tokens(7, below=VOCABULARY - 1)
+    pairs = 9  # 81 results: how far eager is off is measured, and of 9 results it is a matter of luck, that is, of the host's processor
+    ids = tokens(7, rows=pairs, below=VOCABULARY - 1)
     ids[:, -1] = VOCABULARY - 1
-    return _TwoTowers(transformers.CLIPModel(config)), (ids, noise(BATCH, 3, 20, 20), torch.ones(BATCH, 7, dtype=torch.long))
+    return _TwoTowers(transformers.CLIPModel(config)), (ids, noise(pairs, 3, 20, 20), torch.ones(pairs, 7, dtype=torch.long))
 
 
 def _swin() -> Case:
