@@ -1,8 +1,8 @@
 """Lazy tables of dialects and passes: names known from file names alone, code imported on first use.
 
 A dialect `d` is the file `ktir/dialects/d.py` and in it the class declared with `Dialect, name="d"`; other files there are helpers.
-A pass `a-b` is the file `a_b.py` in a folder of `ktir/passes/` or in `ktir/lowering/ktir_to_spyre/`, and in it the class whose `name` is
-`a-b`. Named pipelines are found as passes are.
+A pass `a-b` is the file `a_b.py` in a folder of `ktir/passes/`, in `ktir/lowering/` or in `ktir/lowering/ktir_to_spyre/`, and in it the
+class whose `name` is `a-b`. Named pipelines are found as passes are.
 Plugins add to them: modules that `add_plugin` is given, and entry points of installed packages (`[project.entry-points."ktir.passes"]`,
 `ktir.dialects`, `ktir.targets`). Nobody looks for these until a name is asked for that is not ours.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).parent
 _DIALECT_FOLDER = "dialects"
-_PASS_FILES = ("passes/**/ktir_*.py", "lowering/ktir_to_spyre/convert_*.py")
+_PASS_FILES = ("passes/**/ktir_*.py", "lowering/ktir_*.py", "lowering/ktir_to_spyre/convert_*.py")
 
 
 def _stems(folder: str) -> list[str]:

@@ -14,6 +14,7 @@ from ktir.dialects.module_level import KTIR_LEVELS, Level
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
 from ktir.lowering.compile import compile_logical, launch_arguments
+from ktir.lowering.ktir_lift import LiftPass
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
 from ktir.package.launch_spec import reach
@@ -96,6 +97,7 @@ def run_at_stage(
         executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers)))
         executable(*arguments)
         return executable.machine.report
+    LiftPass(tuple(numbers), cores=cores).run(module)
     PinPass(tuple(numbers), cores=cores).run(module)
     StateLevelPass().run(module)
     level = Level.of(module)

@@ -12,6 +12,7 @@ from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import NAME, set_target, target_of
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
+from ktir.lowering.ktir_lift import LiftPass
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
@@ -40,9 +41,13 @@ def compile_logical(
     online_softmax: str = "auto",
     target: Target | None = None,
     numbers: Sequence[str] = (),
+    way: str = "pin",
+    tolerance: float = 0.0,
 ) -> dict[str, bytes]:
     """Compile a module, in place, to the files of a package, from the level that it is at: logical, or any further down, which is verified.
-    Kernels with a grid that state no level are pinned; `numbers` are those of arguments that are no memory. `online_softmax` is the option
+    Kernels with a grid that state no level are lifted or pinned (`ktir-lift`, whose options `way` and `within` are; `tolerance` is
+    the latter); `numbers` are those
+    of arguments that are no memory. `online_softmax` is the option
     of `ktir-tile`; `target` is what the module is compiled for, where it does not say: else that of the configuration.
 
     `observe(name, module)` sees the module before the first pass (by its level) and after each one. With `config.dump_dir` every level, the
@@ -70,7 +75,9 @@ def compile_logical(
         set_target(module, options.machine() if target is None else target)
     elif target is not None:
         set_target(module, target)
-    PinPass(tuple(numbers), cores=options.fewer_cores() if cores is None else cores).run(module)
+    fewer = options.fewer_cores() if cores is None else cores
+    LiftPass(tuple(numbers), way, tolerance, cores=fewer).run(module)
+    PinPass(tuple(numbers), cores=fewer).run(module)
     StateLevelPass().run(module)
     level = Level.of(module)
     if level is not Level.LOGICAL:

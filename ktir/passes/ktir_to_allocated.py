@@ -16,6 +16,9 @@ from ktir.passes.pinning.ktir_pin import PinPass
 from ktir.passes.planning.plan_search import STEPS
 from ktir.pipeline import MlirPass, NamedPipeline, Pass, Pipeline, steps_of
 
+LIFT = "ktir-lift"
+"""The pass that decides between the two ways of a kernel by hand; it prices both, so it stands above all other passes."""
+
 
 class Stage(NamedTuple):
     """A pass, and the level that the module is at when it has run."""
@@ -51,6 +54,8 @@ class ToAllocated(NamedPipeline):
     A module may be at any level, and what it has behind it is left out; one that states no level is looked at first
     (`ktir-state-level`).
 
+    Kernels by hand are lifted or pinned: `way`, `within` and `numbers` are those of `ktir-lift`.
+
     An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
     `m=4,n=8`, `steps` of the plan's search, `rows` of a block or `num-tiles` as in `m=2`, `online-softmax` (auto, always, never), `reuse`
     of addresses even where all tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels,
@@ -62,6 +67,8 @@ class ToAllocated(NamedPipeline):
     name: ClassVar[str] = "ktir-to-allocated"
     description: ClassVar[str] = "to the allocated level: all stages in order, verified after each"
     numbers: tuple[str, ...] = ()
+    way: str = "pin"
+    within: float = 0.0
     target: str = ""
     cores: int | None = None
     lx_bytes: int | None = None
@@ -78,7 +85,7 @@ class ToAllocated(NamedPipeline):
     def text(self, until: str = STAGES[-1].name) -> str:
         """The stages as pipeline text, up to the last one that has the name or leaves the level `until`."""
         last = max(i for i, stage in enumerate(STAGES) if until in stage)
-        items = [self._with_options("ktir-pin"), StateLevelPass.name, *self._verification(STAGES[0].level)]
+        items = [self._with_options(LIFT), self._with_options(PinPass.name), StateLevelPass.name, *self._verification(STAGES[0].level)]
         for stage in STAGES[: last + 1]:
             items += [self._with_options(stage.name), *self._verification(stage.level)]
         return ",".join(items)
@@ -92,7 +99,7 @@ class ToAllocated(NamedPipeline):
         level = Level.of(module)
         if isinstance(item, VerifyLevelPass):
             return level != item.level
-        if item.name in (StateLevelPass.name, PinPass.name):
+        if item.name in (StateLevelPass.name, LIFT, PinPass.name):
             return level is not None
         if item.name == "ktir-form-kernels" and has_kernels(module):
             return True

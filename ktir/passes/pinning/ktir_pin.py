@@ -64,13 +64,13 @@ class PinPass(Pass):
         kernels = [f for f in functions.values() if is_kernel(f)]
         entry = _entry(module, functions)
         found, places = parameters(module, entry.name.value)
-        given = self._given(found, entry)
+        given = self.given(found, entry)
         numbers = {found[i].name: int(n) for i, n in given.items() if float(n).is_integer()}
         found, places = parameters(module, entry.name.value, numbers=numbers)
         if places and not is_kernel(entry):
             raise refused(entry.operation, f"'@{entry.name.value}' calls kernels with memory at fixed addresses, which is not pinned yet")
         found = [*found, *fixed_memory(places, entry, len(found))]
-        _check_memory(found, entry)
+        check_memory(found, entry)
         target = machine(module, self.target, self.cores)
         made: list[func.FuncOp] = []
         try:
@@ -96,7 +96,7 @@ class PinPass(Pass):
             )
         self.count("kernels-pinned", len(made))
 
-    def _given(self, found: list[Parameter], entry: func.FuncOp) -> dict[int, float]:
+    def given(self, found: list[Parameter], entry: func.FuncOp) -> dict[int, float]:
         """The numbers of arguments, by position. Raises KtirError for names that there are not, and for arguments without a number."""
         numbers: dict[int, float] = {}
         names = {str(p.position): p.position for p in found} | {p.name: p.position for p in found}
@@ -123,7 +123,7 @@ class PinPass(Pass):
         return numbers
 
 
-def _check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
+def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
         if p.is_buffer and (p.shape is None or p.element not in TYPES):

@@ -1,0 +1,127 @@
+"""Kernels with a grid become programs for the planner: their values, both ways' prices, and what is not lifted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.diagnostics import KtirError, Unsupported, remarks
+from ktir.emulator.reference import execute
+from ktir.lowering.compile import compile_logical
+from ktir.lowering.ktir_lift import LiftPass
+from ktir.mlir import ir
+from ktir.package import read
+from ktir.passes.lifting.whole_program import lift
+from ktir.runtime import metrics
+from ktir.runtime.executable import Executable
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+import kernels  # noqa: E402
+
+CASES = {call.function.__name__: (call, arrays, parameters, wanted) for call, arrays, parameters, wanted in kernels.cases()}
+BOX = "affine_set<(r, c) : (r >= 0, -r + {} >= 0, c >= 0, -c + 63 >= 0)>"
+ORDER = "affine_map<(r, c) -> (r, c)>"
+
+
+def kernel(store: str = "%t", load: str = "%t", grid: int = 4, attributes: str = "", arguments: str = "%x: index, %y: index") -> str:
+    """y[store] = x[load] + x[load], a row of 64 per tile of a grid."""
+    text = f"func.func @rows({arguments}) attributes {{grid = [{grid}]{attributes}}} {{\n  %t = ktdp.get_compute_tile_id : index\n"
+    for name, row in (("x", load), ("y", store)):
+        text += f"""  %v{name} = ktdp.construct_memory_view %{name}, sizes: [4, 64], strides: [64, 1]
+      {{coordinate_set = {BOX.format(3)}, memory_space = #ktdp.memory_space<global>}} : memref<4x64xf16>
+  %a{name} = ktdp.construct_access_tile %v{name}[{row}, 0] {{access_tile_set = {BOX.format(0)}, access_tile_order = {ORDER}}} :
+      memref<4x64xf16> -> !ktdp.access_tile<1x64xindex>\n"""
+    return f"""{text}  %l = ktdp.load %ax : <1x64xindex> -> tensor<1x64xf16>
+  %s = arith.addf %l, %l : tensor<1x64xf16>
+  ktdp.store %s, %ay : tensor<1x64xf16>, <1x64xindex>
+  return\n}}\n"""
+
+
+def parsed(text: str) -> ir.Module:
+    return parse_module(text, "kernel.mlir")
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm", "linear", "swiglu", "transpose"])
+def test_kernels_of_the_language(name: str) -> None:
+    """One launch on the chip on more cores than the grid has tiles; the executor's bits on the author's text and on the lifted one."""
+    call, arrays, parameters, wanted = CASES[name]
+    text = call.traced(*arrays, **parameters).text
+    with context(), ir.Location.unknown():
+        whole = parsed(text)
+        lifted = lift(whole, ())
+        assert not lifted.moved
+        own, together, on_chip = ([a.copy() for a in arrays] for _ in range(3))
+        execute(text, None, own)
+        execute(whole, None, together)
+        executable = Executable(read(compile_logical(parsed(text), way="lift")))
+    with metrics.counted() as launches:
+        executable(*on_chip)
+    assert (launches().chip, launches().executor) == (1, 0)
+    assert all(k.cores > call.grid[0] for k in executable.machine.program.kernels)
+    for a, b, c, exact in zip(own[-1:], together[-1:], on_chip[-1:], wanted, strict=True):
+        assert a.tobytes() == b.tobytes()
+        assert np.abs(c.astype(np.float64) - exact).max() <= 2.0**-9 * np.abs(exact).max()
+
+
+def test_choice() -> None:
+    """Nobody asks: pinned. The faster way with `auto`, sums only within a stated tolerance; the attribute goes before the option."""
+    call, arrays, parameters, _ = CASES["softmax"]
+    text = call.traced(*arrays, **parameters).text
+    stated = text.replace("grid = [4]", 'grid = [4], ktir.way = "auto", ktir.tolerance = 2.0e-3 : f64')
+
+    def told(text: str, **options: object) -> tuple[bool, str]:
+        with context(), ir.Location.unknown(), remarks() as found:
+            module = parsed(text)
+            LiftPass(**options).run(module)  # type: ignore[arg-type]
+            return "grid" not in module.body.operations[0].attributes, " ".join(r.message for r in found)
+
+    assert told(text) == (False, "")
+    done, why = told(text, way="auto")
+    assert not done
+    assert "takes a stated tolerance of at least 0.001953125" in why
+    done, why = told(stated)
+    assert done
+    assert "is lifted from 4 tiles: " in why
+    assert "cycles; pinned it takes " in why
+    assert told(stated, way="pin")[0]
+    with pytest.raises(KtirError, match="option 'way' expects one of auto, lift, pin, but got 'lifted'"):
+        told(text, way="lifted")
+
+
+def test_pointwise_needs_no_tolerance() -> None:
+    """A row per tile, and in place: the same elements are read and written by one tile."""
+    with context(), ir.Location.unknown():
+        module = parsed(kernel())
+        assert not lift(module, ()).sums
+        x, y = np.arange(256, dtype=np.float16).reshape(4, 64), np.zeros((4, 64), np.float16)
+        execute(module, None, [x, y])
+        assert np.array_equal(y, x + x)
+        lift(parsed(kernel().replace("view %y", "view %x")), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (kernel(store="0"), "is stored to at several points, of which the last one counts"),
+        (kernel(grid=3, store="%t + 1"), None),
+        (kernel(load="0").replace("view %y", "view %x"), "writes memory that other tiles read"),
+        (kernel(load="%t mod 2"), "brings together dims that run along different blocks|does not tell apart"),
+    ],
+)
+def test_refused(text: str, why: str | None) -> None:
+    """What is no partition stays as it was."""
+    with context(), ir.Location.unknown():
+        module = parsed(text)
+        if why is None:
+            lift(module, ())
+            return
+        before = str(module)
+        with pytest.raises(Unsupported, match=why):
+            lift(module, ())
+        assert str(module) == before
