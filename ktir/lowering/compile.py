@@ -90,12 +90,17 @@ def compile_logical(
     package = Package(program, launch_spec(module, program), further_files(module))
     contents = package.to_files()
     if dump is not None:
-        (dump / f"{number}_program.s").write_text(print_program(program))
-        place = dump / "package"
-        place.mkdir(exist_ok=True)
-        for name, data in contents.items():
-            (place / name).write_bytes(data)
+        _dump_package(dump, number, program, contents)
     return contents
+
+
+def _dump_package(folder: Path, number: int, program: Program, contents: dict[str, bytes]) -> None:
+    """Write the assembly and the package behind the levels."""
+    (folder / f"{number}_program.s").write_text(print_program(program))
+    place = folder / "package"
+    place.mkdir(exist_ok=True)
+    for name, data in contents.items():
+        (place / name).write_bytes(data)
 
 
 def further_files(module: ir.Module) -> dict[str, bytes]:

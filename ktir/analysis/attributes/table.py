@@ -123,11 +123,19 @@ _DECLARED = (
     ),
     Declared("ktir.exchange", kinds.UNIT, (On.KERNEL,), _DIVIDED, "The kernel only moves what stays in the scratchpad from core to core."),
     Declared(
+        "ktir.way",
+        kinds.STRING,
+        (On.KERNEL,),
+        (Level.LOGICAL,),
+        "Of a kernel by hand, which states no level yet: 'lift' it to this one, 'pin' it, or 'auto', the faster of both.",
+    ),
+    Declared(
         "ktir.tolerance",
         kinds.NUMBER,
         (On.KERNEL,),
-        (Level.TILED,),
-        "The relative difference that tiling may have made in the kernel's values, by the online form of a softmax.",
+        (Level.LOGICAL, Level.TILED),
+        "The relative difference that tiling may have made in the kernel's values, by the online form of a softmax; of a kernel by hand, "
+        "that which its author allows a lift to make.",
     ),
     Declared("ktir.lx_bytes", kinds.COUNT, (On.KERNEL,), _DIVIDED, "Bytes of a core's scratchpad that it uses, from address 0."),
     Declared("ktir.name", kinds.STRING, (On.ARGUMENT,), _ALL, "The name of the caller's argument, unlike those of the others."),

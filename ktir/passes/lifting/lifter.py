@@ -14,7 +14,7 @@ from ktir.dialects.structured import moved_by
 from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.lifting.axes import Access, Axes, Axis
 from ktir.passes.lifting.forms import element_type, form_of, shape_of, splat
-from ktir.passes.lifting.structured_ops import StructuredOps
+from ktir.passes.lifting.structured_ops import StructuredOps, aligned
 from ktir.passes.lifting.values import Carried, Number, Total, Value, Whole
 
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.GetComputeTileIdOp)
@@ -129,7 +129,7 @@ class Lifter:
                 raise refused(op, "writes memory that is written elsewhere, too")
         self.stored.append(access)
         axes = [d.axis for d in access.dims if d.axis.extent > 1]
-        value = self.ops.aligned(op, self._value(op.operands[0], op), axes, _dims(access, axes), element_type(op.operands[0]))
+        value = aligned(op, self._value(op.operands[0], op), axes, _dims(access, axes), element_type(op.operands[0]))
         view, _ = self._view(access)
         ktdp.store(value, ktdp.construct_access_tile(view, [0] * max(len(axes), 1), [a.extent for a in axes] or [1]))
 

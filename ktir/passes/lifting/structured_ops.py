@@ -109,11 +109,7 @@ class StructuredOps:
 
         value = generic([v.value for _, v in wholes], init, maps, ["parallel"] * count, body, loc=form.op.location)
         dims = tuple(order.index(loop) if loop in axes and loop is not None else None for loop in form.walks[-1])
-        return Whole(value, labels or (self.axes.whole(1),), dims, self._zero(form, given, read, what))
-
-    def _zero(self, form: Form, given: Sequence[Value | None], read: Sequence[int], what: ir.Value) -> bool:
-        zeros = {form.arguments[i]: _is_zero(given[i]) for i in read}
-        return is_zero(form, what, zeros)
+        return Whole(value, labels or (self.axes.whole(1),), dims, _zero(form, given, read, what))
 
     def _body(
         self, form: Form, given: Sequence[Value | None], read: Sequence[int], arguments: Sequence[ir.Value]
@@ -223,14 +219,14 @@ class StructuredOps:
         over = [*(axes[loop] for loop in form.reduced if loop in axes), *summed]
         accumulator = next(v for v in combine.operands if self._is_running(form, v, given))
         (mapped,) = (v for v in combine.operands if v != accumulator)
-        if any(a.is_short for a in over) and not (IDENTITY[kind] == 0 and self._zero(form, given, read, mapped)):
+        if any(a.is_short for a in over) and not (IDENTITY[kind] == 0 and _zero(form, given, read, mapped)):
             raise refused(form.op, "reduces positions beyond the end of memory, which are not known to leave the result as it is")
         kept = [a for a in hidden if a not in summed]
         out = [loop for loop in form.walks[-1] if loop in axes and loop not in form.reduced]
         loops: list[Axis | int] = [*kept, *(loop for loop in out if loop is not None), *summed, *sorted(form.reduced & axes.keys())]
         labels = (*kept, *(axes[loop] for loop in out if loop is not None))
         dims = tuple(loops.index(loop) if loop in out and loop is not None else None for loop in form.walks[-1])
-        start = self.aligned(form.op, init, labels, dims, element_type(form.op.results[0]))
+        start = aligned(form.op, init, labels, dims, element_type(form.op.results[0]))
         reduced = set(range(len(labels), len(loops)))
         if not reduced:
             raise refused(form.op, "reduces a single position, which is not lifted")
@@ -268,27 +264,10 @@ class StructuredOps:
         at = form.arguments.index(value)
         return isinstance(given[at], Carried) or (bool(form.reduced) and value == form.accumulator)
 
-    def aligned(self, op: ir.Operation, value: Value | None, axes: Sequence[Axis], dims: Sequence[int | None], type_: ir.Type) -> ir.Value:
-        """A tensor along axes; `dims`: which of them each dim of the tile runs along. Raises Unsupported."""
-        if isinstance(value, Number):
-            empty = tensor.EmptyOp([a.extent for a in axes] or [1], type_).result
-            return fill(arith.ConstantOp(type_, value.attribute).result, empty)
-        if not isinstance(value, Whole):
-            raise refused(op, "reads a tensor without content, or a part of a sum over trips")
-        for own, wanted in zip(value.dims, dims, strict=True):
-            if (own is None) != (wanted is None) or (own is not None and wanted is not None and value.axes[own] is not axes[wanted]):
-                raise refused(op, "brings together dims that run along different blocks")
-        place = {own: wanted for own, wanted in zip(value.dims, dims, strict=True) if own is not None}
-        walk: list[int | None] = []
-        for k, axis in enumerate(value.axes):
-            if k not in place and axis.extent > 1 and axis not in axes:
-                raise refused(op, "has other values at points that it does not tell apart")
-            walk.append(place.get(k, list(axes).index(axis) if axis.extent > 1 else None))
-        if walk == list(range(len(axes))) or not axes:
-            return value.value
-        empty = tensor.EmptyOp([a.extent for a in axes], type_).result
-        maps = [affine_map(len(axes), walk), ir.AffineMap.get_identity(len(axes))]
-        return generic([value.value], empty, maps, ["parallel"] * len(axes), lambda scalars: scalars[0], loc=op.location)
+
+def _zero(form: Form, given: Sequence[Value | None], read: Sequence[int], what: ir.Value) -> bool:
+    """Whether a scalar of a body is 0 beyond the ends of memory."""
+    return is_zero(form, what, {form.arguments[i]: _is_zero(given[i]) for i in read})
 
 
 def _is_identity(init: Number, kind: str) -> bool:
@@ -297,3 +276,26 @@ def _is_identity(init: Number, kind: str) -> bool:
 
 def _is_zero(value: Value | None) -> bool:
     return value.zero if isinstance(value, Whole) else isinstance(value, Number) and getattr(value.attribute, "value", None) == 0
+
+
+def aligned(op: ir.Operation, value: Value | None, axes: Sequence[Axis], dims: Sequence[int | None], type_: ir.Type) -> ir.Value:
+    """A tensor along axes; `dims`: which of them each dim of the tile runs along. Raises Unsupported."""
+    if isinstance(value, Number):
+        empty = tensor.EmptyOp([a.extent for a in axes] or [1], type_).result
+        return fill(arith.ConstantOp(type_, value.attribute).result, empty)
+    if not isinstance(value, Whole):
+        raise refused(op, "reads a tensor without content, or a part of a sum over trips")
+    for own, wanted in zip(value.dims, dims, strict=True):
+        if (own is None) != (wanted is None) or (own is not None and wanted is not None and value.axes[own] is not axes[wanted]):
+            raise refused(op, "brings together dims that run along different blocks")
+    place = {own: wanted for own, wanted in zip(value.dims, dims, strict=True) if own is not None}
+    walk: list[int | None] = []
+    for k, axis in enumerate(value.axes):
+        if k not in place and axis.extent > 1 and axis not in axes:
+            raise refused(op, "has other values at points that it does not tell apart")
+        walk.append(place.get(k, list(axes).index(axis) if axis.extent > 1 else None))
+    if walk == list(range(len(axes))) or not axes:
+        return value.value
+    empty = tensor.EmptyOp([a.extent for a in axes], type_).result
+    maps = [affine_map(len(axes), walk), ir.AffineMap.get_identity(len(axes))]
+    return generic([value.value], empty, maps, ["parallel"] * len(axes), lambda scalars: scalars[0], loc=op.location)

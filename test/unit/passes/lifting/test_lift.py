@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 import kernels  # noqa: E402
 
-CASES = {call.function.__name__: (call, arrays, parameters, wanted) for call, arrays, parameters, wanted in kernels.cases()}
+CASES = {call.function.__name__: (call, arrays, parameters, wanted) for call, arrays, parameters, wanted in kernels.cases()}  # pyright: ignore[reportAttributeAccessIssue]
 BOX = "affine_set<(r, c) : (r >= 0, -r + {} >= 0, c >= 0, -c + 63 >= 0)>"
 ORDER = "affine_map<(r, c) -> (r, c)>"
 
