@@ -16,7 +16,7 @@
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'
 // OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: numbers, way, within, target, cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
-// NESTED: error: pass 'ktir-pin' runs on 'builtin.module', but is nested under 'func.func'
+// NESTED: error: pass 'ktir-lift' runs on 'builtin.module', but is nested under 'func.func'
 // TWICE: ktir.level = "allocated"
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 15 >= 0, d1 >= 0, -d1 + 99 >= 0)>
