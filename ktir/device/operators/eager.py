@@ -114,7 +114,11 @@ def _in_order(named: dict[str, Any]) -> bool:
     boundaries, sorter = (None if t is None else on_host(t) if t.device.type == "spyre" else t for t in given)
     if boundaries is None or sorter is not None:
         boundaries = None if boundaries is None or _lost(boundaries, sorter) else boundaries.gather(-1, sorter)
-    return boundaries is not None and bool((boundaries == boundaries).all() and (boundaries[..., 1:] >= boundaries[..., :-1]).all())
+    return (
+        boundaries is not None
+        and boundaries.dim() > 0
+        and bool((boundaries == boundaries).all() and (boundaries[..., 1:] >= boundaries[..., :-1]).all())
+    )
 
 
 def _lost(boundaries: torch.Tensor, sorter: torch.Tensor) -> bool:
