@@ -36,6 +36,7 @@ REFUSED: dict[str, Call] = {
     "joined in place": lambda on: (lambda x: torch.cat([x, x], out=x))(on(none(3))),
     "chosen in place": lambda on: (lambda x: torch.index_select(x, 0, on(torch.tensor([0])), out=x))(on(none(3))),
     "own part": lambda on: (lambda x: x[1:].add_(x[:-1]))(on(none(3))),
+    "boundaries without dims": lambda on: torch.bucketize(on(none(3)), on(torch.tensor(1.0))),
     "own transpose": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3))),
     "own transpose of another type": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3).double())),
 }
