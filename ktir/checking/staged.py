@@ -77,12 +77,14 @@ def run_at_stage(
     engine: Engine,
     cores: int | None = None,
     memory: Mapping[Any, np.ndarray] | None = None,
+    way: str = "pin",
+    tolerance: float = 0.0,
 ) -> MachineReport | None:
     """Compile `module`, in place, and run it on `arguments`, host arrays that are written in place.
 
     `ktir` compiles up to the last pass of `stage` and runs the KTIR executor; `spyre` compiles all the way and runs the emulated machine,
     whose report is the result. The module may be at any level; `memory` is what lies at addresses that a kernel by hand has as numbers,
-    as `("global", address)` -> array. Raises KtirError for one that is beyond the stage, and for what a pass refuses.
+    as `("global", address)` -> array. `way` and `tolerance` say what becomes of a grid, as of `ktir-lift`. Raises KtirError for one that is beyond the stage, and for what a pass refuses.
     """
     numbers: list[str] = []
     if is_by_hand(module):
@@ -94,10 +96,10 @@ def run_at_stage(
         arguments = [value for position, value in enumerate(arguments) if position not in given]
         arguments += [_at(memory or {}, p.offset) for p in places]
     if engine == "spyre":
-        executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers)))
+        executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers, way=way, tolerance=tolerance)))
         executable(*arguments)
         return executable.machine.report
-    LiftPass(tuple(numbers), cores=cores).run(module)
+    LiftPass(tuple(numbers), way, tolerance, cores=cores).run(module)
     PinPass(tuple(numbers), cores=cores).run(module)
     StateLevelPass().run(module)
     level = Level.of(module)

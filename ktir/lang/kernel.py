@@ -28,11 +28,13 @@ from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of
 from ktir.lang.tracing import Traced, trace
 from ktir.lowering.compile import compile_logical
+from ktir.lowering.ktir_lift import TOLERANCE, WAY, WAYS
 from ktir.mlir import ir
 from ktir.package import read
 from ktir.runtime.executable import Executable
 
 On = Literal["executor", "numpy", "chip"]
+Way = Literal["pin", "lift", "auto"]
 _LOCATION = re.compile(r'^#at\d+ = loc\(.*\n| loc\((?:#at\d+|"[^"\n]*":\d+:\d+)\)', re.MULTILINE)
 _DEEPEST = 8
 """Helpers of helpers, and objects in objects, that are looked at."""
@@ -59,6 +61,8 @@ class Kernel:
     grid: tuple[int, ...] | None = None
     on: On = "executor"
     policy: Policy | None = None
+    way: Way | None = None
+    tolerance: float | None = None
     _traced: dict[Any, Traced] = field(default_factory=dict, repr=False, compare=False)
     _compiled: dict[str, Executable] = field(default_factory=dict, repr=False, compare=False)
 
@@ -68,13 +72,22 @@ class Kernel:
     def __getitem__(self, grid: Any) -> Kernel:
         return self.using(grid=grid)
 
-    def using(self, *, grid: Any = ..., on: Any = None, policy: Policy | None = None) -> Kernel:
-        """The same kernel on a grid (None: divided by the compiler), run elsewhere (`executor`, `numpy`, `chip`), under another policy."""
+    def using(self, *, grid: Any = ..., on: Any = None, policy: Policy | None = None, way: Any = None, tolerance: Any = None) -> Kernel:
+        """The same kernel on a grid (None: divided by the compiler), run elsewhere (`executor`, `numpy`, `chip`), under another policy.
+
+        way: what the chip's compiler makes of the grid: it keeps that (`pin`), divides the work itself (`lift`), or takes the faster one
+        of both (`auto`). tolerance: the relative difference that sums in another order may make, without which `auto` keeps their order.
+        """
         with _spoken():
             if on is not None and on not in _PLACES:
                 raise Mistake(f"a kernel runs on one of {', '.join(_PLACES)}, but got {on!r:.40}")
+            if way is not None and way not in WAYS:
+                raise Mistake(f"the way of a grid is one of {', '.join(WAYS)}, but got {way!r:.40}")
+            if tolerance is not None and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1):
+                raise Mistake(f"a tolerance is a number from 0 to 1, but got {tolerance!r:.40}")
             wanted = self.grid if grid is ... else None if grid is None else _grid(grid)
-            return replace(self, grid=wanted, on=on or self.on, policy=policy or self.policy)
+            within = self.tolerance if tolerance is None else float(tolerance)
+            return replace(self, grid=wanted, on=on or self.on, policy=policy or self.policy, way=way or self.way, tolerance=within)
 
     def __call__(self, *arrays: Any, **named: Any) -> None:
         if running.get() is not None:  # a kernel in a kernel is a part of it
@@ -175,7 +188,9 @@ class Kernel:
     def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> Traced:
         kinds = tuple(int if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
         try:
-            key = (self.grid, kinds, tuple((n, type(p), p) for n, p in parameters.items()), outside(self.function))
+            stated = [] if self.way is None else [f'{WAY} = "{self.way}"']
+            stated += [] if self.tolerance is None else [f"{TOLERANCE} = {self.tolerance:e} : f64"]
+            key = (self.grid, *stated, kinds, tuple((n, type(p), p) for n, p in parameters.items()), outside(self.function))
             found = self._traced.get(key)
         except TypeError:
             wrong = next((n for n, p in parameters.items() if getattr(p, "__hash__", None) is None), next(iter(parameters)))
@@ -185,7 +200,7 @@ class Kernel:
         if found is None:
             code = self.function.__code__
             found = self._traced[key] = trace(
-                self.function, arguments, parameters, self.grid, f"{code.co_filename}:{code.co_firstlineno}:1"
+                self.function, arguments, parameters, self.grid, f"{code.co_filename}:{code.co_firstlineno}:1", stated
             )
         return found
 

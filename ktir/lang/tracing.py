@@ -62,8 +62,10 @@ def trace(
     parameters: Mapping[str, Any],
     grid: tuple[int, ...] | None,
     location: str,
+    stated: Sequence[str] = (),
 ) -> Traced:
-    """The KTIR of a kernel. arguments: by name arrays, of which shape and type count, and numbers. location: where the function is."""
+    """The KTIR of a kernel. arguments: by name arrays, of which shape and type count, and numbers. location: where the function is.
+    stated: further attributes of a kernel with a grid."""
     tracing = Tracing(grid)
     given: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -83,10 +85,10 @@ def trace(
     roles = tuple(m.role if isinstance(m, Memory) else "number" for m in given.values())
     if not any(role in ("output", "input_output") for role in roles):
         raise Mistake("a kernel stores into at least one of its arguments", location)
-    return Traced(function.__name__, _text(function.__name__, tracing, given, roles, location), roles)
+    return Traced(function.__name__, _text(function.__name__, tracing, given, roles, location, stated), roles)
 
 
-def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence[str], location: str) -> str:
+def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence[str], location: str, stated: Sequence[str]) -> str:
     writer = Writer(places=True)
     arguments = []
     for (key, memory), base, role in zip(given.items(), tracing.root.arguments, roles, strict=True):
@@ -97,6 +99,6 @@ def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence
             facts += f', ktir.role = "{role}", ktir.type = tensor<{shape}{element_of(memory.dtype)}>'
         arguments.append(f"%{key}: index {{{facts}}}")
     body = writer.region(tracing.root, "  ")
-    grid = "" if tracing.grid is None else f" attributes {{grid = [{', '.join(map(str, tracing.grid))}]}}"
+    grid = "" if tracing.grid is None else f" attributes {{{', '.join((f'grid = {list(tracing.grid)}', *stated))}}}"
     level = ' attributes {ktir.level = "logical"}' if tracing.grid is None else ""
     return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {place(location)}\n}}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -18,11 +18,12 @@ from ktir.analysis.interface.parameters import Parameter, argument_names, functi
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.context import context
-from ktir.diagnostics import Diagnostic, KtirError, close_to
+from ktir.diagnostics import Diagnostic, KtirError, Unsupported, close_to
 from ktir.dialects import ktdp
 from ktir.lang import Kernel
 from ktir.lang.kernel import outside
 from ktir.lang.scalars import ELEMENTS
+from ktir.lowering.ktir_lift import LiftPass
 from ktir.mlir import arith, func, ir, is_a, operations, scf
 from ktir.runtime.logical import Argument
 
@@ -53,6 +54,20 @@ class Program:
     """The names of arguments into which it stores."""
     logical: bool
     """Whether nobody has divided the work yet."""
+
+    def lifted(self) -> Program:
+        """The program of which nobody has divided the work, where its kernel has a grid and lets the compiler choose another; else itself."""
+        if self.logical:
+            return self
+        with context(), ir.Location.unknown():
+            module = parse_module(self.text, self.file)
+            try:
+                LiftPass().run(module)
+            except Unsupported:  # it is launched, or refused, on its own
+                return self
+            if "grid" in functions_of(module)[self.name].attributes or not _is_undivided(module):
+                return self
+            return replace(self, text=print_module(module, debuginfo=True), logical=True)
 
     def as_function(self) -> tuple[str, str]:
         """Symbol and text, in generic form, of the function in a program with others."""
@@ -216,9 +231,12 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
         set_arguments(function, attributes)
         arguments = tuple(_argument(names[p.position], p.role, given[names[p.position]]) for p in kept)
         written = frozenset(a.name for a in arguments if a.role != "input")
-        logical = not any(is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, func.CallOp) for op in operations(module))
-        logical = logical and "grid" not in function.attributes
+        logical = _is_undivided(module) and "grid" not in function.attributes
         return Program(name, print_module(module, debuginfo=True), file, arguments, written, logical)
+
+
+def _is_undivided(module: ir.Module) -> bool:
+    return not any(is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, func.CallOp) for op in operations(module))
 
 
 def _check(name: str, p: Parameter, given: Tensor, where: ir.Location) -> None:

@@ -99,8 +99,11 @@ class Operator:
         return self.program(given | dict(zip(self.made, made, strict=True)), where)
 
     def part(self, program: Program) -> calls.Part | None:
-        """The program as a part of others, where its work is not divided yet and the chip's compiler takes it."""
-        if self.mutates or not program.logical or not launches.is_taken(f"'{self.name}'", program):
+        """The program as a part of others, where its work is not divided yet, or may be divided anew, and the chip's compiler takes it."""
+        if self.mutates:
+            return None
+        program = program.lifted()
+        if not program.logical or not launches.is_taken(f"'{self.name}'", program):
             return None
         return calls.Part(*program.as_function(), tuple(a.name for a in program.arguments))
 

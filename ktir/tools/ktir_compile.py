@@ -21,6 +21,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--target", default=None, help="machine to compile for: datasheet, fitted, or a .toml file (default: datasheet)")
     number = "what an argument is that is no memory, of a kernel with a grid"
     made.add_argument("--number", action="append", default=[], metavar="NAME=N", help=number)
+    ways = "of a kernel with a grid: pin it, lift it so that its work is divided anew, or auto, the faster one of both (default: pin)"
+    made.add_argument("--way", default="pin", metavar="WAY", help=ways)
+    within = "relative difference that sums in another order may make, for --way auto"
+    made.add_argument("--tolerance", type=float, default=0.0, metavar="T", help=within)
     made.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
     return made
 
@@ -31,14 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         changed = {"target": options.target, "cores": options.cores, "dump_dir": options.keep}
         with config.patch(**{k: v for k, v in changed.items() if v is not None}):
-            _compile(options.file, options.output, options.number)
+            _compile(options)
     except (KtirError, ValueError, OSError) as error:
         print(error if isinstance(error, KtirError) else f"ktir-compile: error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _compile(file: str, output: Path, numbers: list[str]) -> None:
+def _compile(options: argparse.Namespace) -> None:
     from ktir.assembly import parse_module
     from ktir.context import context
     from ktir.lowering.compile import compile_logical
@@ -46,11 +50,12 @@ def _compile(file: str, output: Path, numbers: list[str]) -> None:
     from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
     from ktir.tools.shared.input import checked
 
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    output: Path = options.output
+    text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
     with context(), ir.Location.unknown():
-        module = checked(parse_module(text, file))
+        module = checked(parse_module(text, options.file))
         refuse_illegal_exchanges(module)
-        files = compile_logical(module, numbers=numbers)
+        files = compile_logical(module, numbers=options.number, way=options.way, tolerance=options.tolerance)
     output.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (output / name).write_bytes(data)

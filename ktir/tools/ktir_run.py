@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ FLAGS = (
     ),
     Flag("target", "the machine that --stage and --engine compile for: datasheet, fitted, or a .toml file", "name"),
     Flag("cores", "how many cores --stage and --engine compile for; default: those of the configuration", "number"),
+    Flag("way", "what they make of a grid: pin it, lift it to have its work divided anew, or auto, the faster one; default: pin", "way"),
+    Flag("tolerance", "relative difference that sums in another order may make, for --way=auto; default: 0", "number"),
     Flag("strict", "old spellings and programs that are hardly meant are errors"),
     Flag("help", "show this and stop"),
     Flag("version", "show the version and stop"),
@@ -184,16 +186,16 @@ class Driver:
     def _run_staged(self, module: ir.Module, call: Arguments) -> MachineReport | None:
         from ktir.checking.staged import run_at_stage
 
-        engine = "spyre" if self.line.values.get("engine") == "spyre" else "ktir"
-        cores = self.line.number("cores")
+        given: dict[str, Any] = {"way": self.line.values.get("way", "pin"), "tolerance": self.line.real("tolerance", 0.0), "memory": call.memory}
+        engine, cores = "spyre" if self.line.values.get("engine") == "spyre" else "ktir", self.line.number("cores")
         stage, target = self.line.values.get("stage", "logical"), self.line.values.get("target")
         if target is not None or NAME not in module.operation.attributes:
             set_target(module, config.current().machine() if target is None else find(target))
         cores = config.current().fewer_cores() if cores is None else cores
         if engine == "spyre":
-            return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores, memory=call.memory)
+            return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores, **given)
         with call.as_memory() as values:
-            return run_at_stage(module, values, stage=stage, engine=engine, cores=cores, memory=call.memory)
+            return run_at_stage(module, values, stage=stage, engine=engine, cores=cores, **given)
 
     # Before
 

@@ -357,6 +357,8 @@ def test_calls_that_do_not_fit() -> None:
     _refused("expects 1 to 3 numbers of at least 1", lambda: k[1, 1, 1, 1])
     _refused("expects 1 to 3 numbers of at least 1", lambda: k["a"])
     _refused("runs on one of executor, numpy, chip", lambda: k.using(on="gpu"))
+    _refused("the way of a grid is one of auto, lift, pin, but got 'up'", lambda: k.using(way="up"))
+    _refused("a tolerance is a number from 0 to 1, but got 2", lambda: k.using(tolerance=2))
     _refused("works inside of a kernel", lambda: lang.zeros(3))
     _refused("works inside of a kernel", lambda: lang.tile_id())
     _refused("a kernel expects a function with a name", lambda: lang.kernel(3))

@@ -1,4 +1,4 @@
-"""Operators made of kernels that nobody has divided are parts of compiled programs: one launch, values beside torch in float64."""
+"""Operators made of kernels that nobody has divided, or that are lifted, are parts of compiled programs: one launch, values beside torch in float64."""
 
 import sys
 from collections.abc import Callable
@@ -25,6 +25,16 @@ DEVICES = ("cpu", "spyre")
 
 @ktir.library.operator("parts::softmax", softmax)
 def softmax_op(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@ktir.library.operator("parts::lifted", softmax[3].using(way="lift"))
+def lifted_op(x: torch.Tensor, block: int = 2) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@ktir.library.operator("parts::chosen", softmax[1].using(way="auto", tolerance=2e-3))
+def chosen_op(x: torch.Tensor, block: int = 2) -> torch.Tensor:
     return torch.empty_like(x)
 
 
@@ -79,8 +89,14 @@ def chained(x: torch.Tensor) -> Any:
     return high.relu() - low, softmax_op(x)
 
 
+def on_grids(x: torch.Tensor) -> Any:
+    return lifted_op(x * 2).sum(-1) - chosen_op(x, 3) @ x[0]
+
+
 CALLS: dict[Any, Callable[..., Any]] = {
     torch.ops.parts.softmax.default: lambda x: torch.softmax(x, -1),
+    torch.ops.parts.lifted.default: lambda x, block=2: torch.softmax(x, -1),
+    torch.ops.parts.chosen.default: lambda x, block=2: torch.softmax(x, -1),
     torch.ops.parts.extremes.default: lambda x: (x.min(-1).values, x.max(-1).values),
     torch.ops.parts.weighted.default: lambda x, y, a: x * a + y,
 }
@@ -93,7 +109,7 @@ class InTorch(TorchDispatchMode):
         return CALLS.get(func, func)(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("model", [low_of_both, written_later, of_constants, of_parts, alone, chained])
+@pytest.mark.parametrize("model", [low_of_both, written_later, of_constants, of_parts, alone, chained, on_grids])
 @pytest.mark.parametrize("device", DEVICES)
 def test_one_launch(model: Callable[..., Any], device: str, caplog: pytest.LogCaptureFixture) -> None:
     with InTorch():

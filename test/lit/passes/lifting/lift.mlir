@@ -1,6 +1,9 @@
 // RUN: ktir-opt %s --ktir-lift=way=lift | FileCheck %s
 // RUN: ktir-opt %s --ktir-lift=way=auto --remarks -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: ktir-opt %s --ktir-to-allocated=way=lift | FileCheck %s --check-prefix=ALLOCATED
+// RUN: ktir-compile %s -o %t.package --way=auto --tolerance=0.01
+// RUN: ktir-run %s --arg x=iota --arg y=zeros --engine=spyre --way=lift | FileCheck %s --check-prefix=CHIP
+// RUN: not ktir-run %s --arg x=iota --arg y=zeros --engine=spyre --way=lifted 2>&1 | FileCheck %s --check-prefix=WAY
 
 // A row per tile is the whole matrix; nobody sums, so no tolerance is asked for.
 
@@ -11,6 +14,8 @@
 // CHECK: ktdp.store {{.*}} : tensor<4x64xf16>, <4x64xindex>
 // REMARK: kernel 'rows' is {{lifted from 4 tiles|pinned}}: {{.*}} cycles
 // ALLOCATED: ktir.work
+// CHIP: [0 2 4 6 8 10 ...] min 0 max 510
+// WAY: error: 'ktir-lift': option 'way' expects one of auto, lift, pin, but got 'lifted'
 
 #row = affine_set<(r, c) : (r >= 0, -r >= 0, c >= 0, -c + 63 >= 0)>
 #all = affine_set<(r, c) : (r >= 0, -r + 3 >= 0, c >= 0, -c + 63 >= 0)>
