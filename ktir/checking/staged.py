@@ -84,7 +84,8 @@ def run_at_stage(
 
     `ktir` compiles up to the last pass of `stage` and runs the KTIR executor; `spyre` compiles all the way and runs the emulated machine,
     whose report is the result. The module may be at any level; `memory` is what lies at addresses that a kernel by hand has as numbers,
-    as `("global", address)` -> array. `way` and `tolerance` say what becomes of a grid, as of `ktir-lift`. Raises KtirError for one that is beyond the stage, and for what a pass refuses.
+    as `("global", address)` -> array. `way` and `tolerance` say what becomes of a grid, as of `ktir-lift`. Raises KtirError for one that is
+    beyond the stage, and for what a pass refuses.
     """
     numbers: list[str] = []
     if is_by_hand(module):

@@ -56,7 +56,7 @@ class Program:
     """Whether nobody has divided the work yet."""
 
     def lifted(self) -> Program:
-        """The program of which nobody has divided the work, where its kernel has a grid and lets the compiler choose another; else itself."""
+        """The program without a division of its work, where its kernel has a grid and lets the compiler choose another; else itself."""
         if self.logical:
             return self
         with context(), ir.Location.unknown():

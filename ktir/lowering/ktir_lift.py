@@ -32,7 +32,7 @@ class LiftPass(Pass):
     attributes `ktir.way` and `ktir.tolerance` say the same, and go before the options.
 
     A lift is proved, not guessed: each element is written by one tile, no tile reads what another one writes, blocks lie side by side and
-    cover what they are blocks of, and what goes from trip to trip is a sum, a product of matrices or an extreme.
+    cover what they are blocks of, and what goes from trip to trip is a sum, a product of matrices, an extreme or an online softmax.
 
     Expects: a module without `ktir.level`. Guarantees: a function without a grid, or the module as it was, for `ktir-pin`.
     """

@@ -9,9 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,16 +187,15 @@ class Driver:
     def _run_staged(self, module: ir.Module, call: Arguments) -> MachineReport | None:
         from ktir.checking.staged import run_at_stage
 
-        given: dict[str, Any] = {"way": self.line.values.get("way", "pin"), "tolerance": self.line.real("tolerance", 0.0), "memory": call.memory}
-        engine, cores = "spyre" if self.line.values.get("engine") == "spyre" else "ktir", self.line.number("cores")
-        stage, target = self.line.values.get("stage", "logical"), self.line.values.get("target")
+        values, way, tolerance = self.line.values, self.line.values.get("way", "pin"), self.line.real("tolerance", 0.0)
+        engine, cores, options = "spyre" if values.get("engine") == "spyre" else "ktir", self.line.number("cores"), config.current()
+        stage, target = values.get("stage", "logical"), values.get("target")
         if target is not None or NAME not in module.operation.attributes:
-            set_target(module, config.current().machine() if target is None else find(target))
-        cores = config.current().fewer_cores() if cores is None else cores
-        if engine == "spyre":
-            return run_at_stage(module, call.values, stage=stage, engine=engine, cores=cores, **given)
-        with call.as_memory() as values:
-            return run_at_stage(module, values, stage=stage, engine=engine, cores=cores, **given)
+            set_target(module, options.machine() if target is None else find(target))
+        cores = options.fewer_cores() if cores is None else cores
+        run = partial(run_at_stage, stage=stage, engine=engine, cores=cores, memory=call.memory, way=way, tolerance=tolerance)
+        with nullcontext(call.values) if engine == "spyre" else call.as_memory() as arrays:
+            return run(module, arrays)
 
     # Before
 

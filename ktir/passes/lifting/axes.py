@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ktir.analysis.points import Numbers, Points
 from ktir.diagnostics import refused
@@ -102,6 +104,37 @@ class Axes:
         self.known: list[Axis] = []
         self.carrying: list[int] = []
         """The open loops that carry values: the axes of the points along which their trips lie."""
+        self.skips: dict[int, NDArray[np.bool_]] = {}
+        """Of those the points of trips that a tile does not make, where others do."""
+
+    @contextmanager
+    def carried(self, depth: int, outer: NDArray[np.bool_]) -> Iterator[None]:
+        """Read the body of a loop that carries values, whose trips lie along that axis of the points. outer: where the loop runs."""
+        left_out = outer[..., None] & ~self.points.live
+        self.carrying.append(depth)
+        if left_out.any():
+            self.skips[depth] = left_out
+        try:
+            yield
+        finally:
+            self.carrying.pop()
+            self.skips.pop(depth, None)
+
+    def deep(self, numbers: Numbers) -> Numbers:
+        """Numbers with an axis for each open loop."""
+        return numbers.reshape(numbers.shape + (1,) * (self.points.live.ndim - numbers.ndim))
+
+    def skipped(self, depth: int) -> NDArray[np.bool_]:
+        """The points of the trips of a loop that a tile does not make."""
+        found = self.skips[depth]
+        return np.broadcast_to(found.reshape(found.shape + (1,) * (self.points.live.ndim - found.ndim)), self.points.live.shape)
+
+    def reach(self) -> NDArray[np.bool_]:
+        """Points whose elements the whole has: those that run what is being read, and trips that are left out."""
+        found = self.points.live
+        for depth in self.skips:
+            found = found | self.skipped(depth)
+        return found
 
     def whole(self, extent: int, block: int = 0) -> Axis:
         """The axis of a dim that every point takes as a whole; of a block, the part of it that there is."""

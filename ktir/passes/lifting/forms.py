@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, SUM_OF_PRODUCTS, maps_of
 from ktir.dialects.vector_kinds import is_scalar_op
-from ktir.mlir import arith, ir, is_a, linalg, math, named, names
+from ktir.mlir import arith, ir, is_a, linalg, named
 
 _LOOPS = named({linalg.MatmulOp: ((0, 2), (2, 1), (0, 1)), linalg.BatchMatmulOp: ((0, 1, 3), (0, 3, 2), (0, 1, 2))})
 
@@ -27,6 +26,15 @@ class Form:
     arguments: tuple[ir.Value, ...]
     """What stands in the body for an element of each operand."""
     yielded: ir.Value
+
+    def has(self, op: ir.Operation) -> bool:
+        """Whether an op is one of its body."""
+        return op == self.op or (op.parent is not None and op.parent.operation == self.op)
+
+    def operand_of(self, value: ir.Value) -> int | None:
+        """The operand that a scalar of the body is an element of."""
+        count = len(self.arguments) - isinstance(self.accumulator, ir.OpResult)  # what an op of scalars makes is computed
+        return next((i for i in range(count) if self.arguments[i] == value), None)
 
     @property
     def accumulator(self) -> ir.Value:
@@ -128,22 +136,6 @@ def element_type(value: ir.Value) -> ir.Type:
     return ir.RankedTensorType(value.type).element_type if isinstance(value.type, ir.RankedTensorType) else value.type
 
 
-def emit(form: Form, value: ir.Value, scalars: dict[ir.Value, ir.Value]) -> ir.Value:
-    """Write what a body computes of other scalars at the insertion point."""
-    if value not in scalars:
-        owner = value.owner
-        if isinstance(owner, ir.Block) or is_a(owner, linalg.IndexOp):
-            raise refused(form.op, "reads a position or a value of another kind as data")
-        attributes = {name: owner.attributes[name] for name in owner.attributes}
-        if is_a(owner, arith.ConstantOp):
-            scalars[value] = arith.ConstantOp(element_type(value), splat(owner.operation)).result
-        else:
-            operands = [emit(form, v, scalars) for v in owner.operands]
-            made = ir.Operation.create(owner.name, results=[element_type(value)], operands=operands, attributes=attributes)
-            scalars[value] = made.results[0]
-    return scalars[value]
-
-
 def splat(op: ir.Operation) -> ir.Attribute:
     """The number that a constant is everywhere. Raises Unsupported."""
     held = op.attributes["value"]
@@ -152,31 +144,3 @@ def splat(op: ir.Operation) -> ir.Attribute:
     if not held.is_splat:
         raise refused(op, "holds different elements; the nearest supported form loads them")
     return held.get_splat_value()
-
-
-_KEEP_ZERO = names(
-    arith.ExtFOp,
-    arith.TruncFOp,
-    arith.NegFOp,
-    math.AbsFOp,
-    arith.AddFOp,
-    arith.SubFOp,
-    arith.AddIOp,
-    arith.SubIOp,
-    arith.MulFOp,
-    arith.MulIOp,
-)
-"""Ops of which nothing comes where all operands are 0."""
-
-
-def is_zero(form: Form, value: ir.Value, zeros: Mapping[ir.Value, bool]) -> bool:
-    """Whether a scalar of a body is 0 where some of its arguments are."""
-    if value in zeros:
-        return zeros[value]
-    owner = value.owner
-    if isinstance(owner, ir.Block):
-        return False
-    if is_a(owner, arith.ConstantOp):
-        return getattr(splat(owner.operation), "value", None) == 0
-    known: Sequence[bool] = [is_zero(form, v, zeros) for v in owner.operands]
-    return owner.name in _KEEP_ZERO and all(known)

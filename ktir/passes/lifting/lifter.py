@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import prod
 
 import numpy as np
@@ -14,8 +15,9 @@ from ktir.dialects.structured import moved_by
 from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.lifting.axes import Access, Axes, Axis
 from ktir.passes.lifting.forms import element_type, form_of, shape_of, splat
-from ktir.passes.lifting.structured_ops import StructuredOps, aligned
-from ktir.passes.lifting.values import Carried, Number, Total, Value, Whole
+from ktir.passes.lifting.structured_ops import aligned
+from ktir.passes.lifting.trips import TripOps
+from ktir.passes.lifting.values import Carried, Number, Position, Total, Value, Whole
 
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.GetComputeTileIdOp)
 
@@ -27,7 +29,7 @@ class Lifter:
         body = source.regions[0].blocks[0]
         self.points = Points(source.operation, {i: int(n) for i, n in given.items() if is_index(body.arguments[i].type)})
         self.axes = Axes(self.points)
-        self.ops = StructuredOps(self.axes)
+        self.ops = TripOps(self.axes)
         self.arguments = arguments
         self.values: dict[ir.Value, Value] = {}
         self.loaded: list[Access] = []
@@ -65,9 +67,11 @@ class Lifter:
             raise refused(op, "is not lifted")
         if is_a(op, arith.ConstantOp):
             self.values[result] = Number(splat(op))
+        elif is_a(op, tensor.FromElementsOp) and len(op.operands) == 1:  # pyright: ignore[reportAttributeAccessIssue]
+            self.values[result] = self._value(op.operands[0], op)
         elif is_a(op, linalg.FillOp, tensor.SplatOp):
             filled = self._value(op.operands[0], op)
-            if not isinstance(filled, Number):
+            if not isinstance(filled, Number | Position):
                 raise refused(op, "fills a tensor with a value that is no number")
             self.values[result] = filled
         elif is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractOp):
@@ -79,6 +83,8 @@ class Lifter:
             self.values[result] = self.ops.write(form, [self.values.get(v) for v in form.operands])
 
     def _value(self, value: ir.Value, op: ir.Operation) -> Value:
+        if value not in self.values and is_index(value.type):
+            return Position(self.points(value), {})
         if value not in self.values:
             raise refused(op, "reads a tensor without content")
         return self.values[value]
@@ -88,11 +94,13 @@ class Lifter:
         value = self._value(op.operands[0], op)
         if isinstance(value, Number):
             return value
+        if isinstance(value, Position) and not value.steps:
+            return value
         before, after = shape_of(op.operands[0]), shape_of(op.results[0])
         if not isinstance(value, Whole) or [n for n in before if n != 1] != [n for n in after if n != 1]:
             raise refused(op, "joins or splits dims, which is not lifted")
         rest = iter([d for d, n in zip(value.dims, before, strict=True) if n != 1])
-        return Whole(value.value, value.axes, tuple(next(rest) if n != 1 else None for n in after), value.zero)
+        return Whole(value.value, value.axes, tuple(next(rest) if n != 1 else None for n in after), value.outside)
 
     # Memory
 
@@ -106,7 +114,7 @@ class Lifter:
         shape = [a.extent for a in axes] or [1]
         tile = ktdp.construct_access_tile(view, [0] * len(shape), shape)
         value = ktdp.load(tile, access.element)
-        return Whole(value, tuple(axes) or (self.axes.whole(1),), _dims(access, axes), True)
+        return Whole(value, tuple(axes) or (self.axes.whole(1),), _dims(access, axes), {a: 0.0 for a in axes if a.is_short})
 
     def _view(self, access: Access) -> tuple[ir.Value, list[Axis]]:
         """The whole of what all points access, and its axes in the order of memory."""
@@ -144,39 +152,36 @@ class Lifter:
         trips = np.broadcast_to(np.maximum(0, -(-(upper - lower) // each)), points.live.shape)
         most = int(trips[points.live].max(initial=0))
         inits = [self._value(v, op) for v in list(op.operands)[3:]]
-        if inits and (trips[points.live] != most).any():
-            raise refused(op, "carries values through trips that only some tiles make")
         self.values.update(zip(op.results, inits, strict=True))
         if most == 0:
             return
         body, depth = op.regions[0].blocks[0], points.live.ndim
         counter, *carried = body.arguments
         for k, (argument, init) in enumerate(zip(carried, inits, strict=True)):
-            if not isinstance(init, Number | Whole):
+            if not isinstance(init, Number | Whole) or (isinstance(init, Whole) and init.relative is not None):
                 raise refused(op, "begins with what another loop carries")
             self.values[argument] = Carried(k, depth, init)
-        live = np.logical_and(points.live[..., None], trips[..., None] > np.arange(most))
+        outer = points.live
+        live = np.logical_and(outer[..., None], trips[..., None] > np.arange(most))
         with points.loop(counter, lower[..., None] + each * np.arange(most), live):
-            if inits:
-                self.axes.carrying.append(depth)
-            self.block(body)
-            if inits:
-                self.axes.carrying.pop()
+            with self.axes.carried(depth, outer) if inits else nullcontext():
+                self.block(body)
         ends = list(list(body.operations)[-1].operands)
         self.values.update(zip(op.results, self._left(op, carried, ends), strict=True))
 
     def _left(self, op: ir.Operation, carried: Sequence[ir.Value], ends: Sequence[ir.Value]) -> list[Value]:
         """What the last trip of a loop leaves."""
         found: list[Value] = []
+        tops = [self.values.get(end) for end in ends]
         for argument, end in zip(carried, ends, strict=True):
             own, value = self.values[argument], self._value(end, op)
             assert isinstance(own, Carried)
             if value == own:
                 found.append(own.init)
-            elif isinstance(value, Total) and value.carried == own:
+            elif isinstance(value, Total) and value.carried == own and (value.top is None or value.top in tops):
                 found.append(value.whole)
             else:
-                raise refused(op, "carries from trip to trip what is no sum, product or extreme over the trips")
+                raise refused(op, "carries from trip to trip what is no sum, product or extreme over the trips, nor an online softmax")
         return found
 
     def _branches(self, op: ir.Operation) -> None:

@@ -1,11 +1,14 @@
-"""What the tensors of a kernel's tiles are together: whole tensors, numbers, and what a loop carries from trip to trip."""
+"""What the tensors of a kernel's tiles are together: whole tensors, numbers, positions, and what a loop carries from trip to trip."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from ktir.analysis.points import Numbers
 from ktir.mlir import ir
 from ktir.passes.lifting.axes import Axis
+from ktir.passes.lifting.forms import Form
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,34 @@ class Number:
     attribute: ir.Attribute
 
 
+@dataclass(frozen=True, eq=False)
+class Position:
+    """Integers that are known at each point: `base` there, and so much more with each step along a dim of the tile."""
+
+    base: Numbers
+    steps: Mapping[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """What an op makes of positions and numbers alone, as a mask does; it is computed where it is read."""
+
+    form: Form
+    given: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True)
+class Relative:
+    """What an online softmax has of a trip: computed with the greatest value of all trips, instead of that so far."""
+
+    top: Total
+    """The greatest value so far."""
+    places: tuple[int | None, ...]
+    """The dim of the tensor of each dim of the greatest values."""
+    log: bool
+    """Whether it is not yet an exponential: the difference to the greatest value."""
+
+
 @dataclass(frozen=True)
 class Whole:
     """A whole tensor with an axis along each dim; `dims`: its dim of each dim of the tile, None for one of a single position."""
@@ -22,8 +53,10 @@ class Whole:
     value: ir.Value
     axes: tuple[Axis, ...]
     dims: tuple[int | None, ...]
-    zero: bool = False
-    """Whether what tiles have beyond the ends of its axes is 0."""
+    outside: Mapping[Axis | int, float] = field(default_factory=dict)
+    """What tiles have where the whole has nothing or the author does nothing: beyond the end of an axis, or, by the depth of a loop, in
+    trips that a tile does not make."""
+    relative: Relative | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +83,28 @@ class Total:
     """What a trip leaves of what its loop carries; `whole` is what the last one leaves."""
 
     carried: Carried
+    combiner: str
     whole: Whole
+    top: Total | None = None
+    """Of a sum that is scaled in each trip: the greatest value that it is relative to."""
 
 
-Value = Number | Whole | Carried | Partial | Total
+@dataclass(frozen=True)
+class Decay:
+    """How much smaller a trip's greatest value makes what earlier trips have: exp(so far - now), or the difference."""
+
+    top: Total
+    log: bool
+    dims: Mapping[int, int]
+    """Dims of the tile that run along dims of the greatest values: the latter by the former."""
+
+
+@dataclass(frozen=True)
+class Decayed:
+    """What a loop carries, made as much smaller."""
+
+    carried: Carried
+    by: Decay
+
+
+Value = Number | Position | Decided | Whole | Carried | Partial | Total | Decay | Decayed

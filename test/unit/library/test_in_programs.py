@@ -1,4 +1,4 @@
-"""Operators made of kernels that nobody has divided, or that are lifted, are parts of compiled programs: one launch, values beside torch in float64."""
+"""Operators made of kernels that nobody has divided, or that are lifted, are parts of compiled programs: one launch, and values."""
 
 import sys
 from collections.abc import Callable
