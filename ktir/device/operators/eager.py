@@ -80,6 +80,8 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if apart := [t.dtype for t in tensors if t.dtype not in ON_CHIP]:
         raise NoProgram(f"the chip has no {str(apart[0]).removeprefix('torch.')}")
+    if any(isinstance(leaf, int) and not -(1 << 63) <= leaf < 1 << 63 for leaf in leaves):
+        raise NoProgram("programs have numbers of up to 64 bits")
     if not tensors or TracingContext.try_get() is not None:
         raise NoProgram("")
     if op.overloadpacket in _AMONG and not _in_order(schema_of(op).named(tuple(args), kwargs)):

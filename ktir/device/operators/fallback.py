@@ -95,6 +95,8 @@ class _Call:
         """Storages that several arguments lie in, and whether one of these is written."""
         self.bases: dict[int, torch.Tensor] = {}
         """What stands for them."""
+        self.same: dict[int, torch.Tensor] = {}
+        """What stands for tensors in them, by identity: the host refuses to write what it reads, also where there are no elements."""
         self.device: int | None = None
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.outs: dict[str, torch.Tensor] = {}
@@ -113,7 +115,9 @@ class _Call:
                 base = self.bases.get(place)
                 if base is None:
                     base = self.bases[place] = bytes_on_host(value, write=self.shared[place])
-                host = on_host(value, base=base)
+                if id(value) in self.same:
+                    return self.same[id(value)]
+                host = self.same[id(value)] = on_host(value, base=base)
             else:
                 host = on_host(value, write=name in self.schema.written)
             record(value, "D2H")
@@ -188,9 +192,10 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             raise eager.HostRefuses("")
         if not schema.written:
             if eager.has_program(op):
-                return eager.run(op, *pytree.tree_map(_beside(args, kwargs), (args, kwargs)))
+                return eager.run(op, *pytree.tree_map(_beside(op, args, kwargs), (args, kwargs)))
         elif (pure := functional(as_given(op, args, kwargs))) is not None and eager.has_program(pure):
-            return _written(op, schema, schema.named(args, kwargs), pure)
+            named = schema.named(args, kwargs)
+            return _written(op, schema, pytree.tree_map(_beside(op, args, kwargs), named) if _base(op) in _INDEXED else named, pure)
     except eager.NoProgram as error:
         reason, refused = str(error), isinstance(error, eager.HostRefuses)
     if not refused:
@@ -271,10 +276,11 @@ def is_random(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, 
     return schema.named(args, kwargs).get("dropout_p", default) != 0  # without dropout, attention is as it is
 
 
-def _beside(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
-    """Brings indices that are on the host to the device of the other operands."""
+def _beside(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+    """Brings indices that are on the host to the device of the other operands; numbers stay where they are no indices."""
     device = next(t.device for t in pytree.tree_leaves((args, kwargs)) if is_ours(t))
-    return lambda t: t.to(device) if isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dim() else t
+    least = 0 if _base(op) in _INDEXED else 1
+    return lambda t: t.to(device) if isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dim() >= least else t
 
 
 def _read(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -121,7 +121,17 @@ def batch_norm(
     return fallback(torch.ops.aten._batch_norm_with_update.default, x, weight, bias, running_mean, running_var, momentum, eps)
 
 
+def packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows of padded sequences that are no padding, step by step, and how many each step has: those are numbers of the host."""
+    if lengths.device.type != "cpu":
+        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} tensor")
+    places = torch.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1])
+    chosen, sizes = torch.ops.aten._pack_padded_sequence(places, lengths, batch_first)
+    return x.flatten(0, 1).index_select(0, chosen.to(x.device)), sizes
+
+
 KERNELS: dict[str, Any] = {
+    "_pack_padded_sequence": packed,
     "_native_multi_head_attention": attention,
     "_transformer_encoder_layer_fwd": encoder_layer,
     "_batch_norm_with_update": batch_norm,

@@ -69,9 +69,11 @@ def functional(op: Any) -> Any | None:
 
 def as_given(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The overload that takes these arguments. Where torch makes a tensor of a number to call `op` with it (`x.fmod_(2)`), the number comes
-    here as a number again.
+    here as a number again; most of arithmetic takes numbers for tensors, and then stays as it is.
     """
     if not kwargs and not any(isinstance(a, (int, float, complex)) for a in args):
+        return op
+    if torch._C._should_allow_numbers_as_tensors(op._schema.name.removeprefix("aten::")):
         return op
     named = schema_of(op).named(args, kwargs)
     return _with_numbers(op, tuple(n for n, v in named.items() if isinstance(v, (int, float, complex))))

@@ -1,4 +1,5 @@
-"""Operators whose groups are data, as comparisons of positions: bags of embeddings, matmuls of rows by groups, histograms.
+"""Operators whose groups are data, as comparisons of positions: bags of embeddings, matmuls of rows by groups, histograms,
+planes of pools.
 
 What does not belong to a group is left out by a selection, never by a product with zero, which would let an infinity or a NaN through.
 """
@@ -55,7 +56,7 @@ def embedding_bag(
     if not count or not bags or not weight.dtype.is_floating_point:
         return NotImplemented
     work = torch.float32 if weight.dtype in _HALVES else weight.dtype
-    rows = weight[indices]
+    rows = weight.index_select(0, indices)  # where no negative index wraps
     if per_sample_weights is not None:
         rows = rows.to(work) * per_sample_weights.to(work)[:, None]
     length = _stride_of(offsets)
@@ -125,7 +126,17 @@ def histogram(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) 
     return (part[:, None] == torch.arange(bins, device=x.device)).sum(0).to(x.dtype)
 
 
+def max_unpool(x: torch.Tensor, indices: torch.Tensor, output_size: list[int], *_: Any) -> Any:
+    """Each value at its place of a plane of zeros, planes being the last dims; a place outside of its plane is none."""
+    planes, size = x.shape[: -len(output_size)], math.prod(output_size)
+    if indices.dtype != torch.int64 or indices.shape != x.shape or not x.numel() or not size:
+        return NotImplemented
+    count = math.prod(planes)
+    return x.new_zeros(count, size).scatter(1, indices.reshape(count, -1), x.reshape(count, -1)).reshape(*planes, *output_size)
+
+
 DECOMPOSITIONS: dict[Any, Any] = {
+    **dict.fromkeys((aten.max_unpool2d.default, aten.max_unpool3d.default), max_unpool),
     **dict.fromkeys((aten._embedding_bag.default, aten._embedding_bag_forward_only.default), embedding_bag),
     aten._grouped_mm.default: grouped_mm,
     aten.histc.default: histogram,

@@ -34,8 +34,16 @@ REFUSED: dict[str, Call] = {
     "result of another type": lambda on: torch.sign(on(none(3)), out=on(none(3).int())),
     "dim of a result": lambda on: torch.amax(on(none(3)), 1, out=on(none(1))),
     "joined in place": lambda on: (lambda x: torch.cat([x, x], out=x))(on(none(3))),
+    "nothing joined in place": lambda on: (lambda x: torch.cat([x, x], out=x))(on(none(2, 0))),
     "chosen in place": lambda on: (lambda x: torch.index_select(x, 0, on(torch.tensor([0])), out=x))(on(none(3))),
     "own part": lambda on: (lambda x: x[1:].add_(x[:-1]))(on(none(3))),
+    "a number with shared memory": lambda on: (lambda x: torch.add(x[1:], 3, out=x[:-1]))(on(none(4))),  # type: ignore[call-overload]
+    "a negative index of a bag": lambda on: torch.nn.functional.embedding_bag(
+        on(torch.tensor([0, -1])), on(none(4, 64)), on(torch.tensor([0]))
+    ),
+    "a negative place of a pool": lambda on: torch.nn.functional.max_unpool2d(
+        on(none(1, 2, 2, 2)), on(torch.tensor([[[[0, 1], [2, 3]], [[0, 1], [-1, 3]]]])), 2
+    ),
     "boundaries without dims": lambda on: torch.bucketize(on(none(3)), on(torch.tensor(1.0))),
     "own transpose": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3))),
     "own transpose of another type": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3).double())),
@@ -73,10 +81,41 @@ def test_written_where_it_is_read() -> None:
 
 
 def test_a_number_goes_with_a_result_of_another_type() -> None:
-    x, out = torch.arange(3), torch.zeros(3, dtype=torch.int32)
-    ours = out.to("spyre")
-    torch.add(x.to("spyre"), 3, out=ours)  # type: ignore[call-overload]
-    assert torch.equal(ours.cpu(), torch.add(x, 3, out=out))  # type: ignore[call-overload]
+    for x in (torch.arange(3), torch.arange(3).double(), torch.arange(3).bfloat16()):
+        out = torch.zeros(3, dtype=torch.float32 if x.is_floating_point() else torch.int32)
+        ours = out.to("spyre")
+        torch.add(x.to("spyre"), 3, out=ours)  # type: ignore[call-overload]
+        assert torch.equal(ours.cpu(), torch.add(x, 3, out=out))  # type: ignore[call-overload]
+
+
+def test_an_index_of_the_host_without_dims(on_chip: None) -> None:
+    x = none(4).to("spyre")
+    assert x.index_put((torch.tensor(1),), torch.tensor(5.0).to("spyre")).tolist() == [1.0, 5.0, 1.0, 1.0]
+    x.index_put_((torch.tensor(2),), torch.tensor(5.0))
+    assert x.tolist() == [1.0, 1.0, 5.0, 1.0]
+
+
+def test_a_number_beyond_64_bits(recwarn: pytest.WarningsRecorder) -> None:
+    x = torch.tensor([1, 2])
+    warnings.simplefilter("always")
+    assert torch.equal(x.to("spyre").sub_(2**63, alpha=2).cpu(), x.sub_(2**63, alpha=2))
+    assert not [w for w in recwarn if "the fault lies in ktir" in str(w.message)]
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_packed_sequences(batch_first: bool) -> None:
+    """How long they are, and how many rows each step has, stays on the host."""
+    lengths, x = torch.tensor([2, 3]), torch.randn(2, 3, 4)
+    found = []
+    for device in ("cpu", "spyre"):
+        given = (x if batch_first else x.transpose(0, 1)).clone().to(device).requires_grad_()
+        packed = torch.nn.utils.rnn.pack_padded_sequence(given, lengths, batch_first=batch_first, enforce_sorted=False)
+        padded, again = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=batch_first)
+        (padded * 2).sum().backward()
+        assert torch.equal(again, lengths)
+        assert given.grad is not None
+        found.append((padded.detach().cpu(), given.grad.cpu()))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_boundaries_in_no_order() -> None:
