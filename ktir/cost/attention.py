@@ -41,6 +41,13 @@ def attention_cost(
     )
 
 
+def takes_whole_rows(problem: Problem, splits: tuple[int, ...], shares: tuple[int, ...], sizes: dict[str, int], target: Target) -> bool:
+    """Whether no blocks are better than some that have all keys, so that nothing is scaled anew."""
+    kernel = _Kernel(problem, splits, shares, sizes, target)
+    prices = [(price.cycles, price.bytes, sticks < kernel.scores.sticks) for price, _, sticks in kernel.prices()]
+    return bool(prices) and not min(prices)[2]
+
+
 class _Kernel:
     """What a core does under a division."""
 

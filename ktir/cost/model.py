@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from ktir.cost.attention import attention_cost
+from ktir.cost.attention import attention_cost, takes_whole_rows
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
 from ktir.cost.problem import Operand, Problem
 from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
@@ -62,6 +62,11 @@ class Model:
         if self.problem.kind == "softmax":
             return attention_cost(self.problem, division.splits, division.shares, self.bytes, self.target)
         return self._matmul(division) if self.problem.kind == "matmul" else self._vector(division)
+
+    def takes_whole_rows(self, division: Division) -> bool:
+        """Whether a softmax between matmuls has whole rows of scores under a division."""
+        problem, softmax = self.problem, self.problem.kind == "softmax"
+        return softmax and takes_whole_rows(problem, division.splits, division.shares, self.bytes, self.target)
 
     def at_least(self, division: Division) -> float:
         """Cycles that a division takes whatever its blocks are: the work of a core, and every byte once."""

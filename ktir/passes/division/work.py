@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from ktir.analysis.attributes.plan_attributes import PlannedKernel
 from ktir.cost.division import Infeasible, Plan, solve
+from ktir.cost.model import Model
 from ktir.cost.problem import Problem
 from ktir.hints import Hint
 from ktir.passes.division.kernel_facts import KernelFacts
@@ -119,6 +120,24 @@ def _several_axes(kernel: KernelFacts, hint: Hint) -> Work:
             plan = best(kernel.vector())
     else:
         plan = best(kernel.vector())
+    return _as_work(kernel, plan)
+
+
+def runner_up(kernel: KernelFacts, work: Work) -> Work | None:
+    """The second best division by the model of a kernel with a softmax between its matmuls, of which both have whole rows of scores; else
+    None. That model knows all ops beside the matmuls as one number of cycles; whoever can tell them apart may compare both.
+    """
+    plan = work.plan
+    if plan is None or plan.runner_up is None:
+        return None
+    division, cost = plan.runner_up
+    model = Model(plan.problem, plan.target)
+    if not (model.takes_whole_rows(plan.division) and model.takes_whole_rows(division)):
+        return None
+    return _as_work(kernel, replace(plan, division=division, cost=cost, runner_up=(plan.division, plan.cost)))
+
+
+def _as_work(kernel: KernelFacts, plan: Plan) -> Work:
     number = {loop.name: i for i, loop in enumerate(plan.problem.loops)}
     parts = tuple(plan.division.splits[number[name]] for name in kernel.names)
     shares = tuple(plan.division.shares[number[name]] for name in kernel.names)

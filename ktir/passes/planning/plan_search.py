@@ -21,11 +21,8 @@ from ktir.cost.estimate import kernel_start
 from ktir.passes.layouts.physical_items import PhysicalItems
 from ktir.passes.layouts.stick_roles import Configuration, stick_text
 from ktir.passes.planning.kernel_price import kernel_price
-from ktir.passes.planning.planner import Contents, Draft, Move
+from ktir.passes.planning.planner import GAIN, Contents, Draft, Move
 from ktir.target import LANES
-
-_GAIN = 0.97
-"""A change is made if the kernels that it changes take less than this part of the cycles; less is within the error of the prices."""
 
 _SORTED = 4
 """Items that are put into kernels in the time in which one is priced."""
@@ -105,7 +102,7 @@ class _Search:
         cycles = self._price(changed)
         alone = [Counter(kernel.cycles for kernel in self._priced(draft)) for draft in (self.best, changed)]
         both = sum((alone[0] & alone[1]).elements())
-        self.changes.append(Change(text, node, cycles, self.cycles, cycles - both < (self.cycles - both) * _GAIN))
+        self.changes.append(Change(text, node, cycles, self.cycles, cycles - both < (self.cycles - both) * GAIN))
         if self.changes[-1].taken:
             self.best, self.cycles = changed, cycles
 

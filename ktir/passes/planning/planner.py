@@ -17,13 +17,17 @@ from ktir.cost.division import Infeasible
 from ktir.hints import Hint
 from ktir.mlir import func
 from ktir.passes.division.kernel_facts import KernelFacts
-from ktir.passes.division.work import Work, divide
+from ktir.passes.division.work import Work, divide, runner_up
 from ktir.passes.kernels.clustering import Clustering, Move
 from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.physical_items import PhysicalItems
 from ktir.passes.layouts.stick_roles import Configuration, StickRoles
 from ktir.passes.planning.agreement import Agreement
+from ktir.passes.planning.kernel_price import kernel_price
 from ktir.target import Target
+
+GAIN = 0.97
+"""A choice is made anew if a kernel takes less than this part of the cycles; less is within the error of the prices."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +104,14 @@ class Draft:
     def work_of(self, facts: KernelFacts) -> Work | None:
         """How a kernel is divided; None where no division is legal or a hint cannot be honoured, which the pass that divides says."""
         try:
-            return divide(facts, self.wishes.hint)
+            first = divide(facts, self.wishes.hint)
         except Infeasible:
             return None
+        second = runner_up(facts, first)
+        if second is None:
+            return first
+        prices = [kernel_price(facts, work, self.wishes.target).cycles for work in (first, second)]
+        return second if prices[1] < prices[0] * GAIN else first
 
     def sticks(self) -> dict[Node, Configuration]:
         """What lies in the stick at each op."""

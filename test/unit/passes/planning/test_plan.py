@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from attention_programs import Form, attention
 from logical_programs import Logical, gated, linear
 
+import ktir
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
@@ -78,6 +80,14 @@ def softmax(rows: int, keys: int) -> Logical:
 def test_deciding_together_is_faster(program: Callable[[], Logical], gain: float) -> None:
     alone, together = (sum(cycles(program(), steps=steps)) for steps in (0, 24))
     assert together * gain < alone, f"{together} cycles, {alone} if each pass decides alone"
+
+
+def test_of_two_divisions_of_attention_the_faster_one_is_taken() -> None:
+    """Where the model of a softmax between matmuls finds rows alone about as good as heads and rows, the price of all ops decides."""
+    program = attention(Form(heads=8, rows=256, keys=256, mask="causal", after=True))
+    with ktir.hint(work_div={"m": 32}):
+        rows_alone = sum(cycles(program, steps=24))
+    assert sum(cycles(program, steps=24)) * 1.3 < rows_alone
 
 
 @pytest.mark.parametrize("program", [linear(64, 512, 512), gated(12, 128, 704), linear(5, 500, 1000)], ids=["linear", "gated", "odd"])
