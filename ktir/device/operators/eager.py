@@ -114,8 +114,8 @@ def _in_order(named: dict[str, Any]) -> bool:
     """Whether boundaries, which a program counts, are as one that counts wants them: in order, and none of them NaN."""
     given = [named.get("boundaries", named.get("sorted_sequence")), named.get("sorter")]
     boundaries, sorter = (None if t is None else on_host(t) if t.device.type == "spyre" else t for t in given)
-    if boundaries is None or sorter is not None:
-        boundaries = None if boundaries is None or _lost(boundaries, sorter) else boundaries.gather(-1, sorter)
+    if boundaries is not None and sorter is not None:
+        boundaries = None if _lost(boundaries, sorter) else boundaries.gather(-1, sorter)
     return (
         boundaries is not None
         and boundaries.dim() > 0

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ktir.diagnostics import some_of
 from ktir.lowering.region_to_ktir import masks, scalars
-from ktir.lowering.region_to_ktir.accesses import Accesses, NoAccess, Storage, Table
+from ktir.lowering.region_to_ktir.accesses import Accesses, NoAccess, Storage, Table, span
 from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, is_float
 from ktir.lowering.region_to_ktir.indices import Index, variable
 from ktir.lowering.region_to_ktir.masked_loads import MaskedLoads
@@ -56,7 +56,72 @@ def _refused(nest: Nest, buffer: Buffer | None, what: str) -> NestRefused:
 
 def translate(region: Region) -> Translation:
     """The logical KTIR of a region. Raises NestRefused."""
-    return _Region(region).run()
+    return _Region(_checked(region)).run()
+
+
+def _checked(region: Region) -> Region:
+    """The region with each index that is to be checked in an address, for accesses are what is checked when they are executed.
+
+    An index that no address depends on goes into that of the access after it, as what is 0 wherever the index is below its bound, and
+    elsewhere leads out of the buffer.
+    """
+    nests = [_Checks(region, nest.body).run() for nest in region.nests]
+    if all(body is nest.body for body, nest in zip(nests, region.nests, strict=True)):
+        return region
+    return replace(region, nests=tuple(replace(nest, body=body) for nest, body in zip(region.nests, nests, strict=True)))
+
+
+class _Checks:
+    """The records of one nest."""
+
+    def __init__(self, region: Region, body: Sequence[Record]) -> None:
+        self._buffers, self._body = region.buffers, tuple(body)
+        self._used = {name for r in _every(self._body) for name in r.index.variables}
+        self._waiting: list[Record] = []
+
+    def run(self) -> tuple[Record, ...]:
+        """The records with all checks; the same ones where nothing is amiss."""
+        if not any(self._is_lost(r) for r in _every(self._body)):
+            return self._body
+        return self._records(self._body)
+
+    def _is_lost(self, record: Record) -> bool:
+        return record.op == "indirect" and record.check and not record.size.terms and record.out not in self._used
+
+    def _records(self, body: Iterable[Record]) -> tuple[Record, ...]:
+        found: list[Record] = []
+        for record in body:
+            if self._is_lost(record):
+                self._waiting.append(record)
+            elif record.op == "masked":
+                record = replace(record, body=self._records(record.body))
+            elif record.op in ("load", "store") and record.buffer in self._buffers and self._waiting:
+                more, index = self._with_checks(self._buffers[record.buffer], record.index)
+                found += more
+                record = replace(record, index=index)
+            found.append(record)
+        return tuple(found)
+
+    def _with_checks(self, buffer: Buffer, index: Index) -> tuple[list[Record], Index]:
+        records: list[Record] = []
+        for lost in self._waiting:
+            name, size = lost.out, lost.size.constant
+            if size != 1:  # the quotient is 0 below the bound; -1, which counts from the end, where the index may
+                name, number, quotient = f"{lost.out} below {size}", f"%{lost.out} size", f"%{lost.out} quotient"
+                records += [
+                    Record("constant", number, dtype="int64", value=size),
+                    Record("floordiv", quotient, (lost.args[0], number), dtype="int64"),
+                    replace(lost, out=name, args=(quotient,), size=Index(1)),
+                ]
+            index += variable(name).scaled(span(buffer))
+        self._waiting.clear()
+        return records, index
+
+
+def _every(body: Iterable[Record]) -> Iterable[Record]:
+    for record in body:
+        yield record
+        yield from _every(record.body) if record.op == "masked" else ()
 
 
 class _Region:

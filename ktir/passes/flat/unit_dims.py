@@ -1,6 +1,7 @@
 """Dims of extent 1 go: what they say is in the strides of a view and in the maps of an op, and sticks and rows have no use for them.
 
-Every tensor, view, tile and loop loses them. A loop of one trip that reduces leaves a pointwise op on what the result held before.
+Every tensor, view, tile and loop loses them, but for dims of views that data looks up: what it says is checked there. A loop of one trip
+that reduces leaves a pointwise op on what the result held before.
 """
 
 from __future__ import annotations
@@ -91,7 +92,13 @@ def _small_type(type_: ir.Type) -> ir.Type:
 def _view(each: _Op) -> None:
     base, window = windows.window_of_view(each.op)
     kept = _kept(window.sizes)
-    each.replace(windows.view_of(base, window.pick(kept, _small(window.sizes)), each.op.opview.element_type))
+    element, sizes = each.op.opview.element_type, window.sizes
+    for use in [u for u in each.op.results[0].uses if is_a(u.owner, ktdp.ConstructIndirectAccessTileOp) and not u.operand_number]:
+        checked = [d for d, (_, index) in enumerate(use.owner.operation.opview.subscripts) if sizes[d] == 1 and index is not None]
+        if checked:
+            dims = sorted([*kept, *checked])
+            use.owner.operation.operands[0] = windows.view_of(base, window.pick(dims, [sizes[d] for d in dims]), element)
+    each.replace(windows.view_of(base, window.pick(kept, _small(sizes)), element))
 
 
 def _tile(each: _Op) -> None:
@@ -117,8 +124,8 @@ def _indirect_tile(each: _Op) -> None:
         # what compose returns has no type of its own, but the results of a map have
         results = list(ir.AffineMap.get(now.n_dims, 0, [e.compose(now) for e in m.results]).results)
         walked = results if index is None else [e for n, e in zip(next(view_shapes), results, strict=True) if n != 1]
-        if size == 1:
-            continue
+        if size == 1 and (index is None or not is_a(tile.base.owner, ktdp.ConstructMemoryViewOp)):
+            continue  # data that looks it up must be 0: that is checked where it is read
         constants.append(_constant(results[0]) if index is None else None)
         if index is not None:
             at = [_constant(e) for e in walked]

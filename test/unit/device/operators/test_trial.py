@@ -42,8 +42,13 @@ REFUSED: dict[str, Call] = {
         on(torch.tensor([0, -1])), on(none(4, 64)), on(torch.tensor([0]))
     ),
     "a negative place of a pool": lambda on: torch.nn.functional.max_unpool2d(
-        on(none(1, 2, 2, 2)), on(torch.tensor([[[[0, 1], [2, 3]], [[0, 1], [-1, 3]]]])), 2
+        on(none(1, 2, 2, 2)), on(torch.tensor([[[[0, 1], [2, 3]], [[0, 1], [-1, 3]]]])), (2, 2)
     ),
+    "a row beside the only one": lambda on: on(none(1, 4)).index_select(0, on(torch.tensor([0, 3]))),
+    "a row beside copies of one": lambda on: on(none(1, 4)).expand(3, 4)[on(torch.tensor([0, -4]))],
+    "a place beside the only one": lambda on: on(none(1, 4)).scatter(0, on(torch.full((1, 4), 2)), on(none(1, 4))),
+    "an element beside the only one": lambda on: on(none(1)).take(on(torch.tensor([4]))),
+    "a class beside the only one": lambda on: torch.nn.functional.nll_loss(on(none(3, 1)), on(torch.tensor([0, 1, 0]))),
     "boundaries without dims": lambda on: torch.bucketize(on(none(3)), on(torch.tensor(1.0))),
     "own transpose": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3))),
     "own transpose of another type": lambda on: (lambda x: x.add_(x.t()))(on(none(3, 3).double())),
