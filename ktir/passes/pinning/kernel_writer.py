@@ -16,14 +16,16 @@ from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.passes.pinning.accesses import loaded, stored
 from ktir.passes.pinning.elements import Apply, Leaf, Number, Value, common_shape
 from ktir.passes.pinning.exchanges import contributed, folded
+from ktir.passes.pinning.indirect import IndirectPlace
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
 from ktir.passes.pinning.places import Place
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, reshaped, structured
 from ktir.passes.pinning.tensors import Shared, place_here
-from ktir.passes.pinning.views import Window, address, seen
+from ktir.passes.pinning.views import View, Window, address, seen
 
-_VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp)
+TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
+_VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, *TILES)
 
 
 class KernelWriter:
@@ -218,20 +220,22 @@ class KernelWriter:
     def _places(self, tile: ir.Value) -> list[tuple[Place, Window]]:
         """Where an access tile lies, in the order of the parts of its view."""
         op = tile.owner.operation
-        if not is_a(op, ktdp.ConstructAccessTileOp):
+        if not is_a(op, *TILES):
             raise refused(op, "is not pinned yet")
-        found = []
-        for view, window in seen(op, self.points):
-            argument, offset = address(view.value, self.points)
-            number = self.points.same(offset)
-            fixed = None if argument is not None or number is None or view.local else self.fixed.get(number)
-            if argument is None and fixed is None and not view.local:
-                raise refused(
-                    view.operation, "expects an address that is an argument, with what is added to it, or the same number everywhere"
-                )
-            base = self.mapping[view.value] if fixed is None else fixed
-            found.append((Place(op, view, window, self.points, base, lambda v: self.mapping[v], self.guard), window))
-        return found
+        index = self.mapping.__getitem__
+        if is_a(op, ktdp.ConstructIndirectAccessTileOp):
+            return IndirectPlace(op, self.points, self._base, index, self.guard).pieces()
+        views = seen(op, self.points)
+        return [(Place(op, view, window, self.points, self._base(view), index, self.guard), window) for view, window in views]
+
+    def _base(self, view: View) -> ir.Value:
+        """Where a view begins. Raises Unsupported."""
+        argument, offset = address(view.value, self.points)
+        number = self.points.same(offset)
+        fixed = None if argument is not None or number is None or view.local else self.fixed.get(number)
+        if argument is None and fixed is None and not view.local:
+            raise refused(view.operation, "expects an address that is an argument, with what is added to it, or the same number everywhere")
+        return self.mapping[view.value] if fixed is None else fixed
 
     # Control
 

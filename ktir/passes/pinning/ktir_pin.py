@@ -16,7 +16,9 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import NAME, Level
 from ktir.dialects.module_target import machine
-from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations, scf
+from ktir.mlir import func, i32_type, integer_attribute, ir, is_a, linalg, operations, scf
+from ktir.passes.flat.integers.integer_proof import RANGES
+from ktir.passes.flat.integers.intervals import I32
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.tensors import TYPES
 from ktir.pipeline import Pass
@@ -88,6 +90,9 @@ class PinPass(Pass):
             f.operation.attributes["sym_name"] = ir.StringAttr.get(f.name.value.removesuffix(_NEW))
         new.operation.attributes["sym_name"] = ir.StringAttr.get(new.name.value.removesuffix(_NEW))
         module.operation.attributes[HOSTS] = ir.ArrayAttr.get([ir.TypeAttr.get(_type(p)) for p in buffers])
+        if any(_is_wide_table(p) for p in buffers):
+            name = new.name.value.removesuffix(_NEW)
+            module.operation.attributes[RANGES] = ir.DictAttr.get({name: ir.ArrayAttr.get([_range(p) for p in buffers])})
         set_level(module, Level.TILED)
         for f in made:
             tiles = KernelFunction(f.operation).cores
@@ -126,11 +131,22 @@ class PinPass(Pass):
 def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
-        if p.is_buffer and (p.shape is None or p.element not in TYPES):
+        if p.is_buffer and (p.shape is None or (p.element not in TYPES and not _is_wide_table(p))):
             what = "its views do not tell its size" if p.shape is None else f"its elements are {p.element}, not {', '.join(TYPES)}"
             given = p.position < len(entry.regions[0].blocks[0].arguments)
             which = f"argument #{p.position}" if given else f"memory at '{p.name}'"
             raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
+
+
+def _is_wide_table(p: Parameter) -> bool:
+    """Whether memory has places of 64 bits, which a launch narrows for the device."""
+    return p.element == "i64" and p.role == "input" and p.below is not None
+
+
+def _range(p: Parameter) -> ir.DictAttr:
+    """What a launch checks of a table that it narrows."""
+    numbers = {"bits": 64, "low": int(I32.low), "high": int(I32.high)} if _is_wide_table(p) else {}
+    return ir.DictAttr.get({name: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for name, n in numbers.items()})
 
 
 def is_by_hand(module: ir.Module) -> bool:
@@ -239,6 +255,11 @@ def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:
     return arguments[p.position].location if p.position < len(arguments) else entry.location
 
 
+def _held(p: Parameter) -> ir.Type:
+    """The elements of memory on the device."""
+    return i32_type() if _is_wide_table(p) else ir.Type.parse(p.element)
+
+
 def _type(p: Parameter) -> ir.Type:
     return ir.RankedTensorType.get(list(p.shape or ()), ir.Type.parse(p.element))
 
@@ -257,7 +278,7 @@ def _new_entry(
     attributes = []
     for number, p in enumerate(buffers):
         elements = prod(p.shape or ())
-        layout = kt.LayoutAttr.build([elements], [-(-elements // LANES), LANES], [LANES, 1], ir.Type.parse(p.element), "standard", "zero")
+        layout = kt.LayoutAttr.build([elements], [-(-elements // LANES), LANES], [LANES, 1], _held(p), "standard", "zero")
         said: dict[str, ir.Attribute] = {
             "ktir.name": ir.StringAttr.get((p.position < len(given) and text_attribute(given[p.position], "ktir.name")) or p.name),
             "ktir.role": ir.StringAttr.get("input" if p.role == "input" else "input_output"),  # what no tile stores stays as it was

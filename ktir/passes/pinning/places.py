@@ -61,6 +61,11 @@ def times(a: Size, b: int) -> Size:
 class Place:
     """What lies of an access tile in one view, where it stands: all values are of the new kernel."""
 
+    @property
+    def looked_up(self) -> tuple[int, ...]:
+        """The dims whose positions are read from a table."""
+        return ()
+
     def __init__(
         self,
         tile: ir.Operation,
@@ -80,7 +85,7 @@ class Place:
         dims: list[Dim] = []
         lows = zip(tile.opview.base_map.results, tile.opview.box_lo, window, view.sizes, view.strides, strict=True)
         for expression, low, (start, extent), size, stride in lows:
-            first = index_sum(_built(expression, [moved[v] for v in operands], tile), low + start)
+            first = index_sum(built(expression, [moved[v] for v in operands], tile), low + start)
             room = points.number(size) - points.affine(expression, operands) - low - start if view.masked else None
             if room is not None and (np.broadcast_to(room, points.live.shape)[points.live] >= extent).all():
                 room = None
@@ -186,14 +191,14 @@ def _stride(row: Row) -> int:
     return 0 if row.dim is None else row.dim.stride
 
 
-def _built(expression: ir.AffineExpr, operands: list[ir.Value], op: ir.Operation) -> Size:
+def built(expression: ir.AffineExpr, operands: Sequence[Size], op: ir.Operation) -> Size:
     """An affine expression as index arithmetic, at the insertion point."""
     if isinstance(expression, ir.AffineDimExpr):
         return operands[ir.AffineDimExpr(expression).position]
     if isinstance(expression, ir.AffineConstantExpr):
         return expression.value
     binary = ir.AffineBinaryExpr(expression)
-    a, b = _built(binary.lhs, operands, op), _built(binary.rhs, operands, op)
+    a, b = built(binary.lhs, operands, op), built(binary.rhs, operands, op)
     if isinstance(expression, ir.AffineAddExpr):
         return index_sum(a, b)
     if isinstance(expression, ir.AffineMulExpr) and (isinstance(a, int) or isinstance(b, int)):

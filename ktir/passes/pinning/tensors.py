@@ -114,13 +114,22 @@ def fixed(element: Element) -> Iterator[Leaf]:
             yield from fixed(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
 
 
+def _looked_up(element: Element) -> Iterator[int | None]:
+    """The dims of a tree's value that a table has the places of."""
+    for leaf in element.leaves():
+        if isinstance(leaf.source, Loaded):
+            yield from (leaf.walk[d] for d in leaf.source.place.looked_up)
+        elif isinstance(leaf.source, Shared):
+            yield from _looked_up(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
+
+
 def choose_stick(value: Value, wanted: int | None) -> int | None:
     """The dim of a value that lies in its sticks: `wanted`, unless what it is made of has another one there, or that one in its rows."""
     given = [leaf for leaf in fixed(value.element)]
     for leaf in given:
         if leaf.source.stick is not None and leaf.walk[leaf.source.stick] is not None:
             return leaf.walk[leaf.source.stick]
-    taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)}
+    taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)} | set(_looked_up(value.element))
     if wanted not in taken:
         return wanted
     return next((d for d in reversed(range(len(value.shape))) if d not in taken and value.shape[d] != 1), None)

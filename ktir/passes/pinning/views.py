@@ -47,10 +47,7 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
     box = tile.opview
     whole = tuple((0, n) for n in box.box_extent)
     if not is_distributed(tile):
-        owner = tile.operands[0].owner
-        if isinstance(owner, ir.Block) or not is_a(owner, ktdp.ConstructMemoryViewOp):
-            raise refused(tile, "is on a view that is not made in the kernel by 'ktdp.construct_memory_view', which is not pinned yet")
-        return [(_view(owner.operation, points, alone=True), whole)]
+        return [(alone(tile.operands[0], tile, points), whole)]
     op = tile.operands[0].owner.operation
     parts = _parts(op, points)
     joined = _joined(op, parts, points)
@@ -66,6 +63,14 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
     if sum(prod(n for _, n in window) for window in distinct) != prod(box.box_extent):
         raise refused(tile, "has coordinates that no part of its distributed view owns")
     return found
+
+
+def alone(value: ir.Value, tile: ir.Operation, points: Points) -> View:
+    """A view that is no part of another one. Raises Unsupported, which names the access tile."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or not is_a(owner, ktdp.ConstructMemoryViewOp):
+        raise refused(tile, "is on a view that is not made in the kernel by 'ktdp.construct_memory_view', which is not pinned yet")
+    return _view(owner.operation, points, alone=True)
 
 
 def split_dims(op: ir.Operation, points: Points) -> list[int]:
