@@ -7,9 +7,11 @@ What does not belong to a group is left out by a selection, never by a product w
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
 aten = torch.ops.aten
@@ -135,7 +137,22 @@ def max_unpool(x: torch.Tensor, indices: torch.Tensor, output_size: list[int], *
     return x.new_zeros(count, size).scatter(1, indices.reshape(count, -1), x.reshape(count, -1)).reshape(*planes, *output_size)
 
 
+def _among_numbers(isin: Callable[..., Any]) -> Callable[..., Any]:
+    """`isin` by places in a sorted list, among which a NaN would count for less than any number: another member stands for it."""
+
+    def members(elements: Any, test_elements: torch.Tensor, *, assume_unique: bool = False, invert: bool = False) -> Any:
+        if not test_elements.is_floating_point() or not test_elements.numel():
+            return isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
+        none = test_elements.isnan()
+        least = torch.where(none, torch.full((), math.inf, dtype=test_elements.dtype, device=none.device), test_elements).amin()
+        found = isin(elements, torch.where(none, least, test_elements)) & none.logical_not().any()
+        return found.logical_not() if invert else found
+
+    return members
+
+
 DECOMPOSITIONS: dict[Any, Any] = {
+    **{op: _among_numbers(isin) for op, isin in get_decompositions([aten.isin.Tensor_Tensor, aten.isin.Scalar_Tensor]).items()},
     **dict.fromkeys((aten.max_unpool2d.default, aten.max_unpool3d.default), max_unpool),
     **dict.fromkeys((aten._embedding_bag.default, aten._embedding_bag_forward_only.default), embedding_bag),
     aten._grouped_mm.default: grouped_mm,

@@ -133,6 +133,15 @@ def test_boundaries_in_no_order() -> None:
             assert torch.equal(got.cpu(), torch.searchsorted(boundaries, x, right=right, sorter=boundaries.argsort()))
 
 
+def test_members_beside_nan(on_chip: None) -> None:
+    nan, few, many = torch.full((3,), torch.nan), torch.tensor([1.0, torch.nan, torch.inf]), torch.arange(64.0)
+    many[::5] = torch.nan
+    for x, tests in ((few, few), (few, nan), (many, many), (many.nan_to_num(7).short(), many), (few, many.half()), (many, few)):
+        for unique, invert in ((False, False), (False, True), (x is tests is few, False)):
+            found = torch.isin(x.to("spyre"), tests.to("spyre"), assume_unique=unique, invert=invert)
+            assert torch.equal(found.cpu(), torch.isin(x, tests, assume_unique=unique, invert=invert))
+
+
 def test_copies_of_numbers() -> None:
     x = none(4).half().to("spyre")
     x.copy_(2.5)  # type: ignore[arg-type]
