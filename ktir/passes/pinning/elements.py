@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ktir.diagnostics import refused
-from ktir.mlir import ir
+from ktir.mlir import arith, ir, is_a
 
 Walk = tuple[int | None, ...]
 """Per dim of a tensor the dim of the value along it; None where it has one position."""
@@ -82,6 +84,28 @@ class Value:
     @property
     def type(self) -> ir.Type:
         return self.element.type
+
+
+def applied(type_: ir.Type, op: ir.Operation, operands: tuple[Element, ...]) -> Element:
+    """A scalar op on these; a number, where it only reads the bits of one."""
+    first = operands[0]
+    if is_a(op, arith.BitcastOp) and isinstance(first, Number) and isinstance(first.value, ir.IntegerAttr):
+        width = ir.IntegerType(first.type).width
+        number = np.array(first.value.value & ((1 << width) - 1), f"u{width // 8}").view(f"f{width // 8}").item()
+        if str(type_) == f"f{width}" and number == number:  # an attribute does not keep which NaN it is
+            return Number(type_, ir.FloatAttr.get(type_, number))
+    return Apply(type_, op, operands)
+
+
+def content(value: ir.Value, values: Mapping[ir.Value, Value], op: ir.Operation) -> Value:
+    """What a tensor or a scalar is. Raises Unsupported, which names the op that reads it."""
+    if value in values:
+        return values[value]
+    if isinstance(value.type, ir.RankedTensorType):
+        raise refused(op, "reads a tensor without content")
+    if isinstance(value.type, ir.IntegerType):
+        raise refused(op, f"makes data of an '{value.type}' that is not the same on every tile and in every trip, which is not pinned yet")
+    raise refused(op, f"makes data of a value of type '{value.type}', which is not pinned yet")
 
 
 def is_uniform(element: Element) -> bool:

@@ -14,7 +14,7 @@ from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.passes.pinning.accesses import loaded, stored
-from ktir.passes.pinning.elements import Apply, Leaf, Number, Value, common_shape
+from ktir.passes.pinning.elements import Apply, Leaf, Number, Value, applied, common_shape, content
 from ktir.passes.pinning.exchanges import contributed, folded
 from ktir.passes.pinning.indirect import IndirectPlace
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
@@ -171,6 +171,7 @@ class KernelWriter:
 
     def _tensor(self, op: ir.Operation) -> None:
         """Ops on tensors, and on numbers that are data."""
+        self._counted(op)
         found = structured(op, self.values)
         if found is None and is_scalar_op(op) and len(op.results) == 1:
             found = self._elementwise(op)
@@ -181,6 +182,15 @@ class KernelWriter:
             found = Value(found.shape, Leaf(found.type, shared, tuple(range(len(found.shape)))))
         if not isinstance(found, Undefined):
             self.values[op.results[0]] = found
+
+    def _counted(self, op: ir.Operation) -> None:
+        """Integers that the text computes are data too where they are the same on every tile and in every trip."""
+        for operand in op.operands:
+            if isinstance(operand.type, ir.IntegerType) and operand.type.width in (16, 32) and operand in self.mapping:
+                number = self.points.same(self.points(operand))
+                self.values.pop(operand, None)
+                if number is not None:
+                    self.values[operand] = Value((), Number(operand.type, ir.IntegerAttr.get(operand.type, number)))
 
     def _elementwise(self, op: ir.Operation) -> Value:
         type_ = op.results[0].type
@@ -200,15 +210,11 @@ class KernelWriter:
             return Value(shape, Number(element, ir.FloatAttr.get(element, float(number))))
         operands: list[Value] = []
         for operand in op.operands:
-            if is_index(operand.type):
-                raise refused(op, "computes data from an index, which is not pinned yet")
             operands.append(self.value(operand, op))
-        return Value(common_shape(operands, shape, op), Apply(element, op, tuple(v.element for v in operands)))
+        return Value(common_shape(operands, shape, op), applied(element, op, tuple(v.element for v in operands)))
 
     def value(self, value: ir.Value, op: ir.Operation) -> Value:
-        if value not in self.values:
-            raise refused(op, "reads a tensor without content")
-        return self.values[value]
+        return content(value, self.values, op)
 
     def _is_kept(self, result: ir.Value, value: Value) -> bool:
         """Whether a value becomes a tensor: it takes work, and is read several times."""

@@ -8,7 +8,7 @@ from math import prod
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, names, tensor
-from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, common_shape, is_uniform, whole_dims
+from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, applied, common_shape, content, is_uniform, whole_dims
 from ktir.passes.pinning.matmuls import matmul
 from ktir.passes.pinning.tensors import Made, pointwise, position, reduction
 
@@ -29,9 +29,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     if is_a(op, tensor.ExtractOp):
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
-        if op.operands[0] not in values:
-            raise refused(op, "reads a tensor without content")
-        return reshaped(op, values[op.operands[0]])
+        return reshaped(op, content(op.operands[0], values, op))
     if is_a(op, linalg.MatmulOp):
         return matmul(op, values)
     if is_a(op, linalg.FillOp):
@@ -53,9 +51,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
 
 
 def _of(value: ir.Value, values: Values, op: ir.Operation) -> Value:
-    if value not in values:
-        raise refused(op, "reads a tensor without content")
-    return whole_dims(value, values[value], op)
+    return whole_dims(value, content(value, values, op), op)
 
 
 def _shape(value: ir.Value) -> tuple[int, ...]:
@@ -198,10 +194,7 @@ def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
 def _each(op: ir.Operation, block: ir.Block, values: Values) -> Value:
     """A generic that computes each element from those at the same place."""
     read = [(a, v) for a, v in zip(block.arguments, op.operands, strict=True) if any(True for _ in a.uses)]
-    for _, operand in read:
-        if operand not in values:
-            raise refused(op, "reads a tensor without content")
-    shape = common_shape([values[v] for _, v in read], _shape(op.results[0]), op)
+    shape = common_shape([content(v, values, op) for _, v in read], _shape(op.results[0]), op)
     (yielded,) = list(block.operations)[-1].operands
     return Value(shape, _tree(yielded, {a: values[v].element for a, v in read}))
 
@@ -253,4 +246,6 @@ def _tree(value: ir.Value, scalars: Mapping[ir.Value, Element]) -> Element:
         return Number(value.type, owner.attributes["value"])
     if is_a(owner, linalg.IndexOp):
         raise refused(owner, "reads a position as data, which is not pinned yet")
-    return Apply(value.type, owner.operation, tuple(_tree(v, scalars) for v in owner.operands))
+    if not len(owner.operands):
+        raise refused(owner.operation, "is read as data in the body of an op, which is not pinned yet")
+    return applied(value.type, owner.operation, tuple(_tree(v, scalars) for v in owner.operands))
