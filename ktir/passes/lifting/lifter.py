@@ -17,7 +17,7 @@ from ktir.passes.lifting.axes import Access, Axes, Axis
 from ktir.passes.lifting.forms import element_type, form_of, shape_of, splat
 from ktir.passes.lifting.structured_ops import aligned
 from ktir.passes.lifting.trips import TripOps
-from ktir.passes.lifting.values import Carried, Number, Position, Total, Value, Whole
+from ktir.passes.lifting.values import Carried, Decided, Number, Position, Total, Value, Whole
 
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.GetComputeTileIdOp)
 
@@ -156,18 +156,22 @@ class Lifter:
         if most == 0:
             return
         body, depth = op.regions[0].blocks[0], points.live.ndim
+        once = bool((trips[points.live] == 1).all())  # nothing goes on
         counter, *carried = body.arguments
         for k, (argument, init) in enumerate(zip(carried, inits, strict=True)):
             if not isinstance(init, Number | Whole) or (isinstance(init, Whole) and init.relative is not None):
                 raise refused(op, "begins with what another loop carries")
-            self.values[argument] = Carried(k, depth, init)
+            self.values[argument] = init if once else Carried(k, depth, init)
         outer = points.live
         live = np.logical_and(outer[..., None], trips[..., None] > np.arange(most))
         with points.loop(counter, lower[..., None] + each * np.arange(most), live):
-            with self.axes.carried(depth, outer) if inits else nullcontext():
+            with self.axes.carried(depth, outer) if inits and not once else nullcontext():
                 self.block(body)
         ends = list(list(body.operations)[-1].operands)
-        self.values.update(zip(op.results, self._left(op, carried, ends), strict=True))
+        left = [self._value(end, op) for end in ends] if once else self._left(op, carried, ends)
+        if any(isinstance(value, Position | Decided) for value in left):
+            raise refused(op, "carries positions")
+        self.values.update(zip(op.results, left, strict=True))
 
     def _left(self, op: ir.Operation, carried: Sequence[ir.Value], ends: Sequence[ir.Value]) -> list[Value]:
         """What the last trip of a loop leaves."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, fill, generic
+from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, elementwise, fill, filled, generic
 from ktir.mlir import arith, ir, tensor
 from ktir.passes.lifting.axes import Axes, Axis
 from ktir.passes.lifting.bodies import Body, Scope
 from ktir.passes.lifting.forms import Form, element_type
 from ktir.passes.lifting.values import Decided, Number, Position, Relative, Value, Whole
+
+_SAME_IN_ANY_ORDER = ("max", "min", "addi", "maxsi", "minsi")
 
 
 class StructuredOps:
@@ -18,6 +20,12 @@ class StructuredOps:
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
+        self.moved: list[ir.Operation] = []
+        """Ops whose sums have another order than in the author's text."""
+
+    def _note(self, op: ir.Operation, kind: str) -> None:
+        if kind not in _SAME_IN_ANY_ORDER:
+            self.moved.append(op)
 
     def _is_read(self, form: Form, operand: int) -> bool:
         """Whether a body looks at an operand; `outs` of a reduction is where that begins."""
@@ -136,12 +144,18 @@ class StructuredOps:
         loops: list[Axis | int] = [*kept, *(loop for loop in out if loop is not None), *summed, *sorted(form.reduced & axes.keys())]
         labels = (*kept, *(axes[loop] for loop in out if loop is not None))
         dims = tuple(loops.index(loop) if loop in out and loop is not None else None for loop in form.walks[-1])
-        start = aligned(form.op, init, labels, dims, element_type(form.op.results[0]))
+        type_ = element_type(form.op.results[0])
+        begin = aligned(form.op, init, labels, dims, type_)
+        own = isinstance(init, Number) and is_identity(init, kind)  # else what it begins with is combined by an op of its own
+        start = begin if own else filled([a.extent for a in labels] or [1], type_, IDENTITY[kind])
         reduced = set(range(len(labels), len(loops)))
         if not reduced:
             raise refused(form.op, "reduces a single position, which is not lifted")
         scope = self._scope(axes, loops)
         value = self._combined(form, given, read, loops, labels, reduced, combine, mapped, start, scope)
+        if not own:
+            self._note(form.op, kind)
+            value = _combination(form, combine, [begin, value])
         relative = self._relative(form, [(i, v) for i in read if isinstance(v := given[i], Whole)], loops)
         if relative is not None and any(p is not None and p >= len(labels) for p in relative.places):
             raise refused(form.op, "reduces what is relative to different values")
@@ -172,6 +186,17 @@ class StructuredOps:
         maps = [affine_map(len(loops), walk) for walk in (*walks, result)]
         kinds = ["reduction" if k in reduced else "parallel" for k in range(len(loops))]
         return generic([v.value for _, v in wholes], start, maps, kinds, body, loc=form.op.location)
+
+
+def _combination(form: Form, combine: ir.Operation, values: Sequence[ir.Value]) -> ir.Value:
+    """Two tensors combined element by element."""
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        return ir.Operation.create(combine.name, results=[scalars[0].type], operands=scalars[:2]).results[0]
+
+    with form.op.location:
+        type_ = ir.RankedTensorType(values[0].type)
+        return elementwise(values, tensor.EmptyOp(list(type_.shape), type_.element_type).result, body)
 
 
 def is_identity(init: Number, kind: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY
 from ktir.mlir import ir, is_a, linalg
-from ktir.passes.lifting.axes import Axes, Axis
+from ktir.passes.lifting.axes import Axis
 from ktir.passes.lifting.bodies import Body, position
 from ktir.passes.lifting.forms import Form, element_type
 from ktir.passes.lifting.scaled import Kind, kind_of
@@ -16,17 +16,11 @@ from ktir.passes.lifting.structured_ops import StructuredOps, is_identity
 from ktir.passes.lifting.values import Carried, Decay, Decayed, Decided, Number, Partial, Position, Relative, Total, Value, Whole
 from ktir.target import LANES
 
-_SAME_IN_ANY_ORDER = ("max", "min", "addi", "maxsi", "minsi")
 _NO_SUM = "reads what goes on from trip to trip in a way that is no sum, product or extreme over the trips"
 
 
 class TripOps(StructuredOps):
     """Writes ops, and notes which of them sum in another order than the author's."""
-
-    def __init__(self, axes: Axes) -> None:
-        super().__init__(axes)
-        self.moved: list[ir.Operation] = []
-        """Ops whose sums have another order than in the author's text."""
 
     def write(self, form: Form, given: Sequence[Value | None]) -> Value:
         """What an op makes; `given`: what its operands are, None for a tensor without content. Raises Unsupported."""
@@ -154,10 +148,6 @@ class TripOps(StructuredOps):
             self._note(form.op, kind)
         summed = [a for a in hidden if a.varies(depth)]
         return self._reduced(form, given, read, axes, hidden, init, combine, mapped, summed)
-
-    def _note(self, op: ir.Operation, kind: str) -> None:
-        if kind not in _SAME_IN_ANY_ORDER:
-            self.moved.append(op)
 
     # Sums that each trip scales
 

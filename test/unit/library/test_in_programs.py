@@ -17,7 +17,7 @@ from ktir.runtime import metrics
 register()
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
-from kernels import softmax  # noqa: E402  # pyright: ignore[reportMissingImports]
+from kernels import flash_attention, softmax  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 X = torch.randn(9, 100, generator=torch.Generator().manual_seed(0)).half()
 DEVICES = ("cpu", "spyre")
@@ -36,6 +36,11 @@ def lifted_op(x: torch.Tensor, block: int = 2) -> torch.Tensor:
 @ktir.library.operator("parts::chosen", softmax[1].using(way="auto", tolerance=2e-3))
 def chosen_op(x: torch.Tensor, block: int = 2) -> torch.Tensor:
     return torch.empty_like(x)
+
+
+@ktir.library.operator("parts::attention", flash_attention[3].using(way="lift"))
+def attention_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(q)
 
 
 @lang.kernel
@@ -93,10 +98,16 @@ def on_grids(x: torch.Tensor) -> Any:
     return lifted_op(x * 2).sum(-1) - chosen_op(x, 3) @ x[0]
 
 
+def attending(x: torch.Tensor) -> Any:
+    q = x[:, :64].reshape(1, 9, 64)
+    return attention_op(q * 0.5, q, q.flip(1)).transpose(0, 1).reshape(9, 64) + x[:, 36:]
+
+
 CALLS: dict[Any, Callable[..., Any]] = {
     torch.ops.parts.softmax.default: lambda x: torch.softmax(x, -1),
     torch.ops.parts.lifted.default: lambda x, block=2: torch.softmax(x, -1),
     torch.ops.parts.chosen.default: lambda x, block=2: torch.softmax(x, -1),
+    torch.ops.parts.attention.default: lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
     torch.ops.parts.extremes.default: lambda x: (x.min(-1).values, x.max(-1).values),
     torch.ops.parts.weighted.default: lambda x, y, a: x * a + y,
 }
@@ -109,7 +120,7 @@ class InTorch(TorchDispatchMode):
         return CALLS.get(func, func)(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("model", [low_of_both, written_later, of_constants, of_parts, alone, chained, on_grids])
+@pytest.mark.parametrize("model", [low_of_both, written_later, of_constants, of_parts, alone, chained, on_grids, attending])
 @pytest.mark.parametrize("device", DEVICES)
 def test_one_launch(model: Callable[..., Any], device: str, caplog: pytest.LogCaptureFixture) -> None:
     with InTorch():
