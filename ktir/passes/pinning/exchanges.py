@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
-from ktir.mlir import ir, is_a
+from ktir.mlir import func, ir, is_a
 from ktir.passes.pinning.elements import Leaf, Value
 from ktir.passes.pinning.tensors import Made, choose_stick, pointwise
 
@@ -23,6 +24,9 @@ def folded(op: ir.Operation, contribution: Value, combine: Combine) -> Value:
     producers = [tile_sets.members(produce.attributes["producer_tiles_per_group"], (g,)) for g in groups]
     if any(not p or len(p) != len(producers[0] or ()) for p in producers):
         raise refused(produce, "expects as many producers in each group, others are not pinned yet")
+    receivers = {tile for g in groups for tile in tile_sets.members(op.attributes["consumer_tiles_per_group"], (g,)) or ()}
+    if is_a(op, ktdp.InterTileConsumeOp) and len(receivers) < KernelFunction(_function(op)).cores:
+        raise refused(op, "leaves tiles that receive nothing, which is not pinned yet")
     stick = choose_stick(contribution, next((d for d in reversed(range(len(contribution.shape))) if contribution.shape[d] != 1), None))
     sent = pointwise(contribution, stick, op)
     total: Value | None = None
@@ -35,6 +39,13 @@ def folded(op: ir.Operation, contribution: Value, combine: Combine) -> Value:
         total = piece if total is None else combine(total, piece)
     assert total is not None
     return total
+
+
+def _function(op: ir.Operation) -> ir.Operation:
+    """The kernel that an op is in."""
+    while not is_a(op, func.FuncOp):
+        op = op.parent.operation
+    return op
 
 
 def _affine(tiles: tuple[int, ...], groups: list[int], op: ir.Operation) -> ir.Attribute:

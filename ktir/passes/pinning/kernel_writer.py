@@ -138,7 +138,7 @@ class KernelWriter:
             self._branches(op)
         elif is_a(op, ktdp.InterTileProduceOp):
             pass  # what it contributes is sent where it is received
-        elif is_a(op, ktdp.InterTileReduceOp):
+        elif is_a(op, ktdp.InterTileReduceOp, ktdp.InterTileConsumeOp):
             self._exchange(op)
         elif op.results and all(is_index(r.type) for r in op.results):
             self._index(op)
@@ -146,13 +146,15 @@ class KernelWriter:
             self._tensor(op)
 
     def _exchange(self, op: ir.Operation) -> None:
-        """A reduction over tiles, which all have to be there at the same time."""
+        """A reduction over tiles, or what one of them sends, which all have to be there at the same time."""
         if self.tiles != self.cores or self.guard is not None:
             raise refused(op, "exchanges between tiles that do not all run at once, which is not pinned yet")
-        block = op.regions[0].blocks[0]
-        *ops, end = (o.operation for o in block.operations)
 
         def combine(total: Value, piece: Value) -> Value:
+            if not is_a(op, ktdp.InterTileReduceOp):
+                raise refused(op, "receives from several tiles of a group, which is not pinned yet")
+            block = op.regions[0].blocks[0]
+            *ops, end = (o.operation for o in block.operations)
             self.values.update(zip(block.arguments, (total, piece), strict=True))
             for inner in ops:
                 self._op(inner)

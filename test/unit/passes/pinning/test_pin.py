@@ -305,6 +305,40 @@ def test_reductions_over_tiles(grid: int, groups: int, members: str) -> None:
     equal(exchange(grid, groups, members, "addf"), arrays())
 
 
+def handed_out(grid: int, groups: int, sender: str, members: str) -> str:
+    """Each tile stores what the sender of its group has loaded."""
+    text = exchange(grid, groups, members, "addf").replace(members, sender, 1)
+    begin, end = text.index("%q = ktdp.inter_tile_reduce"), text.index("%o = ktdp")
+    of = f"<(tensor<1x64xf16>), groups = affine_set<(g) : (g >= 0, -g + {groups - 1} >= 0)>>"
+    consumed = f"%q = ktdp.inter_tile_consume(%f) consumer_tiles_per_group = {members} : {of} -> tensor<1x64xf16>\n"
+    return text[:begin] + consumed + text[end:]
+
+
+@pytest.mark.parametrize(
+    ("grid", "groups", "sender", "members"),
+    [
+        (4, 1, "affine_set<(i)[g] : (i - 2 == 0)>", "affine_set<(i)[g] : (i >= 0, -i + 3 >= 0)>"),
+        (6, 2, "affine_set<(i)[g] : (i - 3 * g - 1 == 0)>", "affine_set<(i)[g] : (i - 3 * g >= 0, -i + 3 * g + 2 >= 0)>"),
+    ],
+)
+def test_one_tile_of_a_group_sends(grid: int, groups: int, sender: str, members: str) -> None:
+    """The author's groups are those of the ring."""
+    (kernel,) = equal(handed_out(grid, groups, sender, members), arrays()).machine.program.kernels
+    step = grid // groups
+    assert kernel.groups[:1] == [[i // step * step + (2 if groups == 1 else 1) for i in range(grid)]]
+
+
+def test_tiles_that_receive_nothing() -> None:
+    """What they would read is not what the sender has."""
+    everybody = "affine_set<(i)[g] : (i >= 0, -i + 3 >= 0)>"
+    text = handed_out(4, 1, "affine_set<(i)[g] : (i - 2 == 0)>", everybody).replace(
+        f"consumer_tiles_per_group = {everybody}", "consumer_tiles_per_group = affine_set<(i)[g] : (i >= 0, -i + 1 >= 0)>"
+    )
+    with pytest.raises(KtirError, match=r"'ktdp.inter_tile_consume' op leaves tiles that receive nothing") as error:
+        package_of(text)
+    assert error.value.location
+
+
 def test_exchanges_of_tiles_in_turns() -> None:
     """Tiles that wait for a later turn cannot contribute."""
     text = exchange(40, 1, "affine_set<(i)[g] : (i >= 0, -i + 39 >= 0)>")
