@@ -24,7 +24,7 @@ from ktir.passes.lifting.whole_program import lift
 from ktir.runtime.executable import Executable
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "examples"))
-from kernels import flash_attention  # pyright: ignore[reportMissingImports]
+from kernels import flash_attention  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
 
 TOLERANCE = 2.0**-9
 INPUTS = [np.random.default_rng(i).standard_normal((2, 40, 64)).astype(np.float16) for i in range(3)]

@@ -144,4 +144,4 @@ def test_other_tables_are_refused(subscripts: str, shape: tuple[int, ...], messa
         text = text.replace("memref<64x64xf16>, memref<64xi32> ->", "memref<64x64xf16>, memref<64xi32>, memref<64xi32> ->")
     with pytest.raises(KtirError, match=message) as error:
         package_of(text)
-    assert error.value.location.startswith("kernel.mlir:9:")
+    assert (error.value.location or "").startswith("kernel.mlir:9:")
