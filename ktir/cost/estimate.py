@@ -90,11 +90,6 @@ def combine(terms: list[Term]) -> Cost:
     return Cost(cycles + partial + sums["start"], bound, tuple(terms))
 
 
-def turnaround_cycles(read: float, written: float, target: Target) -> float:
-    """What the memory channel loses by changing between reading and writing."""
-    return target.dram_turnaround * min(read, written)
-
-
 def kernel_start(target: Target) -> int:
     """Latency of a kernel's first and last step, and its launch."""
     return target.dram_latency + target.sfp_latency + _SIGNALS * target.signal_cycles + target.launch_cycles

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ktir.cost.estimate import Cost, Term
+from ktir.isa.cycles import turnaround_cycles
 from ktir.target import Target
 
 
@@ -83,6 +84,10 @@ class _Kernel:
             *(Term("ring", x.what, x.cycles * x.times, x.moved * x.times, x.members) for x in self.loads),
             *(Term("stores", "stored", s.cycles * trips) for s in self.stores),
         ]
+        read, written = sum(x.moved * x.times for x in self.loads), sum(s.moved for s in self.stores) * trips
+        if self.target.dram_turnaround:
+            lost = turnaround_cycles(read, written, self.target)
+            terms.append(Term("dram", "turnaround between reads and writes", lost))
         busy = {unit: sum(t.cycles for t in terms if t.unit == unit) for unit in ("PT", "SFP", "dram", "ring", "stores")}
         cycles = max(self._first() + (trips - 1) * self._further(), *busy.values())
         compute = max(busy.pop("PT"), busy.pop("SFP"))

@@ -6,9 +6,10 @@ from math import prod
 from typing import NamedTuple
 
 from ktir.cost.attention import attention_cost, takes_whole_rows
-from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, turnaround_cycles
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles
 from ktir.cost.problem import Operand, Problem
 from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
+from ktir.isa.cycles import turnaround_cycles
 from ktir.target import LANES, STICK_BYTES, Target
 
 

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
-from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency, turnaround_cycles
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency
 from ktir.isa.access import Access
-from ktir.isa.cycles import op_cycles, ring_route
+from ktir.isa.cycles import array_cycles, op_cycles, ring_cycles, ring_route, turnaround_cycles
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.instructions import Does
@@ -72,7 +72,7 @@ class _Counter:
         self.multiplications = 0
         self.vector_ops = 0
         self.stages = 0
-        self.sent, self.way = 0, 0
+        self.sent, self.way = 0.0, 0
         """Cycles of the ring for what cores send each other; the hops of the longest way."""
 
     def unit(self, words: list[Word]) -> None:
@@ -96,25 +96,29 @@ class _Counter:
                 self._transfer(w, trips)
             case Does.SEND:
                 load, hops = ring_route(self.kernel.groups[w["group"]], self.target.cores)
-                self.sent += runs * self._sticks(w) * load
+                self.sent += runs * self._ring(w) * load
                 self.way = max(self.way, hops)
             case Does.PUSH:
                 self.busy["LX"] += runs * self._sticks(w)
             case Does.WEIGHTS:
-                self.busy["weights"] += runs * LANES
+                self.busy["weights"] += runs * LANES * array_cycles(w, self.kernel, self.target)
             case Does.MULTIPLY:
-                self.busy["rows"] += runs * w["rows"] * self.target.pt_row_cycles
+                self.busy["rows"] += runs * w["rows"] * array_cycles(w, self.kernel, self.target)
                 self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
             case Does.DRAIN:
-                self.busy["drains"] += runs * (drained + self.target.pt_fill_cycles)
+                self.busy["drains"] += runs * (drained * array_cycles(w, self.kernel, self.target) + self.target.pt_fill_cycles)
             case Does.HALT | Does.WAIT | Does.SIGNAL | Does.TOGETHER | Does.FILL | Does.RECEIVE | Does.PULL:
                 pass  # what they take is behind that of others
             case _:
                 raise AssertionError(w.op)
 
     def _sticks(self, w: Word) -> int:
-        d = self.kernel.descriptors[w["src" if w.does is Does.SEND else "lx"]]
-        return d.bytes // STICK_BYTES
+        return self.kernel.descriptors[w["lx"]].bytes // STICK_BYTES
+
+    def _ring(self, w: Word) -> float:
+        """Cycles of a link of the ring for what a word sends."""
+        d = self.kernel.descriptors[w["src"]]
+        return d.bytes / d.entry_bytes * ring_cycles(d.entry_bytes // STICK_BYTES, self.target)
 
     def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
         self.stages += 1
@@ -192,7 +196,7 @@ class _Counter:
         t = self.target
         terms = [
             Term("PT", "weights", self.busy["weights"]),
-            Term("PT", "rows", self.busy["rows"] / t.pt_efficiency),
+            Term("PT", "rows", self.busy["rows"]),
             Term("PT", "drains", self.busy["drains"]),
             Term("SFP", "vector ops", self.busy["SFP"]),
             Term("LX", "operands to PT and SFP", self.busy["LX"]),

@@ -1,4 +1,4 @@
-"""What one execution of a vector op, and the ring, cost in cycles; the emulator and the cost model agree on it."""
+"""What an op of the vector unit, an entry of the matrix array, memory channel and ring cost; emulator and cost model agree on it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ktir.isa.instructions import Does
 from ktir.isa.kinds import KINDS
-from ktir.isa.program import Word
-from ktir.target import Target
+from ktir.isa.program import Kernel, Word
+from ktir.target import LANES, STICK_BYTES, Target
 
 _FREE = (Does.TAKE, Does.GIVE, Does.CONSTANT)
 
@@ -25,6 +25,34 @@ def op_cycles(word: Word, target: Target) -> int:
 def kind_cycles(kind: str, target: Target) -> int:
     """Cycles of one stick of an operation."""
     return {"simple": 1, "transcendental": target.sfp_transcendental_cycles, "long": target.sfp_long_cycles}[KINDS[kind].cost]
+
+
+def array_cycles(word: Word, kernel: Kernel, target: Target) -> float:
+    """Cycles of one entry of an `ldw`, an `mm` or a `pto`.
+
+    A program gives rows to all corelets. In a kernel that adds up sums over the ring so many do all of them as do that on the chip.
+    """
+    if word.does is Does.WEIGHTS:
+        return target.pt_weight_cycles / LANES
+    rows = target.corelets / target.partial_sum_corelets if adds_over_ring(kernel) else 1
+    return rows * (target.pt_row_cycles / target.pt_efficiency if word.does is Does.MULTIPLY else 1)
+
+
+def adds_over_ring(kernel: Kernel) -> bool:
+    """Whether a kernel multiplies, and sends entries of 4 bytes, which then are sums or parts of them."""
+    words = [w for unit in kernel.units.values() for w in unit]
+    sent = [kernel.descriptors[w["src"]].element_bytes for w in words if w.does is Does.SEND]
+    return 4 in sent and any(w.does is Does.MULTIPLY for w in words)
+
+
+def turnaround_cycles(read: float, written: float, target: Target) -> float:
+    """What the memory channel loses by changing between reading and writing, where so many bytes are read and written."""
+    return target.dram_turnaround * min(read, written)
+
+
+def ring_cycles(sticks: int, target: Target) -> float:
+    """Cycles for which an entry of 1 or 2 sticks occupies a link of the ring: entries of f32 and i32 take the ring of partial sums."""
+    return sticks * STICK_BYTES / (target.ring_bytes_per_cycle if sticks == 1 else target.partial_sum_bytes_per_cycle)
 
 
 def ring_route(sources: Sequence[int], stops: int) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def test_values_on_each_of_them_in_one_process(text: str) -> None:
         executable(a, b, found)
         assert np.abs(found - wanted).max() < 2e-3
         cycles.append(executable.machine.report.cycles)
-    assert cycles[0] == cycles[-1] < cycles[1] < cycles[3]
+    assert cycles[0] == cycles[-1] < min(cycles[1], cycles[3])
 
 
 @pytest.mark.parametrize("target", machines(), ids=lambda t: t.name)

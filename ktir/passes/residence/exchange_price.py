@@ -7,12 +7,13 @@ is a kernel of its own, which nothing hides.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import prod
+from math import ceil, prod
 
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.cost.bodies import stick_cycles
 from ktir.cost.estimate import half, multiply_cycles, stage_latency
 from ktir.dialects.structured import Generic
+from ktir.isa.cycles import ring_cycles
 from ktir.mlir import func, ir, is_a, linalg
 from ktir.passes.residence.exchanges import Piece
 from ktir.passes.residence.pool_accesses import PoolAccess
@@ -22,9 +23,9 @@ SURE = 1.5
 """How many times what it takes an exchange must save: other cores' latency and other ops may hide what memory takes as well."""
 
 
-def ring_cycles(pieces: Sequence[Piece], sticks: int, cores: int) -> tuple[int, int]:
+def exchange_cycles(pieces: Sequence[Piece], sticks: int, cores: int, target: Target) -> tuple[int, int]:
     """Cycles for the entries of an exchange, of `sticks` sticks each, and until the last one has arrived."""
-    return sum(p.entries for p in pieces) * sticks, cores // 2 + 1
+    return ceil(sum(p.entries for p in pieces) * ring_cycles(sticks, target)), cores // 2 + 1
 
 
 class Traffic:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ktir.dialects._foundation import affine
 from ktir.mlir import func, ir
-from ktir.passes.residence.exchange_price import SURE, Traffic, ring_cycles
+from ktir.passes.residence.exchange_price import SURE, Traffic, exchange_cycles
 from ktir.passes.residence.exchanges import Piece, pieces
 from ktir.passes.residence.pool_accesses import Footprint, PoolAccess
 from ktir.passes.residence.resident_choice import Candidate, Stay
@@ -132,7 +132,8 @@ class Candidates:
     def _ring_price(self, argument: int) -> tuple[int, int]:
         """Cycles for the entries of an argument, and for the way of the last one."""
         accesses = self.accesses[argument]
-        return ring_cycles(self.copies[argument].pieces, accesses[0].element_bytes // 2, max(a.cores for a in accesses))
+        sticks, cores = accesses[0].element_bytes // 2, max(a.cores for a in accesses)
+        return exchange_cycles(self.copies[argument].pieces, sticks, cores, self.traffic.target)
 
     def _priced(self, argument: int) -> Candidate:
         """What an argument takes in the scratchpad, and the bytes of traffic that it saves."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ktir.emulator.machine.checks.fifo import FifoQueue
-from ktir.emulator.machine.checks.timing import MemoryChannel
+from ktir.emulator.machine.checks.timing import SharedChannels
 from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.program.decode import UNITS, DecodedKernel, Instruction
 from ktir.emulator.machine.trace.clocks import MNIL, Clock
@@ -19,10 +19,10 @@ from ktir.target import Target
 class UnitState:
     """One unit (both instances of a corelet unit): where it is, its clocks, and why it does not advance."""
 
-    def __init__(self, unit: Unit, clock: Clock) -> None:
+    def __init__(self, unit: Unit, clock: Clock, time: int) -> None:
         self.unit = unit
         self.clock = clock.copy()
-        self.time = 0
+        self.time = time
         self.landed = 0
         """Cycle at which the last asynchronous transfer has landed."""
         self.heard = int(clock[MNIL])
@@ -42,10 +42,10 @@ class KernelState:
         self.decoded = decoded
         self.target = target
         self.trace = trace
-        self.units = {u: UnitState(u, clock) for u in UNITS}
+        self.units = {u: UnitState(u, clock, target.launch_cycles) for u in UNITS}
         self.fifos = {name: FifoQueue(name, target.fifo_entries, f.crosses) for name, f in FIFOS.items()}
         self.channels = Channels()
-        self.memory = MemoryChannel()
+        self.shared = SharedChannels(target)
         self.statistics = KernelStatistics(decoded.kernel.name, decoded.kernel.cores)
         self.progress = 0
         """Grows whenever any unit advances."""

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil
 
+from ktir.isa.cycles import turnaround_cycles
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
-
-
-def transfer_cycles(moved: int, target: Target) -> int:
-    """Occupation of the memory channel by a transfer of `moved` bytes, summed over the cores."""
-    return ceil(moved / target.dram_bytes_per_cycle)
 
 
 def multicast_cycles(sticks: int, members: float, target: Target) -> int:
@@ -21,28 +17,38 @@ def multicast_cycles(sticks: int, members: float, target: Target) -> int:
 
 @dataclass
 class Request:
-    """A unit's claim on the memory channel from cycle `time` on; `start` is set when it is granted."""
+    """A unit's claim from cycle `time` on: on the memory channel for bytes that are read and written, all cores together, and on the ring
+    for `ring` cycles. When it is granted `start` is set, and `cycles`, for which it occupies the longer one of the two."""
 
     unit: Unit
     time: int
-    cycles: int
+    read: int = 0
+    written: int = 0
+    ring: int = 0
     start: int | None = None
+    cycles: int = 0
 
 
 @dataclass
-class MemoryChannel:
-    """The chip's one memory channel: first come first served by time, then by unit id, whatever order the emulator serves units in.
+class SharedChannels:
+    """The chip's one memory channel and its ring: first come first served by time, then by unit id, whatever order the emulator serves
+    units in. What needs both waits for both.
 
     A request is granted when no unit can advance without it. Whatever is requested later then follows from a granted request, so it
     cannot be earlier.
     """
 
-    free: int = 0
+    target: Target
+    memory_free: int = 0
+    ring_free: int = 0
+    read: int = 0
+    written: int = 0
+    """Bytes so far."""
     pending: list[Request] = field(default_factory=list)
 
-    def request(self, unit: Unit, time: int, cycles: int) -> Request:
-        """Ask for the channel."""
-        r = Request(unit, time, cycles)
+    def request(self, unit: Unit, time: int, *, read: int = 0, written: int = 0, ring: int = 0) -> Request:
+        """Ask for what is not 0."""
+        r = Request(unit, time, read, written, ring)
         self.pending.append(r)
         return r
 
@@ -52,6 +58,19 @@ class MemoryChannel:
             return False
         r = min(self.pending, key=lambda r: (r.time, r.unit))
         self.pending.remove(r)
-        r.start = max(r.time, self.free)
-        self.free = r.start + r.cycles
+        moved = self._memory_cycles(r)
+        r.start = max(r.time, self.memory_free if moved else 0, self.ring_free if r.ring else 0)
+        r.cycles = max(moved, r.ring)
+        if moved:
+            self.memory_free = r.start + moved
+        if r.ring:
+            self.ring_free = r.start + r.ring
         return True
+
+    def _memory_cycles(self, r: Request) -> int:
+        """Bytes at the channel's rate, and what turning around costs: as much as the smaller one of reads and writes grows by."""
+        before = ceil(turnaround_cycles(self.read, self.written, self.target))
+        self.read += r.read
+        self.written += r.written
+        turned = ceil(turnaround_cycles(self.read, self.written, self.target)) - before
+        return ceil((r.read + r.written) / self.target.dram_bytes_per_cycle) + turned

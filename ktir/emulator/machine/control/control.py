@@ -88,7 +88,7 @@ class _KernelRun:
                 except StopIteration:
                     del live[u]
                     state.progress += 1
-            if live and state.progress == seen and not state.memory.grant() and not self.words.split_rep():
+            if live and state.progress == seen and not state.shared.grant() and not self.words.split_rep():
                 self._deadlock(list(live))
         self._check_end()
         self._measure()

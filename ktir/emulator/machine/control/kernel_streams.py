@@ -18,9 +18,9 @@ class Streams:
 
     def __init__(self, state: KernelState) -> None:
         self.state = state
-        self._plans: dict[tuple[str, int, int], Plan] = {}
+        self._plans: dict[tuple[str, int, float], Plan] = {}
 
-    def plan(self, kind: str, steps: int, cycles: int, fifo: str) -> Plan:
+    def plan(self, kind: str, steps: int, cycles: float, fifo: str) -> Plan:
         """The plan of a word that pops or pushes alike in every step."""
         key = (kind + fifo, steps, cycles)
         if key not in self._plans:

@@ -46,10 +46,10 @@ class Plan:
     pushes: tuple[Flow, ...] = ()
 
 
-def uniform(steps: int, cycles: int, pops: Sequence[str] = (), pushes: Sequence[str] = (), latency: int = 0) -> Plan:
-    """`steps` equal steps that move one entry each; what is pushed is on its way for `latency` cycles."""
+def uniform(steps: int, cycles: float, pops: Sequence[str] = (), pushes: Sequence[str] = (), latency: int = 0) -> Plan:
+    """`steps` equal steps that move one entry each; what is pushed is on its way for `latency` cycles. A step ends at a whole cycle."""
     flows = tuple(Flow(fifo, latency=latency) for fifo in pushes)
-    return Plan(steps, np.arange(steps + 1) * cycles, tuple(map(Flow, pops)), flows)
+    return Plan(steps, np.ceil(np.arange(steps + 1) * cycles).astype(np.int64), tuple(map(Flow, pops)), flows)
 
 
 def of_body(body: Body, latency: int) -> Plan:

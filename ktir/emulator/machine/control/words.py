@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from math import ceil
 
 import numpy as np
 
 from ktir.emulator.machine.checks.checks import Checks
 from ktir.emulator.machine.checks.state import KernelState, UnitState
-from ktir.emulator.machine.checks.timing import multicast_cycles, transfer_cycles
+from ktir.emulator.machine.checks.timing import multicast_cycles
 from ktir.emulator.machine.control import stream
 from ktir.emulator.machine.control.kernel_streams import Blocked, Streams
 from ktir.emulator.machine.control.stream import Stream
@@ -17,7 +18,7 @@ from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.program.decode import Instruction
 from ktir.emulator.machine.trace.clocks import MNIL, MNIS, component
 from ktir.emulator.machine.trace.trace import Event
-from ktir.isa.cycles import ring_route
+from ktir.isa.cycles import array_cycles, ring_cycles, ring_route
 from ktir.isa.instructions import Does
 
 NO_LOAD = 2**62
@@ -94,18 +95,12 @@ class Words:
         loads = x.loads
         event = self.state.event(u, x)
         moved = self.checks.transfer(event, x)
-        occupied = transfer_cycles(moved.bytes, self.target)
-        took = max(occupied, moved.fragments)
-        if x.leaders is not None:
-            took = max(took, multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target))
-        start = u.time
-        if occupied:
-            request = self.state.memory.request(u.unit, u.time, occupied)
-            u.waits = lambda: ("the memory channel", u.unit)
-            while request.start is None:
-                yield
-            start = request.start
-        u.statistics.lose("memory", start - u.time)
+        read = moved.bytes if loads else moved.index_bytes
+        ring = 0 if x.leaders is None else multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target)
+        start, cycles = u.time, 0
+        if moved.bytes or ring:
+            start, cycles = yield from self._claim(u, "memory", read=read, written=moved.bytes - read, ring=ring)
+        took = max(cycles, moved.fragments)
         u.statistics.busy += took
         u.time = start + took
         u.landed = max(u.landed, u.time + self.target.dram_latency * (loads + (x.idx is not None)))
@@ -121,6 +116,15 @@ class Words:
             self.state.statistics.dram_written += moved.bytes - moved.index_bytes
             self.checks.write_memory(event, number, x, moved, u.clock)
             self.checks.read_lx(event, number, x.lx, u.clock, int(u.clock[MNIS]), MNIS)
+
+    def _claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, tuple[int, int]]:
+        """Wait for what all units share; from when on and for how many cycles it is the unit's."""
+        request = self.state.shared.request(u.unit, u.time, **needs)
+        u.waits = lambda: (f"the {'memory channel' if what == 'memory' else what}", u.unit)
+        while request.start is None:
+            yield
+        u.statistics.lose(what, request.start - u.time)
+        return request.start, request.cycles
 
     def _fill(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.lx
@@ -187,14 +191,16 @@ class Words:
     def _send(self, u: UnitState, x: Instruction) -> Blocked:
         """As a PUSH it enters the trace when it starts. Every core sends at once; an entry occupies the busiest link of the ring."""
         assert x.lx
+        load, hops = ring_route(x.leaders, self.target.cores)
+        cycles = ring_cycles(x.lx.width, self.target) * load
+        u.time, _ = yield from self._claim(u, "ring", ring=ceil(x.count * cycles))
         event = self.state.event(u, x)
         clock = u.clock.copy()
         clock[MNIS] += 1
         self.state.fifos[x.fifo].announced += x.count
         self._sent.append(x)
         self.checks.read_lx(event, self.state.emit(event), x.lx, clock, int(clock[MNIS]), MNIS)
-        load, hops = ring_route(x.leaders, self.target.cores)
-        plan = stream.uniform(x.count, x.lx.width * load, pushes=[x.fifo], latency=hops)
+        plan = stream.uniform(x.count, cycles, pushes=[x.fifo], latency=hops)
         yield from self.streams.run(u, Stream(plan, u.time, clock))
         u.clock, event.end = clock, u.time
 
@@ -224,7 +230,7 @@ class Words:
             u.statistics.busy += self.target.pt_fill_cycles
             self.state.fifos[x.fifo].announced += x.count
             self.state.emit(event)
-        cycles = self.target.pt_row_cycles if x.does is Does.MULTIPLY else 1
+        cycles = array_cycles(x.word, self.state.decoded.kernel, self.target)
         yield from self.streams.run(u, Stream(self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo), u.time, u.clock))
         event.end = u.time
         if not drains:

@@ -214,9 +214,9 @@ def test_ways_on_the_ring(sources: list[int], stops: int, expected: tuple[int, i
 def test_time() -> None:
     """An entry takes as long as its sticks on the busiest link; the way adds a cycle per hop."""
 
-    def cycles(sources: list[int], entries: int) -> int:
-        machine = Machine(exchange([sources], entries, 4).program, DATASHEET)
+    def cycles(sources: list[int], element_bytes: Literal[2, 4]) -> int:
+        machine = Machine(exchange([sources], 10, element_bytes).program, DATASHEET)
         return machine.trace.statistics[0].units[MNIS].busy
 
-    near, far = cycles(shifted(32, 1), 10), cycles(shifted(32, 4), 10)
-    assert far - near == 3 * 10 * 2
+    assert cycles(shifted(32, 4), 2) - cycles(shifted(32, 1), 2) == 3 * 10 * 128 / 128  # bytes over bytes per cycle
+    assert cycles(shifted(32, 4), 4) - cycles(shifted(32, 1), 4) == 3 * 10 * 256 / 32  # of the ring of partial sums

@@ -201,14 +201,15 @@ def test_timing_without_checks():
 
 
 def test_streaming_programs_reach_the_memory_bound():
-    """Softmax of 4096 x 1024 moves 16 MiB; at 204.8 GB/s that is 81.9 us."""
+    """Softmax of 4096 x 1024 moves 16 MiB; at 204.8 GB/s that is 81.9 us. The device was fitted to 105 GB/s where as much is read as
+    written: 159.8 us."""
     case = softmax(Work(4096, 128, 8), 16)
     r = report("softmax", control(case.program, DATASHEET), DATASHEET)
     assert r.dram_bytes == 2 * 4096 * 1024 * 2
     assert r.kernels[0].dram_utilisation > 0.97
     assert 81.9 < r.microseconds < 84
     slow = report("softmax", control(case.program, FITTED), FITTED)
-    assert 111.8 < slow.microseconds < 115
+    assert 159.7 < slow.microseconds < 162
 
 
 def test_two_buffers_hide_latency():
