@@ -62,3 +62,12 @@ class Streams:
         u.time, u.clock = s.time, s.clock
         u.statistics.busy += s.work
         self.account(u, [s], u.time - start - s.work)
+
+    def claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, tuple[int, int]]:
+        """Wait for what all units share; from when on and for how many cycles it is the unit's."""
+        request = self.state.shared.request(u.unit, u.time, **needs)
+        u.waits = lambda: (f"the {'memory channel' if what == 'memory' else what}", u.unit)
+        while request.start is None:
+            yield
+        u.statistics.lose(what, request.start - u.time)
+        return request.start, request.cycles

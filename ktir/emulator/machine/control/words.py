@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -99,7 +99,7 @@ class Words:
         ring = 0 if x.leaders is None else multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target)
         start, cycles = u.time, 0
         if moved.bytes or ring:
-            start, cycles = yield from self._claim(u, "memory", read=read, written=moved.bytes - read, ring=ring)
+            start, cycles = yield from self.streams.claim(u, "memory", read=read, written=moved.bytes - read, ring=ring)
         took = max(cycles, moved.fragments)
         u.statistics.busy += took
         u.time = start + took
@@ -116,15 +116,6 @@ class Words:
             self.state.statistics.dram_written += moved.bytes - moved.index_bytes
             self.checks.write_memory(event, number, x, moved, u.clock)
             self.checks.read_lx(event, number, x.lx, u.clock, int(u.clock[MNIS]), MNIS)
-
-    def _claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, tuple[int, int]]:
-        """Wait for what all units share; from when on and for how many cycles it is the unit's."""
-        request = self.state.shared.request(u.unit, u.time, **needs)
-        u.waits = lambda: (f"the {'memory channel' if what == 'memory' else what}", u.unit)
-        while request.start is None:
-            yield
-        u.statistics.lose(what, request.start - u.time)
-        return request.start, request.cycles
 
     def _fill(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.lx
@@ -193,7 +184,7 @@ class Words:
         assert x.lx
         load, hops = ring_route(x.leaders, self.target.cores)
         cycles = ring_cycles(x.lx.width, self.target) * load
-        u.time, _ = yield from self._claim(u, "ring", ring=ceil(x.count * cycles))
+        u.time, _ = yield from self.streams.claim(u, "ring", ring=ceil(x.count * cycles))
         event = self.state.event(u, x)
         clock = u.clock.copy()
         clock[MNIS] += 1
