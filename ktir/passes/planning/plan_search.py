@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from ktir.analysis.flat import Node, shape_of
+from ktir.analysis.flat import Memory, Node, shape_of
 from ktir.analysis.items import Contraction, Op
 from ktir.cost.estimate import kernel_start
 from ktir.passes.layouts.physical_items import PhysicalItems
-from ktir.passes.layouts.stick_roles import Configuration, stick_text
+from ktir.passes.layouts.stick_roles import ELEMENT_BYTES, Configuration, stick_text
 from ktir.passes.planning.kernel_price import kernel_price
 from ktir.passes.planning.planner import GAIN, Contents, Draft, Move
 from ktir.target import LANES
@@ -156,9 +156,20 @@ class _Search:
     def _bound(self) -> float:
         """Cycles of what any plan must do: every byte of the host's buffers that it needs once, and one start."""
         roles = self.best.roles
-        memories = {(n.memory.argument, n.memory.offset, n.memory.sizes, n.memory.strides): n.memory for n in roles.nodes if n.memory}
-        bytes_ = sum(prod(m.sizes) * 2 for m in memories.values() if roles.buffers.is_packed(m))
-        return bytes_ / self.target.dram_bytes_per_cycle + kernel_start(self.target)
+        needed: dict[Hashable, int] = {}
+        for node in roles.nodes:
+            if (m := node.memory) is not None and roles.buffers.is_packed(m):
+                view = m.argument, m.offset, m.sizes, m.strides
+                needed[view] = max(needed.get(view, 0), _needed(node, m))
+        return sum(needed.values()) / self.target.dram_bytes_per_cycle + kernel_start(self.target)
+
+
+def _needed(node: Node, memory: Memory) -> int:
+    """Bytes of a view without which a load or store cannot do: of a table only as many rows as are looked up, what is spread once."""
+    elements = prod(n for n, stride in zip(memory.sizes, memory.strides, strict=True) if stride)
+    if node.subscripts:
+        elements = min(elements, prod(shape_of(node.tensors[-1])))
+    return elements * ELEMENT_BYTES[memory.element]
 
 
 _MOVES: dict[Move, str] = {

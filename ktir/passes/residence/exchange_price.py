@@ -59,7 +59,7 @@ class Traffic:
 def _bytes(access: PoolAccess) -> int:
     """Bytes that an access moves, each once for the whole chip; where its entries are not known, those of a core for each core."""
     if access.footprint is not None:
-        return len(access.footprint.touched()) * LANES * access.element_bytes
+        return access.footprint.entry_count() * LANES * access.element_bytes
     return prod(access.op.operands[-1].type.shape) * access.element_bytes * access.cores
 
 

@@ -17,6 +17,9 @@ from ktir.dialects._foundation import affine
 from ktir.mlir import arith, func, ir, is_a
 from ktir.target import LANES
 
+_SPREAD = 8
+"""Places per entry up to which entries are marked, instead of sorted."""
+
 MOST_ENTRIES = 1 << 22
 """Entries that one access may touch on all cores together; more are not looked at."""
 
@@ -37,8 +40,38 @@ class Footprint(NamedTuple):
         return found
 
     def touched(self) -> Numbers:
-        """Of all cores together, each once."""
-        return np.unique(np.concatenate([self.entries(core).reshape(-1) for core in range(len(self.start))]))
+        """Of all cores together, each once, in order."""
+        once = self._once()
+        found = np.concatenate([np.empty(0, np.int64), *(once.entries(part).reshape(-1) for part in range(len(once.start)))])
+        first, last = int(found.min(initial=0)), int(found.max(initial=-1))
+        if last - first > _SPREAD * found.size:
+            return np.unique(found)
+        seen = np.zeros(last + 1 - first, bool)
+        seen[found - first] = True
+        return np.flatnonzero(seen) + first
+
+    def entry_count(self) -> int:
+        """How many entries all cores together touch. They need not be listed where each core walks a range of its own and meets none
+        twice, which is usual."""
+        once = self._once()
+        most = once.live.max(0, initial=0)
+        inner = 0
+        for stride, extent in sorted(zip(self.strides, most.tolist(), strict=True)):
+            if extent > 1:
+                if stride <= inner:
+                    return len(self.touched())
+                inner += (extent - 1) * stride
+        ends = once.start + ((once.live - 1) * self.strides).sum(1)
+        order = np.argsort(once.start)
+        if (once.start[order][1:] <= ends[order][:-1]).any():
+            return len(self.touched())
+        return int(once.live.prod(1).sum())
+
+    def _once(self) -> Footprint:
+        """Cores without entries left out, a part that several cores have once, and one position of dims without a stride."""
+        live = np.where(np.asarray(self.strides) == 0, np.minimum(self.live, 1), self.live)
+        parts = np.unique(np.column_stack([self.start, live])[live.all(1)], axis=0)
+        return Footprint(parts[:, 0], self.strides, parts[:, 1:])
 
 
 @dataclass(frozen=True)

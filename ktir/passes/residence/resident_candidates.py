@@ -148,7 +148,7 @@ class Candidates:
             exchange = moment(copy.at) - 1
             stays[0] = Stay(stays[0].bytes, stays[0].first, max(last, exchange))
             stays.append(Stay(_whole(copy.entries * width), exchange, moment(max(copy.readers))))
-            saved += sum(len(f.touched()) for _, f in self._split(argument, lambda a: not a.writes and a.kernel in copy.readers))
+            saved += sum(f.entry_count() for _, f in self._split(argument, lambda a: not a.writes and a.kernel in copy.readers))
         return Candidate(argument, tuple(stays), saved * width)
 
 

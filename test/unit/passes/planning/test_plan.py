@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+import torch
 from attention_programs import Form, attention
 from logical_programs import Logical, gated, linear
 
@@ -20,6 +22,7 @@ from ktir.package import Package, read
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
+from ktir.target import DATASHEET
 
 
 def cycles(program: Logical, *, steps: int, cores: int = 32) -> list[int]:
@@ -155,3 +158,14 @@ def test_kernels_fit_the_scratchpad_that_there_is() -> None:
             run_pipeline(module, ToAllocated(lx_bytes=lx_bytes).text())
             counts.append(len(lower_program(module).kernels))
     assert counts[0] < counts[1]
+
+
+def test_of_a_table_the_bound_has_the_rows_that_are_looked_up() -> None:
+    """And a scalar that is spread counts once."""
+    table, at, scale = torch.zeros(30000, 64).half(), torch.zeros(8, dtype=torch.int64), torch.zeros(1).half()
+    text = ktir.capture(lambda t, i, s: torch.nn.functional.embedding(i, t) * s.expand(8, 64), table, at, scale)
+    with context(), ir.Location.unknown(), remarks() as found:
+        run_pipeline(parse_module(text), ToAllocated(cores=32).text("ktir-plan"))
+    (bound,) = [int(m[1]) for r in found if (m := re.search(r"no plan takes fewer than (\d+)", r.message))]
+    moved = (2 * 8 * 64 + 1) * 2 / DATASHEET.dram_bytes_per_cycle
+    assert moved <= bound < moved + DATASHEET.dram_latency + 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -121,3 +121,19 @@ def test_choice_is_legal_repeatable_and_no_worse_than_first_fit(seed: int) -> No
 
 def test_nothing_fits() -> None:
     assert choose(candidates(0, 3), [0] * 6).depths == {}
+
+
+def test_entries_of_all_cores_are_counted_once() -> None:
+    """Cores with the same part, parts that overlap or interleave, walks that meet an entry twice, cores without a part: against sets."""
+    choose = random.Random(5)
+    for _ in range(400):
+        cores, dims = choose.randint(1, 5), choose.randint(1, 3)
+        strides = tuple(choose.choice([0, 1, 2, 4, 6, 24, 1000]) for _ in range(dims))
+        starts = np.array([choose.choice([0, 0, 3, 24, 48, 5000]) for _ in range(cores)])
+        live = np.array([[choose.randint(0, 4) for _ in range(dims)] for _ in range(cores)])
+        wanted = set()
+        for start, extents in zip(starts.tolist(), live.tolist(), strict=True):
+            wanted |= {start + sum(i * s for i, s in zip(at, strides, strict=True)) for at in product(*map(range, extents))}
+        footprint = Footprint(starts, strides, live)
+        assert footprint.touched().tolist() == sorted(wanted)
+        assert footprint.entry_count() == len(wanted)
