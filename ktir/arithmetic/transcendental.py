@@ -34,7 +34,6 @@ __all__ = [
     "log2",
     "log10",
     "power",
-    "sigmoid",
     "sin",
     "sinh",
     "tan",
@@ -161,10 +160,6 @@ def expm1(x: F64) -> F64:
 def tanh(x: F64) -> F64:
     part = expm1(np.minimum(np.maximum(x, -10.0), 10.0) * 2.0)
     return np.divide(part, part + 2.0, out=part)
-
-
-def sigmoid(x: F64) -> F64:
-    return 1.0 / (1.0 + exp(-x))
 
 
 def sinh(x: F64) -> F64:

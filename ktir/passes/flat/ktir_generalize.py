@@ -15,6 +15,7 @@ from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic, affine_map, clone_ops, elementwise, fill, generic, maps_of
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, ir, is_a, linalg, named, operations, tensor
+from ktir.passes.general.intrinsics import expand_intrinsics
 from ktir.pipeline import Pass
 
 _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
@@ -29,6 +30,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
 @dataclass(frozen=True)
 class GeneralizePass(Pass):
     """Write named structured ops out as `linalg.generic`; fills stay. A constant tensor is a fill, an op of scalars on tensors a generic.
+    Intrinsics that are no single instruction are written out.
 
     Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls.
     """
@@ -45,6 +47,7 @@ class GeneralizePass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite every named op of the module."""
         require_level(module, self.name, Level.LOGICAL)
+        expand_intrinsics(module.operation)
         for op in [op for op in operations(module) if _maps(op) is not None or _is_scalar_op_on_tensors(op)]:
             maps = _maps(op)
             with ir.InsertionPoint(op), op.location:

@@ -19,6 +19,7 @@ from ktir.dialects.module_target import machine
 from ktir.mlir import func, i32_type, integer_attribute, ir, is_a, linalg, operations, scf
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.flat.integers.intervals import I32
+from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.tensors import TYPES
 from ktir.pipeline import Pass
@@ -201,6 +202,14 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
 
 def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target) -> func.FuncOp:
     """The kernel with sticks, behind the old one. Raises Unsupported and leaves nothing."""
+    if has_intrinsics(kernel.operation):
+        with ir.InsertionPoint(kernel):
+            copy = kernel.operation.clone()
+        try:
+            expand_intrinsics(copy)
+            return _pinned(copy.opview, given, addresses, target)
+        finally:
+            copy.erase()
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
     with ir.InsertionPoint(kernel), kernel.location:

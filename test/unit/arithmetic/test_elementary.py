@@ -98,10 +98,10 @@ def test_the_hosts_function_is_not_seen(name):
             np.testing.assert_array_equal(bits(worse(x)), bits(defined))
 
 
-@pytest.mark.parametrize("name", [*sorted(EXACT.keys() - {"cbrt"}), "sigmoid", "rsqrt", "sqrt"])
+@pytest.mark.parametrize("name", [*sorted(EXACT.keys() - {"cbrt"}), "rsqrt", "sqrt"])
 def test_ends_are_those_of_pytorch(name):
     x = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 3.4e38, -3.4e38, 1e-45, -1e-45, 1e-40], np.float32)
-    function = numerics.in_chunks(transcendental.sigmoid) if name == "sigmoid" else ours(name)
+    function = ours(name)
     want = {"log": torch.log}.get(name) or getattr(torch, name, None) or getattr(torch.special, name)
     with numerics.quiet():
         got = function(x)

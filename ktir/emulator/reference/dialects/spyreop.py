@@ -1,17 +1,14 @@
-"""spyreop: the intrinsics of the vector unit, computed in f32 and rounded once to the type of the result."""
+"""spyreop: the intrinsics of the vector unit, computed in f32 by its steps and rounded once to the type of the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ktir.arithmetic import numerics, transcendental
-from ktir.arithmetic.elementary import once
+from ktir.arithmetic import elementary, numerics
 from ktir.arithmetic.integers import fit
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
@@ -28,7 +25,12 @@ SLICE = 8
 """Elements of a slice of a stick, as `slice_reduction` counts them."""
 
 
-_exp, _sigmoid = numerics.PLAIN["exp"], numerics.in_chunks(transcendental.sigmoid)
+_exp = numerics.PLAIN["exp"]
+_erfc, _log1p = (elementary.function(name, np.float32) for name in ("erfc", "log1p"))
+
+
+def _sigmoid(x: Any) -> Any:
+    return np.divide(np.float32(1), np.float32(1) + _exp(-x))
 
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
@@ -46,19 +48,13 @@ def _unary(op: OpReader) -> ScalarOp:
     return rounded(op, _UNARY[op.where.op])
 
 
-@cache
-def _gelu_of_every(element: str) -> NDArray[np.float32]:
-    """The result for each pattern of a 16-bit type."""
-    x = numerics.decode(element, np.arange(1 << 16).astype(np.uint16)).astype(np.float64)
-    with numerics.quiet():
-        tail = transcendental.erfc(-x * 0.5**0.5)  # 1 + erf loses it where x is negative
-        return once(0.5 * x * tail, element)
-
-
 @elementwise("spyreop.gelu")
 def _gelu(op: OpReader) -> ScalarOp:
-    element = op.result_type().element
-    return ScalarOp(element, deliver(lambda x: _gelu_of_every(element)[numerics.encode(element, x)], 1))
+    def gelu(x: Any) -> Any:
+        x = np.asarray(x)
+        return x * np.float32(0.5) * _erfc(x * np.float32(-(0.5**0.5)))  # 1 + erf loses the tail where x is negative
+
+    return rounded(op, gelu)
 
 
 @elementwise("spyreop.realdiv")
@@ -72,8 +68,8 @@ def _softplus(op: OpReader) -> ScalarOp:
 
     def softplus(x: Any) -> Any:
         scaled = np.asarray(x) * beta
-        power = transcendental.exp(np.minimum(scaled, threshold).astype(np.float64))
-        return np.where(scaled > threshold, x, transcendental.log1p(power) / beta).astype(np.float32)
+        soft = _log1p(_exp(np.minimum(scaled, threshold))) / beta
+        return np.where(scaled > threshold, x, soft)
 
     return rounded(op, softplus)
 

@@ -1,0 +1,215 @@
+"""Every op of scalars, and named op, in a pinned kernel: the stream has the executor's bits. What is refused has a list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from pinned import equal, package_of
+
+from ktir.context import context
+from ktir.diagnostics import KtirError
+from ktir.dialects.vector_kinds import SCALAR_OPS
+from ktir.registry import dialect_class
+from ktir.runtime import metrics
+
+TYPES = {"f16": np.float16, "f32": np.float32, "i32": np.int32}
+ROWS = 4
+ONE = {"f16": "1.0", "f32": "1.0", "i32": "1"}
+
+SPYREOP = {
+    **{f"spyreop.{n}": f"%r = spyreop.{n} %a : T" for n in "exp reciprocal sigmoid silu sqrt rsqrt gelu".split()},
+    "spyreop.realdiv": "%r = spyreop.realdiv %a, %b : T",
+    "spyreop.compare": "\n".join(
+        f"%p{k} = spyreop.compare <{predicate}> %a, %b : T\n%r{k + 1 if k < 5 else ''} = arith.addf {f'%r{k}' if k else '%c'}, %p{k} : T"
+        for k, predicate in enumerate(("equal", "notequal", "greaterthan", "greaterequal", "lesserthan", "lesserequal"))
+    ),
+    "spyreop.select": "%r = spyreop.select %a, %b, %c : T",
+    "spyreop.softplus": "%r = spyreop.softplus %a beta -2.0 threshold 3.0 : T",
+    "spyreop.layernormscale": "%o = spyreop.layernormscale %a : T\n%q = spyreop.layernormscale %a squares %b : T\n"
+    "%r = arith.addf %o, %q : T",
+    "spyreop.layernormnorm": "%r = spyreop.layernormnorm %a squares %b scale %c weight %a bias %b : T",
+    "spyreop.constant": "%k = spyreop.constant 1.5 : T\n%r = arith.mulf %a, %k : T",
+    "spyreop.addi32toi32": "%r = spyreop.addi32toi32 %a, %b",
+    "spyreop.muli32toi32": "%r = spyreop.muli32toi32 %a, %b",
+    "spyreop.idx32toaddr": "%o = spyreop.idx32toaddr %a base 0xDEADBEEF stride 4\n%r = spyreop.idx32toaddr %o base %b stride %c",
+}
+REFUSED = {
+    "spyreop.addi64toi64": "a lane holds 32 bits",
+    "spyreop.exx2": "a statistic of a row, two reductions and a quotient",
+    "spyreop.exx2_fused": "a pair of floats is no type of memory",
+    "spyreop.exx2_zeromean_fused": "a pair of floats is no type of memory",
+    "spyreop.layernormscale_fused": "a pair of floats is no type of memory",
+    "spyreop.slice_reduction": "no instruction moves elements between lanes",
+}
+NAMED = {
+    1: "exp log abs ceil floor negf reciprocal round sqrt rsqrt square tanh erf copy".split(),
+    2: "add sub mul div max min powf".split(),
+}
+"""Ops of `linalg` by the number of their operands; those with regions of an author's, and matmuls, have tests of their own."""
+REFUSED_NAMED = "batch_matmul matvec vecmat dot".split()
+
+_BINARY_MATH = ("math.copysign", "math.powf", "math.atan2")
+_FLOAT_ONLY = {"spyreop.addi32toi32", "spyreop.muli32toi32", "spyreop.idx32toaddr"}
+_MASKED = "%m = arith.{} %a, %b : T\n%r = arith.select %m, %a, %c : T"
+
+
+def body(name: str, type_: str) -> str | None:
+    """Ops that make %r of %a, %b and %c; None where the op is not on the type."""
+    operation = name.partition(".")[2]
+    floats = type_ != "i32"
+    if name in SPYREOP:
+        wrong = (name in _FLOAT_ONLY) == floats or (type_ == "f32" and operation in ("gelu", "softplus"))
+        return None if wrong else SPYREOP[name].replace("T", type_)
+    conversions = {
+        "arith.truncf": ("f32", "%h = arith.truncf %a : f32 to f16\n%r = arith.extf %h : f16 to f32"),
+        "arith.extf": ("f16", "%h = arith.extf %a : f16 to f32\n%s = arith.mulf %h, %h : f32\n%r = arith.truncf %s : f32 to f16"),
+        "arith.sitofp": ("i32", "%h = arith.sitofp %a : i32 to f32\n%r = arith.bitcast %h : f32 to i32"),
+        "arith.uitofp": ("i32", "%h = arith.uitofp %a : i32 to f32\n%r = arith.bitcast %h : f32 to i32"),
+        "arith.fptosi": ("f32", "%h = arith.fptosi %a : f32 to i32\n%r = arith.bitcast %h : i32 to f32"),
+        "arith.fptoui": ("f32", "%h = arith.fptoui %a : f32 to i32\n%r = arith.bitcast %h : i32 to f32"),
+        "arith.bitcast": ("f32", "%h = arith.bitcast %a : f32 to i32\n%s = arith.addi %h, %h : i32\n%r = arith.bitcast %s : i32 to f32"),
+        "arith.extsi": ("i32", "%m = arith.cmpi slt, %a, %b : i32\n%r = arith.extsi %m : i1 to i32"),
+        "arith.extui": ("i32", "%m = arith.cmpi slt, %a, %b : i32\n%r = arith.extui %m : i1 to i32"),
+    }
+    if name in conversions:
+        only, text = conversions[name]
+        return text if only == type_ else None
+    if name == "arith.constant":
+        return f"%k = arith.constant {ONE[type_]} : T\n%r = arith.{'addf' if floats else 'addi'} %a, %k : T".replace("T", type_)
+    if name in ("arith.cmpf", "arith.cmpi", "arith.select"):
+        if name == ("arith.cmpi" if floats else "arith.cmpf"):
+            return None
+        return _MASKED.format("cmpf ult," if floats else "cmpi slt,").replace("T", type_)
+    on_floats = operation.endswith("f") or (name.startswith("math.") and operation != "absi")
+    if on_floats != floats or (name == "math.fma" and type_ == "f16"):
+        return None
+    if name == "math.fma":
+        return "%r = math.fma %a, %b, %c : f32"
+    one = name == "arith.negf" or (name.startswith("math.") and name not in _BINARY_MATH)
+    return f"%r = {name} %a{'' if one else ', %b'} : {type_}"
+
+
+def kernel(bodies: Mapping[str, str], type_: str) -> str:
+    """Two tiles; op number k makes rows k * 8 and on of %y, four of each tile."""
+    total = 2 * ROWS * len(bodies)
+    text = [
+        "func.func @kernel(%x: index, %u: index, %v: index, %y: index) attributes {grid = [2]} {",
+        "%t = ktdp.get_compute_tile_id : index",
+        f"%rows = arith.constant {ROWS} : index\n%zero = arith.constant 0 : index\n%first = arith.muli %t, %rows : index",
+    ]
+    space, order = "memory_space = #ktdp.memory_space<global>", "access_tile_order = affine_map<(r, c) -> (r, c)>"
+    box = "affine_set<(r, c) : (r >= 0, -r + {} >= 0, c >= 0, -c + 63 >= 0)>"
+    tensor, tile, like = f"tensor<{ROWS}x64x{type_}>", f"!ktdp.access_tile<{ROWS}x64xindex>", "affine_map<(r, c) -> (r, c)>"
+    for n, rows in {**dict.fromkeys("xuv", 2 * ROWS), "y": total}.items():
+        text.append(
+            f"%{n}v = ktdp.construct_memory_view %{n}, sizes: [{rows}, 64], strides: [64, 1] "
+            f"{{coordinate_set = {box.format(rows - 1)}, {space}}} : memref<{rows}x64x{type_}>"
+        )
+    for n in "xuv":
+        text.append(
+            f"%{n}t = ktdp.construct_access_tile %{n}v[%first, %zero] {{access_tile_set = {box.format(ROWS - 1)}, {order}}} : "
+            f"memref<{2 * ROWS}x64x{type_}> -> {tile}\n%{n}l = ktdp.load %{n}t : {tile} -> {tensor}"
+        )
+    text.append(f"%e = tensor.empty() : {tensor}")
+    for k, (name, ops) in enumerate(bodies.items()):
+        if name.startswith("linalg."):
+            text.append(f"%g{k} = {ops.format(tensor=tensor)} outs(%e : {tensor}) -> {tensor}")
+        else:
+            text.append(
+                f'%g{k} = linalg.generic {{indexing_maps = [{", ".join([like] * 4)}], iterator_types = ["parallel", "parallel"]}} '
+                f"ins(%xl, %ul, %vl : {tensor}, {tensor}, {tensor}) outs(%e : {tensor}) {{\n"
+                f"^bb0(%a: {type_}, %b: {type_}, %c: {type_}, %out: {type_}):\n{ops}\nlinalg.yield %r : {type_}\n}} -> {tensor}\n"
+            )
+        text.append(
+            f"%at{k} = arith.constant {2 * ROWS * k} : index\n%row{k} = arith.addi %first, %at{k} : index\n"
+            f"%s{k} = ktdp.construct_access_tile %yv[%row{k}, %zero] {{access_tile_set = {box.format(ROWS - 1)}, {order}}} : "
+            f"memref<{total}x64x{type_}> -> {tile}\nktdp.store %g{k}, %s{k} : {tensor}, {tile}"
+        )
+    return "\n".join([*text, "return", "}"]) + "\n"
+
+
+def numbers(type_: str, count: int) -> list[np.ndarray]:
+    """Small and large ones, zeros of both signs, NaN and infinities; as divisors of integers none is zero."""
+    rng = np.random.default_rng(7)
+    shape = (2 * ROWS, 64)
+    if type_ == "i32":
+        given = [rng.integers(-(2**31), 2**31, shape), rng.integers(1, 40, shape), rng.integers(-9, 9, shape)]
+    else:
+        given = [rng.standard_normal(shape) * 10.0 ** rng.integers(-4, 4, shape) for _ in range(3)]
+        for k, special in enumerate((0.0, -0.0, np.inf, -np.inf, np.nan)):
+            given[0][k, k], given[1][k, k + 1], given[2][k, k + 2] = special, special, special
+    return [*(a.astype(TYPES[type_]) for a in given), np.zeros((2 * ROWS * count, 64), TYPES[type_])]
+
+
+def spyreops() -> list[str]:
+    with context():
+        return [c.OPERATION_NAME for c in dialect_class("spyreop").operations]
+
+
+def named(name: str, count: int) -> str:
+    operands = ("%xl", "%ul")[:count]
+    return f"linalg.{name} ins({', '.join(operands)} : {', '.join(['{tensor}'] * count)})"
+
+
+@pytest.mark.parametrize("family", ["spyreop", "scalar", "linalg"])
+@pytest.mark.parametrize("type_", TYPES)
+def test_ops(type_: str, family: str) -> None:
+    if family == "linalg":
+        wanted = "add sub mul max min copy".split() if type_ == "i32" else [*NAMED[1], *NAMED[2]]
+        bodies = {f"linalg.{name}": named(name, count) for count, names in NAMED.items() for name in names if name in wanted}
+    else:
+        names = SPYREOP if family == "spyreop" else SCALAR_OPS
+        bodies = {name: ops for name in names if (ops := body(name, type_)) is not None}
+    with metrics.counted() as launches:
+        equal(kernel(bodies, type_), numbers(type_, len(bodies)))
+    assert launches().chip == 2  # one in each mode
+
+
+def test_every_op_is_in_a_body_or_refused() -> None:
+    """A new op is written here: with its ops, or with the reason for which no kernel that is pinned can have it."""
+    assert set(spyreops()) == SPYREOP.keys() | REFUSED.keys()
+    for name in (*SCALAR_OPS, *SPYREOP):
+        assert any(body(name, type_) for type_ in TYPES), name
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("%p = arith.extsi %a : i32 to i64\n%q = spyreop.addi64toi64 %p, %p\n%r = arith.trunci %q : i64 to i32", "i32"),
+        ("%r, %q = spyreop.exx2 %a : T", "f16"),
+        ("%p = spyreop.exx2_fused %a : T -> !spyreop.fp16_fused\n%r = spyreop.layernormscale_fused %p : !spyreop.fp16_fused -> T", "f16"),
+        (
+            "%p = spyreop.exx2_zeromean_fused %a : T -> !spyreop.fp16_fused\n"
+            "%r = spyreop.layernormscale_fused %p : !spyreop.fp16_fused -> T",
+            "f16",
+        ),
+    ],
+)  # fmt: skip
+def test_others_are_refused_by_op_and_place(text: str, type_: str) -> None:
+    name = re.findall(r"spyreop\.\w+(?= %)", text)[-1]
+    with pytest.raises(KtirError) as error:
+        package_of(kernel({name: text.replace("T", type_)}, type_))
+    assert any(f"'{n}' op" in str(error.value) for n in re.findall(r"spyreop\.\w+(?= %)", text)) or "i64" in str(error.value)
+    assert (error.value.location or "").startswith("kernel.mlir:")
+
+
+@pytest.mark.parametrize("name", REFUSED_NAMED)
+def test_products_but_matmuls_are_refused(name: str) -> None:
+    shapes = {
+        "batch_matmul": ("1x4x64", "1x64x64", "1x4x64"),
+        "matvec": ("4x64", "64", "4"),
+        "vecmat": ("4", "4x64", "64"),
+        "dot": ("64", "64", ""),
+    }
+    a, b, c = (f"tensor<{'x'.join(filter(None, (s, 'f16')))}>" for s in shapes[name])
+    text = kernel({"arith.addf": "%r = arith.addf %a, %b : f16"}, "f16")
+    made = (
+        f"%i = arith.constant dense<1.0> : {a}\n%j = arith.constant dense<1.0> : {b}\n%k = arith.constant dense<0.0> : {c}\n"
+        f"%w = linalg.{name} ins(%i, %j : {a}, {b}) outs(%k : {c}) -> {c}\nreturn"
+    )
+    with pytest.raises(KtirError, match=f"'linalg.{name}' op is not pinned yet") as error:
+        package_of(text.replace("return", made))
+    assert (error.value.location or "").startswith("kernel.mlir:")
