@@ -409,14 +409,18 @@ def contribution(consume: ir.Operation) -> ir.Value:
     return body[0].operands[0]
 
 
+_DEPENDS = "producer_dependency_per_consumer"
+
+
 def senders(consume: ir.Operation, cores: int) -> tuple[int, ...]:
     """Per core the one that it receives from, itself where it is no consumer."""
     produce = consume.operands[0].owner
     found = list(range(cores))
     for group in tile_sets.groups(consume.operands[0].type.groups) or ():
-        (producer,) = tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,)) or (-1,)
+        everyone = tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,)) or ()
         for consumer in tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,)) or ():
-            found[consumer] = producer
+            own = tile_sets.members(consume.attributes[_DEPENDS], (consumer, group)) if _DEPENDS in consume.attributes else everyone
+            (found[consumer],) = own or (-1,)
     return tuple(found)
 
 

@@ -21,16 +21,22 @@ def senders(consume: ir.Operation, cores: int) -> list[int]:
     """Per core the one whose contribution it receives, its own if it receives none."""
     produce = _produce(consume)
     groups = tile_sets.groups(consume.operands[0].type.groups)
-    if groups is None or "producer_dependency_per_consumer" in consume.attributes:
-        raise refused(consume, "expects groups with constant bounds and without a dependency of its own")
+    if groups is None:
+        raise refused(consume, "expects groups with constant bounds")
+    dependency = (
+        consume.attributes["producer_dependency_per_consumer"] if "producer_dependency_per_consumer" in consume.attributes else None
+    )
     found = list(range(cores))
     for group in groups:
         producers = tile_sets.members(produce.attributes["producer_tiles_per_group"], (group,))
         consumers = tile_sets.members(consume.attributes["consumer_tiles_per_group"], (group,))
-        if producers is None or consumers is None or len(producers) != 1 or max(producers + consumers, default=0) >= cores:
-            raise refused(consume, f"expects one producer of group {group} and consumers among its {cores} cores")
+        if producers is None or consumers is None or max(producers + consumers, default=0) >= cores:
+            raise refused(consume, f"expects producers and consumers of group {group} among its {cores} cores")
         for consumer in consumers:
-            found[consumer] = producers[0]
+            sources = producers if dependency is None else tile_sets.members(dependency, (consumer, group)) or []
+            if len(sources) != 1 or sources[0] not in producers:
+                raise refused(consume, f"expects one producer of group {group} for core {consumer}")
+            found[consumer] = sources[0]
     return found
 
 

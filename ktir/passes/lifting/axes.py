@@ -14,7 +14,7 @@ from ktir.analysis.points import Numbers, Points
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.mlir import ir, is_a
-from ktir.passes.pinning.views import address, is_distributed, seen
+from ktir.passes.pinning.values.views import address, is_distributed, seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from math import prod
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.mlir import ir, tensor
-from ktir.passes.pinning.elements import Leaf, Value
-from ktir.passes.pinning.places import Place, even, sticks
-from ktir.passes.pinning.tensors import Loaded, choose_stick, physical_shape, place_here, pointwise, rows_of
-from ktir.passes.pinning.views import Window
+from ktir.passes.pinning.values.elements import Leaf, Value
+from ktir.passes.pinning.values.places import Place, even, sticks
+from ktir.passes.pinning.values.tensors import Loaded, choose_stick, physical_shape, place_here, pointwise, rows_of
+from ktir.passes.pinning.values.views import Window
 from ktir.target import LANES
 
 Places = Sequence[tuple[Place, Window]]

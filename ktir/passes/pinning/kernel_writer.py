@@ -14,15 +14,16 @@ from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.passes.pinning.accesses import loaded, stored
-from ktir.passes.pinning.elements import Apply, Leaf, Number, Value, applied, common_shape, content
-from ktir.passes.pinning.exchanges import contributed, folded
-from ktir.passes.pinning.indirect import IndirectPlace
+from ktir.passes.pinning.exchanges.missing import Missing
+from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
-from ktir.passes.pinning.places import Place
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
-from ktir.passes.pinning.structured_values import Undefined, reshaped, structured
-from ktir.passes.pinning.tensors import Shared, place_here
-from ktir.passes.pinning.views import View, Window, address, seen
+from ktir.passes.pinning.structured_values import Undefined, structured
+from ktir.passes.pinning.values.elements import Apply, Leaf, Number, Value, applied, common_shape, content
+from ktir.passes.pinning.values.indirect import IndirectPlace
+from ktir.passes.pinning.values.places import Place
+from ktir.passes.pinning.values.tensors import Shared, place_here
+from ktir.passes.pinning.values.views import View, Window, address, seen
 
 TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, *TILES)
@@ -48,6 +49,7 @@ class KernelWriter:
         self.mapping: dict[ir.Value, ir.Value] = dict(arguments)
         self.values: dict[ir.Value, Value] = {}
         self.scratchpad = AuthorScratchpad()
+        self.missing = Missing()
         self.guard: ir.Value | None = None
         """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
         self.coordinates: list[ir.Value] = []
@@ -115,9 +117,10 @@ class KernelWriter:
     def block(self, block: ir.Block) -> None:
         for view in block.operations:
             with view.operation.location:
-                self._op(view.operation)
+                self.op(view.operation)
+                self.missing.note(view.operation, self.points.live)
 
-    def _op(self, op: ir.Operation) -> None:
+    def op(self, op: ir.Operation) -> None:
         if is_a(op, ktdp.GetComputeTileIdOp):
             self.mapping.update(zip(op.results, self.coordinates, strict=False))
         elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):
@@ -137,30 +140,13 @@ class KernelWriter:
         elif is_a(op, scf.IfOp):
             self._branches(op)
         elif is_a(op, ktdp.InterTileProduceOp):
-            pass  # what it contributes is sent where it is received
-        elif is_a(op, ktdp.InterTileReduceOp, ktdp.InterTileConsumeOp):
-            self._exchange(op)
+            produce(self, op)
+        elif is_a(op, *DELIVERIES):
+            deliver(self, op)
         elif op.results and all(is_index(r.type) for r in op.results):
             self._index(op)
         else:
             self._tensor(op)
-
-    def _exchange(self, op: ir.Operation) -> None:
-        """A reduction over tiles, or what one of them sends, which all have to be there at the same time."""
-        if self.tiles != self.cores or self.guard is not None:
-            raise refused(op, "exchanges between tiles that do not all run at once, which is not pinned yet")
-
-        def combine(total: Value, piece: Value) -> Value:
-            if not is_a(op, ktdp.InterTileReduceOp):
-                raise refused(op, "receives from several tiles of a group, which is not pinned yet")
-            block = op.regions[0].blocks[0]
-            *ops, end = (o.operation for o in block.operations)
-            self.values.update(zip(block.arguments, (total, piece), strict=True))
-            for inner in ops:
-                self._op(inner)
-            return self.value(end.operands[0], end)
-
-        self.values[op.results[0]] = reshaped(op, folded(op, self.value(contributed(op), op), combine))
 
     def _index(self, op: ir.Operation) -> None:
         """Index arithmetic stays as it is."""

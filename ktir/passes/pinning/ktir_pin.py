@@ -21,7 +21,7 @@ from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.flat.integers.intervals import I32
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.pinning.kernel_writer import KernelWriter
-from ktir.passes.pinning.tensors import TYPES
+from ktir.passes.pinning.values.tensors import TYPES
 from ktir.pipeline import Pass
 from ktir.target import LANES, Target
 

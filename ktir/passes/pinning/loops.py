@@ -14,8 +14,8 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir, is_a, scf
 from ktir.passes.pinning.carried import begins, begun, carried, forms, yielded
-from ktir.passes.pinning.elements import Value, whole_dims
-from ktir.passes.pinning.views import dims_of, is_distributed, split_dims
+from ktir.passes.pinning.values.elements import Value, whole_dims
+from ktir.passes.pinning.values.views import dims_of, is_distributed, split_dims
 
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""

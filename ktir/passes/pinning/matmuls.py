@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from ktir.diagnostics import refused
 from ktir.dialects.structured import affine_map, constant, elementwise, fill, generic, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
-from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, whole_dims
-from ktir.passes.pinning.places import sticks
-from ktir.passes.pinning.tensors import Loaded, Made, physical_shape, pointwise
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, whole_dims
+from ktir.passes.pinning.values.places import sticks
+from ktir.passes.pinning.values.tensors import Loaded, Made, physical_shape, pointwise
 from ktir.target import LANES
 
 

@@ -14,9 +14,9 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import elementwise, index_sum
 from ktir.mlir import func, integer_attribute, ir, is_a, operations, tensor
-from ktir.passes.pinning.elements import Apply, Leaf, Value
-from ktir.passes.pinning.places import Place, Row, even, times
-from ktir.passes.pinning.tensors import Made, choose_stick, physical_shape, pointwise, rows_of
+from ktir.passes.pinning.values.elements import Apply, Leaf, Value
+from ktir.passes.pinning.values.places import Place, Row, even, times
+from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise, rows_of
 from ktir.target import LANES
 
 _NUMBER = "ktir.access"

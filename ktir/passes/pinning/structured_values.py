@@ -8,9 +8,9 @@ from math import prod
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, names, tensor
-from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, applied, common_shape, content, is_uniform, whole_dims
 from ktir.passes.pinning.matmuls import matmul
-from ktir.passes.pinning.tensors import Made, pointwise, position, reduction
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, applied, common_shape, content, is_uniform, whole_dims
+from ktir.passes.pinning.values.tensors import Made, pointwise, position, reduction
 
 Values = Mapping[ir.Value, Value]
 _MATMULS = names(linalg.MatmulOp, linalg.BatchMatmulOp, linalg.MatvecOp, linalg.VecmatOp, linalg.DotOp)

@@ -21,7 +21,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, rebuild
+from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, index_sum, rebuild
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_filled, is_stored_fill, trips_of
@@ -162,7 +162,8 @@ class _Allocator:
             clone_ops([op], self.mapping)
             ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
         elif is_a(op, tensor.ExtractSliceOp):
-            self.slices[op.results[0]] = (op.operands[0], self._offsets(op, 1))
+            whole, first = self.slices.get(op.operands[0], (op.operands[0], [0, 0, 0]))
+            self.slices[op.results[0]] = (whole, [index_sum(a, b) for a, b in zip(first, self._offsets(op, 1), strict=True)])
         elif is_a(op, tensor.InsertSliceOp):
             if self.plan.root(op.operands[0]) != self.plan.root(op.operands[1]):
                 raise refused(op, "expects to be the only use of what it inserts")

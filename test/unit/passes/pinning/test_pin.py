@@ -328,17 +328,6 @@ def test_one_tile_of_a_group_sends(grid: int, groups: int, sender: str, members:
     assert kernel.groups[:1] == [[i // step * step + (2 if groups == 1 else 1) for i in range(grid)]]
 
 
-def test_tiles_that_receive_nothing() -> None:
-    """What they would read is not what the sender has."""
-    everybody = "affine_set<(i)[g] : (i >= 0, -i + 3 >= 0)>"
-    text = handed_out(4, 1, "affine_set<(i)[g] : (i - 2 == 0)>", everybody).replace(
-        f"consumer_tiles_per_group = {everybody}", "consumer_tiles_per_group = affine_set<(i)[g] : (i >= 0, -i + 1 >= 0)>"
-    )
-    with pytest.raises(KtirError, match=r"'ktdp.inter_tile_consume' op leaves tiles that receive nothing") as error:
-        package_of(text)
-    assert error.value.location
-
-
 def test_exchanges_of_tiles_in_turns() -> None:
     """Tiles that wait for a later turn cannot contribute."""
     text = exchange(40, 1, "affine_set<(i)[g] : (i >= 0, -i + 39 >= 0)>")

@@ -15,8 +15,8 @@ from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, generic
 from ktir.mlir import arith, ir, linalg, tensor
-from ktir.passes.pinning.elements import Apply, Element, Leaf, Number, Value, distinct, replaced, scalar
-from ktir.passes.pinning.places import Place, Row, even, sticks
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, distinct, number, replaced, scalar, true
+from ktir.passes.pinning.values.places import Place, Row, even, sticks
 from ktir.target import LANES
 
 INPUTS = 3
@@ -219,18 +219,25 @@ def _operands(
 
 
 def _limited(value: Value, op: ir.Operation) -> Element:
-    """The tree with no more tensors than the vector unit reads at once: parts of it become tensors of their own."""
+    """The tree with no more tensors than the vector unit reads at once: parts of it become tensors of their own, one that is true or false
+    as numbers."""
     element = value.element
     if str(value.type) not in TYPES:
         raise refused(op, f"makes elements of type {value.type}, but the vector unit has {', '.join(TYPES)} in memory")
+    walk = tuple(range(len(value.shape)))
     while len(distinct(element)) > INPUTS:
         parts = [p for p in _parts(element) if 2 <= len(distinct(p)) <= INPUTS and str(p.type) in TYPES]
+        truths = [p for p in _parts(element) if 2 <= len(distinct(p)) <= INPUTS and str(p.type) == "i1"]
+        if not parts and truths:
+            held = Shared(Value(value.shape, number(truths[-1])), place_here(), op)
+            element = replaced(element, {truths[-1]: true(Leaf(ir.F32Type.get(), held, walk))})
+            continue
         if not parts:
             raise refused(op, f"reads {len(distinct(element))} tensors at once, but the vector unit has {INPUTS} inputs")
         part = max(parts, key=lambda p: len(distinct(p)))
         anchor = place_here()
         shared = Shared(Value(value.shape, part), anchor, op)
-        element = replaced(element, {part: Leaf(part.type, shared, tuple(range(len(value.shape))))})
+        element = replaced(element, {part: Leaf(part.type, shared, walk)})
     return element
 
 

@@ -13,8 +13,8 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, i32_type, ir
-from ktir.passes.pinning.places import Dim, Place, Row, Size, built, sticks, times
-from ktir.passes.pinning.views import View, Window, alone
+from ktir.passes.pinning.values.places import Dim, Place, Row, Size, built, sticks, times
+from ktir.passes.pinning.values.views import View, Window, alone
 from ktir.target import LANES
 
 MOST_PIECES = 64

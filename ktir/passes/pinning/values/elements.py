@@ -48,12 +48,21 @@ class Leaf:
         yield self
 
 
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A scalar op that the author has not written."""
+
+    name: str
+    attributes: Mapping[str, ir.Attribute]
+    location: ir.Location
+
+
 @dataclass(frozen=True)
 class Apply:
-    """A scalar op; `op` is the author's, of scalars or of tensors element by element."""
+    """A scalar op; `op` is the author's, of scalars or of tensors element by element, or one that stands for a part of it."""
 
     type: ir.Type
-    op: ir.Operation
+    op: ir.Operation | Kind
     operands: tuple[Element, ...]
 
     def moved(self, dims: Mapping[int, int | None]) -> Apply:
@@ -95,6 +104,25 @@ def applied(type_: ir.Type, op: ir.Operation, operands: tuple[Element, ...]) -> 
         if str(type_) == f"f{width}" and number == number:  # an attribute does not keep which NaN it is
             return Number(type_, ir.FloatAttr.get(type_, number))
     return Apply(type_, op, operands)
+
+
+def number(truth: Element) -> Element:
+    """1 where something holds, else 0."""
+    f32 = ir.F32Type.get()
+    one, zero = (Number(f32, ir.FloatAttr.get(f32, n)) for n in (1.0, 0.0))
+    return Apply(f32, Kind(arith.SelectOp.OPERATION_NAME, {}, ir.Location.unknown()), (truth, one, zero))
+
+
+def true(element: Element) -> Element:
+    """Whether such a number is 1."""
+    f32, bit = ir.F32Type.get(), ir.IntegerType.get_signless(1)
+    above = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _GREATER)
+    kind = Kind(arith.CmpFOp.OPERATION_NAME, {"predicate": above}, ir.Location.unknown())
+    return Apply(bit, kind, (element, Number(f32, ir.FloatAttr.get(f32, 0.0))))
+
+
+_GREATER = 2
+"""The predicate `ogt`."""
 
 
 def content(value: ir.Value, values: Mapping[ir.Value, Value], op: ir.Operation) -> Value:

@@ -16,7 +16,7 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, ir
-from ktir.passes.pinning.views import View, Window
+from ktir.passes.pinning.values.views import View, Window
 from ktir.target import LANES
 
 Size = int | ir.Value
