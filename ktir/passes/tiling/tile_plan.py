@@ -181,7 +181,11 @@ class _Search:
         return Need(fixed, rows, most, facts.ops[-at])
 
     def _blocks(self, need: Need) -> Iterator[tuple[int, int]]:
-        """Rows of the blocks to try, with the bytes that they leave free."""
+        """Rows of the blocks to try, with the bytes that they leave free. A block that is all there is needs one buffer for each stream."""
+        whole = even(self.facts.share)
+        alone = self.facts.matmuls and not self.facts.loops and whole <= 2 * self.target.pt_accumulator_rows
+        if alone and (not self.wanted or even(self.wanted) >= whole) and need.bytes(whole, 1) <= self.budget:
+            yield whole, self.budget - need.bytes(whole, 1)
         buffers = ROW_BUFFERS
         while buffers and need.bytes(2, buffers) > self.budget:
             buffers -= 1

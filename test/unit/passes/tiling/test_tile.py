@@ -7,16 +7,21 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from divided_kernels import attention, batched, cache_update, embedding, experts, rotation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ktir
-from ktir.assembly import print_module
+from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import Unsupported, remarks
+from ktir.emulator.machine.control.control import control
+from ktir.lowering.compile import pipeline
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
 
 RNG = np.random.default_rng(7)
 
@@ -175,3 +180,14 @@ def test_experts(tokens: int, s: int, number: int, k: int, n: int, splits: tuple
     chosen = w[: number * k * n].reshape(number, k, n)[which[:tokens]].astype(np.float64)
     wanted = np.einsum("tsk,tkn->tsn", x[: tokens * s * k].reshape(tokens, s, k).astype(np.float64), chosen)
     assert np.abs(after[3][: tokens * s * n].reshape(tokens, s, n) - wanted).max() < 5e-2
+
+
+def test_a_block_that_is_all_there_is_needs_one_buffer() -> None:
+    """64 rows of 4096 elements on each core do not fit twice: they are loaded once, and not for each stick of columns."""
+    text = ktir.capture(torch.matmul, torch.zeros(512, 4096).half(), torch.zeros(4096, 2048).half())
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, pipeline(DATASHEET.cores))
+        (kernel,) = control(lower_program(module), DATASHEET, checks=False).statistics
+    compulsory = 2 * (512 * 4096 + 4096 * 2048)
+    assert kernel.dram_read < 1.01 * compulsory
