@@ -19,6 +19,8 @@ from ktir.target import LANES, STICK_BYTES
 Copy = Callable[[np.ndarray, np.ndarray], None]
 """Fills the first array from the second one, of the same shape."""
 
+_FEW = 1 << 8
+"""Elements that are packed one by one, as the numbers that a host gives with each launch are."""
 _PIECE = 1 << 18
 """Elements that are packed together."""
 
@@ -116,6 +118,9 @@ class Layout:
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
         device = np.zeros((self.entries, self.lanes), self.value_type) if out is None else out
+        if copy is _cast and (places := _few(self)) is not None:
+            device.reshape(-1)[places] = host.reshape(-1)
+            return device
         cut = _cut(self)
         if cut is None:
             source = _host_index(self)
@@ -186,6 +191,17 @@ def _cut(layout: Layout) -> _Cut | None:
     order = tuple(places.index(i) for i in sorted(places))
     live = tuple(0 if d.dim is None else slice(None) for d in layout.digits)
     return _Cut(tuple(padded), tuple(layout.digits[i].extent for i in places), order, live)
+
+
+@lru_cache(maxsize=256)
+def _few(layout: Layout) -> np.ndarray | None:
+    """Where each of a few elements lies in the device tensor. None of more, or where one lies at several places."""
+    if prod(layout.size) > _FEW:
+        return None
+    source = host_index(layout.size, layout.digits).reshape(-1)
+    live = np.flatnonzero(source >= 0)
+    places = live[np.argsort(source[live])]
+    return places if np.array_equal(source[places], np.arange(prod(layout.size))) else None
 
 
 @lru_cache(maxsize=256)

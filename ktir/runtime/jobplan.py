@@ -31,17 +31,19 @@ class Correction:
         self.symbols = symbols
         self.flits = -(-symbols // _FLIT_SLOTS)
         self.size = self.flits * (STICK_BYTES + 4)
+        self._blank = np.zeros(self.size // 4, "<u4")
+        self._blank[self.flits * STICK_BYTES // 4 :] = np.arange(self.flits)  # where each flit goes
 
     def block(self, addresses: Sequence[int]) -> NDArray[np.uint8]:
         """The block for arguments at these addresses."""
-        words = np.zeros(self.size // 4, "<u4")
-        words[: self.symbols * _SLOT_WORDS : _SLOT_WORDS] = [a // STICK_BYTES for a in addresses]
-        words[self.flits * STICK_BYTES // 4 :] = np.arange(self.flits)  # where each flit goes
+        words = self._blank.copy()
+        words[: self.symbols * _SLOT_WORDS : _SLOT_WORDS] = np.array(addresses, np.int64) // STICK_BYTES
         return words.view(np.uint8)
 
     def addresses(self, block: NDArray[np.uint8]) -> list[int]:
         """The addresses in a block."""
-        return [int(word) * STICK_BYTES for word in block.view("<u4")[: self.symbols * _SLOT_WORDS : _SLOT_WORDS]]
+        found: list[int] = (block.view("<u4")[: self.symbols * _SLOT_WORDS : _SLOT_WORDS].astype(np.int64) * STICK_BYTES).tolist()
+        return found
 
 
 class JobPlan:
@@ -56,6 +58,7 @@ class JobPlan:
         self.addresses: dict[int, int] = {}
         """By number of an argument, where what is the program's own for it lies."""
         self._bound: list[int] = []
+        self._correct = Step("HostCompute", 0, 0.0, name)
         data = np.frombuffer(program(), np.uint8)
         head = rounded(self._correction.size)
         self._size = head + rounded(data.size)
@@ -82,7 +85,7 @@ class JobPlan:
             return lying
         assert self._at is not None
         self.card.bytes(self._at, self._correction.size)[...] = self._correction.block(addresses)
-        self.card.run(Step("HostCompute", 0, 0.0, self.name))
+        self.card.run(self._correct)
         self.card.record("H2D", self._correction.size, self.name)
         self._bound = self._correction.addresses(self.card.bytes(self._at, self._correction.size))
         at = dict(zip(addresses, lying, strict=True))

@@ -63,9 +63,10 @@ class Prepared:
             carriers[i] = filled = binding.open(allocation)
             opened.append((i, allocation, binding, filled))
         read = set(addresses)
+        several = len({id(allocation) for _, allocation, *_ in opened}) < len(opened)
         written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
         for i, allocation, binding, filled in opened:
-            twice = any(allocation is other for other, *_ in written)  # one after the other, then
+            twice = several and any(allocation is other for other, *_ in written)  # one after the other, then
             address = None if twice else binding.address(allocation, read)
             addresses[i] = plan.own(i) if address is None else address
             written.append((allocation, binding, filled, address))

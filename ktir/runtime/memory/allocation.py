@@ -114,7 +114,7 @@ class Allocation:
         """Let all of it lie in one form. moved: the copy that brought it has arranged it too. Raises KtirError for a form that does not
         keep all of it as it is.
         """
-        if not (wanted.exact and wanted.view.is_all_of(self.nbytes)):
+        if not wanted.keeps(self.nbytes):
             raise KtirError("expects a layout of all elements of an allocation, which keeps them as they are")
         with self.card.compute:
             self.form(wanted, moved=moved)
@@ -146,7 +146,7 @@ class Allocation:
                 wanted = low
                 wanted.pack(self.linear(), filled, name, allowed)
             size = wanted.size
-            if self._linear_at is not None and wanted.exact and wanted.view.is_all_of(self.nbytes):
+            if self._linear_at is not None and wanted.keeps(self.nbytes):
                 address, self._whole = self._in_place_of_linear(size), wanted
             else:
                 address = self.card.take(size)

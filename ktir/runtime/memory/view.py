@@ -73,12 +73,20 @@ class Arrangement:
         self.adopts = view.dtype in _WRITTEN[layout.dtype]
         """Whether what a program writes may stay as it is."""
         self._bits = bits
+        self._keeps: dict[int, bool] = {}
         self._as = _i32(bits) if layout.dtype == "i32" else None
 
     @cached_property
     def of_low_bits(self) -> Arrangement:
         """The same with the low bits of integers that the layout has no room for."""
         return Arrangement(self.view, self.layout, self._bits, low_bits=True)
+
+    def keeps(self, nbytes: int) -> bool:
+        """Whether all of so many bytes come back from it as they were."""
+        known = self._keeps.get(nbytes)
+        if known is None:
+            known = self._keeps[nbytes] = self.exact and self.view.is_all_of(nbytes)
+        return known
 
     def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str, allowed: ValueRange | None) -> None:
         """Elements to a carrier whose padding is zero. Raises OutOfRange for those outside of a range, by default integers that the layout
