@@ -14,14 +14,14 @@ from ktir.dialects.module_level import KTIR_LEVELS, Level
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
 from ktir.lowering.compile import compile_logical, launch_arguments
-from ktir.lowering.ktir_lift import LiftPass
+from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
 from ktir.package.launch_spec import reach
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
-from ktir.passes.pinning.ktir_pin import PinPass, is_by_hand
+from ktir.passes.pinning.ktir_pin import is_by_hand
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 from ktir.runtime.host import dense_strides
@@ -101,7 +101,7 @@ def run_at_stage(
         executable(*arguments)
         return executable.machine.report
     LiftPass(tuple(numbers), way, tolerance, cores=cores).run(module)
-    PinPass(tuple(numbers), cores=cores).run(module)
+    pin(module, tuple(numbers), cores)
     StateLevelPass().run(module)
     level = Level.of(module)
     reached = next((s.level for s in reversed(STAGES) if stage in s), Level.LOGICAL)

@@ -12,7 +12,7 @@ from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import NAME, set_target, target_of
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
-from ktir.lowering.ktir_lift import LiftPass
+from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
@@ -23,7 +23,6 @@ from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
-from ktir.passes.pinning.ktir_pin import PinPass
 from ktir.pipeline import Pass, Step, run_pipeline
 from ktir.target import DATASHEET, Target
 
@@ -77,7 +76,7 @@ def compile_logical(
         set_target(module, target)
     fewer = options.fewer_cores() if cores is None else cores
     LiftPass(tuple(numbers), way, tolerance, cores=fewer).run(module)
-    PinPass(tuple(numbers), cores=fewer).run(module)
+    pin(module, tuple(numbers), fewer)
     StateLevelPass().run(module)
     level = Level.of(module)
     if level is not Level.LOGICAL:

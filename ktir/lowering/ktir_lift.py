@@ -125,6 +125,23 @@ class LiftPass(Pass):
             return sum(kernel_work(kernel, target).cost.cycles for kernel in lower_program(module).kernels)
 
 
+def pin(module: ir.Module, numbers: tuple[str, ...], cores: int | None) -> None:
+    """Pin kernels by hand that are not lifted. Raises Unsupported, which says so where a lift would take them."""
+    try:
+        PinPass(numbers, cores=cores).run(module)
+    except Unsupported as error:
+        try:
+            with remarks():
+                lift(_copy(module), numbers)
+        except KtirError:
+            raise error from None
+        first, *others = error.diagnostics
+        note = Diagnostic(
+            "note", f"the compiler could divide the work itself: '{WAY} = \"lift\"' on the kernel, or way=lift", first.location
+        )
+        raise Unsupported(first.message, first.location, (*first.notes, note, *others)) from None
+
+
 def _copy(module: ir.Module) -> ir.Module:
     return ir.Module.parse(module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True))
 

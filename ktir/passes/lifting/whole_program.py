@@ -8,7 +8,7 @@ from ktir.analysis.calls import functions_of, set_arguments
 from ktir.analysis.interface.parameters import Parameter, parameters
 from ktir.diagnostics import refused
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir, is_a, linalg, operations
+from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations
 from ktir.passes.lifting.lifter import Lifter
 from ktir.passes.pinning.ktir_pin import PinPass, check_memory
 
@@ -44,6 +44,9 @@ def lift(module: ir.Module, numbers: tuple[str, ...]) -> Lifted:
     buffers = [p for p in found if p.is_buffer]
     with ir.InsertionPoint(kernel), kernel.location:
         made = func.FuncOp(f"{name}{_NEW}", ([ir.IndexType.get()] * len(buffers), []))
+    alone = "grid" not in kernel.attributes
+    if alone:  # there is one tile
+        kernel.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(1)])
     try:
         old = kernel.regions[0].blocks[0]
         block = made.add_entry_block([old.arguments[p.position].location for p in buffers])
@@ -54,6 +57,8 @@ def lift(module: ir.Module, numbers: tuple[str, ...]) -> Lifted:
         set_arguments(made, [_attributes(p) for p in buffers])
     except Exception:
         made.operation.erase()
+        if alone:
+            del kernel.attributes["grid"]
         raise
     sums = any(is_a(op, linalg.GenericOp) and Generic(op).sums_floats for op in operations(made))
     lifted = Lifted(name, lifter.tiles, tuple(op.location for op in lifter.ops.moved), sums)

@@ -151,7 +151,8 @@ class KernelWriter:
     def _index(self, op: ir.Operation) -> None:
         """Index arithmetic stays as it is."""
         if not is_a(op, arith.ConstantOp) and function_of(op) is None:
-            raise refused(op, "computes an index in a way that is not known before the kernel starts")
+            way = "computes an index in a way that is not known before the kernel starts"
+            raise refused(op, f"{way}; the nearest supported form looks rows up through 'ktdp.construct_indirect_access_tile'")
         clone = op.clone()
         for i, operand in enumerate(op.operands):
             clone.operands[i] = self.mapping[operand]

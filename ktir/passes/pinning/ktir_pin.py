@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import set_level
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel, set_arguments, text_attribute
@@ -20,6 +21,7 @@ from ktir.mlir import func, i32_type, integer_attribute, ir, is_a, linalg, opera
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.flat.integers.intervals import I32
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
+from ktir.passes.levels.level_rules import whole_tile
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.values.tensors import TYPES
 from ktir.pipeline import Pass
@@ -155,9 +157,23 @@ def is_by_hand(module: ir.Module) -> bool:
     functions = functions_of(module).values()
     if NAME in module.operation.attributes:
         return False
-    if not any(is_kernel(f) for f in functions):
-        return len(functions) == 1 and any(is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp) for op in operations(module))
-    return not any("ktir.layout" in d for f in functions for d in argument_attributes(f))
+    if any("ktir.layout" in d for f in functions for d in argument_attributes(f)):
+        return False
+    return any(is_kernel(f) for f in functions) or (len(functions) == 1 and any(_is_of_a_tile(op) for op in operations(module)))
+
+
+def _is_of_a_tile(op: ir.Operation) -> bool:
+    """Whether an op says how one tile goes about its work, as no program does that is yet to be divided."""
+    if is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, ktdp.ConstructDistributedMemoryViewOp, linalg.ReduceOp):
+        return True
+    if is_a(op, ktdp.ConstructMemoryViewOp):
+        return op.opview.memory_space != "global"
+    if is_a(op, ktdp.ConstructAccessTileOp):
+        try:
+            whole_tile(op)
+        except Broken:
+            return True
+    return False
 
 
 _NEW = "__pinned"

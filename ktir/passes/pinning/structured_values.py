@@ -245,7 +245,7 @@ def _tree(value: ir.Value, scalars: Mapping[ir.Value, Element]) -> Element:
     if is_a(owner, arith.ConstantOp):
         return Number(value.type, owner.attributes["value"])
     if is_a(owner, linalg.IndexOp):
-        raise refused(owner, "reads a position as data, which is not pinned yet")
+        raise refused(owner, "reads a position as data, which is not pinned yet; the nearest supported form loads positions from memory")
     if not len(owner.operands):
         raise refused(owner.operation, "is read as data in the body of an op, which is not pinned yet")
     return applied(value.type, owner.operation, tuple(_tree(v, scalars) for v in owner.operands))

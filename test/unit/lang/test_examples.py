@@ -1,6 +1,7 @@
 """The kernels of examples/kernels.py give PyTorch's values in float64, on NumPy and the executor; some without a grid on the chip too."""
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+
+from ktir.diagnostics import KtirError
+from ktir.runtime import metrics
 
 _PATH = Path(__file__).parents[3] / "examples" / "kernels.py"
 _SPEC = importlib.util.spec_from_file_location("example_kernels", _PATH)
@@ -70,11 +74,43 @@ def test_values_on_the_chip(name: str) -> None:
     check(name, CASES[name][0].using(grid=None, on="chip"))
 
 
-@pytest.mark.parametrize("name", ["softmax", "rms_norm"])
-def test_a_grid_on_the_chip_has_the_bits_of_the_executor(name: str) -> None:
+_PAGE = (_PATH.parents[1] / "docs" / "lang.md").read_text()
+WAYS = {m[1]: (m[2], m[3]) for m in re.finditer(r"^\| `(\w+)` \| (pin|lift|refused) \| (.*) \|$", _PAGE, re.MULTILINE)}
+"""What the page on the language says of each kernel."""
+REFUSALS = {
+    "flash_decoding": "'linalg.generic' op reduces a dim that lies in the rows of what it reads",
+    "paged_attention": "'tensor.extract' op computes an index in a way that is not known before the kernel starts; the nearest",
+    "top_k": "'linalg.index' op reads a position as data, which is not pinned yet; the nearest supported form loads positions",
+    "histogram": "'linalg.index' op reads a position as data, which is not pinned yet; the nearest supported form loads positions",
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_a_grid_on_the_chip(name: str) -> None:
+    """In one launch: pinned with the executor's bits, lifted within a rounding; or refused at a line of the example."""
     call, given, parameters = CASES[name]
-    found, expected = [a.copy() for a in given], [a.copy() for a in given]
-    call.using(on="chip")(*found, **parameters)
-    call(*expected, **parameters)
-    assert np.array_equal(found[-1], expected[-1])
-    assert expected[-1].any()
+    way, claim = WAYS[name]
+    if way == "refused":
+        with pytest.raises(KtirError) as error:
+            call.using(on="chip")(*[a.copy() for a in given], **parameters)
+        assert REFUSALS[name] in str(error.value)
+        assert re.search(r"kernels\.py:\d+:\d+", str(error.value))
+        return
+    with metrics.counted() as launches:
+        check(name, call.using(on="chip", way=way))
+    assert launches().chip == 1
+    if claim == "the bits of the executor":
+        found, expected = [a.copy() for a in given], [a.copy() for a in given]
+        call.using(on="chip", way=way)(*found, **parameters)
+        call(*expected, **parameters)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(found, expected, strict=True))
+
+
+def test_the_page_has_all_kernels() -> None:
+    assert list(WAYS) == list(ORACLES)
+
+
+def test_a_refused_pin_tells_of_lift() -> None:
+    call, given, parameters = CASES["linear"]
+    with pytest.raises(KtirError, match='"lift"'):
+        call.using(on="chip")(*[a.copy() for a in given], **parameters)
