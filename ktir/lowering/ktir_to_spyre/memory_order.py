@@ -47,7 +47,7 @@ class MemoryOrder:
         """Note a store. Raises Unsupported if it meets what the kernel has read, unless it puts a block back."""
         access = _Access(op, tile, dict(trips))
         for other in self.reads.get(argument, []):
-            if not self._same(access, other) and self._overlap(access, other):
+            if not (self._same(access, other) and _walks(access)) and self._overlap(access, other):
                 raise _refuse(access, other, "writes memory that the kernel has read")
         self.writes.setdefault(argument, []).append(access)
 
@@ -96,6 +96,11 @@ def reach(tile: Tile, dim: int, size: int) -> Tile:
     """All that a tile can touch whose position in `dim` is looked up."""
     shape = (*tile.shape[:dim], size, *tile.shape[dim + 1 :])
     return replace(tile, shape=shape, clips=tuple(c for c in tile.clips if c.dim != dim))
+
+
+def _walks(access: _Access) -> bool:
+    """Whether no trip comes back to where an earlier one was."""
+    return all(level in access.tile.anchor.steps for level, trips in access.trips.items() if trips > 1)
 
 
 def _equal(a: Index, b: Index) -> bool:

@@ -80,7 +80,7 @@ def stored(op: ir.Operation, value: Value, places: Places) -> None:
     shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if len(windows) == 1 else _side_by_side(op, places)
     if value.shape != tuple(shape):
         raise refused(op, "stores a tensor whose dims were joined, which is not pinned yet")
-    walked = [d for d, n in enumerate(shape) if n != 1 and d not in places[0][0].looked_up]
+    walked = [d for d, n in enumerate(shape) if n != 1 and not any(d in place.in_rows for place, _ in places)]
     wanted = next((d for d in reversed(walked) if places[0][0].dims[d].stride == 1), walked[-1] if walked else None)
     stick = choose_stick(value, wanted)
     made = pointwise(value, stick, op)

@@ -21,8 +21,10 @@ from ktir.mlir import func, i32_type, integer_attribute, ir, is_a, linalg, opera
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.flat.integers.intervals import I32
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
+from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.levels.level_rules import whole_tile
 from ktir.passes.pinning.kernel_writer import KernelWriter
+from ktir.passes.pinning.scratchpad import Access, check_parts
 from ktir.passes.pinning.values.tensors import TYPES
 from ktir.pipeline import Pass
 from ktir.target import LANES, Target
@@ -66,6 +68,7 @@ class PinPass(Pass):
         self._pin(module, functions)
 
     def _pin(self, module: ir.Module, functions: dict[str, func.FuncOp]) -> None:
+        functions = _flat(module, functions)
         kernels = [f for f in functions.values() if is_kernel(f)]
         entry = _entry(module, functions)
         found, places = parameters(module, entry.name.value)
@@ -79,8 +82,10 @@ class PinPass(Pass):
         target = machine(module, self.target, self.cores)
         made: list[func.FuncOp] = []
         try:
+            kept: list[Access] = []
             for kernel in kernels:
-                made.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target))
+                made.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target, kept))
+            check_parts(kept)
         except Exception:
             for f in made:
                 f.operation.erase()
@@ -134,8 +139,10 @@ class PinPass(Pass):
 def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
-        if p.is_buffer and (p.shape is None or (p.element not in TYPES and not _is_wide_table(p))):
-            what = "its views do not tell its size" if p.shape is None else f"its elements are {p.element}, not {', '.join(TYPES)}"
+        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in TYPES and not _is_wide_table(p))):
+            what = f"its elements are {p.element}, not {', '.join(TYPES)}"
+            if p.shape is None or 0 in p.shape:
+                what = "its views do not tell its size" if p.shape is None else "it has no elements"
             given = p.position < len(entry.regions[0].blocks[0].arguments)
             which = f"argument #{p.position}" if given else f"memory at '{p.name}'"
             raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
@@ -179,6 +186,19 @@ def _is_of_a_tile(op: ir.Operation) -> bool:
 _NEW = "__pinned"
 
 
+def _flat(module: ir.Module, functions: dict[str, func.FuncOp]) -> dict[str, func.FuncOp]:
+    """The functions, where those between the entry and its kernels have become a part of the entry."""
+    between = {callee(call) for f in functions.values() for call in calls_of(f)} & {n for n, f in functions.items() if not is_kernel(f)}
+    if not between:
+        return functions
+    InlinePass().run(module)
+    left = functions_of(module)
+    called = {callee(call) for f in left.values() for call in calls_of(f)}
+    for name in between & set(left) - called:
+        left.pop(name).operation.erase()
+    return left
+
+
 def _entry(module: ir.Module, functions: dict[str, func.FuncOp]) -> func.FuncOp:
     """What the program starts with: the only kernel, or the function that calls the kernels."""
     others = [f for f in functions.values() if not is_kernel(f)]
@@ -188,7 +208,7 @@ def _entry(module: ir.Module, functions: dict[str, func.FuncOp]) -> func.FuncOp:
             raise refused(second.operation, f"'@{second.name.value}' is another kernel that no function calls")
         return next(iter(functions.values()))
     if len(others) != 1:
-        raise refused(others[1].operation, "calls kernels through functions, which is not pinned yet; run ktir-inline first")
+        raise refused(others[1].operation, f"'@{others[1].name.value}' is a second function that nothing calls, which is not pinned")
     for op in others[0].regions[0].blocks[0].operations:
         if not isinstance(op, func.CallOp | func.ReturnOp):
             raise refused(op.operation, "stands beside the calls of kernels, which is not pinned yet")
@@ -216,14 +236,14 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target) -> func.FuncOp:
-    """The kernel with sticks, behind the old one. Raises Unsupported and leaves nothing."""
+def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> func.FuncOp:
+    """The kernel with sticks, behind the old one; `lx` gets what it does in the scratchpad. Raises Unsupported and leaves nothing."""
     if has_intrinsics(kernel.operation):
         with ir.InsertionPoint(kernel):
             copy = kernel.operation.clone()
         try:
             expand_intrinsics(copy)
-            return _pinned(copy.opview, given, addresses, target)
+            return _pinned(copy.opview, given, addresses, target, lx)
         finally:
             copy.erase()
     old = kernel.regions[0].blocks[0]
@@ -238,7 +258,7 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], 
             made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
             writer.write()
         _erase_unused(made)
-        writer.scratchpad.state(made, target.lx_planned_bytes)
+        lx += writer.scratchpad.state(made, target.lx_planned_bytes)
     except Exception:
         made.operation.erase()
         raise

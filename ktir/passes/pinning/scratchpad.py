@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,7 +16,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import elementwise, index_sum
 from ktir.mlir import func, integer_attribute, ir, is_a, operations, tensor
 from ktir.passes.pinning.values.elements import Apply, Leaf, Value
-from ktir.passes.pinning.values.places import Place, Row, even, times
+from ktir.passes.pinning.values.places import Place, Row, even, sticks, times
 from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise, rows_of
 from ktir.target import LANES
 
@@ -26,14 +27,16 @@ _WHOLE = 256
 
 
 @dataclass(frozen=True)
-class _Access:
-    """Bytes at each of `starts`: `rows`, `stride` bytes apart, which the two corelets halve."""
+class Access:
+    """Bytes at each of `starts`: `rows`, `stride` bytes apart, which the two corelets halve. A row is `width` bytes of whole entries, of
+    which the author means the first `meant`."""
 
     op: ir.Operation
     starts: Numbers
     rows: int
     stride: int
     width: int
+    meant: int
 
     @property
     def span(self) -> int:
@@ -47,7 +50,16 @@ class _Access:
     def high(self) -> int:
         return -(-(int(self.starts.max()) + self.span) // _WHOLE) * _WHOLE
 
-    def clashes(self, other: _Access) -> bool:
+    def covers(self, other: Access) -> bool:
+        """Whether it may overwrite, or read as its own, bytes beside what another access means, or the other one bytes beside its own."""
+        if self.meant == self.width and other.meant == other.width:
+            return False
+        apart = self.starts[:, None] - other.starts[None, :]
+        overlap = (apart < other.span) & (-apart < self.span)
+        alike = (self.rows, self.stride, self.meant) == (other.rows, other.stride, other.meant)
+        return bool((overlap & (apart != 0 if alike else True)).any())
+
+    def clashes(self, other: Access) -> bool:
         """Whether a corelet may find what the other one has written, for which it does not wait."""
         apart = self.starts[:, None] - other.starts[None, :]
         overlap = (apart < other.span) & (-apart < self.span)
@@ -59,7 +71,7 @@ class AuthorScratchpad:
     """Writes loads and stores of the author's views, and says in the end what he uses."""
 
     def __init__(self) -> None:
-        self.accesses: list[_Access] = []
+        self.accesses: list[Access] = []
         self.idle: ir.Value | None = None
         """The guard of cores without a tile of their own, whose scratchpad nobody reads."""
 
@@ -82,22 +94,22 @@ class AuthorScratchpad:
             made = elementwise([made], tensor.EmptyOp(physical_shape(place.shape, stick), place.element).result)
         ktdp.store(made, tile)
 
-    def _tile(self, op: ir.Operation, place: Place) -> tuple[int, ir.Value]:
+    def _tile(self, op: ir.Operation, place: Place) -> tuple[int | None, ir.Value]:
         """Which dim lies in the sticks, and the access tile. Raises Unsupported for what is not whole sticks of an even number of rows."""
         view, bytes_ = place.view.operation, 2 if isinstance(place.element, ir.F16Type) else 4
         stick = next((d for d, dim in enumerate(place.dims) if dim.stride == 1 and dim.extent != 1), None)
-        if stick is None or place.shape[stick] % LANES:
-            raise refused(
-                view, f"expects tiles of the scratchpad with a multiple of {LANES} elements side by side, others are not pinned yet"
-            )
+        if stick is None and prod(place.shape) != 1:
+            raise refused(view, "expects tiles of the scratchpad whose elements are side by side, others are not pinned yet")
+        extent = 1 if stick is None else place.shape[stick]
+        width = sticks(extent) * LANES
         some_tiles = place.guard is not None and (self.idle is None or place.guard != self.idle)
         if some_tiles or any(d.room is not None for d in place.dims):
             raise refused(op, "accesses the scratchpad on some tiles only, or clipped, which is not pinned yet")
         rows = rows_of(place.shape, stick)
         count = prod(place.shape[d] for d in rows)
-        distance = place.merged([Row(place.shape[d], place.dims[d]) for d in rows])[1] if count > 1 else place.shape[stick]
+        distance = place.merged([Row(place.shape[d], place.dims[d]) for d in rows])[1] if count > 1 else width
         starts = place.starts()
-        if count != even(count) or distance % LANES or (starts % LANES).any():
+        if count != even(count) or distance % LANES or distance < width or (starts % LANES).any():
             raise refused(view, f"expects an even number of rows in the scratchpad that begin at multiples of {LANES} elements")
         if (starts < 0).any():
             raise refused(view, "lies before the scratchpad")
@@ -105,13 +117,16 @@ class AuthorScratchpad:
         for dim in place.dims:
             base = index_sum(base, times(dim.first, dim.stride))
         number = {_NUMBER: integer_attribute(len(self.accesses))}
-        self.accesses.append(_Access(view, starts * bytes_, count, distance * bytes_, place.shape[stick] * bytes_))
-        shape = [place.shape[stick] // LANES, count, LANES]
+        self.accesses.append(Access(view, starts * bytes_, count, distance * bytes_, width * bytes_, extent * bytes_))
+        shape = [width // LANES, count, LANES]
         memory = ktdp.construct_memory_view(base, shape, [LANES, distance, 1], place.element, "ct_local", attributes=number)
         return stick, ktdp.construct_access_tile(memory, [0, 0, 0], shape)
 
-    def state(self, function: func.FuncOp, lx_bytes: int) -> None:
-        """Say which bytes are the author's. Raises Unsupported where the corelets would get in each other's way, or there are too few."""
+    def state(self, function: func.FuncOp, lx_bytes: int) -> list[Access]:
+        """Say which bytes are the author's, and return the accesses.
+
+        Raises Unsupported where the corelets would get in each other's way, or there are too few.
+        """
         views = [op for op in operations(function) if is_a(op, ktdp.ConstructMemoryViewOp) and _NUMBER in op.attributes]
         used = [self.accesses[ir.IntegerAttr(v.attributes[_NUMBER]).value] for v in views]
         for k, a in enumerate(used):
@@ -119,6 +134,7 @@ class AuthorScratchpad:
                 raise refused(a.op, f"reaches byte {a.high} of the scratchpad, which has {lx_bytes}")
             if any(a.clashes(b) for b in used[:k]):
                 raise refused(a.op, "shares bytes of the scratchpad with an access that has other rows, which is not pinned yet")
+        check_parts(used)
         regions: list[tuple[int, int]] = []
         for low, high in sorted((a.low, a.high) for a in used):
             if regions and low < regions[-1][1]:
@@ -131,3 +147,14 @@ class AuthorScratchpad:
             view.attributes[RESIDENT] = next(r for r, (low, high) in zip(kept, regions, strict=True) if low <= access.low < high)
         if kept:
             function.operation.attributes[RESIDENTS] = ir.ArrayAttr.get(kept)
+        return used
+
+
+def check_parts(accesses: Sequence[Access]) -> None:
+    """Raise Unsupported where an access of less than whole entries shares one with what is beside it."""
+    partial = [a for a in accesses if a.meant != a.width]
+    for a in partial:
+        for b in accesses:
+            if a.covers(b):
+                what = f"has {a.meant} bytes of rows of {a.width} in the scratchpad, of which another access has others"
+                raise refused(a.op, f"{what}, which is not pinned yet")

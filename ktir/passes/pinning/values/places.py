@@ -66,6 +66,17 @@ class Place:
         """The dims whose positions are read from a table."""
         return ()
 
+    @property
+    def in_rows(self) -> tuple[int, ...]:
+        """The dims that cannot lie in the sticks: those looked up, and those that are cut inside of a stick, elsewhere at each point."""
+        return tuple(d for d, dim in enumerate(self.dims) if d in self.looked_up or not self._cut_alike(dim))
+
+    def _cut_alike(self, dim: Dim) -> bool:
+        """Whether a dim is cut at one place, or lies in whole sticks of its view."""
+        if dim.room is None or self.points.same(dim.room, self.live) is not None:
+            return True
+        return isinstance(dim.size, int) and not dim.extent % LANES and not isinstance(dim.first, int)
+
     def __init__(
         self,
         tile: ir.Operation,
@@ -86,7 +97,12 @@ class Place:
         lows = zip(tile.opview.base_map.results, tile.opview.box_lo, window, view.sizes, view.strides, strict=True)
         for expression, low, (start, extent), size, stride in lows:
             first = index_sum(built(expression, [moved[v] for v in operands], tile), low + start)
-            room = points.number(size) - points.affine(expression, operands) - low - start if view.masked else None
+            room = None
+            if view.masked:
+                at = points.affine(expression, operands) + low + start
+                if (np.broadcast_to(at, points.live.shape)[points.live] < 0).any():
+                    raise refused(tile, "begins before its masked view, which is not pinned yet")
+                room = points.number(size) - at
             if room is not None and (np.broadcast_to(room, points.live.shape)[points.live] >= extent).all():
                 room = None
             dims.append(Dim(extent, stride, first, None if room is None else size if isinstance(size, int) else index(size), room))
@@ -165,7 +181,7 @@ class Place:
             live = max(0, min(same, column.extent))
             return index_sum(base, times(column.first, column.stride)), sticks(column.extent), live - 1, 0
         first = None if isinstance(column.first, int) else column.first
-        if not isinstance(column.size, int) or column.extent % LANES or first is None:
+        if not isinstance(column.size, int) or first is None or not self._cut_alike(column):
             raise refused(self.op, f"is cut inside of its sticks elsewhere on each tile; the nearest supported form begins at multiples of "
                           f"{LANES} in a view of a size that is a number")  # fmt: skip
         return base, sticks(column.size), column.size - 1, arith.DivUIOp(first, index_constant(LANES)).result

@@ -114,13 +114,13 @@ def fixed(element: Element) -> Iterator[Leaf]:
             yield from fixed(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
 
 
-def _looked_up(element: Element) -> Iterator[int | None]:
-    """The dims of a tree's value that a table has the places of."""
+def _in_rows(element: Element) -> Iterator[int | None]:
+    """The dims of a tree's value that cannot lie in the sticks of what it loads."""
     for leaf in element.leaves():
         if isinstance(leaf.source, Loaded):
-            yield from (leaf.walk[d] for d in leaf.source.place.looked_up)
+            yield from (leaf.walk[d] for d in leaf.source.place.in_rows)
         elif isinstance(leaf.source, Shared):
-            yield from _looked_up(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
+            yield from _in_rows(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
 
 
 def choose_stick(value: Value, wanted: int | None) -> int | None:
@@ -129,7 +129,7 @@ def choose_stick(value: Value, wanted: int | None) -> int | None:
     for leaf in given:
         if leaf.source.stick is not None and leaf.walk[leaf.source.stick] is not None:
             return leaf.walk[leaf.source.stick]
-    taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)} | set(_looked_up(value.element))
+    taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)} | set(_in_rows(value.element))
     if wanted not in taken:
         return wanted
     return next((d for d in reversed(range(len(value.shape))) if d not in taken and value.shape[d] != 1), None)

@@ -50,6 +50,15 @@ def test_bytes_of_the_author(address: int, rows: int, pitch: int) -> None:
     assert own
 
 
+def test_tiles_of_less_than_a_stick() -> None:
+    """They have their stick for themselves, in all kernels; what lies beside them is nobody's."""
+    for shape, pitch in (((4, 6), 64), ((1, 1), 64), ((2, 70), 128)):
+        text = "%lx = arith.constant 192 : index\n" + view("p", "%x", shape, (shape[1], 1)) + view("q", "%y", shape, (shape[1], 1))
+        text += local("s", "%lx", shape, (pitch, 1)) + moved(0, "%p", "%s", shape, WHOLE, (shape, shape), "mulf")
+        made = equal(function(text + moved(1, "%s", "%q", shape, WHOLE, (shape, shape), "addf"), ("x", "y")), arrays(shape, shape))
+        assert 384 in touched(made)
+
+
 def test_slots_of_the_author() -> None:
     """Two slots that a loop takes in turns: its trips, and their addresses."""
     text = "%lx = arith.constant 2048 : index\n" + view("p", "%x", (16, 64), (64, 1)) + view("q", "%y", (16, 64), (64, 1))
@@ -95,7 +104,14 @@ def one(shape: Shape, strides: Shape, address: int = 0, more: str = "") -> str:
 
 
 REFUSED = {
-    "expects tiles of the scratchpad with a multiple of 64 elements side by side": one((4, 32), (64, 1)),
+    "expects tiles of the scratchpad whose elements are side by side": one((4, 32), (64, 2)),
+    "has 64 bytes of rows of 128 in the scratchpad, of which another access has others": one(
+        (4, 32),
+        (64, 1),
+        0,
+        view("q", "%y", (4, 64), (64, 1)) + local("u", "%lx", (4, 64), (64, 1)) + moved(1, "%u", "%q", (4, 64), WHOLE, ((4, 64), (4, 64))),
+    ),
+    "that begin at multiples of 64 elements": one((4, 32), (32, 1)),
     "expects an even number of rows in the scratchpad that begin at multiples of 64 elements": one((3, 64), (64, 1)),
     "begin at multiples of 64 elements": one((4, 64), (72, 1)),
     "reaches byte": one((4, 64), (64, 1), 2**21),
