@@ -1,7 +1,7 @@
 """Draws a kernel with a grid by a seed, with its inputs, and what it must come near to.
 
-What it avoids, since it is refused by op and place: several reduced dims, matmuls, exchanges but reductions, indirect tiles, positions as
-data, tiles whose rows are no one dim in memory.
+What it avoids: several reduced dims, matmuls, exchanges but reductions and what one tile hands out, positions as data, tables of
+several dims, tiles whose rows are no one dim in memory.
 """
 
 from __future__ import annotations
@@ -111,7 +111,15 @@ class _Writer(Memory):
         else:
             data = self.rng.uniform(-2, 2, array.size).astype(TYPES[k.type])
         self.inputs.append(data)
-        tile, tile_type, type_ = self.tile(array)
+        rows = np.arange(k.height)
+        if kind == "rc" and self.batch == 1 and not self.masked and k.choose.random() < 0.3:
+            table = self.array(f"z{number}", "r")
+            table.strides["r"], table.size = 1, k.height
+            rows = self.rng.integers(0, k.height, k.height)
+            self.inputs.append(rows.astype(np.int32))
+            tile, tile_type, type_ = self.gathered(array, table)
+        else:
+            tile, tile_type, type_ = self.tile(array)
         name = k.emit(f"ktdp.load {tile} : {tile_type} -> {type_}")
         if kind == "rc" and k.columns % 64 == 0 and (k.rows == 1 or k.rows % 2 == 0) and k.choose.random() < 0.3:
             name = self.kept(name, tile_type, type_)
@@ -119,7 +127,7 @@ class _Writer(Memory):
             like = k.emit(f"tensor.empty() : {self.tensor}")
             added = 0 if kind == "c" else 1
             name = k.emit(f"linalg.broadcast ins({name} : {type_}) outs({like} : {self.tensor}) dimensions = [{added}]")
-        whole = data[self.places(array)]
+        whole = data[self.places(array)][:, rows]
         whole = np.broadcast_to(whole, (self.batch, k.height, self.width)).reshape(self.batch, k.height, self.parts, k.columns)
         exact = whole.astype(np.int64 if k.type == "i32" else np.float64)
         self.values.append((name, Near(exact, np.zeros(exact.shape))))
@@ -129,7 +137,9 @@ class _Writer(Memory):
         k = self.k
         (a, x), (b, y) = k.choose.choice(self.values), k.choose.choice(self.values)
         if self._exchanges() and k.choose.random() < 0.5:
-            op, found = self._folded(x)
+            op, found = self._handed(x) if k.choose.random() < 0.4 else self._folded(x)
+        elif k.choose.random() < 0.1:
+            op, found = self._uniform(x)
         else:
             op, found = self._integer(x, y) if k.type == "i32" else self._float(x, y)
         if found is None or (np.abs(found.value).max() > MOST and k.type != "i32"):
@@ -295,6 +305,49 @@ class _Writer(Memory):
         if sums and k.type != "i32":
             error = error + count * EPS[k.type] * over(np.abs(x.value) + x.error, True)
         return fold, self.near(over(x.value, sums), error)
+
+    def _handed(self, x: Near) -> tuple[Callable[[str, str], str], Near]:
+        """What the first tile of each group of neighbours hands out to all of them."""
+        k, tiles = self.k, self.k.grid[0]
+        count = k.choose.choice([n for n in range(2, tiles + 1) if tiles % n == 0])
+        future = f"<({self.tensor}), groups = affine_set<(g) : (g >= 0, -g + {tiles // count - 1} >= 0)>>"
+
+        def hand(a: str, _: str) -> str:
+            first, members = (f"i - {count} * g {rest}" for rest in ("== 0", f">= 0, -i + {count} * g + {count - 1} >= 0"))
+            made = k.emit(f"ktdp.inter_tile_produce producer_tiles_per_group = affine_set<(i)[g] : ({first})> -> {future} {{")
+            k.lines += ["^bb0(%g: index):", f"ktdp.yield_partial {a} : {self.tensor}", "}"]
+            consumers = f"affine_set<(i)[g] : ({members})>"
+            return k.emit(f"ktdp.inter_tile_consume({made}) consumer_tiles_per_group = {consumers} : {future} -> {self.tensor}")
+
+        def of_first(values: NDArray[Any]) -> NDArray[Any]:
+            parts = values.reshape(tiles // count, count, -1)
+            return np.broadcast_to(parts[:, :1], parts.shape).reshape(values.shape)
+
+        return hand, Near(of_first(x.value), of_first(x.error))
+
+    def _uniform(self, x: Near) -> tuple[Callable[[str, str], str], Near]:
+        """An integer of the text, and an intrinsic where there is one."""
+        k = self.k
+        sigmoid = k.type != "i32" and k.choose.random() < 0.5
+
+        def add(a: str, _: str) -> str:
+            number = k.emit("arith.index_cast %rows : index to i32")
+            if k.type != "i32":
+                number = k.emit(f"arith.sitofp {number} : i32 to {k.type}")
+            whole = k.emit(f"tensor.splat {number} : {self.tensor}")
+            return k.emit(f"arith.{'addi' if k.type == 'i32' else 'addf'} {a}, {whole} : {self.tensor}")
+
+        def squash(a: str, _: str) -> str:
+            like, same = k.emit(f"tensor.empty() : {self.tensor}"), "affine_map<(d0, d1) -> (d0, d1)>"
+            return k.emit(
+                f'linalg.generic {{indexing_maps = [{same}, {same}], iterator_types = ["parallel", "parallel"]}} '
+                f"ins({a} : {self.tensor}) outs({like} : {self.tensor}) {{\n^bb0(%p: {k.type}, %o: {k.type}):\n"
+                f"%s = spyreop.sigmoid %p : {k.type}\nlinalg.yield %s : {k.type}\n}} -> {self.tensor}"
+            )
+
+        if sigmoid:
+            return squash, self.near(1 / (1 + np.exp(-np.clip(x.value, -700, 700))), x.error / 4 + 8 * EPS["f32"])
+        return add, self.near(x.value + k.rows, x.error)
 
     def _spread(self, column: str, type_: str) -> str:
         like = self.k.emit(f"tensor.empty() : {self.tensor}")

@@ -120,6 +120,29 @@ class Memory:
         )
         return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
 
+    def gathered(self, array: Array, table: Array) -> tuple[str, str, str]:
+        """As `tile`, of the rows that a table has the places of."""
+        k = self.k
+        space = "memory_space = #ktdp.memory_space<global>"
+        memory, places = f"memref<{k.height}x{self.width}x{k.type}>", f"memref<{k.height}xi32>"
+        view = k.emit(
+            f"ktdp.construct_memory_view %{array.name}, sizes: [{k.height}, {self.width}], "
+            f"strides: [{array.strides['r']}, {array.strides['c']}] "
+            f"{{coordinate_set = affine_set<(r, c) : (r >= 0, -r + {k.height - 1} >= 0, "
+            f"c >= 0, -c + {self.width - 1} >= 0)>, {space}}} : {memory}"
+        )
+        listed = k.emit(
+            f"ktdp.construct_memory_view %{table.name}, sizes: [{k.height}], strides: [1] "
+            f"{{coordinate_set = affine_set<(r) : (r >= 0, -r + {k.height - 1} >= 0)>, {space}}} : {places}"
+        )
+        shape = f"{k.rows}x{k.columns}"
+        tile = k.emit(
+            f"ktdp.construct_indirect_access_tile intermediate_variables(%p, %q) {view}[ind({listed}[%row + %p]), (%column + %q)] "
+            f"{{variables_space_set = affine_set<(p, q) : (p >= 0, -p + {k.rows - 1} >= 0, q >= 0, -q + {k.columns - 1} >= 0)>, "
+            f"variables_space_order = affine_map<(p, q) -> (p, q)>}} : {memory}, {places} -> !ktdp.access_tile<{shape}xindex>"
+        )
+        return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
+
     def parts_of_rows(self, base: str, array: Array, memory: str, sizes: dict[str, str], given: str) -> str:
         """The same as two views of some rows each."""
         k, dims = self.k, array.dims.replace("b", "")
