@@ -57,7 +57,10 @@ def register() -> None:
     host = torch.library.Library("aten", "IMPL", "CPU")
     for name, kernel in own.PINNED.items():  # DataLoader pins what it loads wherever there is an accelerator
         host.impl(name, kernel)
-    _keep(host, kernels, with_gradients, negated, rest)
+    sparse = torch.library.Library("aten", "IMPL", "SparsePrivateUse1")
+    for name in ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors"):
+        sparse.impl(name, _no_sparse)
+    _keep(host, kernels, with_gradients, negated, sparse, rest)
     if current.count() > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     if reason := pinned.install():
@@ -71,6 +74,11 @@ def register() -> None:
     patches.untraced(sys.modules[__name__], own, patches, spyre, current, layouts, randomness, statistics, storage, streams, pinned)
     compile.install()
     interface.install()
+
+
+def _no_sparse(*_: Any, **__: Any) -> None:
+    """For sparse tensors, as gradients of `Embedding(sparse=True)` are."""
+    raise NotImplementedError("the device 'spyre' holds no sparse tensors; sparse=False gives gradients that are dense")
 
 
 _FIRST = "new_ empty_ lift copy set resize sparse_ _nested_ _test_ _pin_memory _lazy_clone _fw_ _make_dual"

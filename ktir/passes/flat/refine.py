@@ -80,7 +80,7 @@ def _window(value: ir.Value) -> Window:
     op = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if is_a(op, ktdp.LoadOp):
         view = windows.direct_view(op.operands[0].owner.operation)
-        if view is not None:
+        if is_a(view, ktdp.ConstructMemoryViewOp):
             return windows.window_of_view(view)[1]
     given = None if op is None else source(op)
     found = None if op is None or given is None else moved(op, _window(given))

@@ -397,6 +397,13 @@ def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
     return aten.index_put(x, [*(None,) * dim, torch.where(index < 0, x.shape[dim], index).reshape(-1)], src)
 
 
+def index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+    """Slices of one value along a dim; a negative index counts from the end, as in `index_put`."""
+    flat = x if x.dim() else x.reshape(1)
+    number = value.to(x.dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+    return aten.index_put(flat, [*(None,) * (dim % flat.dim()), index.reshape(-1)], number).reshape(x.shape)
+
+
 def scatter_multiply(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any, *, reduce: str) -> Any:
     """`scatter` with reduce="multiply"."""
     if reduce != "multiply":
@@ -471,6 +478,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.index_select.default: index_select,
     aten.index_add.default: index_add,
     aten.index_copy.default: index_copy,
+    **dict.fromkeys((aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), index_fill),
     aten._index_put_impl.default: lambda x, indices, values, accumulate=False, unsafe=False: aten.index_put(x, indices, values, accumulate),
     aten.scatter_reduce.two: scatter_reduce,
     **dict.fromkeys((aten.scatter.reduce, aten.scatter.value_reduce), scatter_multiply),

@@ -157,3 +157,24 @@ def test_factors_of_types_of_their_own(on_chip: None) -> None:
         assert torch.equal(got.cpu(), torch.addcmul(x, a, a, value=value))
     half = none(3).half().to("spyre")
     assert half.sub_(-1, alpha=3).add_(2, alpha=2).tolist() == [8.0] * 3
+
+
+def test_types_signs_and_places_of_the_host() -> None:
+    """What `ldexp` gives of two types, `lgamma` of 1, and `index_fill` at places counted from the end; all by programs."""
+    x, fine = torch.tensor([1.0, 2.5, -3.0, 0.0]).half(), torch.tensor([1.0, -2.0, 9.0, 30.0])
+    for on in (lambda t: t, lambda t: t.to("spyre")):
+        found = torch.ldexp(on(x), on(fine)), torch.ldexp(on(x), on(fine.half()))
+        assert [t.dtype for t in found] == [torch.float32, torch.float16]
+        assert found[0].tolist() == [2.0, 0.625, -1536.0, 0.0]
+        assert found[1].isnan().tolist() == [False, False, False, True]  # 0 times a power that is infinite
+        assert not torch.signbit(torch.lgamma(on(x))[:1]).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filled = torch.zeros(2, 4).to("spyre").index_fill(1, torch.tensor([-1, 0]).to("spyre"), 5.0)
+        assert filled.tolist() == [[5.0, 0.0, 0.0, 5.0]] * 2
+
+
+def test_no_sparse_gradients() -> None:
+    rows = torch.nn.Embedding(5, 4, sparse=True).to("spyre")(torch.tensor([1]).to("spyre"))
+    with pytest.raises(NotImplementedError, match="holds no sparse tensors; sparse=False"):
+        rows.sum().backward()

@@ -104,7 +104,13 @@ def test_what_is_looked_up_and_then_changed_in_place_is_changed(on_chip: None) -
 
 @pytest.mark.parametrize("shape", [(7, 2), (9, 130)], ids=str)
 @pytest.mark.parametrize(
-    "function", [lambda x, i: torch.index_copy(y := x * 2, 0, i, y), lambda x, i: x.index_put_((i,), x.clone())], ids=["copy", "in place"]
+    "function",
+    [
+        lambda x, i: torch.index_copy(y := x * 2, 0, i, y),
+        lambda x, i: x.index_put_((i,), x.clone()),
+        lambda x, i: torch.index_copy(torch.index_copy(y := x * 2, 0, i, x), 0, i, y),
+    ],
+    ids=["copy", "in place", "once more"],
 )
 def test_what_is_stored_through_indices_may_come_from_where_it_goes(
     function: Callable[..., torch.Tensor], shape: tuple[int, int], on_chip: None

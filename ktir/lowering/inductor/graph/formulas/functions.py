@@ -85,7 +85,7 @@ def log_gamma(x: torch.Tensor) -> torch.Tensor:
         r = torch.where(small, r + 1, r)
     logarithm, t = product.log(), r - 2
     near = t * _polynomial(t, _BELOW_TWO) + torch.where(a < 1.5, -logarithm, logarithm)
-    near = torch.where((a - 1).abs() <= 0.25, (a - 1) * _polynomial(a - 1, _ABOUT_ONE), near)
+    near = torch.where((a - 1).abs() <= 0.25, (1 - a) * _polynomial(a - 1, [-c for c in _ABOUT_ONE]), near)  # 0, and not -0, of 1
     inverse = 1 / (a * a)
     tail = (1 / 12 + inverse * (-1 / 360 + inverse / 1260)) / a
     far = (a - 0.5) * (a.log() - 1) + (0.5 * math.log(2 * math.pi) - 0.5 + tail)
@@ -146,6 +146,17 @@ def _cotangents(order: int) -> list[float]:
     return found
 
 
+def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
+    """`ldexp` by the power, which has a type of its own, as PyTorch computes it but for floats with whole exponents."""
+    if x.is_floating_point() and not exponent.is_floating_point():
+        return NotImplemented
+    if exponent.dtype not in (torch.float16, torch.bfloat16):
+        return x * torch.pow(2.0, exponent)
+    power = torch.pow(2.0, exponent.to(torch.float32))
+    power = torch.where(power > torch.finfo(exponent.dtype).max, math.inf, power)
+    return (x.to(torch.float32) * power).to(torch.result_type(x, exponent))
+
+
 @_narrow
 def bessel(x: torch.Tensor) -> torch.Tensor:
     """`i0`."""
@@ -161,5 +172,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.digamma.default: digamma,
     aten.polygamma.default: polygamma,
     aten.i0.default: bessel,
+    aten.ldexp.Tensor: ldexp,
 }
 """See `decompositions.DECOMPOSITIONS`."""
