@@ -48,7 +48,7 @@ class MemoryOrder:
         access = _Access(op, tile, dict(trips))
         for other in self.reads.get(argument, []):
             if not (self._same(access, other) and _walks(access)) and self._overlap(access, other):
-                raise _refuse(access, other, "writes memory that the kernel has read")
+                raise _refuse(access, other, "writes memory that the kernel has read; the nearest supported form stores to other memory")
         self.writes.setdefault(argument, []).append(access)
 
     @staticmethod

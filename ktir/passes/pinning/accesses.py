@@ -116,7 +116,9 @@ def _first(
     """Where a part begins in the tensor of all: at a stick, or at a row. Raises Unsupported."""
     if dim == stick:
         if first % LANES or (extent % LANES and first + extent != shape[dim]):
-            raise refused(op, f"accesses parts that meet inside of a stick of {LANES}, which is not pinned yet")
+            raise refused(
+                op, f"accesses parts that meet inside of a stick of {LANES}; the nearest supported form cuts them at its multiples"
+            )
         return [first // LANES, 0, 0]
     if dim != rows[0]:
         raise refused(op, "accesses parts along a dim that is not the outermost of its rows, which is not pinned yet")
