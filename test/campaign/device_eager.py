@@ -121,6 +121,9 @@ def _beyond(line: Line, host: Tensor, found: Tensor, apart: Tensor, before: dict
     if line.sums:
         power = 2 if "@" in line.text or "mul" in line.text else 1
         magnitude = magnitude + sum(t.double().nan_to_num(0, 0, 0).abs().sum() ** power for t in before.values())
+    if line.terms:
+        terms = eval(line.terms, {"torch": torch, **before})
+        magnitude = magnitude + terms.nan_to_num(0.0, 0.0, 0.0)
     size = torch.where(torch.isfinite(magnitude), magnitude, 0.0)
     error = line.roundings * max(UNIT[torch.float32], UNIT[host.dtype] if host.dtype == torch.float64 else 0) * size
     bound = rounded(exact, error, host.dtype)

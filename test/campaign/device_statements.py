@@ -23,13 +23,15 @@ _FLOATS = (0.0, -0.0, 0.5, -1.5, 3.0, 1e10, 65520.0, 1e39, 1e300, float("inf"), 
 @dataclass
 class Line:
     """A statement. judged: how what it makes is compared: "exact", or floats within their bound. roundings: of float32 that computing it
-    may be wrong by, of the result, and with `sums` of the sum of its operands' magnitudes.
+    may be wrong by, of the result, and with `sums` of the sum of its operands' magnitudes. terms: likewise, of what this says, which is the
+    size of terms that may cancel.
     """
 
     text: str
     judged: str = "exact"
     roundings: float = 0
     sums: bool = False
+    terms: str = ""
 
 
 @dataclass
@@ -116,9 +118,9 @@ def operand(d: Drawing, shape: tuple[int, ...]) -> None:
     d.add(Line(f"x{len(d.tensors)} = content({seed}, {dtype}, {shape}, {special})"))
 
 
-def made(d: Drawing, text: str, judged: str = "exact", roundings: float = 0, *, sums: bool = False) -> None:
+def made(d: Drawing, text: str, judged: str = "exact", roundings: float = 0, *, sums: bool = False, terms: str = "") -> None:
     """A line that makes a new value."""
-    d.add(Line(f"v{len(d.lines)} = {text}", judged, roundings, sums))
+    d.add(Line(f"v{len(d.lines)} = {text}", judged, roundings, sums, terms))
 
 
 # -------------------------------------------------------------------------------------------------------------------------- by element
@@ -134,6 +136,13 @@ _UNARY = (
 _FUNCTIONS = (
     "sqrt rsqrt reciprocal exp log sin cos tan tanh sigmoid erf expm1 log1p exp2 log2 log10 atan asinh acos sinh cosh erfinv lgamma digamma"
 )
+
+_PARTS = "(lambda x, part: part(1 - x).abs() + ({})(torch.pi * (x - x.round())).abs())({{}}.double().clamp(max=0), torch.{})"
+_TERMS = {
+    "lgamma": _PARTS.format("lambda angle: torch.log(torch.sin(angle).abs())", "lgamma"),
+    "digamma": _PARTS.format("lambda angle: torch.pi / torch.tan(angle)", "digamma"),
+}
+"""Functions that are mirrored for negative operands: what is subtracted there."""
 
 
 def binary(d: Drawing) -> None:
@@ -174,7 +183,8 @@ def unary(d: Drawing) -> None:
     if d.r.random() < 0.5:
         made(d, f"torch.{d.r.choice(_UNARY.split())}({a})")
     else:
-        made(d, f"torch.{d.r.choice(_FUNCTIONS.split())}({a})", "float", 8)
+        name = d.r.choice(_FUNCTIONS.split())
+        made(d, f"torch.{name}({a})", "float", 8, terms=_TERMS.get(name, "").format(a))
 
 
 def converted(d: Drawing) -> None:
