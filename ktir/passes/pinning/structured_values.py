@@ -9,7 +9,20 @@ from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, names, tensor
 from ktir.passes.pinning.matmuls import matmul
-from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, applied, common_shape, content, is_uniform, whole_dims
+from ktir.passes.pinning.values.elements import (
+    Apply,
+    Element,
+    Leaf,
+    Number,
+    Position,
+    Value,
+    applied,
+    common_shape,
+    content,
+    is_uniform,
+    positions,
+    whole_dims,
+)
 from ktir.passes.pinning.values.tensors import Made, pointwise, position, reduction
 
 Values = Mapping[ir.Value, Value]
@@ -196,7 +209,10 @@ def _each(op: ir.Operation, block: ir.Block, values: Values) -> Value:
     read = [(a, v) for a, v in zip(block.arguments, op.operands, strict=True) if any(True for _ in a.uses)]
     shape = common_shape([content(v, values, op) for _, v in read], _shape(op.results[0]), op)
     (yielded,) = list(block.operations)[-1].operands
-    return Value(shape, _tree(yielded, {a: values[v].element for a, v in read}))
+    made = _tree(yielded, {a: values[v].element for a, v in read})
+    if positions(made) and shape != _shape(op.results[0]):
+        raise refused(op, "reads positions along dims that were joined, which is not pinned yet")
+    return Value(shape, made)
 
 
 def _generic_reduction(
@@ -245,7 +261,16 @@ def _tree(value: ir.Value, scalars: Mapping[ir.Value, Element]) -> Element:
     if is_a(owner, arith.ConstantOp):
         return Number(value.type, owner.attributes["value"])
     if is_a(owner, linalg.IndexOp):
-        raise refused(owner, "reads a position as data, which is not pinned yet; the nearest supported form loads positions from memory")
+        if not all(_is_bound(use.owner.operation) for use in owner.results[0].uses):
+            raise refused(
+                owner, "reads a position as data, which is not pinned yet; the nearest supported form loads positions from memory"
+            )
+        return Position(value.type, ir.IntegerAttr(owner.attributes["dim"]).value)
     if not len(owner.operands):
         raise refused(owner.operation, "is read as data in the body of an op, which is not pinned yet")
     return applied(value.type, owner.operation, tuple(_tree(v, scalars) for v in owner.operands))
+
+
+def _is_bound(op: ir.Operation) -> bool:
+    """Whether an op asks on which side of a number a position is."""
+    return is_a(op, arith.CmpIOp) and any(not isinstance(v.owner, ir.Block) and is_a(v.owner, arith.ConstantOp) for v in op.operands)

@@ -48,6 +48,21 @@ class Leaf:
         yield self
 
 
+@dataclass(frozen=True)
+class Position:
+    """Where an element is along a dim of the value."""
+
+    type: ir.Type
+    dim: int
+
+    def moved(self, dims: Mapping[int, int | None]) -> Position | Number:
+        dim = dims[self.dim]
+        return Number(self.type, ir.IntegerAttr.get(self.type, 0)) if dim is None else Position(self.type, dim)
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield from ()
+
+
 @dataclass(frozen=True, eq=False)
 class Kind:
     """A scalar op that the author has not written."""
@@ -80,7 +95,14 @@ class Apply:
         return ir.Operation.create(self.op.name, results=[self.type], operands=list(operands), attributes=attributes, loc=place).results[0]
 
 
-Element = Number | Leaf | Apply
+Element = Number | Leaf | Position | Apply
+
+
+def positions(element: Element) -> set[int]:
+    """The dims of a tree's value along which it reads where an element is."""
+    if isinstance(element, Apply):
+        return {d for o in element.operands for d in positions(o)}
+    return {element.dim} if isinstance(element, Position) else set()
 
 
 @dataclass(frozen=True)
@@ -138,7 +160,7 @@ def content(value: ir.Value, values: Mapping[ir.Value, Value], op: ir.Operation)
 
 def is_uniform(element: Element) -> bool:
     """Whether all elements of a tensor are the same one."""
-    return all(d is None for leaf in element.leaves() for d in leaf.walk)
+    return not positions(element) and all(d is None for leaf in element.leaves() for d in leaf.walk)
 
 
 def common_shape(values: Sequence[Value], shape: tuple[int, ...], op: ir.Operation) -> tuple[int, ...]:
@@ -174,7 +196,7 @@ def replaced(element: Element, known: Mapping[Element, Element]) -> Element:
     return element
 
 
-def scalar(element: Element, leaves: Mapping[Leaf, ir.Value], constant: Any) -> ir.Value:
+def scalar(element: Element, leaves: Mapping[Leaf | Position, ir.Value], constant: Any) -> ir.Value:
     """Build the tree on the scalars that its leaves are, at the insertion point; what stands in it twice is built once."""
     built: dict[Element, ir.Value] = {**leaves}
 

@@ -15,7 +15,20 @@ from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, generic
 from ktir.mlir import arith, ir, linalg, tensor
-from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, distinct, number, replaced, scalar, true
+from ktir.passes.pinning.values.elements import (
+    Apply,
+    Element,
+    Leaf,
+    Number,
+    Position,
+    Value,
+    distinct,
+    number,
+    positions,
+    replaced,
+    scalar,
+    true,
+)
 from ktir.passes.pinning.values.places import Place, Row, even, sticks
 from ktir.target import LANES
 
@@ -92,6 +105,8 @@ def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
     """The tree at one position of a dim. Raises Unsupported where that is not loaded."""
     if isinstance(element, Apply):
         return Apply(element.type, element.op, tuple(position(o, dim, at, op) for o in element.operands))
+    if isinstance(element, Position):
+        return Number(element.type, ir.IntegerAttr.get(element.type, at)) if element.dim == dim else element
     if isinstance(element, Number) or dim not in element.walk:
         return element
     source = element.source
@@ -129,7 +144,10 @@ def choose_stick(value: Value, wanted: int | None) -> int | None:
     for leaf in given:
         if leaf.source.stick is not None and leaf.walk[leaf.source.stick] is not None:
             return leaf.walk[leaf.source.stick]
+    read = positions(value.element)
     taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)} | set(_in_rows(value.element))
+    for dim in sorted(read - taken):
+        return dim
     if wanted not in taken:
         return wanted
     return next((d for d in reversed(range(len(value.shape))) if d not in taken and value.shape[d] != 1), None)
@@ -153,7 +171,7 @@ def pointwise(value: Value, stick: int | None, op: ir.Operation) -> ir.Value:
     inputs, maps = _operands(value.shape, leaves, stick, op, (0, 1, 2))
 
     def body(arguments: list[ir.Value]) -> ir.Value:
-        return scalar(element, dict(zip(leaves, arguments, strict=False)), _constant)
+        return scalar(element, {**dict(zip(leaves, arguments, strict=False)), **_places(element, stick, 0, op)}, _constant)
 
     return generic(inputs, init, [*maps, affine_map(3, [0, 1, 2])], ["parallel"] * 3, body, loc=op.location)
 
@@ -176,10 +194,9 @@ def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op
     init = fill(constant(result, identity), tensor.EmptyOp([1, rows, LANES], result).result)
 
     def body(arguments: list[ir.Value]) -> ir.Value:
-        mapped = scalar(element, dict(zip(leaves, arguments, strict=False)), _constant)
+        mapped = scalar(element, {**dict(zip(leaves, arguments, strict=False)), **_places(element, dim, 1, op)}, _constant)
         if extent % LANES:
-            stick, lane = (linalg.IndexOp(d).result for d in (1, 2))
-            at = arith.AddIOp(arith.MulIOp(stick, _index(LANES)).result, lane).result
+            at = _lane(1)
             mapped = arith.SelectOp(
                 arith.CmpIOp(arith.CmpIPredicate.ult, at, _index(extent)).result, mapped, constant(result, identity)
             ).result
@@ -188,6 +205,20 @@ def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op
 
     maps.append(affine_map(3, [None, 0, None]))
     return generic(inputs, init, maps, ["parallel", "reduction", "reduction"], body, loc=op.location)
+
+
+def _places(element: Element, stick: int | None, loop: int, op: ir.Operation) -> dict[Leaf | Position, ir.Value]:
+    """The positions that a tree reads, in a body whose `loop` walks sticks. Raises Unsupported for those of rows."""
+    read = positions(element)
+    if read - {stick}:
+        raise refused(op, "reads positions along a dim that does not lie in its sticks, which is not pinned yet")
+    return {Position(ir.IndexType.get(), d): _lane(loop) for d in read}
+
+
+def _lane(loop: int) -> ir.Value:
+    """The position along the dim in the sticks."""
+    stick, lane = (linalg.IndexOp(d).result for d in (loop, 2))
+    return arith.AddIOp(arith.MulIOp(stick, _index(LANES)).result, lane).result
 
 
 def _index(value: int) -> ir.Value:

@@ -64,3 +64,22 @@ def test_what_differs_by_tile_is_named(body: str, message: str) -> None:
     with pytest.raises(KtirError, match=re.escape(f"'tensor.splat' op {message}")) as error:
         package_of(kernel("i32", body + "%s = arith.addi %v, %v : tensor<4x64xi32>\n"))
     assert (error.value.location or "").startswith("kernel.mlir:")
+
+
+def masked(loop: int, predicate: str = "ult") -> str:
+    """Elements from position 3 on are 2."""
+    maps = "affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r, c)>"
+    body = f'%s = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel"]}} ins(%v : tensor<4x64xf16>) '
+    body += f"outs(%v : tensor<4x64xf16>) {{\n^bb0(%p: f16, %o: f16):\n%i = linalg.index {loop} : index\n%n = arith.constant 3 : index\n"
+    body += f"%c = arith.cmpi {predicate}, %i, %n : index\n%w = arith.constant 2.0 : f16\n%q = arith.select %c, %p, %w : f16\n"
+    return kernel("f16", body + "linalg.yield %q : f16\n} -> tensor<4x64xf16>\n")
+
+
+def test_positions_decide() -> None:
+    """Along either dim, which then lies in the sticks; what no mask of lanes says is refused by place."""
+    x = np.linspace(-5, 5, 512).astype(np.float16).reshape(8, 64)
+    equal(masked(1), [x, np.zeros_like(x)])
+    equal(masked(0), [x, np.zeros_like(x)])
+    with pytest.raises(KtirError, match=r"'linalg.index' op is supported only in a mask of pad lanes|'arith.cmpi' op") as error:
+        package_of(masked(1, "eq"))
+    assert (error.value.location or "").startswith("kernel.mlir:")
