@@ -10,17 +10,19 @@ import numpy as np
 from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import index_constant
+from ktir.dialects.structured import index_constant, loop_extents
 from ktir.dialects.vector_kinds import is_scalar_op
-from ktir.mlir import arith, func, ir, is_a, scf
+from ktir.mlir import arith, func, ir, is_a, linalg, scf
 from ktir.passes.pinning.accesses import loaded, stored
 from ktir.passes.pinning.exchanges.missing import Missing
 from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, structured
-from ktir.passes.pinning.values.elements import Apply, Leaf, Number, Value, applied, common_shape, content
+from ktir.passes.pinning.values.counted import Integers
+from ktir.passes.pinning.values.elements import Apply, Kind, Leaf, Number, Value, common_shape, content
 from ktir.passes.pinning.values.indirect import IndirectPlace
+from ktir.passes.pinning.values.narrowed import applied, literal
 from ktir.passes.pinning.values.places import Place
 from ktir.passes.pinning.values.tensors import Shared, place_here
 from ktir.passes.pinning.values.views import View, Window, address, seen
@@ -39,8 +41,9 @@ class KernelWriter:
         given: Mapping[int, float],
         cores: int,
         fixed: Mapping[int, ir.Value],
+        made: func.FuncOp,
     ) -> None:
-        """`fixed`: the argument for memory at an address that the author has as a number."""
+        """`fixed`: the argument for memory at an address that the author has as a number; `made`: what is written."""
         self.source, self.fixed = source, fixed
         body = source.regions[0].blocks[0]
         self.points = Points(source.operation, {i: int(n) for i, n in given.items() if is_index(body.arguments[i].type)})
@@ -54,6 +57,7 @@ class KernelWriter:
         """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
         self.coordinates: list[ir.Value] = []
         with source.location:
+            self.integers = Integers(made, self.points)
             for i, number in given.items():
                 type_ = body.arguments[i].type
                 if is_index(type_):
@@ -173,13 +177,28 @@ class KernelWriter:
             self.values[op.results[0]] = found
 
     def _counted(self, op: ir.Operation) -> None:
-        """Integers that the text computes are data too where they are the same on every tile and in every trip."""
-        for operand in op.operands:
-            if isinstance(operand.type, ir.IntegerType) and operand.type.width in (16, 32) and operand in self.mapping:
-                number = self.points.same(self.points(operand))
-                self.values.pop(operand, None)
-                if number is not None:
-                    self.values[operand] = Value((), Number(operand.type, ir.IntegerAttr.get(operand.type, number)))
+        """What the text counts is data too: indices that an op reads, and the positions in its loops."""
+        for inner in [op, *(o for region in op.regions for block in region.blocks for o in inside(block))]:
+            for operand in inner.operands:
+                if is_index(operand.type) and operand in self.mapping:
+                    self._number(operand, inner)
+            if is_a(inner, linalg.IndexOp):
+                dim = ir.IntegerAttr(inner.attributes["dim"]).value
+                self.values[inner.results[0]] = Value((), self.integers.positions(loop_extents(op)[dim], dim, inner))
+
+    def _number(self, value: ir.Value, op: ir.Operation) -> None:
+        """Note what an index is as data."""
+        self.values.pop(value, None)
+        found = self.integers.number(self.mapping[value], self.points(value), op)
+        if found is None:
+            return
+        if str(value.type) == "i1":
+            zero = Number(found.type, ir.IntegerAttr.get(found.type, 0))
+            differs = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), arith.CmpIPredicate.ne)}
+            found = Apply(value.type, Kind(arith.CmpIOp.OPERATION_NAME, differs, op.location), (found, zero))
+        elif isinstance(found, Number) and isinstance(value.type, ir.IntegerType) and value.type.width < 32:
+            found = Number(value.type, ir.IntegerAttr.get(value.type, found.value.value))
+        self.values[value] = Value((), found)
 
     def _elementwise(self, op: ir.Operation) -> Value:
         type_ = op.results[0].type
@@ -191,12 +210,7 @@ class KernelWriter:
                 if not held.is_splat:
                     raise refused(op, "expects a constant tensor of one number; the nearest supported form loads the others")
                 held = held.get_splat_value()
-            return Value(shape, Number(element, held))
-        if is_a(op, arith.SIToFPOp, arith.UIToFPOp) and is_index(op.operands[0].type):
-            number = self.points.same(self.points(op.operands[0]))
-            if number is None or number < 0:
-                raise refused(op, "makes data of a number that is not the same on every tile and in every trip, which is not pinned yet")
-            return Value(shape, Number(element, ir.FloatAttr.get(element, float(number))))
+            return Value(shape, literal(element, held, op))
         operands: list[Value] = []
         for operand in op.operands:
             operands.append(self.value(operand, op))

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import set_level
-from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel, set_arguments, text_attribute
-from ktir.analysis.interface.parameters import Parameter, Place, parameters
+from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel
+from ktir.analysis.interface.parameters import Parameter, parameters
 from ktir.analysis.points import is_index
-from ktir.diagnostics import KtirError, Unsupported, close_to, location_text, refused
+from ktir.diagnostics import KtirError, close_to, location_text, refused
 from ktir.dialects import ktdp
-from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import NAME, Level
 from ktir.dialects.module_target import machine
-from ktir.mlir import func, i32_type, integer_attribute, ir, is_a, linalg, operations, scf
+from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations, scf
 from ktir.passes.flat.integers.integer_proof import RANGES
-from ktir.passes.flat.integers.intervals import I32
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.levels.level_rules import whole_tile
+from ktir.passes.pinning.callers import INTEGERS, NEW, check_memory, fixed_memory, host_type, new_entry, ranges
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.scratchpad import Access, check_parts
-from ktir.passes.pinning.values.tensors import TYPES
 from ktir.pipeline import Pass
-from ktir.target import LANES, Target
+from ktir.target import Target
 
 HOSTS = "ktir.hosts"
 
@@ -91,16 +88,15 @@ class PinPass(Pass):
                 f.operation.erase()
             raise
         buffers = [p for p in found if p.is_buffer]
-        new = _new_entry(module, entry, buffers, found, made)
+        new = new_entry(module, entry, buffers, found, made)
         for f in functions.values():
             f.operation.erase()
         for f in made:
-            f.operation.attributes["sym_name"] = ir.StringAttr.get(f.name.value.removesuffix(_NEW))
-        new.operation.attributes["sym_name"] = ir.StringAttr.get(new.name.value.removesuffix(_NEW))
-        module.operation.attributes[HOSTS] = ir.ArrayAttr.get([ir.TypeAttr.get(_type(p)) for p in buffers])
-        if any(_is_wide_table(p) for p in buffers):
-            name = new.name.value.removesuffix(_NEW)
-            module.operation.attributes[RANGES] = ir.DictAttr.get({name: ir.ArrayAttr.get([_range(p) for p in buffers])})
+            f.operation.attributes["sym_name"] = ir.StringAttr.get(f.name.value.removesuffix(NEW))
+        new.operation.attributes["sym_name"] = ir.StringAttr.get(new.name.value.removesuffix(NEW))
+        module.operation.attributes[HOSTS] = ir.ArrayAttr.get([ir.TypeAttr.get(host_type(p)) for p in buffers])
+        if (checked := ranges(buffers)) is not None:
+            module.operation.attributes[RANGES] = ir.DictAttr.get({new.name.value.removesuffix(NEW): checked})
         set_level(module, Level.TILED)
         for f in made:
             tiles = KernelFunction(f.operation).cores
@@ -136,29 +132,6 @@ class PinPass(Pass):
         return numbers
 
 
-def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
-    """Raise Unsupported for buffers that the device cannot hold."""
-    for p in found:
-        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in TYPES and not _is_wide_table(p))):
-            what = f"its elements are {p.element}, not {', '.join(TYPES)}"
-            if p.shape is None or 0 in p.shape:
-                what = "its views do not tell its size" if p.shape is None else "it has no elements"
-            given = p.position < len(entry.regions[0].blocks[0].arguments)
-            which = f"argument #{p.position}" if given else f"memory at '{p.name}'"
-            raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
-
-
-def _is_wide_table(p: Parameter) -> bool:
-    """Whether memory has places of 64 bits, which a launch narrows for the device."""
-    return p.element == "i64" and p.role == "input" and p.below is not None
-
-
-def _range(p: Parameter) -> ir.DictAttr:
-    """What a launch checks of a table that it narrows."""
-    numbers = {"bits": 64, "low": int(I32.low), "high": int(I32.high)} if _is_wide_table(p) else {}
-    return ir.DictAttr.get({name: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for name, n in numbers.items()})
-
-
 def is_by_hand(module: ir.Module) -> bool:
     """Whether a module is kernels of an author's: it states no level, and no argument is memory of the device."""
     functions = functions_of(module).values()
@@ -181,9 +154,6 @@ def _is_of_a_tile(op: ir.Operation) -> bool:
         except Broken:
             return True
     return False
-
-
-_NEW = "__pinned"
 
 
 def _flat(module: ir.Module, functions: dict[str, func.FuncOp]) -> dict[str, func.FuncOp]:
@@ -249,15 +219,18 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], 
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
     with ir.InsertionPoint(kernel), kernel.location:
-        made = func.FuncOp(f"{kernel.name.value}{_NEW}", ([ir.IndexType.get()] * (len(kept) + len(addresses)), []))
+        made = func.FuncOp(f"{kernel.name.value}{NEW}", ([ir.IndexType.get()] * (len(kept) + len(addresses)), []))
     try:
         block = made.add_entry_block([*(old.arguments[i].location for i in kept), *(kernel.location for _ in addresses)])
         fixed = {address: block.arguments[len(kept) + k] for k, address in enumerate(addresses)}
         with ir.InsertionPoint(block), kernel.location:
-            writer = KernelWriter(kernel, {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}, given, target.cores, fixed)
+            arguments = {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}
+            writer = KernelWriter(kernel, arguments, given, target.cores, fixed, made)
             made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
             writer.write()
         _erase_unused(made)
+        if writer.integers.argument is not None:
+            made.operation.attributes[INTEGERS] = integer_attribute(writer.integers.elements)
         lx += writer.scratchpad.state(made, target.lx_planned_bytes)
     except Exception:
         made.operation.erase()
@@ -271,73 +244,3 @@ def _erase_unused(function: func.FuncOp) -> None:
         reads_only = op.name.startswith(("arith.", "tensor.", "ktdp.construct")) or is_a(op, ktdp.LoadOp, linalg.GenericOp, linalg.FillOp)
         if reads_only and op.results and not any(True for r in op.results for _ in r.uses):
             op.erase()
-
-
-def fixed_memory(places: list[Place], entry: func.FuncOp, position: int) -> list[Parameter]:
-    """Memory at addresses that the program has as numbers, as arguments from `position` on. Raises Unsupported where it lies over other
-    such memory: a launch gives each as an array of its own."""
-    found: list[Parameter] = []
-    end, last = 0, None
-    for place in sorted(places, key=lambda p: p.offset * _BYTES.get(p.element, 1)):
-        size = _BYTES.get(place.element, 1)
-        if last is not None and place.offset * size < end:
-            what = (
-                f"memory at the addresses {last.offset} of {last.element} and {place.offset} of {place.element}, which lie over each other"
-            )
-            raise refused(entry.operation, f"uses {what}")
-        end, last = (place.offset + prod(place.shape or ())) * size, place
-    for k, place in enumerate(places):
-        found.append(Parameter(position + k, f"global_{place.offset}", place.element, place.role, place.shape, views=place.views))
-    return found
-
-
-_BYTES = {"f16": 2, "bf16": 2, "i16": 2, "f32": 4, "i32": 4, "i64": 8}
-
-
-def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:
-    """Where an argument stands; of memory at an address the function."""
-    arguments = entry.regions[0].blocks[0].arguments
-    return arguments[p.position].location if p.position < len(arguments) else entry.location
-
-
-def _held(p: Parameter) -> ir.Type:
-    """The elements of memory on the device."""
-    return i32_type() if _is_wide_table(p) else ir.Type.parse(p.element)
-
-
-def _type(p: Parameter) -> ir.Type:
-    return ir.RankedTensorType.get(list(p.shape or ()), ir.Type.parse(p.element))
-
-
-def _new_entry(
-    module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], found: list[Parameter], kernels: list[func.FuncOp]
-) -> func.FuncOp:
-    """The function that calls the kernels with memory of the device: the caller's elements as they lie."""
-    given = argument_attributes(entry)
-    block = entry.regions[0].blocks[0]
-    alone = is_kernel(entry)
-    name = f"{entry.name.value}_call" if alone else entry.name.value
-    with ir.InsertionPoint.at_block_begin(module.body), entry.location:
-        made = func.FuncOp(f"{name}{_NEW}", ([ir.IndexType.get()] * len(buffers), []))
-    arguments = made.add_entry_block([_place_of(p, entry) for p in buffers]).arguments
-    attributes = []
-    for number, p in enumerate(buffers):
-        elements = prod(p.shape or ())
-        layout = kt.LayoutAttr.build([elements], [-(-elements // LANES), LANES], [LANES, 1], _held(p), "standard", "zero")
-        said: dict[str, ir.Attribute] = {
-            "ktir.name": ir.StringAttr.get((p.position < len(given) and text_attribute(given[p.position], "ktir.name")) or p.name),
-            "ktir.role": ir.StringAttr.get("input" if p.role == "input" else "input_output"),  # what no tile stores stays as it was
-            "ktir.layout": layout,
-            "ktir.host": kt.HostViewAttr.build(number, 0, [elements], [1]),
-        }
-        attributes.append(ir.DictAttr.get(said))
-    value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers) if p.position < len(block.arguments)}
-    fixed = list(arguments)[len(value) :]
-    with ir.InsertionPoint(made.regions[0].blocks[0]), entry.location:
-        for call in [None] if alone else calls_of(entry):
-            called = entry.name.value if call is None else callee(call)
-            operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
-            func.CallOp([], called, [*operands, *fixed])
-        func.ReturnOp([])
-    set_arguments(made, attributes)
-    return made

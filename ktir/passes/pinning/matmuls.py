@@ -6,47 +6,99 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import affine_map, constant, elementwise, fill, generic, index_constant
-from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
-from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, whole_dims
+from ktir.dialects.structured import Generic, affine_map, constant, elementwise, fill, generic, index_constant, maps_of
+from ktir.mlir import arith, ir, is_a, linalg, named, scf, tensor
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, content, whole_dims
 from ktir.passes.pinning.values.places import sticks
 from ktir.passes.pinning.values.tensors import Loaded, Made, physical_shape, pointwise
 from ktir.target import LANES
 
+_NAMED = named(
+    {
+        linalg.MatmulOp: ("mk", "kn", "mn"),
+        linalg.BatchMatmulOp: ("bmk", "bkn", "bmn"),
+        linalg.MatvecOp: ("mk", "k", "m"),
+        linalg.VecmatOp: ("k", "kn", "n"),
+        linalg.DotOp: ("k", "k", ""),
+    }
+)
+"""The loops along the dims of operands and result of named ops."""
 
-def matmul(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value:
-    """What a `linalg.matmul` makes, at the insertion point. Raises Unsupported."""
-    for operand in list(op.operands)[:2]:
-        if operand not in values:
-            raise refused(op, "reads a tensor without content")
-    a, b = (whole_dims(v, values[v], op) for v in list(op.operands)[:2])
-    result = ir.RankedTensorType(op.results[0].type).element_type
-    if "indexing_maps" in op.attributes and str(op.attributes["indexing_maps"]) != _USUAL:
-        raise refused(op, "has indexing maps of its own, which is not pinned yet; the nearest supported form transposes an operand")
-    if [str(a.type), str(b.type)] != ["f16", "f16"] or str(result) not in ("f16", "f32"):
-        raise refused(op, f"multiplies {a.type} and {b.type} into {result}, but the array takes f16 and adds in f32")
-    (m, k), n = a.shape, b.shape[1]
+
+def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | None:
+    """What a matmul makes, a named one or a `linalg.generic` that is one, whatever the order of its loops, at the insertion point; None
+    for another op. Raises Unsupported."""
+    walks = _walks(op)
+    if walks is None:
+        return None
+    left, right, outs = op.operands
+    whole, result = [content(left, values, op), content(right, values, op)], ir.RankedTensorType(op.results[0].type)
+    types = (str(whole[0].type), str(whole[1].type), str(result.element_type))
+    if types[:2] != ("f16", "f16") or types[2] not in ("f16", "f32"):
+        raise refused(op, "multiplies {} and {} into {}, but the array takes f16 and adds in f32".format(*types))
+    extents = {loop: n for v, walk in zip(op.operands, walks, strict=True) for loop, n in _extents(v, walk)}
+    a, b, c = (set(walk) for walk in walks)
+    rows, columns = ([loop for loop in walks[2] if loop in extents and extents[loop] != 1 and loop not in other] for other in (b, a))
+    inner = [loop for loop in extents if loop not in c and extents[loop] != 1] or [loop for loop in extents if loop not in c][:1]
+    if any(extents[loop] != 1 for loop in a & b & c if loop is not None) or len(columns) > 1 or len(inner) > 1:
+        raise refused(op, "multiplies matrices of several batches, or sums over several dims, which is not pinned yet")
+
+    def factor(operand: ir.Value, walk: Sequence[Loop], loops: Sequence[Loop], shape: tuple[int, ...]) -> Value:
+        dims = {d: loops.index(loop) if loop in loops else None for d, loop in enumerate(walk)}
+        return Value(shape, whole_dims(operand, content(operand, values, op), op).element.moved(dims))
+
+    m, k, n = [extents[loop] for loop in rows], extents[inner[0]], extents[columns[0]] if columns else 1
+    first = factor(left, walks[0], [*rows, *inner], (*m, k))
+    second = factor(right, walks[1], [*inner, *columns], (k, n))
+    given = factor(outs, walks[2], [*rows, *columns], (*m, n)).element if outs in values else None
+    total = _contracted(first, second, given, result.element_type, op)
+    back = {d: walks[2].index(loop) for d, loop in enumerate([*rows, *columns])}
+    return Value(tuple(result.shape), total.moved({len(m): None} | back))
+
+
+def _walks(op: ir.Operation) -> list[list[Loop]] | None:
+    """The loops along the dims of the factors and the result of a matmul; None for another op."""
+    if is_a(op, linalg.GenericOp):
+        return [list(Generic(op).walk(i)) for i in range(3)] if Generic(op).contraction else None
+    if op.name not in _NAMED:
+        return None
+    if "indexing_maps" not in op.attributes:
+        return [list(walk) for walk in _NAMED[op.name]]
+    found = []
+    for m in maps_of(op):
+        if not all(isinstance(r, ir.AffineDimExpr) for r in m.results):
+            raise refused(op, f"has the map {m}, which is more than a choice of loops, and is not pinned yet")
+        found.append([ir.AffineDimExpr(r).position for r in m.results])
+    return found
+
+
+Loop = int | str | None
+
+
+def _extents(value: ir.Value, walk: Sequence[Loop]) -> list[tuple[Loop, int]]:
+    return [(loop, n) for loop, n in zip(walk, ir.RankedTensorType(value.type).shape, strict=True) if loop is not None]
+
+
+def _contracted(a: Value, b: Value, given: Element | None, result: ir.Type, op: ir.Operation) -> Element:
+    """The product of `a` [rows .., k] and `b` [k, n], added to `given`."""
     rows, weights = _zeroed(a, op), _weights(b, op)
-    outs = op.operands[len(op.operands) - 1]
-    given = whole_dims(outs, values[outs], op) if outs in values else None
-    shape, blocks = [sticks(n), physical_shape((m, n), 1)[1], LANES], sticks(k)
-    if given is None or _is_zero(given.element):
-        return _made(_product(rows, weights, shape, range(blocks), result), (m, n), result)
+    whole, blocks = (*a.shape[:-1], b.shape[1]), sticks(b.shape[0])
+    shape = [sticks(b.shape[1]), physical_shape(whole, len(whole) - 1)[1], LANES]
+    if given is None or _is_zero(given):
+        return _made(_product(rows, weights, shape, range(blocks), result), whole, result)
     if str(result) != "f32":
         raise refused(op, f"adds to 'outs' of {result}; the nearest supported form accumulates in f32")
     add = next(o.operation for o in op.regions[0].blocks[0].operations if is_a(o, arith.AddFOp))
-    total: Element = given.element
+    total = given
     for block in range(blocks):  # in order, as the array would have added them to what was there
-        part = _made(_product(rows, weights, shape, range(block, block + 1), result), (m, n), result)
-        total = Apply(result, add, (total, part.element))
-    return Value((m, n), total)
+        part = _made(_product(rows, weights, shape, range(block, block + 1), result), whole, result)
+        total = Apply(result, add, (total, part))
+    return total
 
 
-_USUAL = "[affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>]"
-
-
-def _made(value: ir.Value, shape: tuple[int, int], type_: ir.Type) -> Value:
-    return Value(shape, Leaf(type_, Made(value, shape, 1), (0, 1)))
+def _made(value: ir.Value, shape: tuple[int, ...], type_: ir.Type) -> Leaf:
+    stick = len(shape) - 1 if shape[-1] != 1 else None
+    return Leaf(type_, Made(value, shape, stick), tuple(range(len(shape))))
 
 
 def _is_zero(element: Element) -> bool:
@@ -55,7 +107,7 @@ def _is_zero(element: Element) -> bool:
 
 def _zeroed(a: Value, op: ir.Operation) -> ir.Value:
     """The first operand with K in its sticks, and zeros behind it: what is loaded has them, what is computed gets them."""
-    made, extent = pointwise(a, 1, op), a.shape[1]
+    made, extent = pointwise(a, len(a.shape) - 1, op), a.shape[-1]
     loaded = isinstance(a.element, Leaf) and isinstance(a.element.source, Loaded)
     if loaded or extent % LANES == 0:
         return made
@@ -72,10 +124,9 @@ def _zeroed(a: Value, op: ir.Operation) -> ir.Value:
 
 def _weights(b: Value, op: ir.Operation) -> ir.Value:
     """The second operand [sticks of N, K, 64], with rows of zeros up to whole blocks."""
-    k = b.shape[0]
-    leaf = b.element
-    if isinstance(leaf, Leaf) and isinstance(leaf.source, Loaded) and None not in leaf.walk and len(leaf.walk) == 2:
-        return leaf.source.physical(leaf.walk.index(1), ((k, leaf.walk.index(0)),), op, LANES)
+    (k, n), leaf = b.shape, b.element
+    if isinstance(leaf, Leaf) and isinstance(leaf.source, Loaded) and 0 in leaf.walk and (n == 1 or 1 in leaf.walk):
+        return leaf.source.physical(leaf.walk.index(1) if n != 1 else None, ((k, leaf.walk.index(0)),), op, LANES)
     if k % LANES:
         raise refused(op, f"multiplies by a computed operand of {k} rows, not a multiple of {LANES}, which is not pinned yet")
     return pointwise(b, 1, op)

@@ -7,26 +7,23 @@ from math import prod
 
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
-from ktir.mlir import arith, ir, is_a, linalg, names, tensor
-from ktir.passes.pinning.matmuls import matmul
+from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.passes.pinning.matmuls import contraction
 from ktir.passes.pinning.values.elements import (
     Apply,
     Element,
     Leaf,
     Number,
-    Position,
     Value,
-    applied,
     common_shape,
     content,
     is_uniform,
-    positions,
     whole_dims,
 )
+from ktir.passes.pinning.values.narrowed import applied, literal
 from ktir.passes.pinning.values.tensors import Made, pointwise, position, reduction
 
 Values = Mapping[ir.Value, Value]
-_MATMULS = names(linalg.MatmulOp, linalg.BatchMatmulOp, linalg.MatvecOp, linalg.VecmatOp, linalg.DotOp)
 
 
 class Undefined:
@@ -43,8 +40,6 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
         return reshaped(op, content(op.operands[0], values, op))
-    if is_a(op, linalg.MatmulOp):
-        return matmul(op, values)
     if is_a(op, linalg.FillOp):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
     if is_a(op, linalg.BroadcastOp):
@@ -58,8 +53,8 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     if is_a(op, linalg.ReduceOp):
         dims = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         return _reduced(op, dims, values)
-    if op.name.startswith("linalg.") and len(op.results) == 1 and op.name not in _MATMULS:
-        return _generic(op, values)
+    if op.name.startswith("linalg.") and len(op.results) == 1:
+        return contraction(op, values) or _generic(op, values)
     return None
 
 
@@ -136,7 +131,7 @@ def _folded(op: ir.Operation, source: Value, dims: Sequence[int], kept: Mapping[
     for k in range(count):
         taken = position(source.element, walked[0], k, op) if walked else source.element
         scalars = {block.arguments[0]: taken.moved({d: kept.get(d) for d in range(len(source.shape))}), block.arguments[1]: total}
-        made = Made(pointwise(Value(shape, _tree(yielded, scalars)), None, op), shape, None)
+        made = Made(pointwise(Value(shape, _tree(yielded, scalars, values)), None, op), shape, None)
         total = Leaf(type_, made, tuple(range(len(shape))))
     return Value(shape, total)
 
@@ -201,7 +196,7 @@ def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
     if any(iterators):
         return _generic_reduction(op, Value(shape, Number(yielded.type, ir.UnitAttr.get())), ops, yielded, scalars, iterators, out, values)
     place = {loop: d for d, loop in enumerate(out) if loop is not None}
-    return Value(_shape(op.results[0]), _tree(yielded, scalars).moved(place))
+    return Value(_shape(op.results[0]), _tree(yielded, scalars, values).moved(place))
 
 
 def _each(op: ir.Operation, block: ir.Block, values: Values) -> Value:
@@ -209,10 +204,9 @@ def _each(op: ir.Operation, block: ir.Block, values: Values) -> Value:
     read = [(a, v) for a, v in zip(block.arguments, op.operands, strict=True) if any(True for _ in a.uses)]
     shape = common_shape([content(v, values, op) for _, v in read], _shape(op.results[0]), op)
     (yielded,) = list(block.operations)[-1].operands
-    made = _tree(yielded, {a: values[v].element for a, v in read})
-    if positions(made) and shape != _shape(op.results[0]):
+    if shape != _shape(op.results[0]) and any(is_a(inner, linalg.IndexOp) for inner in block.operations):
         raise refused(op, "reads positions along dims that were joined, which is not pinned yet")
-    return Value(shape, made)
+    return Value(shape, _tree(yielded, {a: values[v].element for a, v in read}, values))
 
 
 def _generic_reduction(
@@ -233,7 +227,7 @@ def _generic_reduction(
     others = [v for v in combine.operands if v != accumulator]
     if len(others) != 1:
         raise refused(op, "expects a reduction that combines 'outs' with what it maps")
-    mapped = Value(loops.shape, _tree(others[0], scalars))
+    mapped = Value(loops.shape, _tree(others[0], scalars, values))
     kept = {loop: d for d, loop in enumerate(out) if loop is not None}
     return _combined(op, mapped, [loop for loop, reduced in enumerate(iterators) if reduced], kept, combine.operation, values)
 
@@ -251,26 +245,17 @@ def _walk(m: ir.AffineMap, op: ir.Operation) -> list[int | None]:
     return found
 
 
-def _tree(value: ir.Value, scalars: Mapping[ir.Value, Element]) -> Element:
-    """What a scalar of a body is."""
+def _tree(value: ir.Value, scalars: Mapping[ir.Value, Element], values: Values) -> Element:
+    """What a scalar of a body is; `values` has those from outside of it, and positions."""
     if value in scalars:
         return scalars[value]
+    if value in values:
+        return values[value].element
     owner = value.owner
     if isinstance(owner, ir.Block):
         raise refused(owner.owner, "reads 'outs' in a way that is not pinned yet")
     if is_a(owner, arith.ConstantOp):
-        return Number(value.type, owner.attributes["value"])
-    if is_a(owner, linalg.IndexOp):
-        if not all(_is_bound(use.owner.operation) for use in owner.results[0].uses):
-            raise refused(
-                owner, "reads a position as data, which is not pinned yet; the nearest supported form loads positions from memory"
-            )
-        return Position(value.type, ir.IntegerAttr(owner.attributes["dim"]).value)
+        return literal(value.type, owner.attributes["value"], owner.operation)
     if not len(owner.operands):
         raise refused(owner.operation, "is read as data in the body of an op, which is not pinned yet")
-    return applied(value.type, owner.operation, tuple(_tree(v, scalars) for v in owner.operands))
-
-
-def _is_bound(op: ir.Operation) -> bool:
-    """Whether an op asks on which side of a number a position is."""
-    return is_a(op, arith.CmpIOp) and any(not isinstance(v.owner, ir.Block) and is_a(v.owner, arith.ConstantOp) for v in op.operands)
+    return applied(value.type, owner.operation, tuple(_tree(v, scalars, values) for v in owner.operands))

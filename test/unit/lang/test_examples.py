@@ -78,10 +78,7 @@ _PAGE = (_PATH.parents[1] / "docs" / "lang.md").read_text()
 WAYS = {m[1]: (m[2], m[3]) for m in re.finditer(r"^\| `(\w+)` \| (pin|lift|refused) \| (.*) \|$", _PAGE, re.MULTILINE)}
 """What the page on the language says of each kernel."""
 REFUSALS = {
-    "flash_decoding": "'linalg.generic' op reduces a dim that lies in the rows of what it reads",
     "paged_attention": "'tensor.extract' op computes an index in a way that is not known before the kernel starts; the nearest",
-    "top_k": "'linalg.index' op reads a position as data, which is not pinned yet; the nearest supported form loads positions",
-    "histogram": "'linalg.index' op reads a position as data, which is not pinned yet; the nearest supported form loads positions",
 }
 
 
@@ -111,6 +108,6 @@ def test_the_page_has_all_kernels() -> None:
 
 
 def test_a_refused_pin_tells_of_lift() -> None:
-    call, given, parameters = CASES["linear"]
+    call, given, parameters = CASES["flash_attention"]
     with pytest.raises(KtirError, match='"lift"'):
         call.using(on="chip")(*[a.copy() for a in given], **parameters)

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ktir.diagnostics import refused
-from ktir.mlir import arith, ir, is_a
+from ktir.mlir import arith, ir
 
 Walk = tuple[int | None, ...]
 """Per dim of a tensor the dim of the value along it; None where it has one position."""
@@ -49,15 +47,17 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Position:
-    """Where an element is along a dim of the value."""
+class Below:
+    """Whether the position along `dim`, which lies in the sticks, is less than a number."""
 
     type: ir.Type
     dim: int
+    limit: int
 
-    def moved(self, dims: Mapping[int, int | None]) -> Position | Number:
+    def moved(self, dims: Mapping[int, int | None]) -> Below:
         dim = dims[self.dim]
-        return Number(self.type, ir.IntegerAttr.get(self.type, 0)) if dim is None else Position(self.type, dim)
+        assert dim is not None
+        return Below(self.type, dim, self.limit)
 
     def leaves(self) -> Iterator[Leaf]:
         yield from ()
@@ -95,14 +95,7 @@ class Apply:
         return ir.Operation.create(self.op.name, results=[self.type], operands=list(operands), attributes=attributes, loc=place).results[0]
 
 
-Element = Number | Leaf | Position | Apply
-
-
-def positions(element: Element) -> set[int]:
-    """The dims of a tree's value along which it reads where an element is."""
-    if isinstance(element, Apply):
-        return {d for o in element.operands for d in positions(o)}
-    return {element.dim} if isinstance(element, Position) else set()
+Element = Number | Leaf | Below | Apply
 
 
 @dataclass(frozen=True)
@@ -115,17 +108,6 @@ class Value:
     @property
     def type(self) -> ir.Type:
         return self.element.type
-
-
-def applied(type_: ir.Type, op: ir.Operation, operands: tuple[Element, ...]) -> Element:
-    """A scalar op on these; a number, where it only reads the bits of one."""
-    first = operands[0]
-    if is_a(op, arith.BitcastOp) and isinstance(first, Number) and isinstance(first.value, ir.IntegerAttr):
-        width = ir.IntegerType(first.type).width
-        number = np.array(first.value.value & ((1 << width) - 1), f"u{width // 8}").view(f"f{width // 8}").item()
-        if str(type_) == f"f{width}" and number == number:  # an attribute does not keep which NaN it is
-            return Number(type_, ir.FloatAttr.get(type_, number))
-    return Apply(type_, op, operands)
 
 
 def number(truth: Element) -> Element:
@@ -160,7 +142,7 @@ def content(value: ir.Value, values: Mapping[ir.Value, Value], op: ir.Operation)
 
 def is_uniform(element: Element) -> bool:
     """Whether all elements of a tensor are the same one."""
-    return not positions(element) and all(d is None for leaf in element.leaves() for d in leaf.walk)
+    return all(d is None for leaf in element.leaves() for d in leaf.walk)
 
 
 def common_shape(values: Sequence[Value], shape: tuple[int, ...], op: ir.Operation) -> tuple[int, ...]:
@@ -196,13 +178,16 @@ def replaced(element: Element, known: Mapping[Element, Element]) -> Element:
     return element
 
 
-def scalar(element: Element, leaves: Mapping[Leaf | Position, ir.Value], constant: Any) -> ir.Value:
+def scalar(element: Element, leaves: Mapping[Leaf, ir.Value], constant: Any, below: Any) -> ir.Value:
     """Build the tree on the scalars that its leaves are, at the insertion point; what stands in it twice is built once."""
     built: dict[Element, ir.Value] = {**leaves}
 
     def of(e: Element) -> ir.Value:
         if e not in built:
-            built[e] = constant(e) if isinstance(e, Number) else e.build([of(o) for o in e.operands])  # type: ignore[union-attr]  # leaves are known
+            if isinstance(e, Apply):
+                built[e] = e.build([of(o) for o in e.operands])
+            else:
+                built[e] = constant(e) if isinstance(e, Number) else below(e)  # leaves are known
         return built[e]
 
     return of(element)

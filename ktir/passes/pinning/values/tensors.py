@@ -7,24 +7,24 @@ computed element by element is computed so. Only what a reduction gave is as it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, generic
+from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, generic, index_constant
 from ktir.mlir import arith, ir, linalg, tensor
 from ktir.passes.pinning.values.elements import (
     Apply,
+    Below,
     Element,
     Leaf,
     Number,
-    Position,
     Value,
     distinct,
     number,
-    positions,
     replaced,
     scalar,
     true,
@@ -53,6 +53,10 @@ class Loaded:
 
     place: Place
     anchor: ir.Operation
+    bounds: tuple[int, int] | None = None
+    """What integers there are known to be."""
+    is_position: bool = False
+    """Whether they are 0, 1, 2, … along the only dim."""
     forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...], int], ir.Value] = field(default_factory=dict)
 
     def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation, multiple: int = 2) -> ir.Value:
@@ -105,9 +109,7 @@ def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
     """The tree at one position of a dim. Raises Unsupported where that is not loaded."""
     if isinstance(element, Apply):
         return Apply(element.type, element.op, tuple(position(o, dim, at, op) for o in element.operands))
-    if isinstance(element, Position):
-        return Number(element.type, ir.IntegerAttr.get(element.type, at)) if element.dim == dim else element
-    if isinstance(element, Number) or dim not in element.walk:
+    if isinstance(element, Number | Below) or dim not in element.walk:
         return element
     source = element.source
     if isinstance(source, Shared):
@@ -117,7 +119,8 @@ def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
     own = element.walk.index(dim)
     with ir.InsertionPoint(source.anchor), source.anchor.location:
         place = source.place.narrowed(own, at, 1)
-    return Leaf(element.type, Loaded(place, source.anchor), tuple(None if k == own else d for k, d in enumerate(element.walk)))
+    walk = tuple(None if k == own else d for k, d in enumerate(element.walk))
+    return Leaf(element.type, Loaded(place, source.anchor, source.bounds), walk)
 
 
 def fixed(element: Element) -> Iterator[Leaf]:
@@ -144,10 +147,7 @@ def choose_stick(value: Value, wanted: int | None) -> int | None:
     for leaf in given:
         if leaf.source.stick is not None and leaf.walk[leaf.source.stick] is not None:
             return leaf.walk[leaf.source.stick]
-    read = positions(value.element)
     taken = {leaf.walk[d] for leaf in given for d in rows_of(leaf.source.shape, leaf.source.stick)} | set(_in_rows(value.element))
-    for dim in sorted(read - taken):
-        return dim
     if wanted not in taken:
         return wanted
     return next((d for d in reversed(range(len(value.shape))) if d not in taken and value.shape[d] != 1), None)
@@ -155,7 +155,7 @@ def choose_stick(value: Value, wanted: int | None) -> int | None:
 
 def pointwise(value: Value, stick: int | None, op: ir.Operation) -> ir.Value:
     """The tensor of a value, at the insertion point. Raises Unsupported, which names `op`."""
-    element = _limited(value, op)
+    element = _limited(Value(value.shape, _masked(value.element, stick)), op)
     leaves = distinct(element)
     if isinstance(element, Leaf) and element.walk == tuple(range(len(value.shape))):
         rows = tuple((value.shape[d], d) for d in rows_of(value.shape, stick))
@@ -164,14 +164,13 @@ def pointwise(value: Value, stick: int | None, op: ir.Operation) -> ir.Value:
     init = tensor.EmptyOp(shape, value.type).result
     if not leaves:
         if not isinstance(element, Number):
-            return generic(
-                [], init, [affine_map(3, [0, 1, 2])], ["parallel"] * 3, lambda a: scalar(element, {}, _constant), loc=op.location
-            )
+            identity = affine_map(3, [0, 1, 2])
+            return generic([], init, [identity], ["parallel"] * 3, lambda a: scalar(element, {}, _constant, _below(0)), loc=op.location)
         return fill(_constant(element), init)
     inputs, maps = _operands(value.shape, leaves, stick, op, (0, 1, 2))
 
     def body(arguments: list[ir.Value]) -> ir.Value:
-        return scalar(element, {**dict(zip(leaves, arguments, strict=False)), **_places(element, stick, 0, op)}, _constant)
+        return scalar(element, dict(zip(leaves, arguments, strict=False)), _constant, _below(0))
 
     return generic(inputs, init, [*maps, affine_map(3, [0, 1, 2])], ["parallel"] * 3, body, loc=op.location)
 
@@ -182,7 +181,7 @@ def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op
         raise refused(op, f"combines with '{combine.name}', for which the vector unit has no reduction")
     if choose_stick(value, dim) != dim:
         raise refused(op, "reduces a dim that lies in the rows of what it reads, which is not pinned yet")
-    element = _limited(value, op)
+    element = _limited(Value(value.shape, _masked(value.element, dim)), op)
     leaves = distinct(element)
     if not any(leaf.walk and dim in leaf.walk and set(rows_of(value.shape, dim)) <= set(leaf.walk) for leaf in leaves):
         whole = Made(pointwise(Value(value.shape, element), dim, op), value.shape, dim)  # every loop needs a tensor that it walks
@@ -194,12 +193,9 @@ def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op
     init = fill(constant(result, identity), tensor.EmptyOp([1, rows, LANES], result).result)
 
     def body(arguments: list[ir.Value]) -> ir.Value:
-        mapped = scalar(element, {**dict(zip(leaves, arguments, strict=False)), **_places(element, dim, 1, op)}, _constant)
+        mapped = scalar(element, dict(zip(leaves, arguments, strict=False)), _constant, _below(1))
         if extent % LANES:
-            at = _lane(1)
-            mapped = arith.SelectOp(
-                arith.CmpIOp(arith.CmpIPredicate.ult, at, _index(extent)).result, mapped, constant(result, identity)
-            ).result
+            mapped = arith.SelectOp(_lanes_below(1, extent), mapped, constant(result, identity)).result
         attributes = {name: combine.attributes[name] for name in combine.attributes}
         return ir.Operation.create(combine.name, results=[result], operands=[arguments[-1], mapped], attributes=attributes).results[0]
 
@@ -207,22 +203,36 @@ def reduction(value: Value, dim: int, combine: ir.Operation, result: ir.Type, op
     return generic(inputs, init, maps, ["parallel", "reduction", "reduction"], body, loc=op.location)
 
 
-def _places(element: Element, stick: int | None, loop: int, op: ir.Operation) -> dict[Leaf | Position, ir.Value]:
-    """The positions that a tree reads, in a body whose `loop` walks sticks. Raises Unsupported for those of rows."""
-    read = positions(element)
-    if read - {stick}:
-        raise refused(op, "reads positions along a dim that does not lie in its sticks, which is not pinned yet")
-    return {Position(ir.IndexType.get(), d): _lane(loop) for d in read}
+def _masked(element: Element, stick: int | None) -> Element:
+    """The tree, where the lanes tell on which side of a number the position along the dim in the sticks is: nothing is read for that."""
+    if not isinstance(element, Apply):
+        return element
+    operands = tuple(_masked(o, stick) for o in element.operands)
+    if element.op.name == arith.CmpIOp.OPERATION_NAME and _is_position(operands[0], stick) and isinstance(operands[1], Number):
+        predicate, number = PREDICATES[ir.IntegerAttr(element.op.attributes["predicate"]).value], int(operands[1].value.value)
+        if predicate in _BELOW and (predicate[0] == "s" or number >= 0):
+            assert stick is not None
+            return Below(element.type, stick, max(0, number + _BELOW[predicate]))
+    return Apply(element.type, element.op, operands)
 
 
-def _lane(loop: int) -> ir.Value:
-    """The position along the dim in the sticks."""
+_BELOW = {"ult": 0, "slt": 0, "ule": 1, "sle": 1}
+"""Predicates that lanes answer, and what is added to the number."""
+
+
+def _is_position(element: Element, dim: int | None) -> bool:
+    return isinstance(element, Leaf) and element.walk == (dim,) and isinstance(element.source, Loaded) and element.source.is_position
+
+
+def _below(loop: int) -> Callable[[Below], ir.Value]:
+    return lambda element: _lanes_below(loop, element.limit)
+
+
+def _lanes_below(loop: int, limit: int) -> ir.Value:
+    """Whether the position along the dim in the sticks, which `loop` walks, is less than a number."""
     stick, lane = (linalg.IndexOp(d).result for d in (loop, 2))
-    return arith.AddIOp(arith.MulIOp(stick, _index(LANES)).result, lane).result
-
-
-def _index(value: int) -> ir.Value:
-    return arith.ConstantOp(ir.IndexType.get(), value).result
+    at = arith.AddIOp(arith.MulIOp(stick, index_constant(LANES)).result, lane).result
+    return arith.CmpIOp(arith.CmpIPredicate.ult, at, index_constant(limit)).result
 
 
 def _constant(number: Number) -> ir.Value:

@@ -79,3 +79,94 @@ def test_what_is_no_matmul_of_the_array() -> None:
     with pytest.raises(KtirError, match=r"'linalg.matmul' op multiplies f32 and f32 into f32, but the array takes f16") as error:
         package_of(text)
     assert error.value.location
+
+
+def whole(name: str, shape: tuple[int, ...], type_: str) -> str:
+    """All of an argument as one tile."""
+    dims = ", ".join(f"d{i}" for i in range(len(shape)))
+    set_ = f"affine_set<({dims}) : ({', '.join(f'd{i} >= 0, -d{i} + {n - 1} >= 0' for i, n in enumerate(shape))})>"
+    strides = [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
+    memory = f"memref<{'x'.join(map(str, shape))}x{type_}>"
+    return (
+        f"%v{name} = ktdp.construct_memory_view %{name}, sizes: {list(shape)}, strides: {strides} "
+        f"{{coordinate_set = {set_}, memory_space = #ktdp.memory_space<global>}} : {memory}\n"
+        f"%t{name} = ktdp.construct_access_tile %v{name}[{', '.join('0' for _ in shape)}] {{access_tile_set = {set_}, "
+        f"access_tile_order = affine_map<({dims}) -> ({dims})>}} : {memory} -> !ktdp.access_tile<{'x'.join(map(str, shape))}xindex>\n"
+    )
+
+
+def form(op: str, shapes: list[tuple[int, ...]]) -> str:
+    """`op` with `ins(..) outs(..)` for IO on arguments of these shapes, the last one the result, of f32."""
+    names, types = ("a", "b", "c"), ("f16", "f16", "f32")
+    texts = ["x".join(map(str, s)) for s in shapes]
+    tensors = [f"tensor<{text}x{t}>" for text, t in zip(texts, types, strict=True)]
+    body = "".join(whole(n, s, t) for n, s, t in zip(names, shapes, types, strict=True))
+    body += "".join(
+        f"%{n} = ktdp.load %t{n} : <{text}xindex> -> {t}\n".replace(f"%{n} =", f"%l{n} =")
+        for n, text, t in zip(names, texts, tensors, strict=True)
+    )
+    io = f"ins(%la, %lb : {tensors[0]}, {tensors[1]}) outs(%lc : {tensors[2]})"
+    body += f"%r = {op.replace('IO', io)} -> {tensors[2]}\nktdp.store %r, %tc : {tensors[2]}, <{texts[2]}xindex>\n"
+    return f"func.func @kernel(%a: index, %b: index, %c: index) attributes {{grid = [1]}} {{\n{body}return\n}}\n"
+
+
+def sum_of_products(maps: str, kinds: str) -> str:
+    return (
+        f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}} IO {{\n^bb0(%p: f16, %q: f16, %o: f32):\n"
+        "%x = arith.extf %p : f16 to f32\n%y = arith.extf %q : f16 to f32\n%z = arith.mulf %x, %y : f32\n%s = arith.addf %o, %z : f32\n"
+        "linalg.yield %s : f32\n}"
+    )
+
+
+P, R = '"parallel"', '"reduction"'
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "letters"),
+    [
+        ("linalg.matvec IO", [(8, 100), (100,), (8,)], "mk,k->m"),
+        ("linalg.vecmat IO", [(100,), (100, 70), (70,)], "k,kn->n"),
+        ("linalg.batch_matmul IO", [(1, 8, 100), (1, 100, 70), (1, 8, 70)], "bmk,bkn->bmn"),
+        (
+            sum_of_products(
+                "affine_map<(n, k, m) -> (k, m)>, affine_map<(n, k, m) -> (n, k)>, affine_map<(n, k, m) -> (m, n)>", f"{P}, {R}, {P}"
+            ),
+            [(100, 8), (70, 100), (8, 70)],
+            "km,nk->mn",
+        ),
+        (
+            sum_of_products("affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (k)>, affine_map<(m, k) -> (m)>", f"{P}, {R}"),
+            [(8, 100), (100,), (8,)],
+            "mk,k->m",
+        ),
+        (
+            sum_of_products(
+                "affine_map<(b, n, k) -> (b, k)>, affine_map<(b, n, k) -> (0, n, k)>, affine_map<(b, n, k) -> (b, n)>", f"{P}, {P}, {R}"
+            ),
+            [(1, 100), (1, 32, 100), (1, 32)],
+            "bk,bnk->bn",
+        ),
+        (
+            sum_of_products(
+                "affine_map<(g, m, n, k) -> (g, m, k)>, affine_map<(g, m, n, k) -> (k, n)>, affine_map<(g, m, n, k) -> (g, m, n)>",
+                f"{P}, {P}, {P}, {R}",
+            ),
+            [(2, 4, 100), (100, 70), (2, 4, 70)],
+            "gmk,kn->gmn",
+        ),
+    ],
+)
+def test_other_forms(op: str, shapes: list[tuple[int, ...]], letters: str) -> None:
+    """Named ops and generics that are matmuls have the sums of one, whatever their loops."""
+    rng = np.random.default_rng(0)
+    given = [rng.uniform(-1, 1, s).astype(t) for s, t in zip(shapes, (np.float16, np.float16, np.float32), strict=True)]
+    wanted = given[2] + np.einsum(letters, given[0].astype(np.float64), given[1].astype(np.float64))
+    executable = equal(form(op, shapes), given)
+    executable(*given)
+    assert np.allclose(given[2], wanted, rtol=1e-6, atol=1e-5)
+
+
+def test_batches_are_named() -> None:
+    with pytest.raises(KtirError, match=r"'linalg.batch_matmul' op multiplies matrices of several batches") as error:
+        package_of(form("linalg.batch_matmul IO", [(2, 8, 64), (2, 64, 64), (2, 8, 64)]))
+    assert error.value.location

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from pinned import equal, package_of
@@ -51,18 +49,66 @@ def test_bits_of_a_constant_are_a_float() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    "body",
     [
-        ("%w = tensor.splat %t : tensor<4x64xindex>\n", "makes data of a value of type 'index'"),
-        (
-            "%n = arith.index_cast %t : index to i32\n%w = tensor.splat %n : tensor<4x64xi32>\n",
-            "makes data of an 'i32' that is not the same on every tile and in every trip",
-        ),
+        "%m = arith.subi %t, %c4 : index\n%n = arith.index_cast %m : index to i32\n%w = tensor.splat %n : tensor<4x64xi32>\n",
+        "%m = tensor.splat %t : tensor<4x64xindex>\n%w = arith.index_cast %m : tensor<4x64xindex> to tensor<4x64xi32>\n",
+        "%n = arith.cmpi eq, %t, %c0 : index\n%z = arith.constant dense<7> : tensor<4x64xi32>\n"
+        "%w = arith.select %n, %v, %z : tensor<4x64xi32>\n",
     ],
 )
-def test_what_differs_by_tile_is_named(body: str, message: str) -> None:
-    with pytest.raises(KtirError, match=re.escape(f"'tensor.splat' op {message}")) as error:
-        package_of(kernel("i32", body + "%s = arith.addi %v, %v : tensor<4x64xi32>\n"))
+def test_what_differs_by_tile_is_data(body: str) -> None:
+    """A number below zero, indices, and a truth."""
+    x = np.arange(512, dtype=np.int32).reshape(8, 64)
+    found = equal(kernel("i32", body + "%s = arith.muli %v, %w : tensor<4x64xi32>\n"), [x, np.zeros_like(x)])
+    assert [a.role for a in found.spec.args].count("iota") == 1
+
+
+def test_what_differs_by_trip_is_data() -> None:
+    body = (
+        (
+            "%one = arith.constant 1 : index\n%s = scf.for %i = %t to %c4 step %one iter_args(%a = %v) -> (tensor<4x64xf32>) {\n"
+            "%f = arith.sitofp %ic : i32 to f32\n%w = tensor.splat %f : tensor<4x64xf32>\n%b = arith.addf %a, %w : tensor<4x64xf32>\n"
+            "scf.yield %b : tensor<4x64xf32>\n}\n"
+        )
+        .replace("%f =", "%ic = arith.index_cast %i : index to i32\n%f =")
+        .replace("scf.for %i = %t", "scf.for %i = %c0")
+    )
+    x = np.linspace(-5, 5, 512, dtype=np.float32).reshape(8, 64)
+    equal(kernel("f32", body), [x, np.zeros_like(x)])
+
+
+def positions(element: str, ops: str, result: str = "%q") -> str:
+    """`ops` makes %q of %p, the element, and of %r and %c, where it is."""
+    maps = "affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r, c)>"
+    body = f'%s = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel"]}} ins(%v : tensor<4x64x{element}>) '
+    body += f"outs(%v : tensor<4x64x{element}>) {{\n^bb0(%p: {element}, %o: {element}):\n%r = linalg.index 0 : index\n"
+    body += f"%c = linalg.index 1 : index\n{ops}linalg.yield {result} : {element}\n}} -> tensor<4x64x{element}>\n"
+    return kernel(element, body)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        "%a = arith.divui %c, %c4 : index\n%b = arith.addi %a, %r : index\n%d = arith.addi %b, %first : index\n"
+        "%q = arith.index_cast %d : index to i32\n",
+        "%n = arith.extsi %p : i32 to i64\n%m = arith.index_cast %c : index to i64\n%e = arith.cmpi eq, %n, %m : i64\n"
+        "%q = arith.extui %e : i1 to i32\n",
+        "%n = arith.constant 20 : index\n%e = arith.cmpi uge, %c, %n : index\n%f = arith.cmpi sgt, %r, %c0 : index\n"
+        "%g = arith.andi %e, %f : i1\n%q = arith.select %g, %p, %o : i32\n",
+    ],
+)
+def test_positions_are_data(ops: str) -> None:
+    """Along both dims, with numbers of the tile; in 64 bits, where those are known to fit; as other conditions than masks of lanes."""
+    x = np.random.default_rng(0).integers(0, 64, (8, 64)).astype(np.int32)
+    equal(positions("i32", ops.replace("%o ", "%p ")), [x, np.zeros_like(x)])
+
+
+def test_wide_integers_that_may_not_fit_are_named() -> None:
+    ops = "%n = arith.extsi %p : i32 to i64\n%m = arith.addi %n, %n : i64\n%q = arith.trunci %m : i64 to i32\n"
+    message = "'arith.addi' op gives an 'i64' that is not known to fit into 32 bits"
+    with pytest.raises(KtirError, match=message) as error:
+        package_of(positions("i32", ops))
     assert (error.value.location or "").startswith("kernel.mlir:")
 
 
@@ -76,10 +122,10 @@ def masked(loop: int, predicate: str = "ult") -> str:
 
 
 def test_positions_decide() -> None:
-    """Along either dim, which then lies in the sticks; what no mask of lanes says is refused by place."""
+    """Along either dim; what no mask of lanes says is read from memory."""
     x = np.linspace(-5, 5, 512).astype(np.float16).reshape(8, 64)
-    equal(masked(1), [x, np.zeros_like(x)])
+    found = equal(masked(1), [x, np.zeros_like(x)])
+    assert all(a.role != "iota" for a in found.spec.args)
     equal(masked(0), [x, np.zeros_like(x)])
-    with pytest.raises(KtirError, match=r"'linalg.index' op is supported only in a mask of pad lanes|'arith.cmpi' op") as error:
-        package_of(masked(1, "eq"))
-    assert (error.value.location or "").startswith("kernel.mlir:")
+    equal(masked(1, "eq"), [x, np.zeros_like(x)])
+    equal(masked(0, "sge"), [x, np.zeros_like(x)])

@@ -1,0 +1,138 @@
+"""The function that calls pinned kernels, and the memory that it hands to them."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ktir.analysis.calls import argument_attributes, callee, calls_of, is_kernel, set_arguments, text_attribute
+from ktir.analysis.interface.parameters import Parameter, Place
+from ktir.diagnostics import Unsupported, location_text, refused
+from ktir.dialects import ktir as kt
+from ktir.mlir import func, i32_type, ir
+from ktir.passes.flat.integers.intervals import I32
+from ktir.passes.pinning.values.tensors import TYPES
+from ktir.target import LANES
+
+NEW = "__pinned"
+"""Behind the names of what is made, while the author's functions are still there."""
+INTEGERS = "ktir.integers"
+"""On a kernel whose last argument is memory of 0, 1, 2, …, until it is called: how many it needs."""
+
+
+def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
+    """Raise Unsupported for buffers that the device cannot hold."""
+    for p in found:
+        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in TYPES and not _is_wide_table(p))):
+            what = f"its elements are {p.element}, not {', '.join(TYPES)}"
+            if p.shape is None or 0 in p.shape:
+                what = "its views do not tell its size" if p.shape is None else "it has no elements"
+            given = p.position < len(entry.regions[0].blocks[0].arguments)
+            which = f"argument #{p.position}" if given else f"memory at '{p.name}'"
+            raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
+
+
+def _is_wide_table(p: Parameter) -> bool:
+    """Whether memory has places of 64 bits, which a launch narrows for the device."""
+    return p.element == "i64" and p.role == "input" and p.below is not None
+
+
+def ranges(buffers: list[Parameter]) -> ir.ArrayAttr | None:
+    """What a launch checks of buffers; None for nothing."""
+    return ir.ArrayAttr.get([_range(p) for p in buffers]) if any(_is_wide_table(p) for p in buffers) else None
+
+
+def _range(p: Parameter) -> ir.DictAttr:
+    """What a launch checks of a table that it narrows."""
+    numbers = {"bits": 64, "low": int(I32.low), "high": int(I32.high)} if _is_wide_table(p) else {}
+    return ir.DictAttr.get({name: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for name, n in numbers.items()})
+
+
+def fixed_memory(places: list[Place], entry: func.FuncOp, position: int) -> list[Parameter]:
+    """Memory at addresses that the program has as numbers, as arguments from `position` on. Raises Unsupported where it lies over other
+    such memory: a launch gives each as an array of its own."""
+    found: list[Parameter] = []
+    end, last = 0, None
+    for place in sorted(places, key=lambda p: p.offset * _BYTES.get(p.element, 1)):
+        size = _BYTES.get(place.element, 1)
+        if last is not None and place.offset * size < end:
+            what = (
+                f"memory at the addresses {last.offset} of {last.element} and {place.offset} of {place.element}, which lie over each other"
+            )
+            raise refused(entry.operation, f"uses {what}")
+        end, last = (place.offset + prod(place.shape or ())) * size, place
+    for k, place in enumerate(places):
+        found.append(Parameter(position + k, f"global_{place.offset}", place.element, place.role, place.shape, views=place.views))
+    return found
+
+
+_BYTES = {"f16": 2, "bf16": 2, "i16": 2, "f32": 4, "i32": 4, "i64": 8}
+
+
+def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:
+    """Where an argument stands; of memory at an address the function."""
+    arguments = entry.regions[0].blocks[0].arguments
+    return arguments[p.position].location if p.position < len(arguments) else entry.location
+
+
+def _held(p: Parameter) -> ir.Type:
+    """The elements of memory on the device."""
+    return i32_type() if _is_wide_table(p) else ir.Type.parse(p.element)
+
+
+def host_type(p: Parameter) -> ir.Type:
+    return ir.RankedTensorType.get(list(p.shape or ()), ir.Type.parse(p.element))
+
+
+def _integers(kernel: func.FuncOp) -> int:
+    """How many integers a kernel needs, which then no longer says so."""
+    if INTEGERS not in kernel.operation.attributes:
+        return 0
+    found = ir.IntegerAttr(kernel.operation.attributes[INTEGERS]).value
+    del kernel.operation.attributes[INTEGERS]
+    return found
+
+
+def new_entry(
+    module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], found: list[Parameter], kernels: list[func.FuncOp]
+) -> func.FuncOp:
+    """The function that calls the kernels with memory of the device: the caller's elements as they lie."""
+    given = argument_attributes(entry)
+    block = entry.regions[0].blocks[0]
+    alone = is_kernel(entry)
+    name = f"{entry.name.value}_call" if alone else entry.name.value
+    with ir.InsertionPoint.at_block_begin(module.body), entry.location:
+        made = func.FuncOp(f"{name}{NEW}", ([ir.IndexType.get()] * len(buffers), []))
+    arguments = made.add_entry_block([_place_of(p, entry) for p in buffers]).arguments
+    attributes = []
+    for number, p in enumerate(buffers):
+        elements = prod(p.shape or ())
+        own = (p.position < len(given) and text_attribute(given[p.position], "ktir.name")) or p.name
+        role = "input" if p.role == "input" else "input_output"  # what no tile stores stays as it was
+        attributes.append(_described(own, role, elements, _held(p), kt.HostViewAttr.build(number, 0, [elements], [1])))
+    value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers) if p.position < len(block.arguments)}
+    fixed = list(arguments)[len(value) :]
+    needed = {f.name.value.removesuffix(NEW): _integers(f) for f in kernels}
+    integers = []
+    if any(needed.values()):
+        integers = [made.regions[0].blocks[0].add_argument(ir.IndexType.get(), entry.location)]
+        name = "integers"
+        while name in [ir.StringAttr(a["ktir.name"]).value for a in attributes]:
+            name = f"_{name}"
+        attributes.append(_described(name, "iota", max(needed.values()), i32_type()))
+    with ir.InsertionPoint(made.regions[0].blocks[0]), entry.location:
+        for call in [None] if alone else calls_of(entry):
+            called = entry.name.value if call is None else callee(call)
+            operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
+            func.CallOp([], called, [*operands, *fixed, *(integers if needed[called] else [])])
+        func.ReturnOp([])
+    set_arguments(made, attributes)
+    return made
+
+
+def _described(name: str, role: str, elements: int, type_: ir.Type, host: ir.Attribute | None = None) -> ir.DictAttr:
+    """What is said of an argument with linear memory."""
+    layout = kt.LayoutAttr.build([elements], [-(-elements // LANES), LANES], [LANES, 1], type_, "standard", "zero")
+    said: dict[str, ir.Attribute] = {"ktir.name": ir.StringAttr.get(name), "ktir.role": ir.StringAttr.get(role), "ktir.layout": layout}
+    if host is not None:
+        said["ktir.host"] = host
+    return ir.DictAttr.get(said)

@@ -1,0 +1,92 @@
+"""Integers of an author in the 32 bits of the device: ops on indices and on i64, where what they give is known to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ktir.diagnostics import refused
+from ktir.mlir import arith, i32_type, ir, is_a, names
+from ktir.passes.flat.integers.intervals import FLAG, I32, RING, SIGNED, UNSIGNED, Interval, all_of, bounded, join, unsigned, width_of
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number
+
+_CASTS = names(arith.IndexCastOp, arith.IndexCastUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+
+
+def is_wide(type_: ir.Type) -> bool:
+    """Whether a scalar type has integers that the device has not."""
+    return (width_of(type_) or 0) > 32
+
+
+def applied(type_: ir.Type, op: ir.Operation, operands: tuple[Element, ...]) -> Element:
+    """A scalar op on these; a number, where it only reads the bits of one. Raises Unsupported for integers that do not fit."""
+    first = operands[0]
+    if is_a(op, arith.BitcastOp) and isinstance(first, Number) and isinstance(first.value, ir.IntegerAttr):
+        width = ir.IntegerType(first.type).width
+        number = np.array(first.value.value & ((1 << width) - 1), f"u{width // 8}").view(f"f{width // 8}").item()
+        if str(type_) == f"f{width}" and number == number:  # an attribute does not keep which NaN it is
+            return Number(type_, ir.FloatAttr.get(type_, number))
+    types = [_scalar(v.type) for v in op.operands]
+    if is_wide(type_) or any(map(is_wide, types)):
+        return _narrowed(type_, types, op, operands)
+    return Apply(type_, op, operands)
+
+
+def literal(type_: ir.Type, value: ir.Attribute, op: ir.Operation) -> Number:
+    """A number of the text. Raises Unsupported, which names `op`."""
+    if not is_wide(type_):
+        return Number(type_, value)
+    held = ir.IntegerAttr(value).value
+    if not I32.low <= held <= I32.high:
+        raise refused(op, f"has the number {held}, which does not fit into 32 bits, the integers of the device")
+    return Number(i32_type(), ir.IntegerAttr.get(i32_type(), held))
+
+
+def _scalar(type_: ir.Type) -> ir.Type:
+    return ir.RankedTensorType(type_).element_type if isinstance(type_, ir.RankedTensorType) else type_
+
+
+def _narrowed(result: ir.Type, types: Sequence[ir.Type], op: ir.Operation, operands: tuple[Element, ...]) -> Element:
+    """What an op of these types gives, of which some are wide; those are i32 here."""
+    type_ = i32_type() if is_wide(result) else result
+    truths = [str(t) == "i1" for t in types]
+    if op.name in _CASTS and not any(truths) and str(type_) == "i32":
+        if is_a(op, arith.ExtUIOp, arith.IndexCastUIOp) and interval(operands[0]).low < 0:
+            raise refused(op, "reads integers without sign that may be negative in 32 bits, which is not pinned yet")
+        return operands[0]  # what is cut off is known to be 0, or its sign
+    found = Apply(type_, op, operands)
+    if is_wide(result) and not (is_a(op, arith.SelectOp) or any(truths)):
+        exact = _exact(op, [interval(o) for o in operands])
+        if exact is None or not exact.within(I32):
+            raise refused(op, f"gives an '{result}' that is not known to fit into 32 bits, the integers of the device")
+    return found
+
+
+def interval(element: Element) -> Interval:
+    """The integers that an element may be."""
+    if isinstance(element, Number):
+        n = ir.IntegerAttr(element.value).value if isinstance(element.value, ir.IntegerAttr) else int(element.value.value)
+        return Interval(n, n)
+    if isinstance(element, Leaf):
+        bounds = getattr(element.source, "bounds", None)
+        return Interval(*bounds) if bounds else all_of(element.type)
+    if not isinstance(element, Apply) or str(element.type) == "i1":
+        return FLAG
+    parts = [interval(o) if width_of(o.type) is not None else all_of(o.type) for o in element.operands]
+    if element.op.name == arith.SelectOp.OPERATION_NAME:
+        return join(parts[1:]) or all_of(element.type)
+    exact = _exact(element.op, parts)
+    return all_of(element.type) if exact is None else bounded(exact, element.type)
+
+
+def _exact(op: object, parts: list[Interval]) -> Interval | None:
+    """What an op gives in integers without end; None for one that is not known."""
+    name = op.name  # type: ignore[attr-defined]
+    if name == arith.ExtUIOp.OPERATION_NAME and parts[0].low >= 0:
+        return parts[0]
+    if name in RING or name in SIGNED:
+        return {**RING, **SIGNED}[name](*parts)
+    if name in UNSIGNED and all(p.low >= 0 for p in parts):
+        return UNSIGNED[name](*(unsigned(p, 32) for p in parts))
+    return None
