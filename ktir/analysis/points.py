@@ -5,7 +5,7 @@ Arrays have an axis for the tiles and one for each open loop; one on which a val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,10 +93,11 @@ class Points:
     def number(self, value: int | ir.Value) -> Numbers:
         return np.full((1,) * self.live.ndim, value, np.int64) if isinstance(value, int) else self(value)
 
-    def affine(self, expression: ir.AffineExpr, operands: list[ir.Value]) -> Numbers:
+    def affine(self, expression: ir.AffineExpr, operands: Sequence[ir.Value | Numbers]) -> Numbers:
         """An affine expression over dims."""
         if isinstance(expression, ir.AffineDimExpr):
-            return self(operands[ir.AffineDimExpr(expression).position])
+            operand = operands[ir.AffineDimExpr(expression).position]
+            return operand if isinstance(operand, np.ndarray) else self(operand)
         if isinstance(expression, ir.AffineConstantExpr):
             return self.number(expression.value)
         binary = ir.AffineBinaryExpr(expression)

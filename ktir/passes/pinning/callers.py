@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from ktir.analysis.calls import argument_attributes, callee, calls_of, is_kernel, set_arguments, text_attribute
@@ -92,9 +93,21 @@ def _integers(kernel: func.FuncOp) -> int:
     return found
 
 
-def new_entry(
-    module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], found: list[Parameter], kernels: list[func.FuncOp]
-) -> func.FuncOp:
+@dataclass
+class Pinned:
+    """A kernel, behind those that compute places for it."""
+
+    functions: list[func.FuncOp]
+    tables: list[int]
+    """Elements of each table of places, which are the last arguments of all of them but for integers."""
+
+    @property
+    def name(self) -> str:
+        """That of the author's kernel."""
+        return self.functions[-1].name.value.removesuffix(NEW)
+
+
+def new_entry(module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], kernels: list[Pinned]) -> func.FuncOp:
     """The function that calls the kernels with memory of the device: the caller's elements as they lie."""
     given = argument_attributes(entry)
     block = entry.regions[0].blocks[0]
@@ -111,19 +124,24 @@ def new_entry(
         attributes.append(_described(own, role, elements, _held(p), kt.HostViewAttr.build(number, 0, [elements], [1])))
     value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers) if p.position < len(block.arguments)}
     fixed = list(arguments)[len(value) :]
-    needed = {f.name.value.removesuffix(NEW): _integers(f) for f in kernels}
-    integers = []
-    if any(needed.values()):
-        integers = [made.regions[0].blocks[0].add_argument(ir.IndexType.get(), entry.location)]
-        name = "integers"
+
+    def added(name: str, role: str, elements: int) -> ir.Value:
         while name in [ir.StringAttr(a["ktir.name"]).value for a in attributes]:
             name = f"_{name}"
-        attributes.append(_described(name, "iota", max(needed.values()), i32_type()))
+        attributes.append(_described(name, role, elements, i32_type()))
+        return made.regions[0].blocks[0].add_argument(ir.IndexType.get(), entry.location)
+
+    of = {k.name: k for k in kernels}
+    tables = {k.name: [added(f"places{i}_{k.name}", "pool", n) for i, n in enumerate(k.tables)] for k in kernels}
+    needed = {f: _integers(f) for k in kernels for f in k.functions}
+    integers = [added("integers", "iota", max(needed.values()))] if any(needed.values()) else []
     with ir.InsertionPoint(made.regions[0].blocks[0]), entry.location:
         for call in [None] if alone else calls_of(entry):
             called = entry.name.value if call is None else callee(call)
             operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
-            func.CallOp([], called, [*operands, *fixed, *(integers if needed[called] else [])])
+            for f in of[called].functions:
+                given_ = [*operands, *fixed, *tables[called], *(integers if needed[f] else [])]
+                func.CallOp([], f.name.value.removesuffix(NEW), given_)
         func.ReturnOp([])
     set_arguments(made, attributes)
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -10,17 +10,19 @@ import numpy as np
 from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import index_constant, loop_extents
+from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
-from ktir.mlir import arith, func, ir, is_a, linalg, scf
+from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.passes.pinning.accesses import loaded, stored
+from ktir.passes.pinning.data import computed, counted, is_wanted, note_counted
 from ktir.passes.pinning.exchanges.missing import Missing
 from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
 from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, structured
+from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
-from ktir.passes.pinning.values.elements import Apply, Kind, Leaf, Number, Value, common_shape, content
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, common_shape, content
 from ktir.passes.pinning.values.indirect import IndirectPlace
 from ktir.passes.pinning.values.narrowed import applied, literal
 from ktir.passes.pinning.values.places import Place
@@ -29,6 +31,8 @@ from ktir.passes.pinning.values.views import View, Window, address, seen
 
 TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, *TILES)
+_SEEN = (ktdp.StoreOp, ktdp.InterTileProduceOp, *DELIVERIES)
+"""What others see of a tile."""
 
 
 class KernelWriter:
@@ -42,9 +46,18 @@ class KernelWriter:
         cores: int,
         fixed: Mapping[int, ir.Value],
         made: func.FuncOp,
+        tables: Tables,
+        wanted: Sequence[Table] | None = None,
     ) -> None:
-        """`fixed`: the argument for memory at an address that the author has as a number; `made`: what is written."""
-        self.source, self.fixed = source, fixed
+        """`fixed`: the argument for memory at an address that the author has as a number; `made`: what is written, whose last arguments are
+        `tables`. `wanted`: write nothing but what computes these."""
+        self.source, self.fixed, self.tables, self.wanted = source, fixed, tables, wanted
+        last = list(made.regions[0].blocks[0].arguments)[-len(tables.of) :] if tables.of else []
+        self.table_of = dict(zip(tables.of.values(), last, strict=True))
+        self.trips: list[tuple[ir.Value, int]] = []
+        """Of the loops that are open: the number of the trip, and how many there are."""
+        self.alive: Element | None = None
+        """Whether the author makes the trip that is being written, where data says how many there are."""
         body = source.regions[0].blocks[0]
         self.points = Points(source.operation, {i: int(n) for i, n in given.items() if is_index(body.arguments[i].type)})
         self.tiles = prod(self.points.kernel.grid)
@@ -125,6 +138,11 @@ class KernelWriter:
                 self.missing.note(view.operation, self.points.live)
 
     def op(self, op: ir.Operation) -> None:
+        if self.wanted is not None and not is_wanted(self, op):
+            return
+        if self.alive is not None and is_a(op, *_SEEN):
+            what = "stands in a loop whose trips are read from memory, which is not pinned yet"
+            raise refused(op, f"{what}; the nearest supported form has a fixed number of trips, and masks")
         if is_a(op, ktdp.GetComputeTileIdOp):
             self.mapping.update(zip(op.results, self.coordinates, strict=False))
         elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):
@@ -147,7 +165,7 @@ class KernelWriter:
             produce(self, op)
         elif is_a(op, *DELIVERIES):
             deliver(self, op)
-        elif op.results and all(is_index(r.type) for r in op.results):
+        elif op.results and all(is_index(r.type) for r in op.results) and all(v in self.mapping for v in op.operands):
             self._index(op)
         else:
             self._tensor(op)
@@ -155,8 +173,7 @@ class KernelWriter:
     def _index(self, op: ir.Operation) -> None:
         """Index arithmetic stays as it is."""
         if not is_a(op, arith.ConstantOp) and function_of(op) is None:
-            way = "computes an index in a way that is not known before the kernel starts"
-            raise refused(op, f"{way}; the nearest supported form looks rows up through 'ktdp.construct_indirect_access_tile'")
+            raise refused(op, "computes an index in a way that is not known before the kernel starts")
         clone = op.clone()
         for i, operand in enumerate(op.operands):
             clone.operands[i] = self.mapping[operand]
@@ -164,7 +181,7 @@ class KernelWriter:
 
     def _tensor(self, op: ir.Operation) -> None:
         """Ops on tensors, and on numbers that are data."""
-        self._counted(op)
+        note_counted(self, op)
         found = structured(op, self.values)
         if found is None and is_scalar_op(op) and len(op.results) == 1:
             found = self._elementwise(op)
@@ -175,30 +192,6 @@ class KernelWriter:
             found = Value(found.shape, Leaf(found.type, shared, tuple(range(len(found.shape)))))
         if not isinstance(found, Undefined):
             self.values[op.results[0]] = found
-
-    def _counted(self, op: ir.Operation) -> None:
-        """What the text counts is data too: indices that an op reads, and the positions in its loops."""
-        for inner in [op, *(o for region in op.regions for block in region.blocks for o in inside(block))]:
-            for operand in inner.operands:
-                if is_index(operand.type) and operand in self.mapping:
-                    self._number(operand, inner)
-            if is_a(inner, linalg.IndexOp):
-                dim = ir.IntegerAttr(inner.attributes["dim"]).value
-                self.values[inner.results[0]] = Value((), self.integers.positions(loop_extents(op)[dim], dim, inner))
-
-    def _number(self, value: ir.Value, op: ir.Operation) -> None:
-        """Note what an index is as data."""
-        self.values.pop(value, None)
-        found = self.integers.number(self.mapping[value], self.points(value), op)
-        if found is None:
-            return
-        if str(value.type) == "i1":
-            zero = Number(found.type, ir.IntegerAttr.get(found.type, 0))
-            differs = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), arith.CmpIPredicate.ne)}
-            found = Apply(value.type, Kind(arith.CmpIOp.OPERATION_NAME, differs, op.location), (found, zero))
-        elif isinstance(found, Number) and isinstance(value.type, ir.IntegerType) and value.type.width < 32:
-            found = Number(value.type, ir.IntegerAttr.get(value.type, found.value.value))
-        self.values[value] = Value((), found)
 
     def _elementwise(self, op: ir.Operation) -> Value:
         type_ = op.results[0].type
@@ -216,7 +209,12 @@ class KernelWriter:
             operands.append(self.value(operand, op))
         return Value(common_shape(operands, shape, op), applied(element, op, tuple(v.element for v in operands)))
 
+    def counted(self, value: ir.Value, op: ir.Operation) -> Element:
+        """What an index is as data. Raises Unsupported, which names `op`."""
+        return counted(self, value, op)
+
     def value(self, value: ir.Value, op: ir.Operation) -> Value:
+        """What a tensor or a scalar is. Raises Unsupported, which names `op`."""
         return content(value, self.values, op)
 
     def _is_kept(self, result: ir.Value, value: Value) -> bool:
@@ -231,13 +229,16 @@ class KernelWriter:
         op = tile.owner.operation
         if not is_a(op, *TILES):
             raise refused(op, "is not pinned yet")
+        if op in self.tables.of:
+            place, table = computed(self, self.tables.of[op])
+            return place.looked_up(table).pieces()
         index = self.mapping.__getitem__
         if is_a(op, ktdp.ConstructIndirectAccessTileOp):
-            return IndirectPlace(op, self.points, self._base, index, self.guard).pieces()
+            return IndirectPlace(op, self.points, self.base, index, self.guard).pieces()
         views = seen(op, self.points)
-        return [(Place(op, view, window, self.points, self._base(view), index, self.guard), window) for view, window in views]
+        return [(Place(op, view, window, self.points, self.base(view), index, self.guard), window) for view, window in views]
 
-    def _base(self, view: View) -> ir.Value:
+    def base(self, view: View) -> ir.Value:
         """Where a view begins. Raises Unsupported."""
         argument, offset = address(view.value, self.points)
         number = self.points.same(offset)

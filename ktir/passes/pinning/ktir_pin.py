@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from ktir.analysis.attributes.broken import Broken
@@ -20,9 +21,10 @@ from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.levels.level_rules import whole_tile
-from ktir.passes.pinning.callers import INTEGERS, NEW, check_memory, fixed_memory, host_type, new_entry, ranges
+from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.scratchpad import Access, check_parts
+from ktir.passes.pinning.tables import Table, Tables
 from ktir.pipeline import Pass
 from ktir.target import Target
 
@@ -77,20 +79,22 @@ class PinPass(Pass):
         found = [*found, *fixed_memory(places, entry, len(found))]
         check_memory(found, entry)
         target = machine(module, self.target, self.cores)
-        made: list[func.FuncOp] = []
+        pinned: list[Pinned] = []
         try:
             kept: list[Access] = []
             for kernel in kernels:
-                made.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target, kept))
+                pinned.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target, kept))
             check_parts(kept)
         except Exception:
-            for f in made:
-                f.operation.erase()
+            for p in pinned:
+                for f in p.functions:
+                    f.operation.erase()
             raise
         buffers = [p for p in found if p.is_buffer]
-        new = new_entry(module, entry, buffers, found, made)
+        new = new_entry(module, entry, buffers, pinned)
         for f in functions.values():
             f.operation.erase()
+        made = [f for p in pinned for f in p.functions]
         for f in made:
             f.operation.attributes["sym_name"] = ir.StringAttr.get(f.name.value.removesuffix(NEW))
         new.operation.attributes["sym_name"] = ir.StringAttr.get(new.name.value.removesuffix(NEW))
@@ -206,8 +210,9 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> func.FuncOp:
-    """The kernel with sticks, behind the old one; `lx` gets what it does in the scratchpad. Raises Unsupported and leaves nothing."""
+def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> Pinned:
+    """The kernel with sticks, behind the old one, and those that compute places for it; `lx` gets what it does in the scratchpad. Raises
+    Unsupported and leaves nothing."""
     if has_intrinsics(kernel.operation):
         with ir.InsertionPoint(kernel):
             copy = kernel.operation.clone()
@@ -216,16 +221,40 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], 
             return _pinned(copy.opview, given, addresses, target, lx)
         finally:
             copy.erase()
+    tables, made = Tables(kernel), []
+    try:
+        for level, wanted in enumerate([*tables.levels, None]):
+            name = f"{kernel.name.value}{'' if wanted is None else f'__places{level}'}{NEW}"
+            made.append(_written(name, kernel, given, addresses, target, lx, tables, wanted))
+    except Exception:
+        for f in made:
+            f.operation.erase()
+        raise
+    return Pinned(made, [prod(table.shape) for table in tables.of.values()])
+
+
+def _written(
+    name: str,
+    kernel: func.FuncOp,
+    given: dict[int, float],
+    addresses: list[int],
+    target: Target,
+    lx: list[Access],
+    tables: Tables,
+    wanted: list[Table] | None,
+) -> func.FuncOp:
+    """The kernel, or what computes some of its tables. Raises Unsupported and leaves nothing."""
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
+    added = len(addresses) + len(tables.of)
     with ir.InsertionPoint(kernel), kernel.location:
-        made = func.FuncOp(f"{kernel.name.value}{NEW}", ([ir.IndexType.get()] * (len(kept) + len(addresses)), []))
+        made = func.FuncOp(name, ([ir.IndexType.get()] * (len(kept) + added), []))
     try:
-        block = made.add_entry_block([*(old.arguments[i].location for i in kept), *(kernel.location for _ in addresses)])
+        block = made.add_entry_block([*(old.arguments[i].location for i in kept), *(kernel.location for _ in range(added))])
         fixed = {address: block.arguments[len(kept) + k] for k, address in enumerate(addresses)}
         with ir.InsertionPoint(block), kernel.location:
             arguments = {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}
-            writer = KernelWriter(kernel, arguments, given, target.cores, fixed, made)
+            writer = KernelWriter(kernel, arguments, given, target.cores, fixed, made, tables, wanted)
             made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
             writer.write()
         _erase_unused(made)

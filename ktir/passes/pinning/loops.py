@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from ktir.analysis.points import Numbers, Points
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir, is_a, scf
 from ktir.passes.pinning.carried import begins, begun, carried, forms, yielded
-from ktir.passes.pinning.values.elements import Value, whole_dims
+from ktir.passes.pinning.tables import Table, Tables
+from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, number, true, whole_dims
+from ktir.passes.pinning.values.tensors import Shared, place_here
 from ktir.passes.pinning.values.views import dims_of, is_distributed, split_dims
 
 MOST_COPIES = 64
@@ -28,6 +31,10 @@ class Writer(Protocol):
     mapping: dict[ir.Value, ir.Value]
     values: dict[ir.Value, Value]
     guard: ir.Value | None
+    tables: Tables
+    wanted: Sequence[Table] | None
+    trips: list[tuple[ir.Value, int]]
+    alive: Element | None
 
     def block(self, block: ir.Block) -> None:
         """Write the ops of a block at the insertion point."""
@@ -36,18 +43,28 @@ class Writer(Protocol):
         """What a tensor is; raises Unsupported, which names `op`."""
         ...
 
+    def counted(self, value: ir.Value, op: ir.Operation) -> Element:
+        """What an index is as data; raises Unsupported, which names `op`."""
+        ...
+
 
 def write_loop(writer: Writer, op: ir.Operation) -> None:
     """Write a loop at the insertion point, and note what it leaves."""
     points = writer.points
-    lower, upper, step = (points(v) for v in list(op.operands)[:3])
+    if any(writer.tables.is_data(v) for v in (op.operands[0], op.operands[2])):
+        raise refused(op, "begins at, or steps by, a number that is read from memory, which is not pinned yet")
+    lower, step = points(op.operands[0]), points(op.operands[2])
     each = points.same(step)
     if each is None or each <= 0:
         raise refused(op, "expects the same positive step on every tile")
+    if writer.tables.is_data(op.operands[1]):
+        upper = lower + each * _most_trips(op, points, writer.tables, lower, each)
+    else:
+        upper = points(op.operands[1])
     trips = np.broadcast_to(np.maximum(0, -(-(upper - lower) // each)), points.live.shape)
     running = trips[points.live]
-    inits = begins(op, [writer.values.get(v) for v in list(op.operands)[3:]])
-    writer.values.update(zip(op.results, inits, strict=True))
+    inits = [] if writer.wanted is not None else begins(op, [writer.values.get(v) for v in list(op.operands)[3:]])
+    writer.values.update(zip(op.results, inits, strict=False))
     if not running.size or running.max() == 0:
         return
     least, most = int(running.min()), int(running.max())
@@ -59,24 +76,27 @@ def write_loop(writer: Writer, op: ir.Operation) -> None:
         raise refused(op, "carries tensors through trips that only some tiles make, which is not pinned yet")
     if least:
         counters, live = lower[..., None] + each * np.arange(least), trips[..., None] >= least
-        _alike(writer, op, least, counters, live, inits)
+        _alike(writer, op, (least, most), counters, live, inits)
     outer = writer.guard
     for k in range(least, most):
         if (running <= k).any():
             writer.guard = both(outer, _left(writer, op, k))
-        values = [writer.values[r] for r in op.results]
-        _trip(writer, op, index_constant(k), lower[..., None] + each * k, trips[..., None] > k, values)
-        writer.values.update(zip(op.results, _ends(writer, op), strict=True))
+        values = [writer.values[r] for r in op.results] if inits else []
+        ends = _trip(writer, op, (index_constant(k), most), lower[..., None] + each * k, trips[..., None] > k, values)
+        writer.values.update(zip(op.results, ends, strict=False))
         writer.guard = outer
 
 
-def _alike(writer: Writer, op: ir.Operation, trips: int, counters: Numbers, live: NDArray[np.bool_], inits: list[Value]) -> None:
-    """A loop whose trips are the same on all tiles; of what it carries the forms are tried until one suits all ops."""
+def _alike(
+    writer: Writer, op: ir.Operation, trips: tuple[int, int], counters: Numbers, live: NDArray[np.bool_], inits: list[Value]
+) -> None:
+    """A loop of the first trips, of all that there are, which are the same on all tiles; of what it carries the forms are tried until one
+    suits all ops."""
     refusal: Unsupported | None = None
     for sticks in forms(op, inits):
         try:
             starts = [begun(init, stick, op) for init, stick in zip(inits, sticks, strict=True)]
-            loop = scf.ForOp(index_constant(0), index_constant(trips), index_constant(1), starts)
+            loop = scf.ForOp(index_constant(0), index_constant(trips[0]), index_constant(1), starts)
         except Unsupported as error:
             refusal = refusal or error
             continue
@@ -84,8 +104,8 @@ def _alike(writer: Writer, op: ir.Operation, trips: int, counters: Numbers, live
         try:
             with ir.InsertionPoint(loop.body):
                 given = [carried(a, v.shape, s) for a, v, s in zip(arguments, inits, sticks, strict=True)]
-                _trip(writer, op, loop.induction_variable, counters, live, given)
-                ends = zip(_ends(writer, op), arguments, sticks, strict=True)
+                left = _trip(writer, op, (loop.induction_variable, trips[1]), counters, live, given)
+                ends = zip(left, arguments, sticks, strict=True)
                 scf.YieldOp([yielded(v, a, s, op) for v, a, s in ends])
         except Unsupported as error:
             if not inits:
@@ -93,27 +113,110 @@ def _alike(writer: Writer, op: ir.Operation, trips: int, counters: Numbers, live
             refusal, writer.guard = refusal or error, guard
             loop.operation.erase()
             continue
-        results = zip(op.results, loop.results, inits, sticks, strict=True)
+        results = zip(op.results, loop.results, inits, sticks, strict=False)
         writer.values.update({old: carried(new, v.shape, s) for old, new, v, s in results})
         return
     assert refusal is not None
     raise refusal
 
 
-def _ends(writer: Writer, op: ir.Operation) -> list[Value]:
-    """What the trip that was written last leaves."""
-    return [whole_dims(v, writer.value(v, op), op) for v in list(op.regions[0].blocks[0].operations)[-1].operands]
-
-
-def _trip(writer: Writer, op: ir.Operation, number: ir.Value, counters: Numbers, live: NDArray[np.bool_], given: Sequence[Value]) -> None:
-    """The body, as trip `number` of the loop."""
+def _trip(
+    writer: Writer, op: ir.Operation, trip: tuple[ir.Value, int], counters: Numbers, live: NDArray[np.bool_], given: Sequence[Value]
+) -> list[Value]:
+    """The body, as one trip of so many of the loop; what it leaves, which is what there was where data says that the author does not make
+    it."""
     body, points = op.regions[0].blocks[0], writer.points
     begin, by = writer.mapping[op.operands[0]], writer.mapping[op.operands[2]]
-    writer.mapping[body.arguments[0]] = arith.AddIOp(begin, arith.MulIOp(_like(by, number), by).result).result
-    writer.values.update(zip(list(body.arguments)[1:], given, strict=True))
+    writer.mapping[body.arguments[0]] = arith.AddIOp(begin, arith.MulIOp(_like(by, trip[0]), by).result).result
+    writer.values.update(zip(list(body.arguments)[1:], given, strict=False))
     shape = np.broadcast_shapes((*points.live.shape, 1), counters.shape)
     with points.loop(body.arguments[0], counters, np.broadcast_to(points.live[..., None] & live, shape)):
-        writer.block(body)
+        outer, some = writer.alive, writer.tables.is_data(op.operands[1])
+        writer.trips.append(trip)
+        try:
+            if some:
+                writer.alive = _made(writer, op)
+            writer.block(body)
+            ends = list(body.operations)[-1].operands if given else []
+            left = [whole_dims(v, writer.value(v, op), op) for v in ends]
+            if some and writer.alive is not None:
+                left = [Value(v.shape, chosen(writer.alive, v.element, old.element)) for v, old in zip(left, given, strict=True)]
+        finally:
+            writer.alive = outer
+            writer.trips.pop()
+    return left
+
+
+def _made(writer: Writer, op: ir.Operation) -> Element:
+    """Whether the author makes a trip of a loop that ends where data says: one number that is read again and again."""
+    counter = writer.counted(op.regions[0].blocks[0].arguments[0], op)
+    truth = compared(arith.CmpIPredicate.slt, counter, writer.counted(op.operands[1], op))
+    if writer.alive is not None:
+        truth = chosen(writer.alive, truth, writer.alive)
+    shared = Shared(Value((), number(truth)), place_here(), op)
+    return true(Leaf(ir.F32Type.get(), shared, ()))
+
+
+_MOST_TRIPS = 1 << 12
+
+
+def _most_trips(op: ir.Operation, points: Points, tables: Tables, lower: Numbers, step: int) -> int:
+    """Trips that a loop makes at the most which ends where data says: beyond them a load would lie outside of its view. Raises
+    Unsupported."""
+    body = op.regions[0].blocks[0]
+    counters = lower[..., None] + step * np.arange(_MOST_TRIPS)
+    inner = np.ones((*points.live.shape, _MOST_TRIPS), bool)
+    inner[..., -1] = False
+    with points.loop(body.arguments[0], counters, np.broadcast_to(points.live[..., None], inner.shape)):
+        for first, extent, size in _read(body, points, tables):
+            inner &= (first >= 0) & (first + extent <= size)
+    found = inner.argmin(-1)
+    same = points.same(found)
+    if same is None or same == _MOST_TRIPS - 1:
+        what = "makes a number of trips that is read from memory, and no load in it says how many there are at the most, or not the same"
+        raise refused(op, f"{what} number on all tiles; the nearest supported form loads from a view of as many rows, at the trip's")
+    return same
+
+
+def _read(block: ir.Block, points: Points, tables: Tables) -> Iterator[tuple[Numbers, int, Numbers]]:
+    """What `_direct` says of the loads that a block makes whatever happens, of loops in it in their first trip."""
+    for view in block.operations:
+        op = view.operation
+        if is_a(op, ktdp.LoadOp) and not isinstance(op.operands[0].owner, ir.Block):
+            yield from _direct(op.operands[0].owner.operation, points, tables)
+        elif is_a(op, scf.ForOp) and not any(tables.is_data(v) for v in list(op.operands)[:2]):
+            lower, upper = points(op.operands[0]), points(op.operands[1])
+            if (np.broadcast_to(upper - lower, points.live.shape)[points.live] > 0).all():
+                body = op.regions[0].blocks[0]
+                with points.loop(body.arguments[0], lower[..., None], points.live[..., None]):
+                    for first, extent, size in _read(body, points, tables):
+                        yield first[..., 0], extent, size[..., 0]
+
+
+def _direct(tile: ir.Operation, points: Points, tables: Tables) -> Iterator[tuple[Numbers, int, Numbers]]:
+    """The subscripts of a tile, or of its tables, that are known before the kernel starts: the first position, how many, and the size of
+    the dim."""
+    view = tile.opview
+    if is_a(tile, ktdp.ConstructAccessTileOp):
+        dims = zip(view.base_map.results, view.box_lo, view.box_extent, strict=True)
+        for d, (expression, low, extent) in enumerate(dims):
+            yield from _position(tile.operands[0], d, expression, list(view.index_operands), low, extent, points, tables)
+    elif is_a(tile, ktdp.ConstructIndirectAccessTileOp) and (box := affine.set_box(tile.attributes["variables_space_set"])) is not None:
+        for ends in (box[0], [low + n - 1 for low, n in zip(*box, strict=True)]):
+            operands = [*view.captured, *(points.number(n) for n in ends)]
+            for m, memory in view.subscripts:
+                for d, expression in enumerate(m.results if memory is not None else ()):
+                    yield from _position(memory, d, expression, operands, 0, 1, points, tables)
+
+
+def _position(
+    memory: ir.Value, dim: int, expression: ir.AffineExpr, operands: list[Any], low: int, extent: int, points: Points, tables: Tables
+) -> Iterator[tuple[Numbers, int, Numbers]]:
+    view = memory.owner
+    read = [operands[k] for k in dims_of(expression)]
+    known = not any(isinstance(v, ir.Value) and tables.is_data(v) for v in read)
+    if known and is_a(view, ktdp.ConstructMemoryViewOp) and not view.opview.masked:
+        yield points.affine(expression, operands) + low, extent, points.number(view.opview.sizes[dim])
 
 
 def _left(writer: Writer, op: ir.Operation, k: int) -> ir.Value:

@@ -34,7 +34,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     """What an op makes, at the insertion point; None for an op that is none of these."""
     if is_a(op, tensor.EmptyOp):
         return Undefined()
-    if is_a(op, tensor.SplatOp):
+    if is_a(op, tensor.SplatOp) or (is_a(op, tensor.FromElementsOp) and len(op.operands) == 1):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
     if is_a(op, tensor.ExtractOp):
         return _extracted(op, values)

@@ -75,24 +75,15 @@ def test_values_on_the_chip(name: str) -> None:
 
 
 _PAGE = (_PATH.parents[1] / "docs" / "lang.md").read_text()
-WAYS = {m[1]: (m[2], m[3]) for m in re.finditer(r"^\| `(\w+)` \| (pin|lift|refused) \| (.*) \|$", _PAGE, re.MULTILINE)}
+WAYS = {m[1]: (m[2], m[3]) for m in re.finditer(r"^\| `(\w+)` \| (pin|lift) \| (.*) \|$", _PAGE, re.MULTILINE)}
 """What the page on the language says of each kernel."""
-REFUSALS = {
-    "paged_attention": "'tensor.extract' op computes an index in a way that is not known before the kernel starts; the nearest",
-}
 
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_a_grid_on_the_chip(name: str) -> None:
-    """In one launch: pinned with the executor's bits, lifted within a rounding; or refused at a line of the example."""
+    """In one launch: pinned with the executor's bits, lifted within a rounding."""
     call, given, parameters = CASES[name]
     way, claim = WAYS[name]
-    if way == "refused":
-        with pytest.raises(KtirError) as error:
-            call.using(on="chip")(*[a.copy() for a in given], **parameters)
-        assert REFUSALS[name] in str(error.value)
-        assert re.search(r"kernels\.py:\d+:\d+", str(error.value))
-        return
     with metrics.counted() as launches:
         check(name, call.using(on="chip", way=way))
     assert launches().chip == 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ktir.analysis.points import Numbers, Points
 from ktir.dialects.structured import index_sum
 from ktir.mlir import arith, func, i32_type, ir
-from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number
+from ktir.passes.pinning.values.elements import Element, Leaf, combined, integer
 from ktir.passes.pinning.values.places import Dim, Place, Row, Size
 from ktir.passes.pinning.values.tensors import Loaded, place_here
 
@@ -39,14 +39,12 @@ class Integers:
         if high - low >= MOST or not -(2**31) <= low <= high < 2**31:
             return None
         if same is not None:
-            return _integer(same)
+            return integer(same)
         if not isinstance(value.type, ir.IndexType):
             value = arith.IndexCastOp(ir.IndexType.get(), value).result
         place = Counted(op, self, index_sum(value, -low), [], high - low + 1)
         found = Leaf(i32_type(), Loaded(place, place_here(), (0, high - low)), ())
-        if not low:
-            return found
-        return Apply(i32_type(), Kind(arith.AddIOp.OPERATION_NAME, {}, ir.Location.unknown()), (found, _integer(low)))
+        return combined(arith.AddIOp, found, integer(low))
 
     def base(self, elements: int) -> ir.Value:
         """The argument, with at least so many elements."""
@@ -69,7 +67,3 @@ class Counted(Place):
     def tile(self, stick: int | None, rows: Sequence[Row], multiple: int) -> ir.Value:
         self.base: ir.Value = index_sum(self.integers.base(self.elements), self.first)
         return super().tile(stick, rows, multiple)
-
-
-def _integer(n: int) -> Number:
-    return Number(i32_type(), ir.IntegerAttr.get(i32_type(), n))

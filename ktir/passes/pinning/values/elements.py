@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ktir.diagnostics import refused
-from ktir.mlir import arith, ir
+from ktir.mlir import arith, i32_type, ir
 
 Walk = tuple[int | None, ...]
 """Per dim of a tensor the dim of the value along it; None where it has one position."""
@@ -114,7 +114,7 @@ def number(truth: Element) -> Element:
     """1 where something holds, else 0."""
     f32 = ir.F32Type.get()
     one, zero = (Number(f32, ir.FloatAttr.get(f32, n)) for n in (1.0, 0.0))
-    return Apply(f32, Kind(arith.SelectOp.OPERATION_NAME, {}, ir.Location.unknown()), (truth, one, zero))
+    return chosen(truth, one, zero)
 
 
 def true(element: Element) -> Element:
@@ -123,6 +123,32 @@ def true(element: Element) -> Element:
     above = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _GREATER)
     kind = Kind(arith.CmpFOp.OPERATION_NAME, {"predicate": above}, ir.Location.unknown())
     return Apply(bit, kind, (element, Number(f32, ir.FloatAttr.get(f32, 0.0))))
+
+
+def integer(n: int) -> Number:
+    """A number of 32 bits."""
+    return Number(i32_type(), ir.IntegerAttr.get(i32_type(), n))
+
+
+def combined(op: type[ir.OpView], a: Element, b: Element) -> Element:
+    """An op of two integers; a number of two numbers' sum or product."""
+    if isinstance(a, Number) and isinstance(b, Number) and op in (arith.AddIOp, arith.MulIOp):
+        return integer(a.value.value + b.value.value if op is arith.AddIOp else a.value.value * b.value.value)
+    for x, y in ((a, b), (b, a)):
+        if isinstance(y, Number) and y.value.value == (0 if op is arith.AddIOp else 1) and op in (arith.AddIOp, arith.MulIOp):
+            return x
+    return Apply(i32_type(), Kind(op.OPERATION_NAME, {}, ir.Location.unknown()), (a, b))
+
+
+def compared(predicate: int, a: Element, b: Element) -> Element:
+    """A comparison of integers."""
+    asked = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)}
+    return Apply(ir.IntegerType.get_signless(1), Kind(arith.CmpIOp.OPERATION_NAME, asked, ir.Location.unknown()), (a, b))
+
+
+def chosen(truth: Element, a: Element, b: Element) -> Element:
+    """One of two, by a truth."""
+    return Apply(a.type, Kind(arith.SelectOp.OPERATION_NAME, {}, ir.Location.unknown()), (truth, a, b))
 
 
 _GREATER = 2

@@ -21,68 +21,21 @@ MOST_PIECES = 64
 """Positions that are looked up one after the other."""
 
 
-class IndirectPlace(Place):
-    """What an indirect access tile is on. The table is read at `table`, and on by `steps` along the tile's dims."""
+class LookedUp(Place):
+    """What a tile is on of which one dim is looked up: `looked_dim` has its positions and the distance between them. The table is read at
+    `table`, and on by `steps` along the tile's dims."""
+
+    base: ir.Value
+    table: ir.Value
+    looked_dim: tuple[int, int]
+    steps: list[int]
 
     def __init__(
-        self,
-        tile: ir.Operation,
-        points: Points,
-        base: Callable[[View], ir.Value],
-        index: Callable[[ir.Value], ir.Value],
-        guard: ir.Value | None,
+        self, tile: ir.Operation, points: Points, guard: ir.Value | None, view: View, order: Sequence[int], extents: Sequence[int]
     ) -> None:
-        """`base`: where a view begins."""
-        op = tile.opview
-        box = affine.set_box(op.attributes["variables_space_set"])
-        if box is None:
-            raise refused(tile, "has variables whose set is no box of numbers, which is not pinned yet")
-        self.op, self.points, self.guard = tile, points, guard
-        self.view, self.lows, self.extents = alone(op.base, tile, points), box[0], box[1]
-        self.element, self.captured = self.view.element, [index(v) for v in op.captured]
-        looked_up = [(dim, m, view) for dim, (m, view) in enumerate(op.subscripts) if view is not None]
-        if len(looked_up) != 1:
-            what = f"looks {len(looked_up)} dims up, but an instruction looks up one"
-            raise refused(tile, f"{what}; the nearest supported form has a table of places in the base as one dim")
-        ((dim, subscript, view),) = looked_up
-        memory = alone(view, tile, points)
-        if memory.masked or memory.local or self.view.masked or self.view.local or not isinstance(self.view.sizes[dim], int):
-            raise refused(tile, "looks up in a view that is masked or in the scratchpad, or has it as its table, which is not pinned yet")
-        direct = [(m.results[0], self.view.strides[d]) for d, (m, v) in enumerate(op.subscripts) if v is None]
-        start, strides = self._walk(direct)
-        first, steps = self._walk(list(zip(subscript.results, memory.strides, strict=True)))
-        self.base: ir.Value = index_sum(base(self.view), index_sum(start, self.view.shift))
-        self.table: ir.Value = index_sum(base(memory), index_sum(first, memory.shift))
-        self.looked_dim = (int(self.view.sizes[dim]), self.view.strides[dim])
-        self.dims = [Dim(self.extents[v], strides[v], 0) for v in op.order]
-        self.steps = [steps[v] for v in op.order]
-
-    def _walk(self, subscripts: Sequence[tuple[ir.AffineExpr, int]]) -> tuple[Size, list[int]]:
-        """Of a sum of subscripts times strides: where it begins, and how it steps along each variable."""
-        start: Size = 0
-        strides = [0] * len(self.extents)
-        for expression, stride in subscripts:
-            start = index_sum(start, times(built(expression, [*self.captured, *self.lows], self.op), stride))
-            for v, factor in self._factors(expression).items():
-                strides[v] += factor * stride
-        return start, strides
-
-    def _factors(self, expression: ir.AffineExpr) -> dict[int, int]:
-        """How a subscript steps along each variable of several positions. Raises Unsupported where it is not linear."""
-        if isinstance(expression, ir.AffineDimExpr):
-            v = ir.AffineDimExpr(expression).position - len(self.captured)
-            return {v: 1} if v >= 0 and self.extents[v] != 1 else {}
-        if isinstance(expression, ir.AffineConstantExpr):
-            return {}
-        binary = ir.AffineBinaryExpr(expression)
-        left, right = self._factors(binary.lhs), self._factors(binary.rhs)
-        if isinstance(expression, ir.AffineAddExpr):
-            return {v: left.get(v, 0) + right.get(v, 0) for v in left | right}
-        if isinstance(expression, ir.AffineMulExpr) and isinstance(binary.rhs, ir.AffineConstantExpr):
-            return {v: n * ir.AffineConstantExpr(binary.rhs).value for v, n in left.items()}
-        if left or right:
-            raise refused(self.op, "has a subscript that is not linear in its variables, which is not pinned yet")
-        return {}
+        """`order`: the variable, or the dim of the base, along each dim of the tile; `extents`: positions of each variable."""
+        self.op, self.points, self.guard, self.live, self.view, self.element = tile, points, guard, points.live, view, view.element
+        self.order, self.extents = order, extents
 
     @property
     def looked_up(self) -> tuple[int, ...]:
@@ -91,7 +44,7 @@ class IndirectPlace(Place):
 
     def pieces(self) -> list[tuple[Place, Window]]:
         """It, or its positions along the table one by one where rows have other dims besides, each with what it is of the variables."""
-        order = self.op.opview.order
+        order = self.order
         whole = {v: (0, n) for v, n in enumerate(self.extents)}
         found = self.looked_up
         others = [d for d, dim in enumerate(self.dims) if d not in found and dim.extent != 1]
@@ -146,3 +99,68 @@ class IndirectPlace(Place):
         zero = ir.AffineExpr.get_constant(0)
         subscripts = [d0, (table, [d1]), d2] if found else [d0, d1, (table, [zero]), d2]
         return ktdp.construct_indirect_access_tile(memory, subscripts, [sticks(extent), moved, LANES])
+
+
+class IndirectPlace(LookedUp):
+    """What an indirect access tile of one look-up is on, with the author's table."""
+
+    def __init__(
+        self,
+        tile: ir.Operation,
+        points: Points,
+        base: Callable[[View], ir.Value],
+        index: Callable[[ir.Value], ir.Value],
+        guard: ir.Value | None,
+    ) -> None:
+        """`base`: where a view begins."""
+        op = tile.opview
+        box = affine.set_box(op.attributes["variables_space_set"])
+        if box is None:
+            raise refused(tile, "has variables whose set is no box of numbers, which is not pinned yet")
+        super().__init__(tile, points, guard, alone(op.base, tile, points), op.order, box[1])
+        self.lows, self.captured = box[0], [index(v) for v in op.captured]
+        looked_up = [(dim, m, view) for dim, (m, view) in enumerate(op.subscripts) if view is not None]
+        if len(looked_up) != 1:
+            what = f"looks {len(looked_up)} dims up, but an instruction looks up one"
+            raise refused(tile, f"{what}; the nearest supported form has a table of places in the base as one dim")
+        ((dim, subscript, view),) = looked_up
+        memory = alone(view, tile, points)
+        if memory.masked or memory.local or self.view.masked or self.view.local or not isinstance(self.view.sizes[dim], int):
+            raise refused(tile, "looks up in a view that is masked or in the scratchpad, or has it as its table, which is not pinned yet")
+        direct = [(m.results[0], self.view.strides[d]) for d, (m, v) in enumerate(op.subscripts) if v is None]
+        start, strides = self._walk(direct)
+        first, steps = self._walk(list(zip(subscript.results, memory.strides, strict=True)))
+        self.base = index_sum(base(self.view), index_sum(start, self.view.shift))
+        self.table = index_sum(base(memory), index_sum(first, memory.shift))
+        self.looked_dim = (int(self.view.sizes[dim]), self.view.strides[dim])
+        self.dims = [Dim(self.extents[v], strides[v], 0) for v in op.order]
+        self.steps = [steps[v] for v in op.order]
+
+    def _walk(self, subscripts: Sequence[tuple[ir.AffineExpr, int]]) -> tuple[Size, list[int]]:
+        """Of a sum of subscripts times strides: where it begins, and how it steps along each variable."""
+        start: Size = 0
+        strides = [0] * len(self.extents)
+        for expression, stride in subscripts:
+            start = index_sum(start, times(built(expression, [*self.captured, *self.lows], self.op), stride))
+            for v, factor in linear(expression, len(self.captured), self.extents, self.op).items():
+                strides[v] += factor * stride
+        return start, strides
+
+
+def linear(expression: ir.AffineExpr, captured: int, extents: Sequence[int], op: ir.Operation) -> dict[int, int]:
+    """How a subscript, whose first dims are `captured`, steps along each variable of several positions. Raises Unsupported where it is not
+    linear."""
+    if isinstance(expression, ir.AffineDimExpr):
+        v = ir.AffineDimExpr(expression).position - captured
+        return {v: 1} if v >= 0 and extents[v] != 1 else {}
+    if isinstance(expression, ir.AffineConstantExpr):
+        return {}
+    binary = ir.AffineBinaryExpr(expression)
+    left, right = (linear(e, captured, extents, op) for e in (binary.lhs, binary.rhs))
+    if isinstance(expression, ir.AffineAddExpr):
+        return {v: left.get(v, 0) + right.get(v, 0) for v in left | right}
+    if isinstance(expression, ir.AffineMulExpr) and isinstance(binary.rhs, ir.AffineConstantExpr):
+        return {v: n * ir.AffineConstantExpr(binary.rhs).value for v, n in left.items()}
+    if left or right:
+        raise refused(op, "has a subscript that is not linear in its variables, which is not pinned yet")
+    return {}

@@ -57,14 +57,14 @@ def _narrowed(result: ir.Type, types: Sequence[ir.Type], op: ir.Operation, opera
         return operands[0]  # what is cut off is known to be 0, or its sign
     found = Apply(type_, op, operands)
     if is_wide(result) and not (is_a(op, arith.SelectOp) or any(truths)):
-        exact = _exact(op, [interval(o) for o in operands])
-        if exact is None or not exact.within(I32):
+        found_ = _exact(op, [interval(o) for o in operands])
+        if found_ is None or not found_.within(I32):
             raise refused(op, f"gives an '{result}' that is not known to fit into 32 bits, the integers of the device")
     return found
 
 
-def interval(element: Element) -> Interval:
-    """The integers that an element may be."""
+def interval(element: Element, exact: bool = False) -> Interval:
+    """The integers that an element may be; `exact`: that its last op gives before it wraps around."""
     if isinstance(element, Number):
         n = ir.IntegerAttr(element.value).value if isinstance(element.value, ir.IntegerAttr) else int(element.value.value)
         return Interval(n, n)
@@ -76,8 +76,8 @@ def interval(element: Element) -> Interval:
     parts = [interval(o) if width_of(o.type) is not None else all_of(o.type) for o in element.operands]
     if element.op.name == arith.SelectOp.OPERATION_NAME:
         return join(parts[1:]) or all_of(element.type)
-    exact = _exact(element.op, parts)
-    return all_of(element.type) if exact is None else bounded(exact, element.type)
+    found = _exact(element.op, parts)
+    return all_of(element.type) if found is None else found if exact else bounded(found, element.type)
 
 
 def _exact(op: object, parts: list[Interval]) -> Interval | None:

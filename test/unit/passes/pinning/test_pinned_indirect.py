@@ -132,16 +132,25 @@ def test_a_place_beyond_the_memory_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subscripts", "shape", "message"),
+    ("subscripts", "shape"),
     [
-        ("ind(%z[%d0]), ind(%z[%d1])", (4, 64), "looks 2 dims up"),
-        ("ind(%z[%d0 + %d1]), (%d1)", (4, 30), "looks rows of several dims up"),
+        pytest.param("ind(%z[%t + %d0]), ind(%z[%d1])", (4, 10), id="elements"),
+        pytest.param("ind(%z[2 * %t + %d0]), ind(%z[%t + %d0]), (%d1)", (5, 30), id="rows-of-two"),
+        pytest.param("ind(%z[%t]), ind(%z[%t + %d0]), (%d1)", (5, 100), id="one-and-rows"),
+        pytest.param("ind(%z[%t + %d0]), (%d1), ind(%z[%t]), (%d2)", (2, 4, 64), id="pages-of-two"),
     ],
 )
-def test_other_tables_are_refused(subscripts: str, shape: tuple[int, ...], message: str) -> None:
-    text = kernel(subscripts, (64, 64), shape)
-    if "looks 2" in message:
-        text = text.replace("memref<64x64xf16>, memref<64xi32> ->", "memref<64x64xf16>, memref<64xi32>, memref<64xi32> ->")
-    with pytest.raises(KtirError, match=message) as error:
-        package_of(text)
+def test_two_look_ups(subscripts: str, shape: tuple[int, ...]) -> None:
+    """Their places are computed by a kernel before."""
+    base = {2: (64, 64), 3: (64, 64, 100), 4: (64, 6, 64, 64)}[subscripts.count("),") + 1]
+    text = kernel(subscripts, base, shape)
+    text = text.replace(f"{memref(base)}, memref<64xi32> ->", f"{memref(base)}, memref<64xi32>, memref<64xi32> ->")
+    executable = equal(text, arrays(base, (4 * shape[0], *shape[1:]), below=64))
+    assert [a.role for a in executable.spec.args].count("pool") == 1
+    assert len(executable.machine.program.kernels) == 2
+
+
+def test_other_tables_are_refused() -> None:
+    with pytest.raises(KtirError, match="looks rows of several dims up") as error:
+        package_of(kernel("ind(%z[%d0 + %d1]), (%d1)", (64, 64), (4, 30)))
     assert (error.value.location or "").startswith("kernel.mlir:9:")

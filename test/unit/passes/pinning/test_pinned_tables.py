@@ -1,0 +1,169 @@
+"""Subscripts and trips that data decides: places are computed by a kernel before, trips that the author does not make leave nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pinned import equal, package_of
+from test_pinned_indirect import box, memref, view
+
+from ktir import lang
+from ktir.diagnostics import KtirError
+from ktir.runtime.executable import Executable
+
+RNG = np.random.default_rng(0)
+
+
+@lang.kernel
+def subscripts(x, i, j, y):
+    b = lang.tile_id()
+    y[b] = x[i[b], j[b]] * 2
+
+
+def windows() -> str:
+    """Rows from a place on."""
+    tile = "{{access_tile_set = {}, access_tile_order = affine_map<{}>}} : {} -> !ktdp.access_tile<{}xindex>"
+    rows, same = "4x64", "(r, c) -> (r, c)"
+    return (
+        "func.func @windows(%a: index, %i: index, %b: index) attributes {grid = [4]} {\n%t = ktdp.get_compute_tile_id : index\n"
+        "%c0 = arith.constant 0 : index\n%c4 = arith.constant 4 : index\n%own = arith.muli %t, %c4 : index\n"
+        f"{view('x', 'a', (9, 64))}{view('z', 'i', (4,), 'i32')}{view('y', 'b', (16, 64))}"
+        f"%zt = ktdp.construct_access_tile %z[%t] {tile.format(box((1,)), '(d) -> (d)', memref((4,), 'i32'), '1')}\n"
+        "%l = ktdp.load %zt : <1xindex> -> tensor<1xi32>\n%e = tensor.extract %l[%c0] : tensor<1xi32>\n"
+        "%k = arith.index_cast %e : i32 to index\n"
+        f"%xt = ktdp.construct_access_tile %x[%k, %c0] {tile.format(box((4, 64)), same, memref((9, 64)), rows)}\n"
+        f"%v = ktdp.load %xt : <{rows}xindex> -> tensor<{rows}xf16>\n"
+        f"%yt = ktdp.construct_access_tile %y[%own, %c0] {tile.format(box((4, 64)), same, memref((16, 64)), rows)}\n"
+        f"ktdp.store %v, %yt : tensor<{rows}xf16>, <{rows}xindex>\nreturn\n}}\n"
+    )
+
+
+@lang.kernel
+def chained(x, i, j, y):
+    """A place that was looked up at a place that was looked up."""
+    b = lang.tile_id()
+    y[b] = x[j[i[b]]] + x[i[b]]
+
+
+@lang.kernel
+def computed(x, i, y):
+    b = lang.tile_id()
+    y[b] = x[(i[b] * 3 + 1) % 8]
+
+
+@lang.kernel
+def scattered(x, i, y):
+    b = lang.tile_id()
+    y[i[b]] = x[b] * 2
+
+
+@lang.kernel
+def trips(x, table, n, y):
+    """As many rows as data says, of places that a table has; a loop in it."""
+    b = lang.tile_id()
+    total = lang.zeros(x.shape[1])
+    for i in lang.range(n[b]):
+        for j in lang.range(2):
+            total += x[table[b, i]] * (i + j)
+    y[b] = total
+
+
+def given(kernel: Any, tiles: int = 4, **values: np.ndarray) -> tuple[str, list[np.ndarray]]:
+    arrays = [a.copy() for a in values.values()]
+    return kernel[tiles].ktir(*arrays), arrays
+
+
+def half(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float16)
+
+
+def numbers(*values: Any) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+CASES = {
+    "subscripts": given(subscripts, x=half(8, 4, 100), i=numbers(7, 0, 3, 3), j=numbers(0, 3, 1, 2), y=half(4, 100)),
+    "windows": (windows(), [half(9, 64), numbers(5, 0, 2, 2), half(16, 64)]),
+    "chained": given(chained, x=half(8, 100), i=numbers(3, 1, 0, 2), j=numbers(7, 4, 2, 0), y=half(4, 100)),
+    "computed": given(computed, x=half(8, 100), i=numbers(3, 1, 0, 2), y=half(4, 100)),
+    "scattered": given(scattered, x=half(4, 100), i=numbers(7, 1, 0, 2), y=half(8, 100)),
+    "in turns": given(computed, 40, x=half(8, 100), i=RNG.integers(0, 9, 40).astype(np.int32), y=half(40, 100)),
+    "trips": given(
+        trips,
+        x=half(8, 64).astype(np.float32),
+        table=numbers([3, 1, -5], [0, 99, 99], [99, 7, 7], [4, 5, 6]),
+        n=numbers(2, 1, 0, 3),
+        y=half(4, 64).astype(np.float32),
+    ),
+}
+"""With what nobody reads in tables: no places."""
+TABLES = {"chained": (3, 3), "trips": (2, 1)}
+"""Kernels of the stream and tables where there are not two and one: those that are not looked up again take the first one's place."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_places_that_data_decides(name: str) -> None:
+    text, arrays = CASES[name]
+    executable = equal(text, arrays)
+    kernels, tables = TABLES.get(name, (2, 1))
+    assert len(executable.machine.program.kernels) == kernels
+    assert [a.role for a in executable.spec.args].count("pool") == tables
+
+
+@pytest.mark.parametrize(("name", "array", "wrong"), [("subscripts", 2, 4), ("windows", 1, 6), ("windows", 1, -1), ("scattered", 1, 8)])
+def test_a_place_outside_stops_the_run(name: str, array: int, wrong: int) -> None:
+    """Each subscript by itself: the row behind the last one of a plane is none of the next plane."""
+    text, arrays = CASES[name]
+    executable = Executable(package_of(text))
+    data = [a.copy() for a in arrays]
+    data[array][2] = wrong
+    for mode in ("tape", "step"):
+        with pytest.raises(KtirError, match="-1"):
+            executable(*(a.reshape(h.size) for a, h in zip(data, executable.spec.hosts, strict=True)), mode=mode)
+
+
+@lang.kernel
+def stores(x, n, y):
+    b = lang.tile_id()
+    for i in lang.range(n[b]):
+        y[b] = x[i]
+
+
+@lang.kernel
+def endless(x, n, y):
+    b = lang.tile_id()
+    total = lang.zeros(x.shape[1])
+    for _ in lang.range(n[b]):
+        total += x[b]
+    y[b] = total
+
+
+@lang.kernel
+def own(x, i, y):
+    b = lang.tile_id()
+    i[b] = x[b]
+    y[b] = x[i[b]]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arrays", "message"),
+    [
+        (stores, [half(8, 64), numbers(1, 2, 3, 4), half(4, 64)], "'ktdp.store' op stands in a loop whose trips are read from memory"),
+        (
+            endless,
+            [half(8, 64), numbers(1, 2, 3, 4), half(4, 64)],
+            "'scf.for' op makes a number of trips that is read from memory, and no load",
+        ),
+        (
+            own,
+            [numbers(*range(8)), numbers(1, 2, 3, 4), numbers(*range(4))],
+            "'ktdp.store' op stores to memory from which places are computed",
+        ),
+    ],
+)
+def test_what_is_refused(kernel: Any, arrays: list[np.ndarray], message: str) -> None:
+    with pytest.raises(KtirError, match=message) as error:
+        package_of(kernel[4].ktir(*arrays))
+    assert error.value.location
