@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -73,7 +73,7 @@ class Layout:
         digits = [Digit(d, LANES, -(-size[d] // LANES)) if d == stick else Digit(d, 1, size[d]) for d in outer]
         return Layout(tuple(size), (*digits, Digit(stick, 1, LANES)), dtype)
 
-    @property
+    @cached_property
     def device_size(self) -> tuple[int, ...]:
         """Extents of the device tensor, padding included."""
         return tuple(d.extent for d in self.digits)
@@ -84,12 +84,12 @@ class Layout:
         strides = [prod(self.size[i + 1 :]) for i in range(len(self.size))]
         return tuple(-1 if d.dim is None or self.size[d.dim] == 1 else d.divisor * strides[d.dim] for d in self.digits)
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """Elements of an entry: 64 in programs."""
         return self.digits[-1].extent
 
-    @property
+    @cached_property
     def entries(self) -> int:
         """Entries that the device tensor has."""
         return prod(self.device_size[:-1])
@@ -99,7 +99,7 @@ class Layout:
         """2 or 4."""
         return {"f16": 2, "f32": 4, "i32": 4}[self.dtype]
 
-    @property
+    @cached_property
     def sticks(self) -> int:
         """128-byte sticks of the device tensor."""
         return prod(self.device_size) * self.element_bytes // STICK_BYTES
@@ -118,7 +118,7 @@ class Layout:
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
         device = np.zeros((self.entries, self.lanes), self.value_type) if out is None else out
-        if copy is _cast and (places := _few(self)) is not None:
+        if copy is _cast and (places := self._places_of_few) is not None:
             device.reshape(-1)[places] = host.reshape(-1)
             return device
         cut = _cut(self)
@@ -137,6 +137,11 @@ class Layout:
         for part in _pieces(target.shape):
             copy(target[(*part, ...)], values[(*part, ...)])
         return device
+
+    @cached_property
+    def _places_of_few(self) -> np.ndarray | None:
+        """Where each of a few elements lies in the device tensor. None of more, or where one lies at several places."""
+        return _few(self)
 
     def unpack(self, device: np.ndarray) -> np.ndarray:
         """Device entries [entries, 64] -> host values of shape `size`."""
@@ -195,7 +200,7 @@ def _cut(layout: Layout) -> _Cut | None:
 
 @lru_cache(maxsize=256)
 def _few(layout: Layout) -> np.ndarray | None:
-    """Where each of a few elements lies in the device tensor. None of more, or where one lies at several places."""
+    """The same for equal layouts."""
     if prod(layout.size) > _FEW:
         return None
     source = host_index(layout.size, layout.digits).reshape(-1)

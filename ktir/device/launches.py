@@ -15,6 +15,7 @@ from ktir.runtime import cache
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.prepared import Prepared
 
+_handle = torch.Tensor.data_ptr
 _BATCH = 8
 """Results of a program that are made at once."""
 
@@ -72,7 +73,7 @@ class _Steady:
         loaded, prepared = self._kernel(), self._prepared()
         if loaded is None or prepared is None or cache.load(self._key) is not loaded:
             self._plainly(tensors)
-        elif not loaded.again(prepared, [t.data_ptr() for t in tensors]):
+        elif not loaded.again(prepared, [*map(_handle, tensors)]):
             self._plainly(tensors)
         if self._written:
             torch.autograd.graph.increment_version([tensors[k] for k in self._written])

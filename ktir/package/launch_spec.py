@@ -56,6 +56,10 @@ class ValueRange:
         """Whether it has integers that 32 bits do not hold, of which the program takes the low bits."""
         return self.low < -(2**31) or self.high > 2**31 - 1
 
+    def is_all_of(self, dtype: str) -> bool:
+        """Whether it has whatever an element of a layout of that type may be."""
+        return dtype == "i32" and self.low <= -(2**31) and self.high >= 2**31 - 1
+
 
 @dataclass(frozen=True)
 class HostTensor:

@@ -20,25 +20,25 @@ from ktir.runtime.slot import Slot
 
 class Binding(NamedTuple):
     """What an argument is of tensors of a view. `entries`: of its carrier. `adopts`: what the program writes there is all of the tensor,
-    and may stay as it is.
+    and may stay as it is. `any`: the program takes whatever elements a form has.
     """
 
     argument: LaunchArgument
     entries: int
     place: Arrangement
     adopts: bool
+    any: bool
 
     def read(self, allocation: Allocation) -> DeviceForm:
         """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
-        argument, _, place, _ = self
-        form = allocation.forms.get(place)
-        if form is None or argument.range is not None:
-            return allocation.form(place, argument.name, argument.range)
+        form = allocation.forms.get(self.place)
+        if form is None or not self.any:
+            return allocation.form(self.place, self.argument.name, self.argument.range)
         return form
 
     def open(self, allocation: Allocation) -> NDArray[np.float32]:
         """A carrier for what the program writes, apart from what is valid now: the launch may fail."""
-        argument, entries, place, _ = self
+        argument, entries, place, _, takes_any = self
         carrier, allowed = allocation.card.carrier(entries), argument.range
         if argument.role == "output":
             carrier.fill(np.nan)
@@ -46,11 +46,12 @@ class Binding(NamedTuple):
             carrier.fill(0)
             place.pack(allocation.linear(), carrier, argument.name, allowed)
         else:
-            held = self.read(allocation).carrier
-            if held.dtype == np.float16:
+            form = allocation.forms.get(place) if takes_any else None
+            held = (form or self.read(allocation)).carrier
+            if held.itemsize == 2:
                 f16_to_f32(held, carrier)
             else:
-                np.copyto(carrier, held)
+                carrier[...] = held
         return carrier
 
     def address(self, allocation: Allocation, read: Collection[int | None]) -> int | None:
@@ -126,9 +127,10 @@ class DeviceTensor(NamedTuple):
             view = View(dtype, offset + host.offset, host.size, host.strides)
             place = arrangement(view, slot.layout, slot.bits)
             whole = place.adopts and view.is_all_of(self.allocation.nbytes) and (allowed is None or allowed.spare is None)
+            takes_any = allowed is None or allowed.is_all_of(slot.layout.dtype)
             if len(slot.bindings) >= _MOST_BINDINGS:
                 slot.bindings.clear()
-            found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole)
+            found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole, takes_any)
         slot.bound = self.view, self.allocation.nbytes, found
         return found
 

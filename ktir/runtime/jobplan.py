@@ -31,12 +31,11 @@ class Correction:
         self.symbols = symbols
         self.flits = -(-symbols // _FLIT_SLOTS)
         self.size = self.flits * (STICK_BYTES + 4)
-        self._blank = np.zeros(self.size // 4, "<u4")
-        self._blank[self.flits * STICK_BYTES // 4 :] = np.arange(self.flits)  # where each flit goes
 
     def block(self, addresses: Sequence[int]) -> NDArray[np.uint8]:
         """The block for arguments at these addresses."""
-        words = self._blank.copy()
+        words = np.zeros(self.size // 4, "<u4")
+        words[self.flits * STICK_BYTES // 4 :] = np.arange(self.flits)  # where each flit goes
         words[: self.symbols * _SLOT_WORDS : _SLOT_WORDS] = np.array(addresses, np.int64) // STICK_BYTES
         return words.view(np.uint8)
 
@@ -44,6 +43,16 @@ class Correction:
         """The addresses in a block."""
         found: list[int] = (block.view("<u4")[: self.symbols * _SLOT_WORDS : _SLOT_WORDS].astype(np.int64) * STICK_BYTES).tolist()
         return found
+
+    @staticmethod
+    def change(block: NDArray[np.uint8], known: list[int], addresses: Sequence[int]) -> None:
+        """Note in a block, in which arguments lie where it is known, where they lie now; and what is in the block in what is known."""
+        words = block.view("<u4")
+        for symbol, (old, new) in enumerate(zip(known, addresses, strict=True)):
+            if old != new:
+                word = symbol * _SLOT_WORDS
+                words[word] = new // STICK_BYTES
+                known[symbol] = int(words[word]) * STICK_BYTES
 
 
 class JobPlan:
@@ -84,10 +93,16 @@ class JobPlan:
         if addresses == self._bound:
             return lying
         assert self._at is not None
-        self.card.bytes(self._at, self._correction.size)[...] = self._correction.block(addresses)
+        block = self.card.bytes(self._at, self._correction.size)
+        if self._bound:
+            self._correction.change(block, self._bound, addresses)
+        else:
+            block[...] = self._correction.block(addresses)
+            self._bound = self._correction.addresses(block)
         self.card.run(self._correct)
         self.card.record("H2D", self._correction.size, self.name)
-        self._bound = self._correction.addresses(self.card.bytes(self._at, self._correction.size))
+        if self._bound == addresses:
+            return lying
         at = dict(zip(addresses, lying, strict=True))
         return [at[a] for a in self._bound]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,12 @@ from ktir.runtime.memory.allocation import Allocation, DeviceForm, held
 from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
 
-_NONE: tuple[int, Callable[[], None]] = -1, lambda: None
+_state, _address, _carrier = attrgetter("state"), attrgetter("address"), attrgetter("carrier")
+
+
+def taking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes of a sequence what is at these places."""
+    return itemgetter(*places) if len(places) > 1 else lambda given: tuple(given[k] for k in places)
 
 
 class Prepared:
@@ -29,49 +35,63 @@ class Prepared:
         """Number of the argument, and of its tensor, and what it is of that."""
         self.writes = [(i, k, tensor.allocation.nbytes, tensor.binding(slot)) for i, slot, k, tensor in given if not slot.reads]
         """Likewise, with the bytes of the allocation."""
-        self.carriers = [s.iota if s.host < 0 else None for s in slots]
+        self._written = [k for _, k, *_ in self.writes]
+        own = [(i, slot) for i, slot in enumerate(slots) if slot.host < 0]
+        self.carriers = [slot.iota for _, slot in own]
         """Of what no tensor gives."""
-        self.addresses = [plan.own(i) if s.host < 0 else -1 for i, s in enumerate(slots)]
+        self.addresses = [plan.own(i) for i, _ in own]
         """Likewise."""
-
-        self._read: dict[int, tuple[int, weakref.ref[DeviceForm]]] = {}
-        """By number of an argument that may hold anything, the handle and the form of the last launch."""
+        grouped = [i for i, _ in own] + [i for i, *_ in self.reads] + [i for i, *_ in self.writes]
+        self._in_order = taking(sorted(range(len(grouped)), key=grouped.__getitem__))
+        """Takes the arguments in their order from what no tensor gives, what is read, and what is written."""
+        self._read = taking([k for _, k, _ in self.reads])
+        self._last: tuple[int, ...] = ()
+        """The handles of what the last launch read, if all of it is known."""
+        self._forms: list[DeviceForm] = []
+        self._bounds: dict[int, Callable[[], float]] = {}
 
     def launch(self, machine: Machine, step: Step, handles: Sequence[int]) -> bool:
         """Launch on tensors that begin where their allocations do; who calls holds the machine and the card. False where it is not for
         these. Raises as `Executable.__call__` does; then nothing is written, either.
         """
         plan, card = self.plan, self.plan.card
-        carriers, addresses = self.carriers.copy(), self.addresses.copy()
-        bounds: dict[int, Callable[[], float]] = {}
-        for i, k, binding in self.reads:
-            handle, last = self._read.get(i, _NONE)
-            form = last() if handle == handles[k] else None
-            if form is None or form.state is None:
-                allocation = held(handles[k])
-                if allocation is None or allocation.card is not card:
-                    return False
-                form = binding.read(allocation)
-                if binding.argument.range is None:
-                    self._read[i] = handles[k], weakref.ref(form)
-            carriers[i], addresses[i], bounds[i] = form.carrier, form.address, form.largest
-        opened: list[tuple[int, Allocation, Binding, NDArray[np.float32]]] = []
+        read = self._read(handles)
+        if (read != self._last or None in map(_state, self._forms)) and not self._look(read):
+            return False
+        forms = self._forms
+        places = [*self.addresses, *map(_address, forms)]
+        taken = set(places)
+        carriers: list[NDArray[Any] | None] = [*self.carriers, *map(_carrier, forms)]
+        written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
+        several = len({handles[k] for k in self._written}) < len(self._written)
         for i, k, nbytes, binding in self.writes:
             allocation = held(handles[k])
             if allocation is None or allocation.card is not card or allocation.nbytes != nbytes:
                 return False
-            carriers[i] = filled = binding.open(allocation)
-            opened.append((i, allocation, binding, filled))
-        read = set(addresses)
-        several = len({id(allocation) for _, allocation, *_ in opened}) < len(opened)
-        written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
-        for i, allocation, binding, filled in opened:
             twice = several and any(allocation is other for other, *_ in written)  # one after the other, then
-            address = None if twice else binding.address(allocation, read)
-            addresses[i] = plan.own(i) if address is None else address
+            carriers.append(filled := binding.open(allocation))
+            address = None if twice else binding.address(allocation, taken)
+            places.append(plan.own(i) if address is None else address)
             written.append((allocation, binding, filled, address))
-        machine.launch(plan.carriers(addresses, carriers), "tape", bounds)
+        machine.launch(plan.carriers([*self._in_order(places)], [*self._in_order(carriers)]), "tape", self._bounds)
         card.run(step)
         for allocation, binding, filled, address in written:
             binding.close(allocation, filled, address)
+        return True
+
+    def _look(self, read: tuple[int, ...]) -> bool:
+        """Find the forms of what is read, where they are not those of the last launch. False where it is not on the card. Raises
+        OutOfRange.
+        """
+        last, self._last = self._last or (-1,) * len(read), ()
+        forms: list[DeviceForm | None] = [*self._forms] or [None] * len(read)
+        for n, (i, _, binding) in enumerate(self.reads):
+            form = forms[n]
+            if read[n] != last[n] or form is None or form.state is None:
+                allocation = held(read[n])
+                if allocation is None or allocation.card is not self.plan.card:
+                    return False
+                forms[n] = form = binding.read(allocation)
+                self._bounds[i] = form.largest
+        self._forms, self._last = [form for form in forms if form is not None], read
         return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Mapping
-from math import prod
 from threading import Lock
 from typing import Any
 
@@ -24,12 +23,17 @@ from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
 from ktir.runtime.memory.view import Arrangement
 from ktir.spyre_tensor_layout import SpyreTensorLayout
-from ktir.target import STICK_BYTES
+from ktir.target import LANES, STICK_BYTES
 
 _HALVED = 1 << 20
 """Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
+_ENTRY = LANES * 4
+"""Bytes of the smallest range of a tensor: an entry of 32-bit elements, in which the form of a number lies, whatever its type."""
 _FIRST_HANDLE = 1 << 54
 """No address of any process: who takes a handle for one fails at once."""
+
+
+_NOTHING = np.empty((0, LANES), np.float32)
 
 
 class DeviceForm(Form):
@@ -41,6 +45,11 @@ class DeviceForm(Form):
         self.state = version
         self.address = address
         self.size = size
+
+    def end(self) -> NDArray[Any]:
+        """It is not valid any more, which who knows it still sees; its carrier, which nobody has any more."""
+        filled, self.state, self.carrier = self.carrier, None, _NOTHING
+        return filled
 
 
 class Allocation:
@@ -61,10 +70,11 @@ class Allocation:
         """Which of them has taken the place of the linear bytes."""
         self.wanted: tuple[Arrangement, SpyreTensorLayout] | None = None
         """The form in which its user wants it to lie, and how that is published."""
-        self._linear_size = rounded(nbytes)
+        self._room = max(rounded(nbytes), _ENTRY)
+        """Of the range in which the linear bytes lie, or a form that has taken their place."""
         self._linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
-        self._linear_at = card.take(self._linear_size)
+        self._linear_at = card.take(self._room)
         self.handle = reserved(nbytes) if handle is None else handle
         _live[self.handle] = weakref.ref(self)
         card.asked(nbytes)
@@ -97,12 +107,13 @@ class Allocation:
                 return self._unpacked() if self._linear_at is None else self._place()
             if self._linear_at is None:
                 source = None if whole else self._unpacked()
-                self._linear_at = self.card.take(self._linear_size)
+                self._linear_at = self._in_place_of_form()
                 if source is not None:
                     self._place()[...] = source
-                    self.card.record("Relayout", 2 * self._linear_size)
+                    self.card.record("Relayout", 2 * self._room)
             self.version += 1
-            self._drop_forms()
+            if self._forms:
+                self._drop_forms()
             return self._place()
 
     @property
@@ -136,8 +147,9 @@ class Allocation:
             low = wanted.of_low_bits if allowed is not None and allowed.is_wide and wanted.layout.dtype == "i32" else None
             if low is not None and (found := self._forms.get(low)) is not None:
                 return found
-            halved = wanted.layout.dtype == "f16" and prod(wanted.layout.device_size) >= _HALVED
-            filled = carrier(wanted.layout, np.float16 if halved else np.float32)
+            layout = wanted.layout
+            halved = layout.dtype == "f16" and layout.entries * layout.lanes >= _HALVED
+            filled = carrier(layout, np.float16 if halved else np.float32)
             try:
                 wanted.pack(self.linear(), filled, name, None if low is not None else allowed)
             except OutOfRange:
@@ -145,14 +157,14 @@ class Allocation:
                     raise
                 wanted = low
                 wanted.pack(self.linear(), filled, name, allowed)
-            size = wanted.size
             if self._linear_at is not None and wanted.keeps(self.nbytes):
-                address, self._whole = self._in_place_of_linear(size), wanted
+                address, size = self._in_place_of_linear(wanted.size)
+                self._whole = wanted
             else:
-                address = self.card.take(size)
-            form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
+                address, size = self.card.take(wanted.size), wanted.size
+            form = self._forms[wanted] = DeviceForm(layout, filled, address, size, self.version)
             if not moved:
-                self.card.record("Relayout", self._linear_size + size)
+                self.card.record("Relayout", self._room + wanted.size)
             return form
 
     def adopt(self, written: Arrangement, filled: NDArray[np.float32], address: int | None = None) -> None:
@@ -164,27 +176,31 @@ class Allocation:
                 address = self.reserve(written)
             before = self._forms.get(written)
             if before is not None and before.address == address:
-                before.state = None
-                self.card.put_back(self._forms.pop(written).carrier)
+                size = before.size
+                self.card.put_back(self._forms.pop(written).end())
             elif address == self._linear_at:
-                self._linear_at = None
-                self.card.vacate(address, written.size)
-            self._reserved = None
-            self._drop_linear()
-            self._drop_forms()
+                size, self._linear_at = self._room, None
+                self.card.vacate(address, size)
+            else:
+                size, self._reserved = written.size, None
+            if self._linear_at is not None:
+                self._drop_linear()
+            if self._forms:
+                self._drop_forms()
             self.version += 1
-            self._forms[written], self._whole = DeviceForm(written.layout, filled, address, written.size, self.version), written
+            self._forms[written], self._whole = DeviceForm(written.layout, filled, address, size, self.version), written
 
     def reserve(self, wanted: Arrangement, read: Collection[int | None] = ()) -> int:
         """The address that a form will have that a program is about to write, which is none of those that it reads."""
         with self.card.compute:
             if self._reserved is not None and (self._reserved[0] is wanted and self._reserved[1] not in read):
                 return self._reserved[1]
-            self._drop_reserved()
+            if self._reserved is not None:
+                self._drop_reserved()
             before = self._forms.get(wanted)
             if before is not None and before.address not in read:
                 return before.address
-            if self._linear_at is not None and wanted.size == self._linear_size:
+            if self._linear_at is not None and self._fits(wanted.size):
                 return self._linear_at
             self._reserved = wanted, self.card.take(wanted.size), wanted.size
             return self._reserved[1]
@@ -222,20 +238,32 @@ class Allocation:
             kept = self.card.unpacked = (self.handle, self.version, out)
         return kept[2]
 
-    def _in_place_of_linear(self, size: int) -> int:
-        """An address for a form that makes the linear bytes superfluous."""
-        if self._linear_at is not None and size == self._linear_size:
+    def _in_place_of_linear(self, size: int) -> tuple[int, int]:
+        """A range for a form of so many bytes that makes the linear bytes superfluous: theirs, if that is as large."""
+        if self._linear_at is not None and self._fits(size):
             address, self._linear_at = self._linear_at, None
-            self.card.vacate(address, size)
-            return address
+            self.card.vacate(address, self._room)
+            return address, self._room
         address = self.card.take(size)
         self._drop_linear()
-        return address
+        return address, size
+
+    def _fits(self, size: int) -> bool:
+        """Whether a form of so many bytes takes a range like that of the linear bytes."""
+        return size == self._room or size < self._room == _ENTRY
+
+    def _in_place_of_form(self) -> int:
+        """An address for the linear bytes: that of the form that has taken their place, if its range is theirs."""
+        form = self._forms.get(self._whole) if self._whole is not None else None
+        if self._whole is None or form is None or form.size != self._room:
+            return self.card.take(self._room)
+        self.card.put_back(self._forms.pop(self._whole).end())
+        return form.address
 
     def _drop_linear(self) -> None:
         if self._linear_at is not None:
             address, self._linear_at = self._linear_at, None
-            self.card.give(address, self._linear_size)
+            self.card.give(address, self._room)
 
     def _drop_reserved(self) -> None:
         if self._reserved is not None:
@@ -245,9 +273,8 @@ class Allocation:
     def _drop_forms(self) -> None:
         while self._forms:
             _, form = self._forms.popitem()
-            form.state = None  # who knows it still sees that it is not valid
             self.card.give(form.address, form.size)
-            self.card.put_back(form.carrier)
+            self.card.put_back(form.end())
 
 
 _live: dict[int, weakref.ref[Allocation]] = {}

@@ -24,7 +24,7 @@ from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
 from ktir.runtime.time.clock import Clock, current
 from ktir.runtime.time.clock import clock as process_clock
-from ktir.runtime.time.steps import Kind, Step, moving_ns
+from ktir.runtime.time.steps import Kind, Step, moving
 from ktir.target import DATASHEET, LANES, Target
 
 SEGMENTS = 8
@@ -183,7 +183,7 @@ class Card:
         is done.
         """
         self._statistics.moved(kind, nbytes)
-        self.run(Step(kind, nbytes, moving_ns(kind, nbytes, self.target), name), wait=wait)
+        self.run(moving(kind, nbytes, self.target, name), wait=wait)
 
     def run(self, step: Step, *, wait: bool = False) -> None:
         """A step for the stream of this thread; those who want to know are told."""

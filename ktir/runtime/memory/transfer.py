@@ -17,6 +17,8 @@ from ktir.package import ValueRange
 _FLOATS = tuple(map(np.dtype, (np.float16, np.float32)))
 _INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_)))
 _I32 = ValueRange(-(2**31), 2**31 - 1)
+_FEW = 64
+"""Integers that are compared in less time than NumPy takes to begin."""
 
 
 def number(value: float, dtype: Any) -> np.ndarray:
@@ -95,7 +97,8 @@ def _narrowed(values: np.ndarray, name: str, allowed: ValueRange) -> np.ndarray:
     """Integers as int32, of those that it does not hold the low bits, or what stands for them. Raises OutOfRange."""
     values = _as_signed(values, allowed)
     if values.dtype != np.bool_ and values.size and not _holds_all(allowed, values.dtype):
-        check_range(values.min().item(), values.max().item(), allowed, name)
+        some = values.reshape(-1).tolist() if values.size <= _FEW else (values.min().item(), values.max().item())
+        check_range(min(some), max(some), allowed, name)
     narrowed = values.astype(np.int32)
     return narrowed if allowed.spare is None else np.where(narrowed == values, narrowed, np.int32(allowed.spare))
 

@@ -43,9 +43,9 @@ class View(NamedTuple):
 
     def of(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
         """The elements in an allocation's linear bytes. Raises KtirError where these end before them."""
-        kind = self.numpy
         try:
-            return np.ndarray(self.size, kind, linear, self.offset * kind.itemsize, tuple(s * kind.itemsize for s in self.strides))
+            kind, offset, strides = _in_bytes(self)
+            return np.ndarray(self.size, kind, linear, offset, strides)
         except (TypeError, ValueError) as error:
             got = f"{self.dtype} {list(self.size)} with strides {list(self.strides)} from {self.offset} on"
             raise KtirError(f"expects a view of the {linear.size} bytes of an allocation, but got {got}") from error
@@ -55,6 +55,13 @@ class View(NamedTuple):
         dims = sorted((s, n) for n, s in zip(self.size, self.strides, strict=True) if n != 1)
         dense = all(s == prod(n for _, n in dims[:k]) for k, (s, _) in enumerate(dims))
         return dense and self.offset == 0 and prod(self.size) * self.numpy.itemsize == nbytes
+
+
+@lru_cache(maxsize=1 << 12)
+def _in_bytes(view: View) -> tuple[np.dtype[Any], int, tuple[int, ...]]:
+    """The type in NumPy; offset and strides in bytes."""
+    kind = view.numpy
+    return kind, view.offset * kind.itemsize, tuple(s * kind.itemsize for s in view.strides)
 
 
 class Arrangement:

@@ -25,6 +25,8 @@ FIRST_LOW, FIRST_HIGH, FIRST_HOST = 1, 33, 65
 _MOST_HOSTS = 8
 _DEEP = 1024
 """Steps that a stream takes; who gives it more waits until the first has begun."""
+_BATCH = 256
+"""Steps that are queued together: what is done at each launch takes several times as long as what is done in a loop."""
 _ENGINES: dict[Kind, str] = {"Compute": "Compute", "H2D": "H2D", "D2H": "D2H", "D2D": "D2D", "Relayout": "D2D"}
 """What does steps of a kind; steps of the host are done by their stream."""
 
@@ -72,11 +74,12 @@ class Clock:
 
     def __init__(self, hosts: int | None = None) -> None:
         """hosts: streams that compute on the host; by default those that the environment asks for."""
-        self.now = 0.0
-        """Nanoseconds of the host."""
         self.watchers: list[Callable[[Span], None]] = []
         """Told of each step when its place in time is known."""
         self._hosts = hosts
+        self._now = 0.0
+        self._given: deque[tuple[Stream, Step]] = deque()
+        """What the host has given and nobody has asked about, in order."""
         self._order = 0
         self._queues: dict[Stream, deque[_Entry]] = {}
         self._done: dict[Stream, float] = {}
@@ -93,18 +96,24 @@ class Clock:
 
     def give(self, stream: Stream, step: Step, *, wait: bool = False) -> None:
         """The host gives a step. wait: until it is done."""
+        self._given.append((stream, step))
+        if wait:
+            self.finish(self.record(stream))
+        elif len(self._given) >= _BATCH:
+            with self._lock:
+                self._queue_given()
+
+    @property
+    def now(self) -> float:
+        """Nanoseconds of the host."""
         with self._lock:
-            self.now += step.host_ns
-            if step.kind == "HostCompute":
-                self._compute_on_host(stream, step)
-            else:
-                self._put(stream, step)
-            if wait:
-                self.finish(self.record(stream))
+            self._queue_given()
+            return self._now
 
     def record(self, stream: Stream) -> Mark:
         """The point behind all that a stream was given so far."""
         with self._lock:
+            self._queue_given()
             mark = Mark()
             self._put(stream, mark=mark)
             return mark
@@ -112,57 +121,74 @@ class Clock:
     def wait(self, stream: Stream, mark: Mark) -> None:
         """What the stream is given from now on begins after the mark."""
         with self._lock:
+            self._queue_given()
             self._put(stream, awaited=mark)
 
     def finish(self, mark: Mark) -> float:
         """The host waits for a mark; when it was reached."""
         with self._lock:
+            self._queue_given()
             self._pass()
             while mark.ns is None:
                 if self._place() is None:
                     raise KtirError("a mark is waited for that no stream reaches")
-            self.now = max(self.now, mark.ns)
+            self._now = max(self._now, mark.ns)
             return mark.ns
 
     def synchronize(self, card: int | None = None) -> None:
         """The host waits for all streams of a card, or of all cards."""
         with self._lock:
+            self._queue_given()
             for mark in [self.record(s) for s in self._queues if card in (None, s.card)]:
                 self.finish(mark)
 
     def reached(self, mark: Mark) -> bool:
         """Whether a mark is reached. To ask in vain takes the host until the next step is done, so that asking again and again ends."""
         with self._lock:
+            self._queue_given()
             self._pass()
-            while mark.ns is None and self._place(before=self.now):
+            while mark.ns is None and self._place(before=self._now):
                 pass
-            if mark.ns is not None and mark.ns <= self.now:
+            if mark.ns is not None and mark.ns <= self._now:
                 return True
             if mark.ns is not None:
-                self.now = mark.ns
+                self._now = mark.ns
             elif (span := self._place()) is not None:
-                self.now = max(self.now, span.end)
+                self._now = max(self._now, span.end)
             return False
+
+    def _queue_given(self) -> None:
+        """Give the streams what they have not been given yet. The lock is held."""
+        while self._given:
+            stream, step = self._given.popleft()
+            self._now += step.host_ns
+            if step.kind == "HostCompute":
+                self._compute_on_host(stream, step)
+            else:
+                self._put(stream, step)
 
     def _compute_on_host(self, stream: Stream, step: Step) -> None:
         """One of the streams that compute on the host does it, between what comes before and after."""
         self._hosts = self._hosts or host_streams()
         worker = Stream(stream.card, FIRST_HOST + self._computed % self._hosts)
         self._computed += 1
-        self.wait(worker, self.record(stream))
+        before, after = Mark(), Mark()
+        self._put(stream, mark=before)
+        self._put(worker, awaited=before)
         self._put(worker, step=step)
-        self.wait(stream, self.record(worker))
+        self._put(worker, mark=after)
+        self._put(stream, awaited=after)
 
     def _put(self, stream: Stream, step: Step | None = None, awaited: Mark | None = None, mark: Mark | None = None) -> None:
         queue = self._queues.get(stream)
         if queue is None:
             queue = self._queues[stream] = deque()
-        queue.append(_Entry(self.now, self._order, step, awaited, mark))
+        queue.append(_Entry(self._now, self._order, step, awaited, mark))
         self._order += 1
         if len(queue) > _DEEP:
             self._pass()
         while len(queue) > _DEEP and (span := self._place()) is not None:
-            self.now = max(self.now, span.begin)
+            self._now = max(self._now, span.begin)
 
     def _pass(self) -> None:
         """Set marks, and go on behind those that are reached, as far as the streams have come."""
@@ -181,11 +207,11 @@ class Clock:
 
     def _place(self, before: float = inf) -> Span | None:
         """Place the step that begins next, if it does so before a time, and set the marks behind it."""
-        heads = [(*self._first(s, q[0]), s) for s, q in self._queues.items() if q and q[0].step is not None]
-        begin, _, _, stream = min(heads, default=(inf, False, 0, None))
-        if stream is None or begin >= before:
+        heads = [(*self._first(s, q[0]), s, q) for s, q in self._queues.items() if q and q[0].step is not None]
+        begin, _, _, stream, queue = min(heads) if heads else (inf, False, 0, None, None)
+        if stream is None or queue is None or begin >= before:
             return None
-        step = self._queues[stream].popleft().step
+        step = queue.popleft().step
         assert step is not None
         span = Span(stream, step, begin, begin + step.ns)
         self._done[stream] = span.end
@@ -193,7 +219,8 @@ class Clock:
             self._free[stream.card, engine] = span.end
         for watcher in self.watchers:
             watcher(span)
-        self._pass()
+        if queue and queue[0].step is None:
+            self._pass()
         return span
 
     def _first(self, stream: Stream, entry: _Entry) -> tuple[float, bool, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from ktir.target import Target
@@ -25,6 +26,11 @@ class Step:
     host_ns: float = 0.0
 
 
-def moving_ns(kind: Kind, nbytes: int, target: Target) -> float:
-    """Nanoseconds that bytes take: between host and card over the bus, within the card through its memory, read and written counted."""
-    return nbytes / (target.host_gb_per_second if kind in ("H2D", "D2H") else target.dram_gb_per_second)
+def moving(kind: Kind, nbytes: int, target: Target, name: str = "") -> Step:
+    """A step that moves bytes: between host and card over the bus, within the card through its memory, read and written counted."""
+    return _moving(kind, nbytes, target.host_gb_per_second if kind in ("H2D", "D2H") else target.dram_gb_per_second, name)
+
+
+@lru_cache(maxsize=1 << 12)
+def _moving(kind: Kind, nbytes: int, gb_per_second: float, name: str) -> Step:
+    return Step(kind, nbytes, nbytes / gb_per_second, name)

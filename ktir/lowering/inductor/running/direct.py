@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
-from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch._C._dynamo import guards
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from ktir.runtime.prepared import taking
 
 _CALLS = 3
 """Until it is known: at the first one PyTorch checks what it calls, the others are watched."""
@@ -81,8 +82,8 @@ class Done(NamedTuple):
         if launch is None:
             return None
         parts = [r for r in results if isinstance(r, Part)]
-        taken = _some(given)
-        shown = _some([len(tensors) + parts.index(r) if isinstance(r, Part) else r for r in results])
+        taken = taking(given)
+        shown = taking([len(tensors) + parts.index(r) if isinstance(r, Part) else r for r in results])
 
         def call(*inputs: torch.Tensor) -> Any:
             tensors = [*inputs, *[make() for make in makers], *constants]
@@ -92,11 +93,6 @@ class Done(NamedTuple):
             return kind(shown(tensors))
 
         return call
-
-
-def _some(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What takes the tensors of these numbers."""
-    return itemgetter(*numbers) if len(numbers) > 1 else lambda tensors: tuple(tensors[k] for k in numbers)
 
 
 _watching: ContextVar[_Watch | None] = ContextVar("ktir_direct", default=None)
