@@ -12,6 +12,7 @@ from ktir.device.tensors.storage import allocation_of
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import cache, metrics
+from ktir.runtime.device import Binding
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.memory.card import card
 
@@ -81,6 +82,35 @@ def test_a_steady_launch_is_prepared(on_chip: None, monkeypatch: pytest.MonkeyPa
                 found = compiled(x)
             assert found.is_inference() is mode
             assert torch.equal(found.cpu(), (rows() + k) * 5)
+
+
+def test_a_steady_launch_looks_for_what_has_changed_alone(on_chip: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forms of what nobody has written are known; those of others are found, whoever wrote, and where another tensor is given."""
+    compiled = torch.compile(lambda x, y, n: x * 5 + y * n, fullgraph=True)
+    numbers = rows().round()  # of which all sums are exact
+    x, y, n = numbers.to("spyre"), numbers.to("spyre"), torch.tensor([3]).to("spyre")
+    for _ in range(CALLS):
+        compiled(x, y, n)
+    looked: list[str] = []
+    plain = Binding.read
+
+    def noted(self: Binding, allocation: Any) -> Any:
+        looked.append(self.argument.dtype)
+        return plain(self, allocation)
+
+    monkeypatch.setattr(Binding, "read", noted)
+    compiled(x, y, n)
+    assert not looked
+    before = allocation_of(n).forms
+    place = next(iter(before.values())).address
+    n.copy_(torch.tensor([4]))
+    assert torch.equal(compiled(x, y, n).cpu(), numbers * 5 + numbers * 4)
+    assert looked == ["int32"]
+    assert [f.address for f in allocation_of(n).forms.values()] == [place]  # no other one for the program
+    y.copy_(numbers + 1)
+    assert torch.equal(compiled(x, y, n).cpu(), numbers * 5 + (numbers + 1) * 4)
+    assert torch.equal(compiled(y.clone(), y, n).cpu(), (numbers + 1) * 5 + (numbers + 1) * 4)
+    assert len(looked) == 3
 
 
 def test_a_steady_launch_that_fails(on_chip: None) -> None:

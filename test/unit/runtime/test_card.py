@@ -114,6 +114,26 @@ def test_a_form_in_the_place_of_linear_bytes_is_there_once() -> None:
     np.testing.assert_array_equal(allocation.read().view(np.float16).reshape(values.shape), values)
 
 
+def test_linear_bytes_and_the_form_in_their_place_exchange_a_range() -> None:
+    """Where both are of one size, which those of a single number are, too."""
+    cases = [("float16", (3, 64), "f16"), ("float16", (1,), "f16"), ("int64", (1,), "i32"), ("float32", (2, 64), "f32")]
+    for dtype, size, kind in cases:
+        view, layout = View(dtype, 0, size, (64, 1)[-len(size) :]), Layout.rows(size[:-1], size[-1], kind)
+        card = Card()
+        values = np.ones(size, dtype)
+        allocation, used = Allocation(card, values.nbytes), card.used
+        place = arrangement(view, layout)
+        found = set()
+        for k in range(4):
+            allocation.write(values * (k + 1))
+            assert allocation.is_linear
+            found.add(allocation.form(place).address)
+            assert not allocation.is_linear
+            assert card.used == used
+            np.testing.assert_array_equal(allocation.read().view(dtype).reshape(size), values * (k + 1))
+        assert len(found) == 1
+
+
 def test_what_is_given_back_in_the_midst_of_anything() -> None:
     """Finalizers run wherever Python collects garbage, also while the card's books are open."""
     card = Card(segment_bytes=SMALL)
