@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktir.target import LANES, STICK_BYTES
+from ktir.target import LANES, STICK_BYTES, element_bytes
 
 Copy = Callable[[np.ndarray, np.ndarray], None]
 """Fills the first array from the second one, of the same shape."""
+
 
 _FEW = 1 << 8
 """Elements that are packed one by one, as the numbers that a host gives with each launch are."""
@@ -97,7 +98,7 @@ class Layout:
     @property
     def element_bytes(self) -> int:
         """2 or 4."""
-        return {"f16": 2, "f32": 4, "i32": 4}[self.dtype]
+        return element_bytes(self.dtype)
 
     @cached_property
     def sticks(self) -> int:

@@ -1,4 +1,4 @@
-"""The machine description: one frozen object that passes, cost model, lowering and emulator read.
+"""The machine description: one frozen object that passes, cost model, lowering and emulator read; and the formats of its elements.
 
 Each number carries its status and its source: *stated* = a public source says it, *inferred* = arithmetic on stated figures, *fitted* = a
 published fit to device measurements, *default* = the placeholder of a public sample file, *unofficial* = a community note, *assumed* = no
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from math import ceil, isfinite
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 STICK_BYTES = 128
 """The only layout quantum of the chip: 128-byte, 128-byte-aligned sticks (stated, torch-spyre architecture pages)."""
@@ -22,6 +22,73 @@ LANES = 64
 
 MOST_CORES = 1024
 """Of any target: what a program names cores by has 16 bits, and checks look at each pair."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of elements in sticks. One table has them all; whoever needs bytes, letters or names of one looks them up there."""
+
+    name: str
+    """As KTIR spells the type."""
+    dtype: str
+    """As PyTorch and launch specs call it."""
+    published: str
+    """As published layouts call it, with IEEE's meaning."""
+    bytes: Literal[2, 4]
+    letter: Literal["f", "i"]
+    """What a lane holds of it: an f32 value, or the bits of an i32 (`ktir.isa.kinds`)."""
+    hosts: tuple[str, ...]
+    """Types of KTIR whose elements the host turns into it."""
+    lowest: float = 0.0
+    """The lowest finite number of a float."""
+
+    @property
+    def half(self) -> str:
+        """The float of 16 bits that instructions and descriptors name; the first one where elements are wider, which say nothing by it."""
+        return self.name if self.bytes == 2 else HALVES[0]
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("f16", "float16", "IEEE_FP16", 2, "f", ("f16", "f32"), -65504.0),
+        Format("bf16", "bfloat16", "BFLOAT16", 2, "f", ("bf16", "f32"), -3.3895313892515355e38),
+        Format("f32", "float32", "IEEE_FP32", 4, "f", ("f32", "f16", "bf16"), -3.4028234663852886e38),
+        Format("i32", "int32", "IEEE_INT32", 4, "i", ("i32", "i64", "i16", "i8", "i1")),
+    )
+}
+"""All formats by name."""
+BY_DTYPE: dict[str, Format] = {f.dtype: f for f in FORMATS.values()}
+"""The same by the names that PyTorch has."""
+HALVES: tuple[str, ...] = tuple(f.name for f in FORMATS.values() if f.bytes == 2)
+"""Floats of 16 bits. The place of one here is its code in instructions and descriptors: new ones are added at the end."""
+
+
+def held(type_: Any) -> Format:
+    """The format of a type of KTIR, or of its name. Raises KeyError for one that sticks do not hold."""
+    return FORMATS[str(type_)]
+
+
+def element_bytes(type_: Any) -> int:
+    """Bytes of an element of a type that sticks hold."""
+    return FORMATS[str(type_)].bytes
+
+
+def type_letter(type_: Any) -> str:
+    """What a lane holds of a type: f, i, m (a mask of i1), or "" of a type that it cannot hold."""
+    name = str(type_)
+    return "m" if name == "i1" else FORMATS[name].letter if name in FORMATS else ""
+
+
+def is_half(type_: Any) -> bool:
+    """Whether a type is a float of 16 bits, to which results are rounded."""
+    return str(type_) in HALVES
+
+
+def format_names() -> str:
+    """All formats for messages."""
+    *first, last = FORMATS
+    return f"{', '.join(first)} and {last}"
 
 
 class Figure(NamedTuple):

@@ -10,9 +10,22 @@ import numpy as np
 from ktir.checking.literal import run
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.isa.assembly.text import print_program
-from ktir.isa.program import Program
+from ktir.isa.program import Argument, Program
 
 F32 = np.ndarray
+
+
+def _bytes(a: Argument, x: F32) -> bytes:
+    """Elements as they lie in memory; a bf16 is the upper half of an f32."""
+    if a.element_bytes == 4:
+        return x.tobytes()
+    return (x.astype(np.float16) if a.half == "f16" else (x.view(np.uint32) >> 16).astype(np.uint16)).tobytes()
+
+
+def _values(a: Argument, held: bytearray) -> F32:
+    if a.element_bytes == 4 or a.half == "f16":
+        return np.frombuffer(held, np.float16 if a.element_bytes == 2 else np.float32).astype(np.float32)
+    return (np.frombuffer(held, np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def literal(program: Program, carriers: Sequence[F32 | None], seed: int | None = None, unwritten: int = 0xFF) -> list[F32]:
@@ -20,11 +33,11 @@ def literal(program: Program, carriers: Sequence[F32 | None], seed: int | None =
     memory = []
     for a, x in zip(program.arguments, carriers, strict=True):
         size = a.sticks * 128
-        memory.append(bytearray([unwritten]) * size if x is None else bytearray(x.astype(np.float16) if a.element_bytes == 2 else x)[:size])
+        memory.append(bytearray([unwritten]) * size if x is None else bytearray(_bytes(a, x))[:size])
     run(print_program(program), memory, order=None if seed is None else random.Random(seed), unwritten=unwritten)
     out = []
     for a, held in zip(program.arguments, memory, strict=True):
-        values = np.frombuffer(held, np.float16 if a.element_bytes == 2 else np.float32).astype(np.float32)
+        values = _values(a, held)
         values.resize(carrier_shape(a), refcheck=False)  # of an odd number of sticks, half an entry is not there
         out.append(values)
     return out

@@ -13,6 +13,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
+from ktir.target import FORMATS, format_names
 
 Rule = Callable[[ir.Operation], None]
 
@@ -21,8 +22,6 @@ OPS = frozenset(names(
     linalg.FillOp, linalg.GenericOp, linalg.YieldOp,
 ))  # fmt: skip
 """Ops of the level besides the scalar ones."""
-
-_ELEMENTS = ("f16", "f32", "i32")
 
 
 def no_unit_dims(op: ir.Operation) -> None:
@@ -58,8 +57,8 @@ def _projected(g: Generic) -> None:
 
 def _held_in_sticks(g: Generic) -> None:
     element = str(g.body.arguments[-1].type)
-    if element not in _ELEMENTS:
-        raise Broken(f"makes a tensor of {element}, which has no stick layout; f16, f32 and i32 have")
+    if element not in FORMATS:
+        raise Broken(f"makes a tensor of {element}, which has no stick layout; {format_names()} have")
 
 
 def _named_inputs(g: Generic) -> None:
@@ -98,8 +97,8 @@ def plain_view(op: ir.Operation) -> None:
     view = op.opview
     if view.masked or any(not isinstance(n, int) for n in (*view.sizes, *view.strides)):
         raise Broken("expects a static view that is read or written as a whole on the flat level")
-    if str(view.element_type) not in _ELEMENTS:
-        raise Broken(f"views elements of type {view.element_type}, which have no stick layout; f16, f32 and i32 have")
+    if str(view.element_type) not in FORMATS:
+        raise Broken(f"views elements of type {view.element_type}, which have no stick layout; {format_names()} have")
     offset = view.offset
     while not isinstance(offset.owner, ir.Block):
         if not is_a(offset.owner, arith.AddIOp) or constant_of(offset.owner.operands[1]) is None:

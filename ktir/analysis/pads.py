@@ -9,10 +9,10 @@ import numpy as np
 from ktir.arithmetic import numerics
 from ktir.arithmetic.integers import DIVISIONS
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import keeps_lane, kind_of, type_letter
+from ktir.dialects.vector_kinds import keeps_lane, kind_of
 from ktir.isa.functions import FUNCTIONS, integer_lane
 from ktir.mlir import arith, ir, is_a
-from ktir.target import LANES
+from ktir.target import LANES, type_letter
 
 
 def folded_pad(g: Generic, operands: Sequence[float | None], scalar: ir.Value | None = None) -> float | None:
@@ -61,9 +61,7 @@ def _fold(op: ir.Operation, known: dict[ir.Value, np.float32]) -> np.float32 | N
         return None
     with numerics.quiet():
         result = FUNCTIONS[kind](*lanes)
-    if isinstance(op.results[0].type, ir.F16Type):
-        result = numerics.round_f16(result)
-    return result[0]
+    return numerics.round_to(str(op.results[0].type), result)[0]
 
 
 def _constant(op: ir.Operation) -> np.float32 | None:

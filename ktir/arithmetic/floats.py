@@ -17,6 +17,7 @@ __all__ = [
     "F16",
     "F32",
     "NARROW",
+    "ROUND_CHUNK",
     "STEP",
     "as_f32",
     "by_numpy",
@@ -28,7 +29,6 @@ __all__ = [
     "flat_pair",
     "install",
     "quiet",
-    "round_chunk",
     "round_f16",
     "round_to",
     "rounding_views",
@@ -45,6 +45,8 @@ _CHUNK = 32768
 # Bit patterns of float32.
 _EXPONENT = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+_KEPT, _LAST, _BELOW_HALF, _DROPPED = np.uint32(0xFFFF0000), np.uint32(1), np.uint32(0x7FFF), np.uint32(16)  # of bf16
 _BIG = np.uint32((15 + 127) << 23)  # 2^15; from here on rounding may overflow, or the value is inf or NaN
 _SMALLEST_NORMAL = np.uint32((-14 + 127) << 23)  # 2^-14, the smallest normal f16: below it the grid spacing is constant
 _FLOOR = np.full(_CHUNK, _SMALLEST_NORMAL)  # as an array: NumPy's maximum with a scalar operand is five times slower
@@ -106,7 +108,7 @@ def deliver(result: Any, out: NDArray[Any] | None) -> Any:
 
 
 def rounding_views(source: F32, target: F32, scratch: F32) -> tuple[NDArray[Any], ...]:
-    """The arguments of `round_chunk` for one chunk: made once, used for many roundings of the same memory.
+    """The arguments of a function of `ROUND_CHUNK` for one chunk: made once, used for many roundings of the same memory.
 
     source, target: flat contiguous float32 of the same length, may be the same memory. scratch: float32 [2, >= length].
     """
@@ -115,7 +117,7 @@ def rounding_views(source: F32, target: F32, scratch: F32) -> tuple[NDArray[Any]
     return source, target, m, source.view(np.uint32), target.view(np.uint32), m.view(np.uint32), s.view(np.uint32), floor
 
 
-def round_chunk(
+def _round_f16(
     a: F32,
     r: F32,
     m: F32,
@@ -139,19 +141,49 @@ def round_chunk(
     np.bitwise_or(r_bits, signs, out=r_bits)
 
 
+def _round_bf16(
+    a: F32,
+    r: F32,
+    m: F32,
+    bits: NDArray[np.uint32],
+    r_bits: NDArray[np.uint32],
+    m_bits: NDArray[np.uint32],
+    signs: NDArray[np.uint32],
+    floor: NDArray[np.uint32],
+) -> None:
+    """The same to the bf16 grid: half of the last place that stays is added, less one unit where that place is even."""
+    np.bitwise_and(bits, _MAGNITUDE, out=m_bits)
+    if m_bits.max(initial=0) > _EXPONENT:  # a NaN, which the sum could make an infinity
+        r[...] = decode("bf16", encode("bf16", a))
+        return
+    np.right_shift(bits, _DROPPED, out=m_bits)
+    np.bitwise_and(m_bits, _LAST, out=m_bits)
+    np.add(m_bits, _BELOW_HALF, out=m_bits)
+    np.add(bits, m_bits, out=r_bits)
+    np.bitwise_and(r_bits, _KEPT, out=r_bits)
+
+
+ROUND_CHUNK: dict[str, Callable[..., None]] = {"f16": _round_f16, "bf16": _round_bf16}
+"""Float of 16 bits -> what rounds one chunk to its grid. Arguments by `rounding_views`; the caller is inside `quiet()`."""
+
+
 def round_f16(x: F32, out: F32 | None = None) -> F32:
     """Round to the f16 grid: nearest, ties to even, as `x.astype(float16).astype(float32)` but several times as fast.
 
     x: float32, any shape. out: float32 array of the same shape, may be `x`. Subnormals are exact, overflow gives inf, NaN
     stays NaN, the sign of zero is kept. Returns `out`, or a new array in the memory order of `x`.
     """
+    return _in_pieces("f16", x, out)
+
+
+def _in_pieces(kind: str, x: F32, out: F32 | None) -> F32:
     x = as_f32(x)
     source, target, result = flat_pair(x, out, np.float32)
     scratch = np.empty((2, min(_CHUNK, source.size)), np.float32)
     with quiet():
         for start in range(0, source.size, _CHUNK):
             part = slice(start, start + _CHUNK)
-            round_chunk(*rounding_views(source[part], target[part], scratch))
+            ROUND_CHUNK[kind](*rounding_views(source[part], target[part], scratch))
     return deliver(result, out)
 
 
@@ -343,8 +375,8 @@ def encode(kind: str, x: F32) -> NDArray[Any]:
 
 def round_to(kind: str, x: F32, out: F32 | None = None) -> F32:
     """Round float32 to the grid of format `kind`, as `encode` and `decode` in turn; other kinds are left as they are."""
-    if kind == "f16":
-        return round_f16(x, out)
+    if kind in ROUND_CHUNK:
+        return _in_pieces(kind, x, out)
     if kind not in NARROW:
         return deliver(x, out)
     return deliver(decode(kind, encode(kind, x)), out)

@@ -2,9 +2,9 @@
 
 Both executors (KTIR and instruction stream) compute with these functions, so equal programs give equal bits. Conventions:
 
-* Every value is `float32`. A value of type f16 is a float32 that lies on the f16 grid; it is rounded once per operation with
-  `round_f16`. Nothing here computes in `np.float16`: NumPy's f16 loops are scalar, 15 to 100 times slower, and they round some
-  operations twice.
+* Every value is `float32`. A value of type f16 or bf16 is a float32 that lies on the grid of its type; it is rounded once per
+  operation with `round_to`. Nothing here computes in `np.float16`: NumPy's f16 loops are scalar, 15 to 100 times slower, and
+  they round some operations twice.
 * Functions accept any memory layout. Results are new arrays unless `out` is given; `out` may be an input.
 * No NumPy floating-point warning leaks: overflow, division by zero and NaN follow IEEE silently.
 
@@ -28,6 +28,7 @@ from ktir.arithmetic.floats import (
     BITS,
     F32,
     NARROW,
+    ROUND_CHUNK,
     as_f32,
     decode,
     deliver,
@@ -36,7 +37,6 @@ from ktir.arithmetic.floats import (
     f32_to_f16,
     flat_pair,
     quiet,
-    round_chunk,
     round_f16,
     round_to,
     rounding_views,
@@ -50,7 +50,9 @@ __all__ = [
     "IDENTITY",
     "NARROW",
     "PLAIN",
+    "ROUND_CHUNK",
     "STICK",
+    "SUMS",
     "UNARY",
     "decode",
     "encode",
@@ -61,7 +63,6 @@ __all__ = [
     "quiet",
     "reduce_machine",
     "reduce_sticks",
-    "round_chunk",
     "round_f16",
     "round_to",
     "rounding_views",
@@ -174,9 +175,17 @@ def _both_ways(function: np.ufunc, merge: np.ufunc) -> Callable[..., F32]:
     return apply
 
 
-def _added_in_f16(a: F32, b: F32, out: F32 | None = None) -> F32:
-    total = np.asarray(np.add(a, b, out=out))
-    return round_f16(total, total)
+def _added_in(half: str) -> Callable[..., F32]:
+    def apply(a: F32, b: F32, out: F32 | None = None) -> F32:
+        total = np.asarray(np.add(a, b, out=out))
+        return round_to(half, total, total)
+
+    return apply
+
+
+IN_HALVES = {"addh": "f16", "addb": "bf16"}
+"""Sums that are rounded step by step, to which float of 16 bits."""
+SUMS = ("add", *IN_HALVES)
 
 
 PLAIN: dict[str, Callable[..., F32]] = {
@@ -197,7 +206,7 @@ PLAIN: dict[str, Callable[..., F32]] = {
     "div": np.divide,
     "max": _both_ways(np.maximum, np.bitwise_and),
     "min": _both_ways(np.minimum, np.bitwise_or),
-    "addh": _added_in_f16,
+    **{name: _added_in(half) for name, half in IN_HALVES.items()},
     "maxnum": _both_ways(np.fmax, np.bitwise_and),
     "minnum": _both_ways(np.fmin, np.bitwise_or),
 }
@@ -229,7 +238,14 @@ max and min propagate NaN and order zeros: max(-0, +0) = +0.
 COMBINE: dict[str, Callable[..., F32]] = {kind: BINARY[kind] for kind in ("add", "max", "min")}
 """Reduction kind -> function(accumulator, value, *, out=None)."""
 
-IDENTITY: dict[str, float] = {"add": 0.0, "max": -np.inf, "min": np.inf, "addh": 0.0, "maxnum": -np.inf, "minnum": np.inf}
+IDENTITY: dict[str, float] = {
+    "add": 0.0,
+    "max": -np.inf,
+    "min": np.inf,
+    **dict.fromkeys(IN_HALVES, 0.0),
+    "maxnum": -np.inf,
+    "minnum": np.inf,
+}
 """Reduction kind -> the value that fills a last partial stick."""
 
 
@@ -291,9 +307,9 @@ def sum_in_order(x: F32, axis: int, out: F32 | None = None) -> F32:
 def reduce_sticks(kind: str, x: F32, stick_axis: int) -> F32:
     """Combine the sticks of an accumulator lane by lane, in sequence: drops `stick_axis`. kind: one of IDENTITY."""
     x = as_f32(x)
-    if kind == "addh":
+    if kind in IN_HALVES:
         with quiet():
-            return reduce(_added_in_f16, np.moveaxis(x, stick_axis, 0), np.zeros((), np.float32))
+            return reduce(PLAIN[kind], np.moveaxis(x, stick_axis, 0), np.zeros((), np.float32))
     if kind == "add":
         return sum_in_order(x, stick_axis)
     return _extreme(kind, x, stick_axis)
@@ -305,7 +321,7 @@ def lane_tree(kind: str, x: F32) -> F32:
     lanes = x.shape[-1]
     if lanes & (lanes - 1) or not lanes:
         raise ValueError(f"lane_tree expects a power of two of lanes, but got {lanes}")
-    if kind not in ("add", "addh"):
+    if kind not in SUMS:
         return _extreme(kind, x, -1)[..., None]
     with quiet():
         while lanes > 1:

@@ -32,13 +32,19 @@ def disturbance_of(passes: Iterable[object], module: ir.Module) -> Disturbance |
     return Disturbance(allowed[False], allowed[True]) if any(allowed.values()) else None
 
 
-def bounds(run: Callable[[Policy], Arrays], disturbance: Disturbance, arrays: Arrays) -> list[NDArray[np.float64]]:
-    """For each of `arrays`, which the program gives without disturbance; `run` gives them under a policy. Integers are exact."""
+def bounds(
+    run: Callable[[Policy], Arrays], disturbance: Disturbance, arrays: Arrays, elements: Sequence[str | None]
+) -> list[NDArray[np.float64]]:
+    """For each of `arrays`, which the program gives without disturbance; `run` gives them under a policy. Integers are exact.
+
+    elements: their types; bf16 is held as float32.
+    """
     most = [np.zeros(a.shape) for a in arrays]
     for seed in range(_RUNS):
         moved = run(Policy(disturbance=replace(disturbance, seed=seed)))
         most = [np.maximum(m, _distance(a, b)) for m, a, b in zip(most, arrays, moved, strict=True)]
-    return [2 * m + _last_place(a) if a.dtype.kind == "f" else np.zeros(a.shape) for m, a in zip(most, arrays, strict=True)]
+    floats = [a.dtype.kind == "f" for a in arrays]
+    return [2 * m + _last_place(a, e) if f else np.zeros(a.shape) for m, a, e, f in zip(most, arrays, elements, floats, strict=True)]
 
 
 def _distance(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
@@ -46,7 +52,8 @@ def _distance(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
         return np.nan_to_num(np.abs(a.astype(np.float64) - b.astype(np.float64)), nan=0.0, posinf=np.inf)
 
 
-def _last_place(a: NDArray[Any]) -> NDArray[np.float64]:
+def _last_place(a: NDArray[Any], element: str | None) -> NDArray[np.float64]:
     """Of zero it is nothing."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(np.isfinite(a) & (a != 0), np.spacing(np.abs(a)), 0).astype(np.float64)
+        unit = np.where(np.isfinite(a) & (a != 0), np.spacing(np.abs(a)), 0).astype(np.float64)
+    return unit * 2.0**16 if element == "bf16" else unit

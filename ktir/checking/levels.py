@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from ktir.arithmetic.numerics import f32_to_f16
+from ktir.analysis.interface.parameters import parameters, roots
 from ktir.assembly import parse_module, print_module
 from ktir.checking.bounds import Arrays, bounds, disturbance_of
 from ktir.checking.compare import compare
+from ktir.checking.inputs import array_of, readable
 from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.dialects.module_level import Level
-from ktir.emulator.policy import Policy
+from ktir.emulator.policy import Disturbance, Policy
 from ktir.emulator.reference import execute
 from ktir.emulator.reference.observer import Observer
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
 from ktir.pipeline import parse_pipeline
+from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
-from ktir.runtime.memory.transfer import from_device, host_view, to_device
+from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
 from ktir.runtime.slot import layout_of
 from ktir.target import LANES
 
@@ -66,6 +67,7 @@ def check_levels(
         def observe(name: str, m: ir.Module) -> None:
             snapshots.append((name, print_module(m, debuginfo=True)))
 
+        elements = _elements(module)
         files = compile_logical(module, cores=cores, observe=observe, online_softmax=online_softmax)
         results: list[LevelResult] = []
         before: ir.Module | None = None
@@ -73,8 +75,8 @@ def check_levels(
             level = parse_module(snapshot, f"{source}:{name}")
             steps = parse_pipeline(name) if name.startswith("ktir-") else ()
             disturbance = disturbance_of((step.item for step in steps), level)
-            known = None if before is None or disturbance is None else partial(bounds, partial(_run, before, arguments), disturbance)
-            _append(results, name, _run(level, arguments), known)
+            known = None if before is None or disturbance is None else _Allowed(before, arguments, elements, disturbance)
+            _append(results, name, _run(level, arguments), elements, known)
             before = level
     package = read(files)
     executable = Executable(package)
@@ -84,20 +86,48 @@ def check_levels(
     for mode in ("tape", "step"):
         arrays = [a.copy() for a in arguments]
         executable(*arrays, mode=mode)
-        _append(results, mode, arrays, None)
+        _append(results, mode, arrays, elements, None)
     return results
 
 
-def _append(results: list[LevelResult], name: str, arrays: Arrays, allowed: Callable[[Arrays], Arrays] | None) -> None:
+Elements = Sequence[str | None]
+"""Types of arrays; floats that NumPy lacks are held as bits."""
+
+
+def _elements(module: ir.Module) -> Elements:
+    """Of what the caller gives."""
+    return [p.element if p.is_buffer else None for p in parameters(module, roots(module)[0])[0] if p.role not in OWN_ROLES]
+
+
+def _read(arrays: Arrays, elements: Elements) -> Arrays:
+    """Arrays of numbers."""
+    return [readable(a, e) for a, e in zip(arrays, elements, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """By how much a level may differ from the one before."""
+
+    before: ir.Module
+    arguments: Sequence[np.ndarray]
+    elements: Elements
+    disturbance: Disturbance
+
+    def __call__(self, arrays: Arrays) -> Arrays:
+        return bounds(lambda p: _read(_run(self.before, self.arguments, p), self.elements), self.disturbance, arrays, self.elements)
+
+
+def _append(results: list[LevelResult], name: str, arrays: Arrays, elements: Elements, allowed: _Allowed | None) -> None:
     if not results:
         results.append(LevelResult(name, tuple(arrays), 0.0, True))
         return
     before = results[-1]
     exact = all(a.tobytes() == b.tobytes() for a, b in zip(before.arrays, arrays, strict=True))
-    found = [compare(a, b) for a, b in zip(before.arrays, arrays, strict=True)]
+    old, new = _read(before.arrays, elements), _read(arrays, elements)
+    found = [compare(a, b) for a, b in zip(old, new, strict=True)]
     difference = max((d.relative for d in found if d is not None), default=0.0)
     if allowed is not None and any(d is not None for d in found):
-        found = [compare(a, b, atol=most) for a, b, most in zip(before.arrays, arrays, allowed(before.arrays), strict=True)]
+        found = [compare(a, b, atol=most) for a, b, most in zip(old, new, allowed(old), strict=True)]
     for k, wrong in enumerate(found):
         if wrong is not None:
             raise Mismatch(f"'{name}' changes values of '{before.name}': {wrong.describe(f'array {k}')}; {wrong.elements[0]}")
@@ -128,14 +158,16 @@ def run_device_level(
     for argument, entries in zip(launch, device, strict=True):
         if argument.host is not None and argument.role != "input":
             layout = layout_of(argument)
-            from_device(entries.astype(layout.value_type), layout, _view(argument, arrays), argument.range)
+            values = readable(entries, layout.dtype).astype(layout.value_type)
+            from_device(values, layout, _view(argument, arrays), argument.range)
     return arrays
 
 
 def _view(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
     host = argument.host
     assert host is not None
-    return host_view(arrays[host.arg], host.offset, host.size, host.strides, argument.name)
+    array = as_array(arrays[host.arg], argument.name, layout_of(argument).dtype)
+    return host_view(array, host.offset, host.size, host.strides, argument.name)
 
 
 def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -148,7 +180,7 @@ def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarra
         entries = np.full(shape, _GARBAGE if layout.dtype == "i32" else np.nan, layout.value_type)
     else:
         entries = to_device(_view(argument, arrays), layout, argument.name, allowed=argument.range).reshape(shape)
-    return f32_to_f16(entries) if layout.dtype == "f16" else np.ascontiguousarray(entries)
+    return array_of(entries, layout.dtype)
 
 
 def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarray]) -> int | None:
@@ -158,4 +190,4 @@ def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarra
     marked[argument.host.arg].reshape(-1)[flat] = 1
     layout = layout_of(argument)
     places = np.flatnonzero(to_device(_view(argument, marked), layout))
-    return int(places[0]) * (2 if layout.dtype == "f16" else 4) if places.size else None
+    return int(places[0]) * layout.element_bytes if places.size else None

@@ -31,6 +31,7 @@ from ktir.package import LaunchArgument, LaunchSpec, Package, read
 from ktir.pipeline import Pass, Step
 from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
+from ktir.target import BY_DTYPE
 
 __all__ = ["SemanticsCheck"]
 
@@ -177,7 +178,7 @@ class SemanticsCheck:
         names = [labels.get(i, f"arg{i}") for i in range(count)]
         values: list[Any] = []
         for i in range(count):
-            element = {"float16": "f16", "float32": "f32"}[kinds.get(i, "float16")]
+            element = BY_DTYPE[kinds.get(i, "float16")].name
             made = inputs.generate(np.random.default_rng([self.seed, i]), element, (sizes.get(i, 1),))
             values.append(np.ascontiguousarray(self.given.get(names[i], made)))
         return _Subject(name, names, values, {}, [None] * count, True)
@@ -232,7 +233,9 @@ class SemanticsCheck:
         differences, allowed = [compare(a, b) for a, b in zip(wanted, got, strict=True)], None
         if disturbance is not None and any(d is not None for d in differences):
             before = parse_module(self.before)
-            allowed = bounds(lambda policy: self._readable(subject, self._run(before, subject, policy)[0]), disturbance, wanted)
+            allowed = bounds(
+                lambda policy: self._readable(subject, self._run(before, subject, policy)[0]), disturbance, wanted, subject.elements
+            )
             differences = [compare(a, b, atol=most) for a, b, most in zip(wanted, got, allowed, strict=True)]
         for i, difference in enumerate(differences):
             if difference is not None:

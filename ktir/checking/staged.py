@@ -25,6 +25,7 @@ from ktir.passes.pinning.ktir_pin import is_by_hand
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 from ktir.runtime.host import dense_strides
+from ktir.target import BY_DTYPE
 
 Engine = Literal["ktir", "spyre"]
 
@@ -57,7 +58,7 @@ def host_parameters(module: ir.Module) -> list[Parameter] | None:
             element, size = tensors[number].element, tensors[number].size
             strides = tensors[number].strides if tensors[number].strides != dense_strides(size) else None
         else:
-            element, strides = {"float16": "f16", "float32": "f32", "int32": "i32"}[parts[0].dtype], None
+            element, strides = BY_DTYPE[parts[0].dtype].name, None
             size = (max(reach(p.host.offset, p.host.size, p.host.strides) for p in parts if p.host is not None),)
         found.append(Parameter(number, parts[0].name, element, role, size, strides=strides))
     return found

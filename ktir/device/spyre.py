@@ -106,8 +106,8 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be used: on the host, the chip has no such numbers."""
-    return including_emulation
+    """Whether programs of the chip compute in bfloat16."""
+    return True
 
 
 Stream = streams.Stream

@@ -18,6 +18,7 @@ from ktir.isa.problem import NO_SOURCE, Problem, ProgramError
 from ktir.isa.program import Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
 from ktir.mlir import integer_attribute, ir
+from ktir.target import HALVES
 
 # --- Program -> MLIR -------------------------------------------------------------------------------------------------
 
@@ -67,7 +68,8 @@ class _Writer:
     def program(self, block: ir.Block) -> None:
         body = self.op(block, "program", {"name": self.input.name}, 1)
         for a in self.input.arguments:
-            self.op(body, "argument", {"name": a.name, "role": a.role, "sticks": a.sticks, "element_bytes": a.element_bytes})
+            given = {"name": a.name, "role": a.role, "sticks": a.sticks, "element_bytes": a.element_bytes}
+            self.op(body, "argument", given | ({"half": a.half} if a.half != HALVES[0] else {}))
         for index, kernel in enumerate(self.input.kernels):
             self.kernel_index = index
             self.kernel(self.op(body, "kernel", {"name": kernel.name, "cores": kernel.cores}, 1), kernel)
@@ -127,13 +129,9 @@ class _Writer:
 def _word_attributes(w: Word) -> dict[str, ir.Attribute]:
     attributes = {}
     for f in attribute_fields(w.opcode):
-        if f.optional and w[f.name] == table.default(f):
+        if f.may_lack and w[f.name] == table.default(f):
             continue
-        if f.kind == "flag":
-            if w[f.name]:
-                attributes[f.name] = ir.UnitAttr.get()
-        else:
-            attributes[f.name] = _attribute(w[f.name])
+        attributes[f.name] = ir.UnitAttr.get() if f.kind == "flag" else _attribute(w[f.name])
     return attributes
 
 
@@ -148,8 +146,9 @@ def _descriptor_attributes(d: Descriptor) -> Iterator[tuple[str, Any]]:
         yield "rotate_levels", [i for i in range(LEVELS) if d.rotate_levels >> i & 1]
     if d.splat:
         yield "splat", ir.UnitAttr.get()
-    if d.pad != "zero":
-        yield "pad", d.pad
+    for name in ("pad", "half"):
+        if getattr(d, name) != _DEFAULTS[name]:
+            yield name, getattr(d, name)
     if d.bounds:
         yield "bounds", ir.ArrayAttr.get([_bound_attribute(b) for b in d.bounds])
 
@@ -277,7 +276,8 @@ class Reader:
             if op.name == "spyre.argument":
                 self.places["argument", len(self.program.arguments)] = op.location
                 name, role, sticks, size = (_get(op, n) for n in ("name", "role", "sticks", "element_bytes"))
-                self.program.arguments.append(Argument(name, role, sticks, size))
+                half = _get(op, "half") if "half" in op.attributes else HALVES[0]
+                self.program.arguments.append(Argument(name, role, sticks, size, half))
             elif op.name == "spyre.kernel":
                 self.places["kernel", len(self.program.kernels)] = op.location
                 self.program.kernels.append(Kernel(_get(op, "name"), _get(op, "cores"), {}, []))
@@ -336,10 +336,10 @@ class Reader:
                 words.append(Word("endl", {"level": operands["level"]}, end))
 
     def _operand(self, op: Any, f: table.Field) -> Any:
-        if f.optional and f.name not in op.attributes:
+        if f.may_lack and f.name not in op.attributes:
             return table.default(f)
         if f.kind == "flag":
-            return f.name in op.attributes
+            return True
         regions = REGIONS.get(op.name.removeprefix("spyre."), ())
         if f.name in regions:
             return sum(1 for _ in _ops(op, regions.index(f.name)))
@@ -383,7 +383,7 @@ def _stray(op: Any, parent: Any) -> Misformed:
 
 
 def _descriptor(op: Any) -> Descriptor:
-    given = {name: _get(op, name) for name in (*OPTIONAL_INTS, "pad") if name in op.attributes}
+    given = {name: _get(op, name) for name in (*OPTIONAL_INTS, "pad", "half") if name in op.attributes}
     steps = _get(op, "level_step") if "level_step" in op.attributes else []
     levels = _get(op, "rotate_levels") if "rotate_levels" in op.attributes else []
     if len(steps) > LEVELS or len(set(levels)) != len(levels) or not all(0 <= v < LEVELS for v in levels):

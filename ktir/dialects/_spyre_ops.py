@@ -61,10 +61,11 @@ formats.DIRECTIVES["lane"] = LaneValue
 
 
 class ArgumentOp(Operation, dialect=Spyre, name="argument"):
-    """A device buffer in memory, `sticks` long; words and descriptors name it by its position."""
+    """A device buffer in memory, `sticks` long; words and descriptors name it by its position. `half` says which floats 2 bytes are."""
 
     required = {"name": ir.StringAttr, "role": ir.StringAttr, "sticks": ir.IntegerAttr, "element_bytes": ir.IntegerAttr}
-    assembly = "$name `role` `=` keyword($role) `,` `sticks` `=` integer($sticks) `,` `element_bytes` `=` integer($element_bytes) attr-dict"
+    assembly = "$name `role` `=` keyword($role) `,` `sticks` `=` integer($sticks) `,` `element_bytes` `=` integer($element_bytes)"
+    assembly += " (`half` `=` keyword($half))? attr-dict"
 
 
 class KernelOp(Operation, dialect=Spyre, name="kernel", traits=[ir.NoTerminatorTrait]):
@@ -115,6 +116,7 @@ class DescriptorOp(Operation, dialect=Spyre, name="descriptor"):
     assembly = " ".join(
         [
             "keyword($space) `element_bytes` `=` integer($element_bytes)",
+            "(`half` `=` keyword($half))?",
             "`extent` `=` integers($extent) `stride` `=` integers($stride)",
             *(f"(`{name}` `=` integer(${name}))?" for name in OPTIONAL_INTS),
             *(f"(`{name}` `=` integers(${name}))?" for name in ("level_step", "rotate_levels")),
@@ -146,9 +148,10 @@ def attribute_fields(op: table.Opcode) -> list[table.Field]:
 def _instruction_op(op: table.Opcode) -> type:
     """The op class of an instruction: flags are unit attributes, all other fields stand in the text."""
     given = [f for f in attribute_fields(op) if f.kind != "flag"]
-    shown = [f for f in given if not f.optional]
-    optional = [f"(`{f.name}` `=` integer(${f.name}))?" for f in given if f.optional]
-    texts = [f"`{f.name}` `=` {_SPELLINGS.get(f.kind, 'integer(${})').format(f.name)}" for f in shown]
+    shown = [f for f in given if not f.may_lack]
+    spelled = {f.name: f"`{f.name}` `=` {_SPELLINGS.get(f.kind, 'integer(${})').format(f.name)}" for f in given}
+    optional = [f"({spelled[f.name]})?" for f in given if f.may_lack]
+    texts = [spelled[f.name] for f in shown]
     regions = REGIONS.get(op.name, ())
     shown_regions = [f"region(${r})" if len(regions) == 1 else f"`{r}` region(${r})" for r in regions]
     units = ", ".join(u.name for u in op.units)

@@ -3,7 +3,8 @@
 * pointwise: all loops parallel;
 * reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`,
   and on i32 `addi`, `maxsi`, `minsi`);
-* contraction: body `extf, extf, mulf, addf` over two f16 inputs and an f32 accumulator. Reduced loops (k) walk both inputs, columns (n)
+* contraction: body `extf, extf, mulf, addf` over two inputs of one float of 16 bits and an f32 accumulator. Reduced loops (k)
+  walk both inputs, columns (n)
   only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Without columns it is a reduction if there
   are batches, or if sticks and lanes are reduced: a contraction on sticks has the lanes of its second operand as columns.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ktir.mlir import arith, fill_builtin_region, ir, is_a, linalg, tensor
+from ktir.target import is_half
 
 COMBINERS = {
     "arith.addf": "add",
@@ -25,11 +27,13 @@ COMBINERS = {
     "arith.maxsi": "maxsi",
     "arith.minsi": "minsi",
 }
+IN_HALVES = {"f16": "addh", "bf16": "addb"}
+"""Float of 16 bits -> the combiner whose sums are rounded to it step by step."""
+SUMS = ("add", *IN_HALVES.values())
 IDENTITY: dict[str, float] = {
-    "add": 0.0,
+    **dict.fromkeys(SUMS, 0.0),
     "max": float("-inf"),
     "min": float("inf"),
-    "addh": 0.0,
     "maxnum": float("-inf"),
     "minnum": float("inf"),
     "addi": 0,
@@ -42,9 +46,9 @@ SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 
 
 def combiner_of(op: ir.Operation) -> str | None:
-    """What a reduction combines with; a sum in f16 rounds each of its steps."""
+    """What a reduction combines with; a sum in 16 bits rounds each of its steps."""
     kind = COMBINERS.get(op.name)
-    return "addh" if kind == "add" and str(op.results[0].type) == "f16" else kind
+    return IN_HALVES.get(str(op.results[0].type), kind) if kind == "add" else kind
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,12 @@ class Generic:
 
     @property
     def contraction(self) -> Contraction | None:
-        """The loops of a sum of products of two f16 inputs in f32; None for everything else."""
+        """The loops of a sum of products in f32 of two inputs of one float of 16 bits; None for everything else."""
         names = [o.name for o in self.body_ops]
         if self.is_pointwise or len(self.inputs) != 2 or names != SUM_OF_PRODUCTS:
             return None
-        if any(not isinstance(a.type, ir.F16Type) for a in list(self.body.arguments)[:2]):
+        first, second, *_ = self.body.arguments
+        if first.type != second.type or not is_half(first.type):
             return None
         a, b, c = (set(self.walk(i)) - {None} for i in range(3))
         loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]
@@ -128,7 +133,7 @@ class Generic:
     @property
     def sums_floats(self) -> bool:
         """Whether it is a sum of floats, which another order gives other last places."""
-        return not self.is_pointwise and self.combiner in ("add", "addh") and isinstance(self.yielded.type, (ir.F16Type, ir.F32Type))
+        return not self.is_pointwise and self.combiner in SUMS and (is_half(self.yielded.type) or isinstance(self.yielded.type, ir.F32Type))
 
     @property
     def mapped(self) -> ir.Value:

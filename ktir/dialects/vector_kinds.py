@@ -10,6 +10,7 @@ from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import KtirError, close_to
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
+from ktir.target import HALVES, is_half, type_letter
 
 _FUNCTIONS = """exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan
 sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"""
@@ -35,29 +36,24 @@ SCALAR_OPS = (*_FLOATS, *_INTEGERS, "arith.cmpf", "arith.cmpi", "arith.select", 
 """Names of the ops that the vector unit has on f16, f32, i32 and i1."""
 
 
-def type_letter(type_: ir.Type) -> str:
-    """What a lane holds of this type: f, i, m (see `ktir.isa.kinds`), or "" for a type that it cannot hold."""
-    return {"f16": "f", "f32": "f", "i32": "i", "i1": "m"}.get(str(type_), "")
-
-
 def keeps_lane(op: ir.Operation) -> bool:
-    """Whether the result is the operand's lane as it is: f16 is carried on the f32 grid, a mask is 0 or 1."""
+    """Whether the result is the operand's lane as it is: floats of 16 bits are carried as f32 values, a mask is 0 or 1."""
     if op.name not in ("arith.extf", "arith.extui", "arith.bitcast"):
         return False
     types = (str(op.operands[0].type), str(op.results[0].type))
     return (
         types
         in {
-            "arith.extf": (("f16", "f32"),),
-            "arith.extui": (("i1", "i32"),),
-            "arith.bitcast": (("f32", "i32"), ("i32", "f32")),
+            "arith.extf": [(half, "f32") for half in HALVES],
+            "arith.extui": [("i1", "i32")],
+            "arith.bitcast": [("f32", "i32"), ("i32", "f32")],
         }[op.name]
     )
 
 
 def is_folded(op: ir.Operation) -> bool:
-    """Whether a rounding to f16 belongs to the instruction that computes its operand: nothing else reads that."""
-    if op.name != "arith.truncf" or [str(op.operands[0].type), str(op.results[0].type)] != ["f32", "f16"]:
+    """Whether a rounding to 16 bits belongs to the instruction that computes its operand: nothing else reads that."""
+    if op.name != "arith.truncf" or str(op.operands[0].type) != "f32" or not is_half(op.results[0].type):
         return False
     value = op.operands[0]
     if isinstance(value.owner, ir.Block) or len(list(value.uses)) > 1:

@@ -5,8 +5,8 @@
         + ((sum of counter[l] over rotate_levels) mod buffers) * rotate_step
         + sum over inner dims of index[d] * stride[d]
 
-Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick of 128 bytes for f16, two adjacent ones for
-f32. Every address is a multiple of the descriptor's unit, a stick.
+Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick of 128 bytes for floats of 16 bits, two
+adjacent ones for f32. Every address is a multiple of the descriptor's unit, a stick.
 
 An *element* descriptor (memory only) is one with a `lane_stride`: lane l lies l * lane_stride further on, the unit is an element, and only
 the elements of live lanes are touched: stores write with byte enables.
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ktir.target import LANES, STICK_BYTES
+from ktir.target import HALVES, LANES, STICK_BYTES
 
 NONE16 = 0xFFFF
 LEVELS = 8
@@ -64,6 +64,8 @@ class Descriptor:
     """Bytes between the lanes of an element descriptor, which needs `space` ddr; 0 = all lanes alike. None: a descriptor of sticks."""
     splat: bool = False
     pad: Literal["zero", "-inf", "+inf"] = "zero"
+    half: str = HALVES[0]
+    """Which floats elements of 2 bytes are."""
     bounds: tuple[Bound, ...] = field(default=())
 
     @property
@@ -91,7 +93,7 @@ class Descriptor:
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of 64 adjacent lanes: one stick for f16, two for f32."""
+        """Bytes of 64 adjacent lanes: one stick for 2 bytes each, two for 4."""
         return LANES * self.element_bytes
 
     @property
@@ -127,6 +129,7 @@ DESCRIPTOR_LAYOUT = (
     ("corelet_step", "<i8"),
     ("buffers", "u1"),
     ("rotate_levels", "u1"),
-    ("reserved", "u1", 6),
+    ("half", "u1"),  # place in `ktir.target.HALVES`; 0 for 4 bytes
+    ("reserved", "u1", 5),
     ("bounds", BOUND_LAYOUT, 2),
 )

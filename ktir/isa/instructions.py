@@ -12,6 +12,7 @@ from typing import Literal
 
 from ktir.isa.kinds import BINARY, REDUCTIONS, TERNARY, UNARY
 from ktir.isa.units import Unit
+from ktir.target import HALVES
 
 Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "lane"]
 
@@ -40,6 +41,11 @@ class Field:
     high: int = 2**31 - 1
     optional: bool = False
     """Whether it may be left out: then it is 0, or names nothing."""
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether texts leave out what has its default: of what is optional, and of flags and enums beside them."""
+        return self.optional or self.slot == "flags"
 
 
 class Does(Enum):
@@ -119,7 +125,8 @@ STREAMS = (Does.PUSH, Does.PULL)
 BODY = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.FUNCTION, Does.REDUCE, Does.ACCUMULATE, Does.LIVE, Does.MASK)
 """What stands in the body of a REP."""
 
-_ROUND = Field("round", "flags", "flag", "round the result to the f16 grid, to nearest even", shift=0, bits=1)
+_ROUND = Field("round", "flags", "flag", "round the result to the float of 16 bits that `half` names, to nearest even", bits=1)
+_HALF = Field("half", "flags", "enum", "float of 16 bits", HALVES, shift=1, bits=2)
 _DST = Field("dst", "dst", "register", "destination register")
 _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
@@ -210,7 +217,7 @@ OPCODES: dict[str, Opcode] = {
             (Unit.MNIL,),
             Does.FILL,
             (_dsc("dsc", "lx", "destination in LX"), _VALUE),
-            "Fill LX with a constant: its bits, or, in elements of 2 bytes, the f16 that is the f32 of these bits.",
+            "Fill LX with a constant: its bits, or, in elements of 2 bytes, the float of 16 bits that is the f32 of these bits.",
             writes="lx",
         ),
         Opcode(
@@ -242,7 +249,7 @@ OPCODES: dict[str, Opcode] = {
             0x30,
             (Unit.PT,),
             Does.WEIGHTS,
-            (),
+            (_HALF,),
             "Pop 64 weight entries W[k][n] (one entry per k, lanes n) and make them the stationary block.",
             pops="W",
         ),
@@ -251,7 +258,7 @@ OPCODES: dict[str, Opcode] = {
             0x31,
             (Unit.PT,),
             Does.MULTIPLY,
-            (Field("rows", "i1", "int", "activation rows"),),
+            (Field("rows", "i1", "int", "activation rows"), _HALF),
             "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k of A*W). Starts from +0 after a PTO.",
             pops="A",
         ),
@@ -302,7 +309,7 @@ OPCODES: dict[str, Opcode] = {
             0x42,
             (Unit.SFP,),
             Does.FUNCTION,
-            (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND),
+            (Field("kind", "sub", "enum", "operation", UNARY), _DST, _SRC, _ROUND, _HALF),
             "dst = kind(src). Lanes are f32 values, i32 bits, or masks (i32 0 or 1), as the kind says.",
         ),
         Opcode(
@@ -310,7 +317,7 @@ OPCODES: dict[str, Opcode] = {
             0x43,
             (Unit.SFP,),
             Does.FUNCTION,
-            (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND),
+            (Field("kind", "sub", "enum", "operation", BINARY), _DST, _SRC, _SRC2, _ROUND, _HALF),
             "dst = kind(src, src2); a comparison gives a mask.",
         ),
         Opcode(
@@ -318,7 +325,7 @@ OPCODES: dict[str, Opcode] = {
             0x44,
             (Unit.SFP,),
             Does.FUNCTION,
-            (Field("kind", "sub", "enum", "operation", TERNARY), _DST, _SRC, _SRC2, _SRC3, _ROUND),
+            (Field("kind", "sub", "enum", "operation", TERNARY), _DST, _SRC, _SRC2, _SRC3, _ROUND, _HALF),
             "dst = kind(src, src2, src3); `select` is src2 where the mask src is not 0, else src3.",
         ),
         Opcode(

@@ -10,6 +10,7 @@ from ktir.isa.descriptor import Descriptor
 from ktir.isa.instructions import OPCODES, Does, Opcode, default
 from ktir.isa.lane import lane_bits
 from ktir.isa.units import Unit
+from ktir.target import HALVES
 
 Operand = Any
 """Value of a field: int, bool, float, or a name of an enum, FIFO or unit."""
@@ -142,12 +143,14 @@ ROLES = ("input", "output", "input_output", "pool", "iota")
 
 @dataclass(frozen=True)
 class Argument:
-    """A device buffer in memory: `sticks` long, elements of 2 or 4 bytes; entries of 64 lanes as in descriptors. `role` is of `ROLES`."""
+    """A device buffer in memory: `sticks` long, elements of 2 or 4 bytes; entries of 64 lanes, and `half`, as in descriptors. `role` is of
+    `ROLES`."""
 
     name: str
     role: str
     sticks: int
     element_bytes: int
+    half: str = HALVES[0]
 
     @property
     def given(self) -> bool:

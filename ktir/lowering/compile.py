@@ -17,14 +17,13 @@ from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lo
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
 from ktir.package.files import ALLOCATED, TARGET
-from ktir.package.launch_spec import DTYPES
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.pipeline import Pass, Step, run_pipeline
-from ktir.target import DATASHEET, Target
+from ktir.target import DATASHEET, Target, held
 
 
 def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: str = "auto") -> str:
@@ -115,9 +114,6 @@ def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:
     return LaunchSpec(kernel_name=program.name, pool_size=pool, args=arguments, hosts=launch_hosts(module, arguments))
 
 
-_DTYPES = {"f16": "float16", "f32": "float32", "i32": "int32"}
-
-
 def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
     """The entry function's arguments at the laid-out level or below."""
     entry = entry_function(module)
@@ -128,19 +124,19 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
         d = ir.DictAttr(item)
         layout = kt.LayoutAttr(d["ktir.layout"])
         host = kt.HostViewAttr(d["ktir.host"]) if "ktir.host" in d else None
-        dtype = _DTYPES[str(layout.dtype)]
+        format_ = held(layout.dtype)
         arguments.append(
             LaunchArgument(
                 arg_index=i,
                 name=ir.StringAttr(d["ktir.name"]).value,
                 role=ir.StringAttr(d["ktir.role"]).value,
                 host=None if host is None else HostView(host.arg, host.offset, tuple(host.size), tuple(host.strides)),
-                dtype=dtype,
+                dtype=format_.dtype,
                 layout=PublishedLayout(
                     size=tuple(layout.size),
                     device_size=tuple(layout.device),
                     stride_map=tuple(layout.strides),
-                    device_dtype=DTYPES[dtype][0],
+                    device_dtype=format_.published,
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),

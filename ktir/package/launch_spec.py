@@ -10,17 +10,13 @@ from typing import Any
 from ktir.isa.program import ROLES, Program
 from ktir.package.errors import PackageError, dump_json, load_json
 from ktir.roles import OWN_ROLES
-from ktir.target import LANES, STICK_BYTES
+from ktir.target import BY_DTYPE, LANES, STICK_BYTES
 
 NAME = "launch_spec.json"
 VERSION = 1
-DTYPES = {"float16": ("IEEE_FP16", 2), "float32": ("IEEE_FP32", 4), "int32": ("IEEE_INT32", 4)}
-"""Torch name -> published device name and bytes."""
 ARRANGEMENTS = ("STANDARD",)
 MAX_MEMORY = 7 << 34
 """Bytes of device memory for arguments: seven of the eight segments of 16 GiB; the last one holds the program."""
-_ELEMENTS = {"float16": ("f16", "f32"), "float32": ("f32", "f16"), "int32": ("i32", "i64", "i16", "i8", "i1")}
-"""Device type -> element types of the tensors that may become it."""
 _MAX = 2**48
 _LARGEST = 2**63
 _BITS = (8, 16, 32, 64)
@@ -108,7 +104,7 @@ class LaunchArgument:
     @property
     def sticks(self) -> int:
         """Sticks of the device tensor."""
-        return prod(self.layout.device_size[:-1]) * DTYPES[self.dtype][1] // 2
+        return prod(self.layout.device_size[:-1]) * BY_DTYPE[self.dtype].bytes // 2
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,7 @@ class LaunchSpec:
                 ("name", a.name, b.name),
                 ("role", a.role, b.role),
                 ("sticks", a.sticks, b.sticks),
-                ("element bytes", DTYPES[a.dtype][1], b.element_bytes),
+                ("element bytes", BY_DTYPE[a.dtype].bytes, b.element_bytes),
             )
             out += [f"argument {i}: {what} is {mine!r}, but {other!r} in the program" for what, mine, other in pairs if mine != other]
         pool = STICK_BYTES * sum(a.sticks for a in program.arguments if a.role == "pool")
@@ -273,7 +269,7 @@ class _Reader:
             host, end = found[a.host.arg], reach(a.host.offset, a.host.size, a.host.strides)
             if end > host.reach:
                 self.fail(f"args[{i}].host", f"reaches {end} elements, but hosts[{a.host.arg}] has {host.reach}")
-            if host.element not in _ELEMENTS[a.dtype]:
+            if host.element not in BY_DTYPE[a.dtype].hosts:
                 self.fail(f"args[{i}]", f"dtype is {a.dtype}, but hosts[{a.host.arg}] has {_short(host.element)}")
         return found
 
@@ -299,7 +295,7 @@ class _Reader:
         if arg_index != index and len(self.problems) == before:
             self.fail(where, f"arg_index expects {index}, but got {arg_index}")
         name, role = self.text(a, "name", where), self.text(a, "role", where, ROLES)
-        dtype = self.text(a, "dtype", where, tuple(DTYPES))
+        dtype = self.text(a, "dtype", where, tuple(BY_DTYPE))
         layout = self.layout(self.field(a, "layout", where), dtype, f"{where}.layout") if "layout" in a else None
         if layout is None:
             if "layout" not in a:
@@ -345,8 +341,8 @@ class _Reader:
             self.fail(where, f"stride_map expects {len(device)} strides, one per device dimension, but got {len(strides)}")
         if not device or device[-1] != LANES:
             self.fail(where, f"device_size expects a last dimension of {LANES} lanes, but got {list(device)}")
-        if "device_dtype" in v and device_dtype != DTYPES[dtype][0]:
-            self.fail(where, f"device_dtype expects {DTYPES[dtype][0]} for {dtype}, but got {_short(device_dtype)}")
+        if "device_dtype" in v and device_dtype != BY_DTYPE[dtype].published:
+            self.fail(where, f"device_dtype expects {BY_DTYPE[dtype].published} for {dtype}, but got {_short(device_dtype)}")
         if prod(device) < prod(size):
             self.fail(where, f"{list(size)} does not fit into device_size {list(device)}")
         return PublishedLayout(size, device, strides, device_dtype, arrangement, self.text(v, "pad", where))

@@ -30,7 +30,8 @@ from __future__ import annotations
 from typing import Any
 
 from ktir.isa.program import ROLES
-from ktir.package.launch_spec import ARRANGEMENTS, DTYPES, VERSION
+from ktir.package.launch_spec import ARRANGEMENTS, VERSION
+from ktir.target import BY_DTYPE
 
 
 def _integers(low: int) -> dict[str, Any]:
@@ -48,7 +49,7 @@ _LAYOUT = _object(
     size=_integers(1),
     device_size=_integers(1) | {"minItems": 1},
     stride_map=_integers(-1) | {"minItems": 1},
-    device_dtype={"enum": [name for name, _ in DTYPES.values()]},
+    device_dtype={"enum": [f.published for f in BY_DTYPE.values()]},
     element_arrangement={"enum": list(ARRANGEMENTS)},
     pad={"type": "string"},
 )
@@ -58,7 +59,7 @@ _ARGUMENT = _object(
     name={"type": "string"},
     role={"enum": list(ROLES)},
     shape=_integers(1),
-    dtype={"enum": list(DTYPES)},
+    dtype={"enum": list(BY_DTYPE)},
     layout=_LAYOUT,
     host=_object(
         "arg offset size strides",

@@ -213,4 +213,5 @@ class Executable:
             if lying is tensor:
                 self._views[slot.host] = tensor.view
             return lying
-        return Host(tensor, as_array(tensor, slot.argument.name, slot.layout.dtype), wanted, slot.argument.name, stamp)
+        element = slot.layout.dtype if wanted is None else wanted.element
+        return Host(tensor, as_array(tensor, slot.argument.name, element), wanted, slot.argument.name, stamp)

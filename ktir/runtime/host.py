@@ -14,12 +14,13 @@ from ktir.diagnostics import KtirError
 from ktir.package import HostTensor
 from ktir.runtime.memory.content import Content
 from ktir.runtime.memory.forms import Form, shared
-from ktir.runtime.memory.transfer import from_device, host_view
+from ktir.runtime.memory.transfer import dtype_name, from_device, host_view
 from ktir.runtime.slot import Slot
 from ktir.target import LANES
 
 TYPES = {
     "f16": ("float16",),
+    "bf16": ("bfloat16",),
     "f32": ("float32",),
     "i64": ("int64", "uint64"),
     "i32": ("int32", "uint32"),
@@ -27,7 +28,7 @@ TYPES = {
     "i8": ("int8", "uint8"),
     "i1": ("bool",),
 }
-"""Element type of KTIR, which has no signs -> those of NumPy."""
+"""Element type of KTIR, which has no signs -> those of PyTorch."""
 
 Array = NDArray[Any]
 
@@ -56,8 +57,8 @@ def lies_as(shape: Sequence[int], size: Sequence[int | None], strides: Sequence[
 def check_tensor(array: Array, wanted: HostTensor, name: str) -> None:
     """Raises KtirError where the shape or the element type are not those declared."""
     types = TYPES.get(wanted.element, ())
-    if array.dtype.name not in types:
-        raise KtirError(f"argument '{name}' expects element type {' or '.join(types) or wanted.element}, but got {array.dtype}")
+    if dtype_name(array) not in types:
+        raise KtirError(f"argument '{name}' expects element type {' or '.join(types) or wanted.element}, but got {dtype_name(array)}")
     if array.shape != wanted.size:
         raise KtirError(f"argument '{name}' expects shape {list(wanted.size)}, but got {list(array.shape)}")
 

@@ -22,6 +22,7 @@ from ktir.runtime import notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
+from ktir.runtime.memory.transfer import array_of
 from ktir.runtime.prepared import Prepared
 
 _MOST_BYTES = 1 << 28
@@ -149,7 +150,7 @@ def _changed(tensors: tuple[Any, ...], written: list[int]) -> None:
 def _as_array(tensor: Any) -> np.ndarray:
     if isinstance(tensor, DeviceTensor):
         return tensor.array()
-    return np.asarray(tensor if isinstance(tensor, (np.ndarray, int, float)) else tensor.detach().numpy())
+    return np.asarray(tensor) if isinstance(tensor, (np.ndarray, int, float)) else array_of(tensor)
 
 
 class Reproduction:

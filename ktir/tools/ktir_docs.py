@@ -27,6 +27,7 @@ from ktir.isa.wellformed import rules
 from ktir.mlir import ext, ir
 from ktir.package import schema
 from ktir.pipeline import NamedPipeline
+from ktir.target import HALVES
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
@@ -358,7 +359,8 @@ _CODES = (
     "`space` is 0 for ddr, 1 for lx. `flags` of a descriptor: bit 0 splat, bit 1 that there is a lane_stride,",
     "bits 4 and 5 the pad (0 zero, 1 −inf, 2 +inf).",
     "`flags` of a bound: bit 0 says that there is one, bit 1 lanes; one that is not there is all zero. `dim_step` is 0 without a `dim`.",
-    "Extents and strides beyond the rank are 0. `flags` of a word: bit 0 `round` or `transpose`.",
+    "Extents and strides beyond the rank are 0. `flags` of a word: bit 0 `round` or `transpose`, bits 1 and 2 `half`.",
+    f"`half`: {', '.join(f'{i} {name}' for i, name in enumerate(HALVES))}; 0 where there are no elements of 2 bytes.",
     "A descriptor or group that a word does not name is all ones.",
     "Registers r0 to r15 are 0 to 15, acc0 to acc7 16 to 23. `region` 0 is none.",
 )

@@ -22,6 +22,7 @@ from ktir.diagnostics import KtirError, close_to
 from ktir.isa.units import Unit
 from ktir.package import LaunchSpec, read
 from ktir.runtime.host import TYPES
+from ktir.runtime.memory.view import BITS
 from ktir.targets import find
 from ktir.tools.shared.sources import read_array, write_array
 
@@ -126,7 +127,7 @@ def _launch(options: argparse.Namespace) -> int:
     wanted = {name: read_array("--against", file) for name, file in references.items()}
     arrays: dict[str, NDArray[Any]] = {name: read_array("-i", file) for name, file in inputs.items()}
     for h in known:
-        arrays.setdefault(h.name, np.zeros(h.shape, h.dtype))
+        arrays.setdefault(h.name, np.zeros(h.shape, BITS.get(h.dtype, h.dtype)))
     executable = Executable(package, find(options.target) if options.target else None)
     executable(*(arrays[h.name] for h in known), mode=options.mode)
     for name, file in outputs.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from models.families import EVEN, FAMILIES, ODD, Sizes, build
-from models.runs import Prompt, difference, generate, make_cache, step_of
+from models.runs import Prompt, difference, generate, make_cache, reference, step_of
 
 import ktir
 from ktir.analysis.interface.parameters import parameters, roots
@@ -18,6 +19,8 @@ from ktir.context import context
 from ktir.mlir import ir
 from ktir.runtime import metrics
 
+WORSE = 1.5
+"""How many times as far as eager bfloat16 a result may be from float64."""
 TOLERANCE = 2.0**-10
 """Of reductions whose order a pass changes, as the passes declare it."""
 
@@ -64,6 +67,26 @@ def test_llama(sizes: Sizes, decode: bool) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, sizes: Sizes, decode: bool) -> None:
     check(family, sizes, decode=decode, cores=32 if sizes is EVEN else 3)
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [("llama31", EVEN), *(pytest.param(*c, marks=pytest.mark.long) for c in product(FAMILIES, (EVEN, ODD)) if c != ("llama31", EVEN))],
+    ids=lambda value: value if isinstance(value, str) else "even" if value is EVEN else "odd",
+)
+def test_bfloat16(family: str, sizes: Sizes, on_chip: None) -> None:
+    """A prefill and a step on the chip are as near to the same weights in float64 as eager bfloat16 is: logits by their largest and their
+    root mean square error, what the caches hold by the latter, since a single element of a cache is one rounding off or none."""
+    model = build(family, sizes, torch.bfloat16)
+    step, prompt = step_of(model), Prompt(16, 1, 1) if sizes is EVEN else Prompt(13, 3, 1)
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="spyre", fullgraph=True, dynamic=False, options={"fallback": "error"})
+    actual, eager = generate(model, compiled, prompt), generate(model, step, prompt)
+    twin = reference(model)
+    for name, exact in generate(twin, step_of(twin), prompt).items():
+        assert actual[name].dtype == eager[name].dtype
+        ours, theirs = (difference(found[name], exact)[name.startswith("cache") :] for found in (actual, eager))
+        assert all(o <= WORSE * t for o, t in zip(ours, theirs, strict=True)), f"{name}: errors {ours}, eager {theirs}"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from ktir.analysis.attributes.verify import check_attributes
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import MADE_BY, NAME, Level
 from ktir.mlir import arith, func, ir, is_a
+from ktir.target import element_bytes
 
 
 def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool | None = None) -> None:
@@ -45,7 +46,7 @@ def set_level(module: ir.Module, level: Level) -> None:
 def tensor_bytes(value: ir.Value) -> int:
     """Bytes of a static tensor in sticks."""
     type_ = ir.RankedTensorType(value.type)
-    return prod(type_.shape) * (2 if isinstance(type_.element_type, ir.F16Type) else 4)
+    return prod(type_.shape) * element_bytes(type_.element_type)
 
 
 def constant_of(value: ir.Value) -> int | None:

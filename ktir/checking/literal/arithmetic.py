@@ -27,13 +27,25 @@ def _cast(source: str, target: str, x: Any) -> Any:
 
 number = partial(_cast, "I", "f")  # the f32 of a lane
 lane = partial(_cast, "f", "I")  # the lane of a number, rounded to f32
-half = partial(_cast, "e", "H")  # the 16 bits of a number, rounded to f16
 signed = partial(_cast, "I", "i")  # the i32 of a lane
 
 
-def widened(bits: int) -> Lane:
-    """16 bits of an f16 as a lane."""
-    return lane(_cast("H", "e", bits))
+def half(x: float, kind: str) -> int:
+    """The 16 bits of a number, rounded to f16 or bf16, which is the upper half of an f32."""
+    if kind == "f16" or math.isnan(x):
+        return _cast("e", "H", x) if kind == "f16" else 0x7FC0
+    bits = lane(x)
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def widened(bits: int, kind: str) -> Lane:
+    """16 bits of an f16 or bf16 as a lane."""
+    return lane(_cast("H", "e", bits)) if kind == "f16" else bits << 16
+
+
+def rounded(x: float, kind: str) -> float:
+    """The nearest f16 or bf16."""
+    return number(widened(half(number(lane(x)), kind), kind))
 
 
 def wrapped(x: int) -> Lane:
@@ -90,7 +102,8 @@ FLOAT: dict[str, Callable[..., float]] = {
     "div": divided,
     "max": _maximum,
     "min": lambda x, y: -_maximum(-x, -y),
-    "addh": lambda x, y: number(widened(half(number(lane(x + y))))),
+    "addh": lambda x, y: rounded(x + y, "f16"),
+    "addb": lambda x, y: rounded(x + y, "bf16"),
     "maxnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else _maximum(x, y),
     "minnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else -_maximum(-x, -y),
     "copysign": math.copysign,
@@ -162,7 +175,7 @@ def compute(kind: str, *operands: Lane) -> Lane:
 
 
 START = {"add": lane(0.0), "max": lane(-math.inf), "min": lane(math.inf), "addi": 0, "maxsi": 2**31, "minsi": 2**31 - 1}
-START |= {"addh": lane(0.0), "maxnum": lane(-math.inf), "minnum": lane(math.inf)}
+START |= {"addh": lane(0.0), "addb": lane(0.0), "maxnum": lane(-math.inf), "minnum": lane(math.inf)}
 """What an accumulator holds at the start of a group."""
 
 

@@ -261,7 +261,10 @@ class _Unit:
                 result = [arithmetic.compute(v["kind"], *x) for x in zip(r[v["dst"]], operands[0], strict=True)]
             case _:
                 result = [arithmetic.compute(v["kind"], *x) for x in zip(*operands, strict=True)]
-        r[v["dst"]] = [arithmetic.widened(arithmetic.half(arithmetic.number(x))) for x in result] if "round" in v else result
+        if "round" in v:
+            kind = v.get("half", "f16")
+            result = [arithmetic.widened(arithmetic.half(arithmetic.number(x), kind), kind) for x in result]
+        r[v["dst"]] = result
 
 
 class _Place:
@@ -269,6 +272,7 @@ class _Place:
 
     def __init__(self, d: dict[str, Any], space: bytearray, address: int, live: int) -> None:
         self.d, self.space, self.live, self.size = d, space, live, d["element_bytes"]
+        self.kind = d.get("half", "f16")
         self.addresses = [address + lane * d.get("lane_stride", self.size) for lane in range(live)]
         if live and (min(self.addresses) < 0 or max(self.addresses) + self.size > len(space)):
             raise Fault("an address outside of memory")
@@ -276,7 +280,7 @@ class _Place:
     def read(self) -> list[int]:
         """The bits of the elements; dead lanes give the pad value."""
         pad = PADS[self.d.get("pad", "zero")]
-        dead = arithmetic.half(pad) if self.size == 2 else arithmetic.lane(pad)
+        dead = arithmetic.half(pad, self.kind) if self.size == 2 else arithmetic.lane(pad)
         found = [struct.unpack_from(FORMATS[self.size], self.space, at)[0] for at in self.addresses]
         return found + [dead] * (LANES - self.live)
 
@@ -286,13 +290,13 @@ class _Place:
             struct.pack_into(FORMATS[self.size], self.space, at, value)
 
     def read_lanes(self) -> Entry:
-        """The elements as lanes; f16 widens."""
-        lanes = self.read() if self.size == 4 else [arithmetic.widened(v) for v in self.read()]
+        """The elements as lanes; floats of 16 bits widen."""
+        lanes = self.read() if self.size == 4 else [arithmetic.widened(v, self.kind) for v in self.read()]
         return [lanes[0]] * LANES if "splat" in self.d else lanes
 
     def write_lanes(self, lanes: Entry) -> None:
-        """Lanes as elements; into f16 they are rounded."""
-        self.write(lanes if self.size == 4 else [arithmetic.half(arithmetic.number(x)) for x in lanes])
+        """Lanes as elements; into floats of 16 bits they are rounded."""
+        self.write(lanes if self.size == 4 else [arithmetic.half(arithmetic.number(x), self.kind) for x in lanes])
 
 
 def _together(streams: list[Steps]) -> Steps:

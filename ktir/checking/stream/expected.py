@@ -18,6 +18,7 @@ from ktir.checking.stream.expressions import Expressions, Unreadable, of_generic
 from ktir.checking.stream.footprint import Footprint, Ints, Limit, Trips, difference, of_tile
 from ktir.checking.stream.grid import Grid, number
 from ktir.checking.stream.launch import launch_arguments, program_arguments
+from ktir.checking.stream.scalars import half_of
 from ktir.checking.stream.tiles import IndirectTile, Tile, on_some_cores, read_indirect, read_tile
 from ktir.diagnostics import location_text, refused
 from ktir.dialects import ktdp
@@ -105,6 +106,7 @@ _UNCHANGED: dict[str, float] = {
     "maxsi": -(2**31),
     "minsi": 2**31 - 1,
     "addh": 0.0,
+    "addb": 0.0,
     "maxnum": float("-inf"),
     "minnum": float("inf"),
 }
@@ -324,12 +326,12 @@ class _Reader:
         group, stick = (c.ravel() for c in np.indices((rows, sticks)))
         operands: list[Operand] = []
         for i, tile in enumerate(tiles):
-            f16 = isinstance(g.body.arguments[i].type, ir.F16Type)
+            half = half_of(g.body.arguments[i].type)
             if tile is None:
                 self._check_sums(g, g.inputs[i].owner.operation)
                 if g.maps[i] != g.maps[-1] and (g.is_pointwise or [g.loop_of(i, d) for d in range(3)] != [1, 0, 2]):
                     refuse(g.op, "spreads sums, which come from PT element for element")
-                operands.append(Operand(None, None, self.table.operand(i, f16)))
+                operands.append(Operand(None, None, self.table.operand(i, half)))
                 continue
             loops = [g.loop_of(i, d) for d in range(3)]
             if not (loops[0] in (stick_loop, None) and loops[1] in (row_loop, None) and loops[2] in (lane_loop, None)):
@@ -343,7 +345,7 @@ class _Reader:
             if not by_stick or sticks == 1:
                 once = each.picked(np.flatnonzero(stick == 0))
             alike = next((o.expression for o in operands if o.each and difference(o.each, each) is None), None)
-            operands.append(Operand(each, once, self.table.operand(i, f16) if alike is None else alike))
+            operands.append(Operand(each, once, self.table.operand(i, half) if alike is None else alike))
         try:
             expression = of_generic(g, self.table, [o.expression for o in operands], max(1, target.shape[1]), sticks)
         except Unreadable as e:

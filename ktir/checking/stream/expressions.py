@@ -1,7 +1,7 @@
-"""Bodies as expressions: what a `linalg.generic` yields and what a REP pushes, over the same leaves, with every rounding to f16.
+"""Bodies as expressions: what a `linalg.generic` yields and what a REP pushes, over the same leaves, with every rounding to 16 bits.
 
 Equal expressions have equal numbers in one table, whatever registers and constants they went through. A rounding is a node of its own;
-that of a value which lies on the f16 grid anyway is none.
+that of a value which lies on the grid anyway is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.checking.stream.scalars import compares_positions, kind, letter, live_lanes
+from ktir.checking.stream.scalars import compares_positions, half_of, kind, letter, live_lanes
 from ktir.dialects.structured import Generic
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
@@ -20,11 +20,22 @@ from ktir.mlir import ir
 from ktir.target import LANES
 
 _STAYS = ("neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "max", "min", "maxnum", "minnum", "copysign")
-_COMBINED = ("max", "min", "maxnum", "minnum", "addh")
-"""What keeps values of f16 on their grid."""
-"""Kinds that give f16 values for f16 values."""
+"""Kinds that leave the grid of their operands to none."""
+_COMBINED = ("max", "min", "maxnum", "minnum")
+_ROUNDED = {"addh": "f16", "addb": "bf16"}
+"""Reductions that keep values on their grid: any, and that of one float of 16 bits."""
 
 Key = tuple[str, tuple[int, ...], Any]
+Halves = frozenset[str]
+
+
+def _is_f16(number: np.float32) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.float32(np.float16(number)) == number)
+
+
+_HOLDS: dict[str, Callable[[np.float32], bool]] = {"f16": _is_f16, "bf16": lambda x: not int(x.view(np.uint32)) & 0xFFFF}
+"""Float of 16 bits -> whether it holds a number."""
 
 
 class Unreadable(Exception):
@@ -37,19 +48,19 @@ class Expressions:
 
     numbers: dict[Key, int] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
-    grid: list[bool] = field(default_factory=list)
-    """Whether the value lies on the f16 grid."""
+    grid: list[Halves] = field(default_factory=list)
+    """The floats of 16 bits that hold the value for sure."""
 
-    def _number(self, key: Key, grid: bool) -> int:
+    def _number(self, key: Key, grid: Halves) -> int:
         if key not in self.numbers:
             self.numbers[key] = len(self.keys)
             self.keys.append(key)
             self.grid.append(grid)
         return self.numbers[key]
 
-    def operand(self, number: int, f16: bool) -> int:
-        """The entry of an operand."""
-        return self._number(("operand", (), (number, f16)), f16)
+    def operand(self, number: int, half: str) -> int:
+        """The entry of an operand. half: the float of 16 bits that it is, if any."""
+        return self._number(("operand", (), (number, half)), frozenset((half,)) - {""})
 
     def bits(self, value: np.float32 | int) -> int:
         """A constant: an f32, or an i32 as 32 bits."""
@@ -57,25 +68,25 @@ class Expressions:
         if bits & 0x7FFFFFFF > 0x7F800000:
             bits = 0x7FC00000  # one NaN stands for all
         number = np.array([bits], np.uint32).view(np.float32)[0]
-        with np.errstate(over="ignore"):
-            grid = bool(np.isnan(number) or np.float32(np.float16(number)) == number)
-        return self._number(("constant", (), bits), grid)
+        halves = {half for half, holds in _HOLDS.items() if np.isnan(number) or holds(number)}
+        return self._number(("constant", (), bits), frozenset(halves))
 
     def live(self, lanes: int, sticks: int) -> int:
         """The mask of a row's first `lanes` lanes."""
-        return self._number(("live", (), min(max(lanes, 0), sticks * 64)), False)
+        return self._number(("live", (), min(max(lanes, 0), sticks * 64)), frozenset())
 
     def of(self, kind: str, *operands: int) -> int:
         """A kind of the vector unit on operands."""
         if kind == "mov":
             return operands[0]
         values = operands[1:] if kind == "select" else operands
-        grid = (kind in _STAYS or kind == "select") and all(self.grid[i] for i in values)
+        stays = kind in _STAYS or kind == "select"
+        grid = frozenset.intersection(*(self.grid[i] for i in values)) if stays else frozenset[str]()
         return self._number((kind, operands, None), grid)
 
-    def rounded(self, value: int) -> int:
-        """A value rounded to f16."""
-        return value if self.grid[value] else self._number(("f16", (value,), None), True)
+    def rounded(self, value: int, half: str) -> int:
+        """A value rounded to a float of 16 bits."""
+        return value if half in self.grid[value] else self._number((half, (value,), None), frozenset((half,)))
 
     def reduced(self, kind: str, value: int) -> int:
         """The reduction of a row in machine order."""
@@ -83,11 +94,14 @@ class Expressions:
 
     def accumulated(self, kind: str, value: int) -> int:
         """A value combined over the sticks of a row, lane by lane."""
-        return self._number(("accumulate " + kind, (value,), None), kind in _COMBINED and self.grid[value])
+        return self._number(("accumulate " + kind, (value,), None), self._combined(kind, value))
 
     def tree(self, kind: str, value: int) -> int:
         """The lanes of a value combined."""
-        return self._number(("tree " + kind, (value,), None), kind in _COMBINED and self.grid[value])
+        return self._number(("tree " + kind, (value,), None), self._combined(kind, value))
+
+    def _combined(self, kind: str, value: int) -> Halves:
+        return self.grid[value] if kind in _COMBINED else self.grid[value] & {_ROUNDED.get(kind, "")}
 
     def text(self, number: int, depth: int = 4) -> str:
         """An expression for people, cut off below some depth."""
@@ -161,7 +175,8 @@ class _Generic:
         if name is None:
             raise Unreadable(f"the vector unit has no '{op.name}' for its types")
         result = table.of(name, *operands)
-        return table.rounded(result) if isinstance(op.results[0].type, ir.F16Type) else result
+        half = half_of(op.results[0].type)
+        return table.rounded(result, half) if half else result
 
     def _constant(self, op: ir.Operation) -> int:
         attribute, holds = op.attributes["value"], letter(op.results[0].type)
@@ -203,5 +218,5 @@ def of_rep(rep: Word, body: Sequence[Word], table: Expressions, entry: Callable[
             case _:
                 operands = [holds[w[name]] for name in ("src", "src2", "src3")[: len(KINDS[w["kind"]].takes)]]
                 result = table.of(w["kind"], *operands)
-                holds[w["dst"]] = table.rounded(result) if w["round"] else result
+                holds[w["dst"]] = table.rounded(result, w["half"]) if w["round"] else result
     return pushed

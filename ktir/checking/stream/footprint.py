@@ -52,6 +52,8 @@ class Footprint:
 
     argument: int | None
     element_bytes: int
+    half: str
+    """The float of 16 bits that elements are, empty for wider ones."""
     trips: Trips
     cores: int
     origin: Ints
@@ -115,6 +117,7 @@ def of_tile(
     return Footprint(
         argument=None if tile.local or tile.first.argument is None else arguments[tile.first.argument],
         element_bytes=tile.element_bytes,
+        half=tile.half,
         trips=trips,
         cores=cores,
         origin=tile.first.at,
@@ -151,6 +154,7 @@ def of_descriptor(d: Descriptor, kernel: Kernel, trips: Trips, corelets: int, lo
     return Footprint(
         argument=d.arg,
         element_bytes=d.element_bytes,
+        half=d.half if d.element_bytes == 2 else "",
         trips=trips,
         cores=kernel.cores,
         origin=(origin + turn % d.buffers * d.rotate_step) // d.element_bytes,
@@ -193,6 +197,8 @@ def difference(expected: Footprint, found: Footprint, *, lanes: int = LANES) -> 
         return f"is on {_where(found)}, but KTIR on {_where(expected)}"
     if found.element_bytes != expected.element_bytes:
         return f"has elements of {found.element_bytes} bytes, but KTIR of {expected.element_bytes}"
+    if found.half != expected.half:
+        return f"has elements of {found.half}, but KTIR of {expected.half}"
     if found.splat != expected.splat:
         return f"{'repeats' if found.splat else 'does not repeat'} lane 0, unlike KTIR"
     if lanes > 1 and (live > 1).any() and not found.splat and found.lane_step != expected.lane_step:

@@ -11,7 +11,12 @@ from ktir.package import LaunchArgument
 from ktir.package.launch_spec import HostView, PublishedLayout, ValueRange
 from ktir.passes.flat.integers.integer_proof import RANGES
 
-_TYPES = {"f16": ("float16", "IEEE_FP16", 2), "f32": ("float32", "IEEE_FP32", 4), "i32": ("int32", "IEEE_INT32", 4)}
+_TYPES = {
+    "f16": ("float16", "IEEE_FP16", 2),
+    "bf16": ("bfloat16", "BFLOAT16", 2),
+    "f32": ("float32", "IEEE_FP32", 4),
+    "i32": ("int32", "IEEE_INT32", 4),
+}
 
 
 def launch_arguments(module: ir.Module, entry: func.FuncOp) -> list[LaunchArgument]:
@@ -50,4 +55,8 @@ def _ranges(module: ir.Module, entry: func.FuncOp) -> dict[int, ValueRange]:
 def program_arguments(launch: list[LaunchArgument]) -> list[Argument]:
     """What the program must declare."""
     sizes = {name: size for name, _, size in _TYPES.values()}
-    return [Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, sizes[a.dtype]) for a in launch]
+    halves = {"bfloat16": "bf16"}
+    return [
+        Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, sizes[a.dtype], halves.get(a.dtype, "f16"))
+        for a in launch
+    ]

@@ -126,6 +126,9 @@ class Rules:
             text = difference(wanted, self._walk(w["lx"], action, self.corelets))
             if text:
                 yield Unit.LXLU, place, f"'{w.op}': descriptor {w['lx']} {text}"
+        for place, w in array.values():
+            if w["half"] != action.activations.half:
+                yield Unit.PT, place, f"'{w.op}' multiplies {w['half']}, but KTIR {action.activations.half}"
         place, w = array["mm"]
         if w["rows"] != action.rows:
             yield Unit.PT, place, f"'mm' multiplies {w['rows']} rows, but KTIR {action.rows} per corelet"

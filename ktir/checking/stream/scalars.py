@@ -49,7 +49,12 @@ _TABLE: dict[tuple[str, str], str] = {
 
 def letter(type_: ir.Type) -> str:
     """What a lane holds of this type: f, i or m; ? for what it cannot hold."""
-    return {"f16": "f", "f32": "f", "i32": "i", "i1": "m"}.get(str(type_), "?")
+    return {"f16": "f", "bf16": "f", "f32": "f", "i32": "i", "i1": "m"}.get(str(type_), "?")
+
+
+def half_of(type_: ir.Type) -> str:
+    """The float of 16 bits that a type is, empty for others."""
+    return str(type_) if isinstance(type_, ir.F16Type | ir.BF16Type) else ""
 
 
 def kind(op: ir.Operation) -> str | None:

@@ -14,7 +14,8 @@ from ktir.dialects._foundation import affine
 from ktir.mlir import ir
 from ktir.target import LANES
 
-ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
+ELEMENTS = {"f16": (2, "f16"), "bf16": (2, "bf16"), "f32": (4, ""), "i32": (4, "")}
+"""Type -> bytes, and which float of 16 bits it is."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Tile:
 
     local: bool
     element_bytes: int
+    half: str
+    """The float of 16 bits that elements are, empty for wider ones."""
     first: Index
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -130,7 +133,7 @@ def _of_view(
     """A tile of `shape` at `first` in a view, whose dim d is walked by the tile's dim `walked[d]`; `positions` have no lanes."""
     view = base.owner.opview
     assert isinstance(view, ktdp.ConstructMemoryViewOp)
-    size = ELEMENT_BYTES.get(str(view.element_type))
+    size, half = ELEMENTS.get(str(view.element_type), (None, ""))
     steps = [s for s in view.strides if isinstance(s, int)]
     if size is None or len(steps) != len(view.strides):
         raise refused(op, "is on a view that the instruction stream does not have")
@@ -149,7 +152,7 @@ def _of_view(
     for stick, last in affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
         room = last + 1 - LANES * first[stick].at - first[-1].at
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))
-    return Tile(view.memory_space == "ct_local", size, start, shape, tuple(strides), tuple(clips))
+    return Tile(view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips))
 
 
 def on_some_cores(tile: Tile, live: NDArray[np.bool_] | None) -> Tile:

@@ -14,12 +14,13 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from ktir.device.tensors.storage import allocation_of, on_card
+from ktir.target import held, is_half
 
 if TYPE_CHECKING:
     from ktir.runtime.memory.view import Arrangement
     from ktir.spyre_tensor_layout import SpyreTensorLayout
 
-_TYPES = {torch.float16: "f16", torch.float32: "f32", torch.int32: "i32", torch.int64: "i32"}
+_TYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.int32: "i32", torch.int64: "i32"}
 """Types of which there are forms that keep all bytes -> the type of the form."""
 
 
@@ -72,7 +73,7 @@ def _published(arrangement: Arrangement) -> SpyreTensorLayout:
     from ktir.spyre_tensor_layout import DataFormats, SpyreTensorLayout
 
     view, layout = arrangement.view, arrangement.layout
-    kind = {"f16": DataFormats.SEN169_FP16, "f32": DataFormats.IEEE_FP32, "i32": DataFormats.IEEE_INT32}[layout.dtype]
+    kind = DataFormats.SEN169_FP16 if is_half(layout.dtype) else DataFormats[held(layout.dtype).published]
     size = list(layout.device_size)
     strides = [-1 if d.dim is None or view.size[d.dim] == 1 else d.divisor * view.strides[d.dim] for d in layout.digits]
     eps = kind.elems_per_stick()
@@ -125,8 +126,8 @@ def _checked(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[i
 def _layout(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> SpyreTensorLayout:
     from ktir.spyre_tensor_layout import SpyreTensorLayout, get_device_dtype
 
-    if x.dtype not in (torch.float16, torch.float32):
-        raise ValueError(f"require_layout is for float16 and float32, but got {x.dtype}")
+    if not x.dtype.is_floating_point or x.dtype not in _TYPES:
+        raise ValueError(f"require_layout is for float16, bfloat16 and float32, but got {x.dtype}")
     return SpyreTensorLayout(device_size, stride_map, get_device_dtype(x.dtype))
 
 
@@ -169,17 +170,17 @@ def _new(stock: Callable[..., torch.Tensor], self: torch.Tensor, *args: Any, dev
 
 
 def _linear(stock: Callable[..., Any], self: torch.nn.Linear, fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """A weight lies as matmuls want it when its module comes to the device: of float16, its output features lie along the sticks."""
+    """A weight lies as matmuls want it when its module comes to the device: of 16 bits, its output features lie along the sticks."""
     module = stock(self, fn, *args, **kwargs)
     weight = self.weight
     kind = _TYPES.get(weight.dtype)
-    if weight.device.type == "spyre" and kind in ("f16", "f32") and weight.numel():
+    if weight.device.type == "spyre" and kind is not None and weight.is_floating_point() and weight.numel():
         from ktir.layout import Layout
         from ktir.runtime.memory.view import View, arrangement
 
         allocation, view = on_card(weight)
         if allocation.is_linear and view.is_all_of(allocation.nbytes):
-            if kind == "f16":
+            if is_half(kind):
                 view = View(view.dtype, 0, view.size[::-1], view.strides[::-1])
             allocation.lay(arrangement(view, Layout.rows(view.size[0], view.size[1], kind)), moved=True)
     return module

@@ -1,33 +1,39 @@
-"""Element types of FIFO entries: what is stored in f16 sticks, or enters PT, must lie on the f16 grid.
+"""Element types of FIFO entries: what is stored in sticks of floats of 16 bits, or enters PT, must lie on the grid of these.
 
-An entry lies on the grid if it comes from an f16 stick, or if the last operation on it rounded it or cannot leave the grid. The check does
-not look at values: it follows the words of the trace.
+An entry lies on a grid if it comes from such a stick, or if the last operation on it rounded it or cannot leave the grid. The check does
+not look at values: it follows the words of the trace. A *grid* here is a set of formats, a bit for each of `HALVES`: those that hold a
+value.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from functools import reduce
+from operator import and_
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.numerics import round_to
 from ktir.emulator.machine.program.body import Body, Port, registers_read
 from ktir.emulator.machine.program.faults import MachineFinding, TypeFault
-from ktir.emulator.machine.program.of_lanes import OF_LANES
+from ktir.emulator.machine.program.of_lanes import OF_LANES, kept_by
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import Does
 from ktir.isa.program import Program, Word
+from ktir.target import HALVES
 
-Flags = NDArray[np.bool_]
+OF_ALL = (1 << len(HALVES)) - 1
+"""What lies on every grid."""
 
-_STAYS = ("mov", "neg", "abs", "floor", "ceil", "trunc", "round", "roundeven", "copysign", "select")
-_STAYS += ("max", "min", "maxnum", "minnum", "addh")
-"""Operations that give f16 values for f16 values."""
+
+def _of(*halves: str) -> int:
+    return sum(1 << HALVES.index(half) for half in halves)
 
 
 def check_grid(program: Program, trace: Trace) -> None:
-    """Raise a TypeFault for the first word that takes f32 values for f16."""
+    """Raise a TypeFault for the first word that takes values for floats of 16 bits that they are not."""
     kernel, walk = -1, _Walk(trace)
     for event in trace.events:
         if event.kernel != kernel:
@@ -36,32 +42,36 @@ def check_grid(program: Program, trace: Trace) -> None:
 
 
 class _Runs:
-    """A FIFO as runs of entries with the same flag."""
+    """A FIFO as runs of entries of the same grid."""
 
     def __init__(self) -> None:
-        self.runs: deque[tuple[int, bool]] = deque()
+        self.runs: deque[tuple[int, int]] = deque()
 
-    def push(self, count: int, flag: bool) -> None:
+    def push(self, count: int, grid: int) -> None:
         if count:
-            self.runs.append((count, flag))
+            self.runs.append((count, grid))
 
-    def pop(self, count: int) -> list[tuple[int, bool]]:
+    def pop(self, count: int) -> list[tuple[int, int]]:
         got = []
         while count:
-            n, flag = self.runs.popleft()
+            n, grid = self.runs.popleft()
             if n > count:
-                self.runs.appendleft((n - count, flag))
+                self.runs.appendleft((n - count, grid))
                 n = count
-            got.append((n, flag))
+            got.append((n, grid))
             count -= n
         return got
+
+    def holds(self, count: int, half: str) -> bool:
+        """Whether all of the next entries, which are popped, are floats of this format."""
+        return all(grid & _of(half) for _, grid in self.pop(count))
 
 
 class _Walk:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.fifos: dict[str, _Runs] = {}
-        self.known: dict[tuple[int, tuple[bool, ...]], list[bool]] = {}
+        self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def fifo(self, name: str) -> _Runs:
         return self.fifos.setdefault(name, _Runs())
@@ -71,20 +81,23 @@ class _Walk:
         match x.does:
             case Does.PUSH | Does.SEND:
                 assert x.lx
-                self.fifo(x.fifo).push(x.count, x.lx.width == 1)
+                self.fifo(x.fifo).push(x.count, _of(x.lx.descriptor.half) if x.lx.width == 1 else 0)
             case Does.PULL | Does.RECEIVE:
                 assert x.lx
-                if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)) and x.lx.width == 1:
-                    raise self.fault(e, f"stores f32 values of FIFO {x.fifo} in f16 sticks; no operation has rounded them")
+                half = x.lx.descriptor.half
+                if not self.fifo(x.fifo).holds(x.count, half) and x.lx.width == 1:
+                    raise self.fault(e, f"stores f32 values of FIFO {x.fifo} in {half} sticks; no operation has rounded them")
             case Does.WEIGHTS | Does.MULTIPLY:
-                if not all(flag for _, flag in self.fifo(x.fifo).pop(x.count)):
-                    raise self.fault(e, f"takes f32 entries from FIFO {x.fifo}, but PT multiplies f16 values")
+                half = x.word["half"]
+                if not self.fifo(x.fifo).holds(x.count, half):
+                    raise self.fault(e, f"takes f32 entries from FIFO {x.fifo}, but PT multiplies {half} values")
             case Does.DRAIN:
-                self.fifo(x.fifo).push(x.count, False)
+                self.fifo(x.fifo).push(x.count, 0)
             case Does.FILL:
                 assert x.lx
-                if x.lx.width == 1 and not on_grid(x.value):
-                    raise self.fault(e, f"fills f16 sticks with {float(x.value)!r}, which is no f16 value")
+                half = x.lx.descriptor.half
+                if x.lx.width == 1 and not grid_of(x.value) & _of(half):
+                    raise self.fault(e, f"fills {half} sticks with {float(x.value)!r}, which is no {half} value")
             case Does.REPEAT:
                 assert x.body
                 self.rep(x.body, e.steps)
@@ -98,23 +111,23 @@ class _Walk:
         return TypeFault(f"{site} {message}", site)
 
     def rep(self, body: Body, steps: tuple[int, int] | None) -> None:
-        flags = [True] * len(body.inputs)
+        grids = [OF_ALL] * len(body.inputs)
         for name in body.pops:
-            order = _order(body, name, body.pops, body.inputs, steps)
-            runs = self.fifo(name).pop(len(order))
-            if not all(flag for _, flag in runs):
-                bad = order[~np.repeat([f for _, f in runs], [n for n, _ in runs])]
-                for i in set(bad.tolist()):
-                    flags[i] = False
-        key = (id(body), tuple(flags))
+            order, at = _order(body, name, body.pops, body.inputs, steps), 0
+            for count, grid in self.fifo(name).pop(len(order)):
+                if grid != OF_ALL:
+                    for i in set(order[at : at + count].tolist()):
+                        grids[i] &= grid
+                at += count
+        key = (id(body), tuple(grids))
         if key not in self.known:
-            self.known[key] = output_flags(body, flags)
+            self.known[key] = output_grids(body, grids)
         out = self.known[key]
         for name in body.pushes:
             each = np.array(out)[_order(body, name, body.pushes, body.outputs, steps)]
             cuts = np.flatnonzero(np.diff(each)) + 1
             for part in np.split(each, cuts) if len(each) else ():
-                self.fifo(name).push(len(part), bool(part[0]))
+                self.fifo(name).push(len(part), int(part[0]))
 
 
 def _order(
@@ -132,41 +145,41 @@ def _order(
     return every[total[steps[0]] : total[steps[1]]]
 
 
-def on_grid(value: float | np.float32) -> bool:
-    """Whether an f16 can hold the value; NaN and infinities count as f16."""
-    with np.errstate(over="ignore"):
-        return bool(np.isnan(value) or np.float32(np.float16(value)) == np.float32(value))
+def grid_of(value: float | np.float32) -> int:
+    """The formats that hold a value; NaN and infinities count."""
+    number = np.full(1, value, np.float32)
+    return sum(_of(half) for half in HALVES if np.isnan(number) or round_to(half, number) == number)
 
 
-def output_flags(body: Body, inputs: list[bool]) -> list[bool]:
-    """Whether what each VOUT pushes lies on the grid, given the same of each VIN."""
-    flags: dict[int, bool] = {}
-    out = [True] * len(body.outputs)
+def output_grids(body: Body, inputs: list[int]) -> list[int]:
+    """The grid of what each VOUT pushes, given that of each VIN."""
+    grids: dict[int, int] = {}
+    out = [OF_ALL] * len(body.outputs)
     for stick in (0, 0, body.sticks - 1):  # twice: what a stick leaves for the next can only lose the grid once
         for i, w in enumerate(body.words):
             if not body.runs(i, stick):
                 continue
-            sources = [flags.get(r, True) for r in registers_read(w)]
+            sources = [grids.get(r, OF_ALL) for r in registers_read(w)]
             if w.does is Does.GIVE:
                 out[body.ports[i]] &= sources[0]
             else:
-                flags[w["dst"]] = inputs[body.ports[i]] if w.does is Does.TAKE else _stays(w, sources)
+                grids[w["dst"]] = inputs[body.ports[i]] if w.does is Does.TAKE else _grid(w, sources)
     return out
 
 
-def _stays(w: Word, sources: list[bool]) -> bool:
-    """Whether what a word computes lies on the grid, given the same of what it reads."""
+def _grid(w: Word, sources: list[int]) -> int:
+    """The grid of what a word computes, given that of what it reads."""
     if w.does in OF_LANES:
-        return sources[0] and OF_LANES[w.does].keeps_f16(w)
+        return sources[0] & _of(*OF_LANES[w.does].keeps(w))
     match w.does:
         case Does.CONSTANT:
-            return on_grid(integer_lane(w["value"]))
+            return grid_of(integer_lane(w["value"]))
         case Does.LIVE:
-            return False
+            return 0
         case Does.MASK:
-            return sources[0] and on_grid(integer_lane(w["fill"]))
+            return sources[0] & grid_of(integer_lane(w["fill"]))
         case Does.ACCUMULATE:
-            return sources[0] and w["kind"] in _STAYS
+            return sources[0] & _of(*kept_by(w["kind"]))
         case Does.FUNCTION:
-            return w["round"] or (all(sources[w["kind"] == "select" :]) and w["kind"] in _STAYS)
+            return _of(w["half"]) if w["round"] else reduce(and_, sources[w["kind"] == "select" :]) & _of(*kept_by(w["kind"]))
     raise AssertionError(w.op)

@@ -16,6 +16,7 @@ from ktir.isa.lane import read_lane
 from ktir.isa.problem import AssemblyError, Problem, ProgramError
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
+from ktir.target import HALVES
 
 Place = tuple[int, int]
 
@@ -102,10 +103,10 @@ class _Parser:
         name = line.string("the argument's name")
         fields = _Fields(line, name)
         while line.accept(","):
-            fields.parse({"role": lambda: _one_of(line, ROLES), "sticks": _int(line), "element_bytes": _int(line)})
+            fields.parse({"role": lambda: _one_of(line, ROLES), "sticks": _int(line), "element_bytes": _int(line), "half": _half(line)})
         role, sticks, size = (fields.require(n) for n in ("role", "sticks", "element_bytes"))
         self.places["argument", len(self.program.arguments)] = (line.number, token.column)
-        self.program.arguments.append(Argument(name, role, sticks, size))
+        self.program.arguments.append(Argument(name, role, sticks, size, fields.values.get("half", HALVES[0])))
 
     def _directive_kernel(self, line: Line, token: Token) -> None:
         name = line.string("the kernel's name")
@@ -181,6 +182,7 @@ class _Parser:
         bounds: list[Bound] = []
         parsers: dict[str, Callable[[], object] | None] = {
             "element_bytes": _int(line),
+            "half": _half(line),
             "extent": lambda: tuple(_ints(line)),
             "stride": lambda: tuple(_ints(line)),
             "base": _int(line),
@@ -224,7 +226,7 @@ class _Parser:
                 fields.parse(parsers)
         for f in opcode.fields:
             if f.name not in fields.values:
-                if f.slot != "flags" and not f.optional:
+                if not f.may_lack:
                     line.fail(f"'{token.text}' needs {f.name}")
                 fields.values[f.name] = default_operand(f)
         source = 0
@@ -292,6 +294,10 @@ class _Fields:
 
 def _int(line: Line) -> Callable[[], int]:
     return lambda: line.integer("an integer")
+
+
+def _half(line: Line) -> Callable[[], str]:
+    return lambda: _one_of(line, HALVES)
 
 
 def _ints(line: Line) -> list[int]:

@@ -30,7 +30,8 @@ from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.instructions import Does, Field, default, register_name
 from ktir.isa.lane import lane_text
 from ktir.isa.problem import ProgramError
-from ktir.isa.program import Kernel, Operand, Program, Word
+from ktir.isa.program import Argument, Kernel, Operand, Program, Word
+from ktir.target import HALVES
 
 __all__ = ["parse_program", "print_program", "word_text"]
 
@@ -60,7 +61,7 @@ def print_program(program: Program) -> str:
         raise ProgramError(problems)
     lines = [f".program {quote(program.name)}"]
     for i, a in enumerate(program.arguments):
-        lines.append(f".argument a{i} = {quote(a.name)}, role={a.role}, sticks={a.sticks}, element_bytes={a.element_bytes}")
+        lines.append(f".argument a{i} = {quote(a.name)}, role={a.role}, sticks={a.sticks}, element_bytes={a.element_bytes}{_half(a)}")
     for kernel in program.kernels:
         lines += ["", *_kernel_lines(program, kernel)]
     if len(program.sources) > 1:
@@ -88,9 +89,13 @@ def _list(values: Iterable[int]) -> str:
     return f"[{', '.join(map(str, values))}]"
 
 
+def _half(held: Argument | Descriptor) -> str:
+    return "" if held.half == HALVES[0] else f", half={held.half}"
+
+
 def _descriptor_operands(d: Descriptor) -> Iterable[str]:
     yield d.space
-    yield f"element_bytes={d.element_bytes}"
+    yield f"element_bytes={d.element_bytes}{_half(d)}"
     yield f"extent={_list(d.extent)}"
     yield f"stride={_list(d.stride)}"
     if d.base:
@@ -160,12 +165,10 @@ def word_text(word: Word, descriptor_names: list[str]) -> str:
 
 
 def _operand(field: Field, value: Operand, names: list[str]) -> str:
-    if field.optional and value == default(field):
+    if field.may_lack and value == default(field):
         return ""
     if field.kind == "flag":
-        return field.name if value else ""
-    if field.kind == "enum" and field.slot == "flags" and value == field.values[0]:
-        return ""
+        return field.name
     if field.kind == "descriptor":
         text = names[value]
     elif field.kind in ("register", "accumulator"):

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ktir.isa.descriptor import BOUND_LAYOUT, DESCRIPTOR_BYTES, DESCRIPTOR_LAYOUT, LEVELS, MAX_RANK, NONE16, PADS, Bound, Descriptor
+from ktir.isa.program import Argument
+from ktir.target import HALVES
 
 BOUND_DTYPE = np.dtype(list(BOUND_LAYOUT))
 DESCRIPTOR_DTYPE = np.dtype([(f[0], BOUND_DTYPE if f[0] == "bounds" else f[1], *f[2:]) for f in DESCRIPTOR_LAYOUT])
@@ -35,6 +37,7 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
     if d.element_bytes not in (2, 4) or type(d.element_bytes) is not int:
         yield f"element_bytes expects 2 or 4, but got {d.element_bytes!r}"
         return
+    yield from half_faults(d)
     if len(d.extent) != len(d.stride) or len(d.extent) > MAX_RANK:
         yield f"extent and stride expect equal ranks of 0 to {MAX_RANK}, but got {len(d.extent)} and {len(d.stride)}"
     for e in d.extent:
@@ -73,6 +76,14 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
     for i, bound in enumerate(d.bounds):
         for fault in _bound_faults(bound, len(d.extent), tables):
             yield f"bound {i}: {fault}"
+
+
+def half_faults(held: Descriptor | Argument) -> Iterator[str]:
+    """What is wrong with the floats of 16 bits of a descriptor or an argument."""
+    if held.half not in HALVES:
+        yield f"half expects one of {', '.join(HALVES)}, but got {held.half!r}"
+    elif held.half != HALVES[0] and held.element_bytes != 2:
+        yield f"half is {held.half}, but elements have {held.element_bytes} bytes"
 
 
 def _element_faults(d: Descriptor) -> Iterator[str]:
@@ -124,6 +135,7 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["space"] = SPACES.index(d.space)
         record["log2_element_bytes"] = d.element_bytes // 2
         record["rank"] = rank
+        record["half"] = HALVES.index(d.half)
         record["flags"] = int(d.splat) | int(d.element) << 1 | PADS.index(d.pad) << 4
         record["extent"][:rank] = d.extent
         record["stride"][:rank] = d.stride
@@ -157,6 +169,8 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         problems.append(f"rank expects 0 to {MAX_RANK}, but got {r['rank']}")
     if r["flags"] & ~0x33 or r["flags"] >> 4 >= len(PADS):
         problems.append(f"unknown flags {r['flags']:#04x}")
+    if r["half"] >= len(HALVES):
+        problems.append(f"unknown half code {r['half']}")
     if any(r["reserved"]):
         problems.append("reserved field is not zero")
     if any(r["extent"][r["rank"] :]) or any(r["stride"][r["rank"] :]):
@@ -182,6 +196,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         lane_stride=r["lane_stride"] if r["flags"] & 2 else None,
         splat=bool(r["flags"] & 1),
         pad=PADS[r["flags"] >> 4],
+        half=HALVES[r["half"]],
         bounds=tuple(b for b in bounds if b is not None),
     )
     return d, problems

@@ -27,6 +27,7 @@ from ktir.isa.instructions import WORD_BYTES
 from ktir.isa.problem import EncodingError, Problem, ProgramError
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program
 from ktir.isa.units import Unit
+from ktir.target import HALVES
 
 MAGIC = b"SIS0"
 VERSION = 3
@@ -47,7 +48,7 @@ HEADER_DTYPE = np.dtype(
         ("padding", "u1", 32),
     ]
 )
-ARGUMENT_DTYPE = np.dtype([("name", "<u4"), ("role", "u1"), ("element_bytes", "u1"), ("reserved", "<u2"), ("sticks", "<u8")])
+ARGUMENT_DTYPE = np.dtype([("name", "<u4"), ("role", "u1"), ("element_bytes", "u1"), ("half", "u1"), ("reserved", "u1"), ("sticks", "<u8")])
 KERNEL_DTYPE = np.dtype([(n, "<u4") for n in ("name", "cores", "units", "channels", "descriptors", "tables", "groups", "reserved")])
 UNIT_DTYPE = np.dtype([("unit", "<u4"), ("count", "<u4"), ("first", "<u8")])
 CHANNEL_DTYPE = np.dtype([("sender", "u1"), ("receiver", "u1"), ("reserved", "<u2"), ("token", "<u4"), ("leftover", "<u8")])
@@ -90,7 +91,7 @@ def _assemble(program: Program, word_bytes: bytes) -> bytes:
     arguments = np.zeros(len(program.arguments), ARGUMENT_DTYPE)
     for record, a in zip(arguments, program.arguments, strict=True):
         record["name"], record["role"] = strings.id(a.name), ROLES.index(a.role)
-        record["element_bytes"], record["sticks"] = a.element_bytes, a.sticks
+        record["element_bytes"], record["half"], record["sticks"] = a.element_bytes, HALVES.index(a.half), a.sticks
     kernels, first = bytearray(), 0
     for kernel in program.kernels:
         kernels += _kernel_bytes(kernel, strings.id(kernel.name), first)
@@ -266,13 +267,15 @@ def _read_arguments(r: _Reader, texts: list[str]) -> list[Argument]:
     if rest:
         raise EncodingError(r.end - rest, f"the arguments section has {rest} bytes too many")
     for i, record in enumerate(r.take(ARGUMENT_DTYPE, count, "arguments").tolist()):
-        name, role, element_bytes, reserved, sticks = record
+        name, role, element_bytes, half, reserved, sticks = record
         at = r.start + i * ARGUMENT_DTYPE.itemsize
         if role >= len(ROLES):
             raise EncodingError(at + 4, f"unknown role code {role}")
+        if half >= len(HALVES):
+            raise EncodingError(at + 6, f"unknown half code {half}")
         if reserved:
-            raise EncodingError(at + 6, "reserved field is not zero")
-        out.append(Argument(_text(texts, name, at), ROLES[role], sticks, element_bytes))
+            raise EncodingError(at + 7, "reserved field is not zero")
+        out.append(Argument(_text(texts, name, at), ROLES[role], sticks, element_bytes, HALVES[half]))
     return out
 
 

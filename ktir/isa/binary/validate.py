@@ -13,7 +13,7 @@ from typing import Any
 from ktir.isa.binary import descriptor_codec, words
 from ktir.isa.instructions import MAX_TOKEN
 from ktir.isa.problem import Problem
-from ktir.isa.program import ROLES, Kernel, Program, Source
+from ktir.isa.program import ROLES, Argument, Kernel, Program, Source
 from ktir.isa.units import Unit
 from ktir.target import MOST_CORES
 
@@ -44,7 +44,7 @@ def validate_headers(program: Program) -> list[Problem]:
     """Faults of everything but the words."""
     problems = [Problem(f) for f in [_text_fault(program.name, "the program's name")] if f]
     for i, a in enumerate(program.arguments):
-        problems += [Problem(m, argument=i) for m in _argument_faults(a.name, a.role, a.sticks, a.element_bytes)]
+        problems += [Problem(m, argument=i) for m in _argument_faults(a)]
     for k, kernel in enumerate(program.kernels):
         at = Problem("", kernel=k, kernel_name=kernel.name)
         problems += [replace(at, message=m) for m in kernel_faults(kernel)]
@@ -88,8 +88,8 @@ def validate(program: Program, packed: Packed | None = None) -> list[Problem]:
     return problems
 
 
-def _argument_faults(name: Any, role: Any, sticks: Any, element_bytes: Any) -> Iterator[str]:
-    fault = _text_fault(name, "name")
+def _argument_faults(a: Argument) -> Iterator[str]:
+    fault, role, sticks, element_bytes = _text_fault(a.name, "name"), a.role, a.sticks, a.element_bytes
     if fault:
         yield fault
     if role not in ROLES:
@@ -98,6 +98,7 @@ def _argument_faults(name: Any, role: Any, sticks: Any, element_bytes: Any) -> I
         yield f"sticks expects a value of 0 to {MAX_STICKS}, but got {sticks!r}"
     if element_bytes not in (2, 4) or type(element_bytes) is not int:
         yield f"element_bytes expects 2 or 4, but got {element_bytes!r}"
+    yield from descriptor_codec.half_faults(a)
 
 
 def kernel_faults(kernel: Kernel) -> Iterator[str]:

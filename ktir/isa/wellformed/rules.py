@@ -20,7 +20,7 @@ class Rule:
 SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Headers": (
         Rule("Names of the program, of arguments and kernels are Unicode text.", "expects text|is no valid Unicode"),
-        Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 2 or 4 bytes.", "role expects|sticks expects a value|element_bytes expects 2 or 4"),
+        Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 2 or 4 bytes. Those of 2 are f16 or, where it says so, another float of 16 bits.", "role expects|sticks expects a value|element_bytes expects 2 or 4|half "),
         Rule("A kernel runs on 1 to 1024 cores, and on no more than the target has.", "cores expects|but the target has"),
         Rule("Each unit has at most one program in a kernel.", "units expects"),
         Rule("Core tables have a value of −2⁴⁰ to 2⁴⁰ per core, groups the number of a core of the kernel per core.", "values, one per core|expects values of -?[0-9]+ to"),
@@ -54,15 +54,15 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Words and their descriptors": (
         Rule("Operands are descriptors of the space that the instruction, and the unit, says.", "to be of (ddr|lx)"),
         Rule("What `move` names in LX is given. Over the ring it has a group. Into memory, or with an index, it has none.", "expects a (src|dst)$|over the ring|has a group"),
-        Rule("The two descriptors of a `move` have as many bytes, in elements of one size.", "moves .* bytes into|changes the element size"),
+        Rule("The two descriptors of a `move` have as many bytes, in elements of one size and format.", "moves .* bytes into|changes the element size|changes the elements"),
         Rule("Levels over which a descriptor steps are open; of those that choose its buffer one is.", "which is not open|chooses the buffer"),
         Rule("Buffers lie as far apart as one spans.", "has buffers of"),
         Rule("A corelet_step is that of a corelet unit.", "exists once per core"),
         Rule("What a word writes has no two live positions, on both corelets, that share a stick or element; of a scatter, those that no index moves.", "share a"),
         Rule("What a load fills in LX is contiguous, in the order of the walk.", "must be contiguous"),
-        Rule("What fills elements of 2 bytes is the f32 of an f16.", "is no f16"),
+        Rule("What fills elements of 2 bytes is the f32 of a float of their format.", "is no (b?f16)"),
         Rule("`splat` descriptors belong to `push`.", "repeats lane 0"),
-        Rule("Elements have the size of those of their argument.", "but argument"),
+        Rule("Elements have the size and format of those of their argument.", "but argument"),
         Rule("The base, each value of the core table, strides and steps are multiples of the unit: a stick, or of element descriptors an element.", "no multiple of"),
         Rule("Live positions lie inside of the argument, or of LX, on every core and in every trip.", "reaches "),
         Rule("What one core reaches of an argument in a kernel is no longer than an address can span.", "can be addressed"),
@@ -74,7 +74,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
         Rule("A register is written above where it is read: in `start` by words there; in `each` by these and words there; in `end` by all but those of `each` that are neither `vacc` nor constants.", "before it is defined|holds a value of"),
         Rule("What a word reads has not been overwritten since by another stick or group.", "overwrites it"),
         Rule("An accumulator has one `vacc` in a body.", "an accumulator of its own"),
-        Rule("Only results that are numbers round.", "gives integers"),
+        Rule("Only results that are numbers round, and only what rounds names a float of 16 bits.", "gives integers|does not round"),
     ),
 }  # fmt: skip
 RULES = tuple(rule for rules in SECTIONS.values() for rule in rules)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ktir.isa.instructions import Does, register_name
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
+from ktir.target import HALVES
 
 _USABLE = {
     "start": ("start", "const"),
@@ -36,7 +37,9 @@ def faults(rep: Word, body: list[Word]) -> list[Fault]:
             found.append((i, f"'{w.op}' stands in {' or '.join(_PLACES[w.does])}, but got one in {part}"))
             continue
         if w.operands.get("round") and not KINDS[w["kind"]].rounds:
-            found.append((i, f"'{w.op}' rounds to f16, but '{w['kind']}' gives integers"))
+            found.append((i, f"'{w.op}' rounds to {w['half']}, but '{w['kind']}' gives integers"))
+        if w.operands.get("half", HALVES[0]) != HALVES[0] and not w["round"]:
+            found.append((i, f"'{w.op}' names {w['half']}, but does not round"))
         for r in uses(w):
             if r not in kinds:
                 found.append((i, f"'{w.op}' uses {register_name(r)} before it is defined"))

@@ -7,10 +7,12 @@ deadlocks, reads of what was never written and the accumulator protocol of PT ar
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
+from ktir.arithmetic.numerics import round_to
 from ktir.isa import addresses
 from ktir.isa.binary.validate import validate
 from ktir.isa.descriptor import Descriptor
@@ -140,6 +142,8 @@ class _Kernel:
             yield f"'{w.op}' moves {source.bytes} bytes into {destination.bytes}"
         if source.element_bytes != destination.element_bytes:
             yield f"'{w.op}' changes the element size from {source.element_bytes} to {destination.element_bytes} bytes"
+        elif source.half != destination.half:
+            yield f"'{w.op}' changes the elements from {source.half} to {destination.half}"
 
     def _descriptor(self, unit: Unit, s: Site, name: str, d: Descriptor) -> Iterator[str]:
         trips, corelets = s.trips, self.target.corelets if unit.per_corelet else 1
@@ -165,8 +169,8 @@ class _Kernel:
                 yield f"is written to, but two of its positions share {'an element' if d.element else 'a stick'}"
             if unit is Unit.MNIL and s.word.does is Does.MOVE and not addresses.is_contiguous(d):
                 yield "is the destination of a load and must be contiguous"
-        if s.word.does is Does.FILL and d.element_bytes == 2 and not _is_half(lane_value(s.word["value"])):
-            yield f"has elements of 2 bytes, but {lane_text(s.word['value'])} is no f16"
+        if s.word.does is Does.FILL and d.element_bytes == 2 and not _holds(d.half, lane_value(s.word["value"])):
+            yield f"has elements of 2 bytes, but {lane_text(s.word['value'])} is no {d.half}"
         if d.splat and s.word.does is not Does.PUSH:
             yield "repeats lane 0, which only 'push' can do"
         yield from self._range(d, trips, corelets)
@@ -182,6 +186,8 @@ class _Kernel:
                 yield f"spans {span} bytes of {where} on a core, but at most {self.target.span_bytes} can be addressed"
             if argument.element_bytes != d.element_bytes:
                 yield f"has elements of {d.element_bytes} bytes, but {where} of {argument.element_bytes}"
+            elif argument.half != d.half:
+                yield f"has elements of {d.half}, but {where} of {argument.half}"
         if not r.empty and (r.low < 0 or r.high >= size):
             yield f"reaches bytes {r.low} to {r.high}, but {where} has {size}"
 
@@ -287,12 +293,10 @@ class _Kernel:
         return None
 
 
-def _is_half(value: float) -> bool:
-    """Whether f16 has this number."""
-    try:
-        return math.isnan(value) or struct.unpack("<e", struct.pack("<e", value))[0] == value
-    except OverflowError:
-        return False
+def _holds(half: str, value: float) -> bool:
+    """Whether a float of 16 bits has this number."""
+    number = np.full(1, value, np.float32)
+    return math.isnan(value) or bool(round_to(half, number) == number)
 
 
 def _without(extent: tuple[int, ...], dim: int) -> tuple[int, ...]:

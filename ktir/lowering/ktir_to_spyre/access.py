@@ -11,9 +11,7 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
 from ktir.mlir import ir
-from ktir.target import LANES, STICK_BYTES
-
-ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
+from ktir.target import FORMATS, LANES, STICK_BYTES, Format
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,18 @@ class Tile:
 
     op: ir.Operation
     local: bool
-    element_bytes: int
+    element: Format
     anchor: Index
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     clips: tuple[Clip, ...] = ()
     buffer: tuple[int, int] = (0, 0)
     """LX: first stick and end of all slots of the view."""
+
+    @property
+    def element_bytes(self) -> int:
+        """2 or 4."""
+        return self.element.bytes
 
     @property
     def rotation(self) -> int:
@@ -164,9 +167,9 @@ class TileEvaluator:
         index, view = self.index, base.owner.opview
         assert isinstance(view, ktdp.ConstructMemoryViewOp)
         element = str(view.element_type)
-        if element not in ELEMENT_BYTES:
+        if element not in FORMATS:
             raise Unsupported(
-                f"'{op.name}' op is on elements of type {element}, but the instruction stream moves {', '.join(ELEMENT_BYTES)}",
+                f"'{op.name}' op is on elements of type {element}, but the instruction stream moves {', '.join(FORMATS)}",
                 location_text(op.location),
             )
         if any(not isinstance(s, int) for s in view.strides):
@@ -187,8 +190,8 @@ class TileEvaluator:
             clips.append(Clip(walked.get(d, 0), room, step=int(d in walked and not of_lanes), lanes=of_lanes))
         clips += self._lanes(op, view, first, walked)
         local = view.memory_space == "ct_local"
-        buffer = _buffer(view, index(view.offset), sizes, steps, ELEMENT_BYTES[element]) if local else (0, 0)
-        return Tile(op, local, ELEMENT_BYTES[element], anchor, shape, tuple(strides), tuple(clips), buffer)
+        buffer = _buffer(view, index(view.offset), sizes, steps, FORMATS[element].bytes) if local else (0, 0)
+        return Tile(op, local, FORMATS[element], anchor, shape, tuple(strides), tuple(clips), buffer)
 
     def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
         """Where the view's sticks are cut at a lane: 64*stick + lane <= last."""

@@ -1,25 +1,26 @@
 """Scalar bodies of `linalg.generic` -> vector loops of SFP.
 
-A lane holds f16 values on the f32 grid, f32 values, i32 bits, or i1 as a mask of 0 and 1. Constants are made at their first use.
+A lane holds floats of 16 bits as f32 values, f32 values, i32 bits, or i1 as a mask of 0 and 1. Constants are made at their first use.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import SCALAR_OPS, is_folded, keeps_lane, kind_of, type_letter
+from ktir.dialects.vector_kinds import SCALAR_OPS, is_folded, keeps_lane, kind_of
 from ktir.isa.instructions import FIRST_ACCUMULATOR, PARTS
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word, word
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
 from ktir.lowering.ktir_to_spyre.registers import Registers
 from ktir.mlir import arith, ir, is_a
-from ktir.target import Target
+from ktir.target import FORMATS, Target, is_half, type_letter
 
 _SCARCE = 6
 """Free registers below which a constant no longer keeps one for the whole body."""
@@ -33,11 +34,22 @@ class Stream:
     part: str
 
 
+def _types() -> str:
+    return f"{', '.join(FORMATS)} and i1"
+
+
 def _alias(value: ir.Value) -> ir.Value:
     """The scalar whose lanes `value` shares; a rounding that is folded is done in the register of what it rounds."""
     while not isinstance(value.owner, ir.Block) and (keeps_lane(value.owner) or is_folded(value.owner)):
         value = value.owner.operands[0]
     return value
+
+
+def _rounded_to(value: ir.Value) -> str:
+    """The float of 16 bits to which the instruction rounds that computes a scalar; empty where it does not."""
+    folded = next((use.owner.operation for use in value.uses if is_folded(use.owner.operation)), None)
+    type_ = value.type if folded is None else folded.results[0].type
+    return str(type_) if is_half(type_) else ""
 
 
 def _is_constant(value: ir.Value) -> bool:
@@ -126,7 +138,7 @@ class VectorBody:
             return "i", int(bool(ir.BoolAttr(attribute).value if isinstance(attribute, ir.BoolAttr) else ir.IntegerAttr(attribute).value))
         if not letter:
             raise Unsupported(
-                f"'arith.constant' op of {value.type} has no lane of the vector unit, which has f16, f32, i32 and i1",
+                f"'arith.constant' op of {value.type} has no lane of the vector unit, which has {_types()}",
                 location_text(value.owner.location),
             )
         return "i", ir.IntegerAttr(attribute).value
@@ -157,7 +169,7 @@ class VectorBody:
             types = ", ".join(str(v.type) for v in op.operands)
             known = "this op on others of" if op.name in SCALAR_OPS else f"{', '.join(SCALAR_OPS)}, on"
             raise Unsupported(
-                f"'{op.name}' op on {types} to {op.results[0].type} has no instruction; the vector unit has {known} f16, f32, i32 and i1",
+                f"'{op.name}' op on {types} to {op.results[0].type} has no instruction; the vector unit has {known} {_types()}",
                 location_text(op.location),
             )
         result = op.results[0]
@@ -168,10 +180,10 @@ class VectorBody:
         start = all(_is_constant(v) or self.registers.part[v] == "start" for v in operands)
         part = "start" if start else "each"
         sources = [self._operand(v, part) for v in operands]
-        narrow = isinstance(result.type, ir.F16Type) or any(is_folded(use.owner.operation) for use in result.uses)
-        rounds = narrow and KINDS[kind].rounds and kind != "select"
-        fields = dict(zip(("src", "src2", "src3"), sources, strict=False))
-        self._emit(part, f"v{len(sources)}", kind=kind, **fields, dst=self.registers.define(result, part), round=rounds)
+        fields: dict[str, Any] = dict(zip(("src", "src2", "src3"), sources, strict=False))
+        if KINDS[kind].rounds and kind != "select" and (half := _rounded_to(result)):
+            fields |= {"round": True, "half": half}
+        self._emit(part, f"v{len(sources)}", kind=kind, **fields, dst=self.registers.define(result, part))
 
     def _masked(self, op: ir.Operation) -> bool:
         """select(64*stick + lane < limit, value, constant of floats), which masks padding: an instruction of its own."""

@@ -35,7 +35,7 @@ def multiply(operands: Operands, g: Generic) -> Action:
                 word("push", number, lx=weights, fifo="W", transpose=transposed),
                 word("push", number, lx=activations, fifo="A"),
             ],
-            Unit.PT: [word("ldw", number), word("mm", number, rows=rows)],
+            Unit.PT: [word("ldw", number, half=a.element.half), word("mm", number, rows=rows, half=a.element.half)],
         },
         [operands.touch(Unit.LXLU, b, False, halved=False), operands.touch(Unit.LXLU, a, False, halved=halved)],
     )

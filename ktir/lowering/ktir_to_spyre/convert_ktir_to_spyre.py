@@ -17,6 +17,7 @@ from ktir.lowering.ktir_to_spyre.descriptors import stores_apart
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
 from ktir.pipeline import Pass
+from ktir.target import held
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def program_arguments(entry: func.FuncOp) -> list[Argument]:
         entries = 1
         for extent in layout.device[:-1]:
             entries *= extent
-        element_bytes = 2 if isinstance(layout.dtype, ir.F16Type) else 4
+        element = held(layout.dtype)
         name, role = ir.StringAttr(d["ktir.name"]).value, ir.StringAttr(d["ktir.role"]).value
-        arguments.append(Argument(name, role, entries * element_bytes // 2, element_bytes))
+        arguments.append(Argument(name, role, entries * element.bytes // 2, element.bytes, element.half))
     return arguments

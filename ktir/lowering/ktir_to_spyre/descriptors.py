@@ -90,7 +90,7 @@ class DescriptorTable:
                               location_text(tile.op.location))  # fmt: skip
         descriptor = Descriptor(
             space="lx" if tile.local else "ddr",
-            element_bytes=2 if size == 2 else 4,
+            element_bytes=tile.element.bytes,
             extent=tuple(extent for extent, _ in walk),
             stride=tuple(0 if dim is None else tile.strides[dim] * size for _, dim in walk),
             base=anchor.scalar * size if anchor.is_uniform else 0,
@@ -104,12 +104,13 @@ class DescriptorTable:
             lane_stride=None if self._by_sticks(tile, walk) else tile.strides[-1] * size,
             splat=splat,
             bounds=tuple(bounds),
+            half=tile.element.half,
         )
         return self.add(descriptor)
 
     def describe_positions(self, positions: Tile) -> int:
         """Describe the indices of a gather or scatter: lane 0 of one entry per position."""
-        lanes = Tile(positions.op, False, positions.element_bytes, positions.anchor, (*positions.shape, LANES), (*positions.strides, 0),
+        lanes = Tile(positions.op, False, positions.element, positions.anchor, (*positions.shape, LANES), (*positions.strides, 0),
                      positions.clips)  # fmt: skip
         return self.describe(lanes, whole(lanes), keep=0)
 

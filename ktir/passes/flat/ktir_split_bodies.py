@@ -31,6 +31,7 @@ from ktir.dialects.structured import (
 from ktir.layout import Layout
 from ktir.mlir import arith, i32_type, ir, is_a, linalg, tensor
 from ktir.pipeline import Pass
+from ktir.target import type_letter
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
     best = None
     for k, op in enumerate(body.ops):
         value, own = op.results[0], body.uses[k]
-        if str(value.type) not in ("f16", "f32", "i32", "i1") or not 2 <= len(own) <= limit or max(own) >= inputs or value == yielded:
+        if not type_letter(value.type) or not 2 <= len(own) <= limit or max(own) >= inputs or value == yielded:
             continue
         if any(of_index[i] for i in body.behind(value)):
             continue

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ktir.dialects import spyreop
 from ktir.dialects.structured import constant
 from ktir.mlir import arith, i32_type, ir, math, operations
+from ktir.target import FORMATS
 
 _Steps = Callable[[ir.Operation, list[ir.Value]], ir.Value]
 
@@ -15,7 +16,7 @@ def expand_intrinsics(root: ir.Operation) -> None:
     """Write the ops of `spyreop` in `root` out that the vector unit has no kind for; those that nothing computes stay."""
     for op in operations(root):
         steps = _EXPANSIONS.get(op.name)
-        if steps is not None and str(op.results[0].type) in ("f16", "f32", "i32"):
+        if steps is not None and str(op.results[0].type) in FORMATS:
             with ir.InsertionPoint(op), op.location:
                 result = steps(op, list(op.operands))
             op.results[0].replace_all_uses_with(result)

@@ -13,14 +13,14 @@ from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import moved_by
 from ktir.layout import Layout
-from ktir.mlir import i32_type, ir
+from ktir.mlir import ir
 from ktir.passes.layouts.buffers import Buffers
 from ktir.target import LANES
 
 
 def element_type(dtype: str) -> ir.Type:
     """The MLIR type of a layout's `dtype`."""
-    return {"f16": ir.F16Type.get, "f32": ir.F32Type.get, "i32": i32_type}[dtype]()
+    return ir.Type.parse(dtype)
 
 
 def encoding(layout: Layout, pad: str = "uninit") -> ir.Attribute:

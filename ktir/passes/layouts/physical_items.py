@@ -15,8 +15,8 @@ from ktir.cost.bodies import stick_cycles
 from ktir.mlir import ir
 from ktir.passes.layouts.many_keys import mark_many_keys
 from ktir.passes.layouts.row_merging import Groups, RowMerging, Use
-from ktir.passes.layouts.stick_roles import ELEMENT_BYTES, GRANULE, Stick, StickRoles, access_bytes, pool_memory
-from ktir.target import LANES, Target
+from ktir.passes.layouts.stick_roles import GRANULE, Stick, StickRoles, access_bytes, pool_memory
+from ktir.target import LANES, STICK_BYTES, Target, element_bytes
 
 
 def zero_pads(roles: StickRoles) -> set[ir.Value]:
@@ -80,7 +80,7 @@ class PhysicalItems:
     def _tensor(self, name: Hashable, shape: Sequence[int], stick: Stick, groups: Groups, dtype: str) -> Tensor:
         rows = [prod(shape[d] if d >= 0 else ~d for d in group) for group in groups] or [1]
         physical = (1 if stick is None else -(-shape[stick] // LANES), *rows, LANES)
-        return Tensor(physical, prod(physical) * ELEMENT_BYTES[dtype], name)
+        return Tensor(physical, prod(physical) * element_bytes(dtype), name)
 
     def _operand(self, node: Node, i: int) -> tuple[_Form, Use]:
         use = self.rows.use(node, i)
@@ -255,10 +255,10 @@ def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
     Elements far from their neighbours in the stick are moved in granules, which they share with those of the next rows where these lie next
     to them.
     """
-    elements, size = prod(memory.sizes), ELEMENT_BYTES[memory.element]
+    elements, size = prod(memory.sizes), element_bytes(memory.element)
     moved = access_bytes(memory, stick)
     if stick is not None and memory.strides[stick] in (0, 1):
-        sticks = -(-memory.sizes[stick] // LANES) * size // ELEMENT_BYTES["f16"]
+        sticks = -(-memory.sizes[stick] // LANES) * size * LANES // STICK_BYTES
         return moved, elements // memory.sizes[stick] * sticks
     rows = [d for d in range(len(memory.sizes)) if d != stick and memory.sizes[d] > 1]
     step = abs(memory.strides[rows[-1]]) * size if rows else 0

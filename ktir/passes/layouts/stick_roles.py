@@ -21,11 +21,10 @@ from ktir.analysis.flat import IndexedBy, Memory, Node, dtype_of, refuse, shape_
 from ktir.mlir import func, ir
 from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.stick_choice import IMPOSSIBLE, Table, choose
-from ktir.target import LANES
+from ktir.target import LANES, element_bytes
 
 GRANULE = 32
 """Bytes that memory moves at least; `ktir.target` has the machine's."""
-ELEMENT_BYTES = {"f16": 2, "f32": 4, "i32": 4}
 
 Stick = int | None
 Configuration = tuple[Stick, ...]
@@ -42,7 +41,7 @@ def stick_text(stick: Stick) -> str:
 
 def access_bytes(memory: Memory, stick: Stick) -> int:
     """Bytes that a load or store of all of `memory` moves where dimension `stick` lies in the stick."""
-    size = ELEMENT_BYTES[memory.element]
+    size = element_bytes(memory.element)
     elements = prod(memory.sizes)
     if stick is None or elements == 0:
         return elements * GRANULE
@@ -190,7 +189,7 @@ class StickRoles:
         lies = self.buffers.lies(memory.argument)
         if lies is None or (stick is not None and memory.strides[stick] == lies):
             return 0
-        return 2 * prod(memory.sizes) * ELEMENT_BYTES[memory.element]
+        return 2 * prod(memory.sizes) * element_bytes(memory.element)
 
     def _relayout_cost(self, value: ir.Value, made: Stick, layouts: frozenset[Stick]) -> int:
         if made not in layouts:

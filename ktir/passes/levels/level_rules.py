@@ -8,10 +8,10 @@ from ktir.analysis.attributes.residents import resident_of
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
-from ktir.dialects.structured import IDENTITY, Generic
+from ktir.dialects.structured import IDENTITY, SUMS, Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.levels.function_rules import moves_residents
-from ktir.target import LANES
+from ktir.target import LANES, is_half
 
 # Every op
 
@@ -202,8 +202,8 @@ def projected(op: ir.Operation) -> None:
 def wide_sum(op: ir.Operation) -> None:
     """Sums accumulate in f32, or in f64."""
     g = Generic(op)
-    narrow = isinstance(g.body.arguments[-1].type, ir.F16Type | ir.BF16Type)
-    if not g.is_pointwise and narrow and g.combiner in ("add", "addh"):
+    narrow = is_half(g.body.arguments[-1].type)
+    if not g.is_pointwise and narrow and g.combiner in SUMS:
         raise Broken(f"expects a sum to accumulate in f32, but got '{op.results[0].type}'")
 
 

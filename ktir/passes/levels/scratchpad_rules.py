@@ -16,7 +16,7 @@ from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.mlir import arith, func, ir, is_a, operations, scf
-from ktir.target import STICK_BYTES
+from ktir.target import STICK_BYTES, element_bytes
 
 _ENTRY_BYTES = 2 * STICK_BYTES
 """Of f32."""
@@ -40,10 +40,6 @@ class Place:
         return self.start < other.end and other.start < self.end
 
 
-def _element_bytes(type_: ir.Type) -> int:
-    return 2 if isinstance(type_, ir.F16Type) else 4
-
-
 def place_of(view: ir.Operation) -> Place:
     """Where a view of the scratchpad lies, or all of the resident that it shows.
 
@@ -53,7 +49,7 @@ def place_of(view: ir.Operation) -> Place:
     if resident is not None:
         return Place(resident.address, resident.bytes)
     opview = view.opview
-    width = _element_bytes(opview.element_type)
+    width = element_bytes(opview.element_type)
     sizes, strides = list(opview.sizes), list(opview.strides)
     if any(not isinstance(n, int) for n in (*sizes, *strides)):
         raise Broken("expects a view of the scratchpad to have static sizes and strides")
@@ -190,7 +186,7 @@ class Scratchpad:
         address = _begins(op)
         if address is None:
             raise Broken(f"expects an address in '{resident.name}' that the core's number and counters of loops decide")
-        for start in address * _element_bytes(op.opview.element_type):
+        for start in address * element_bytes(op.opview.element_type):
             if not resident.address <= start < resident.address + resident.bytes:
                 raise Broken(f"begins at byte {start} of the scratchpad, outside of '{resident.name}'")
 

@@ -8,6 +8,7 @@ from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, SUM_OF_PRODUCTS, maps_of
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, ir, is_a, linalg, named
+from ktir.target import is_half
 
 _LOOPS = named({linalg.MatmulOp: ((0, 2), (2, 1), (0, 1)), linalg.BatchMatmulOp: ((0, 1, 3), (0, 3, 2), (0, 1, 2))})
 
@@ -62,7 +63,7 @@ class Form:
     def is_contraction(self) -> bool:
         """Whether its sums are those of the matrix array: exact in blocks of 64, which are added in order."""
         body = [o.operation.name for o in self.yielded.owner.operation.block.operations][:-1] if self.reduced else []
-        return body == SUM_OF_PRODUCTS and str(self.arguments[0].type) == "f16"
+        return body == SUM_OF_PRODUCTS and is_half(self.arguments[0].type)
 
 
 def form_of(op: ir.Operation) -> Form | None:

@@ -11,8 +11,7 @@ from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, i32_type, ir
 from ktir.passes.flat.integers.intervals import I32
-from ktir.passes.pinning.values.tensors import TYPES
-from ktir.target import LANES
+from ktir.target import FORMATS, LANES
 
 NEW = "__pinned"
 """Behind the names of what is made, while the author's functions are still there."""
@@ -23,8 +22,8 @@ INTEGERS = "ktir.integers"
 def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
-        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in TYPES and not _is_wide_table(p))):
-            what = f"its elements are {p.element}, not {', '.join(TYPES)}"
+        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in FORMATS and not _is_wide_table(p))):
+            what = f"its elements are {p.element}, not {', '.join(FORMATS)}"
             if p.shape is None or 0 in p.shape:
                 what = "its views do not tell its size" if p.shape is None else "it has no elements"
             given = p.position < len(entry.regions[0].blocks[0].arguments)

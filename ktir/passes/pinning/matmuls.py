@@ -11,7 +11,7 @@ from ktir.mlir import arith, ir, is_a, linalg, named, scf, tensor
 from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, content, whole_dims
 from ktir.passes.pinning.values.places import sticks
 from ktir.passes.pinning.values.tensors import Loaded, Made, physical_shape, pointwise
-from ktir.target import LANES
+from ktir.target import HALVES, LANES, is_half
 
 _NAMED = named(
     {
@@ -32,10 +32,10 @@ def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | N
     if walks is None:
         return None
     left, right, outs = op.operands
-    whole, result = [content(left, values, op), content(right, values, op)], ir.RankedTensorType(op.results[0].type)
-    types = (str(whole[0].type), str(whole[1].type), str(result.element_type))
-    if types[:2] != ("f16", "f16") or types[2] not in ("f16", "f32"):
-        raise refused(op, "multiplies {} and {} into {}, but the array takes f16 and adds in f32".format(*types))
+    result = ir.RankedTensorType(op.results[0].type)
+    types = [content(left, values, op).type, content(right, values, op).type, result.element_type]
+    if types[0] != types[1] or not is_half(types[0]) or types[2] not in (types[0], ir.F32Type.get()):
+        raise refused(op, "multiplies {} and {} into {}, but the array takes {} and adds in f32".format(*types, " or ".join(HALVES)))
     extents = {loop: n for v, walk in zip(op.operands, walks, strict=True) for loop, n in _extents(v, walk)}
     a, b, c = (set(walk) for walk in walks)
     rows, columns = ([loop for loop in walks[2] if loop in extents and extents[loop] != 1 and loop not in other] for other in (b, a))

@@ -18,7 +18,7 @@ from ktir.mlir import func, integer_attribute, ir, is_a, operations, tensor
 from ktir.passes.pinning.values.elements import Apply, Leaf, Value
 from ktir.passes.pinning.values.places import Place, Row, even, sticks, times
 from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise, rows_of
-from ktir.target import LANES
+from ktir.target import LANES, element_bytes
 
 _NUMBER = "ktir.access"
 """On a view, until all are known: which access it is."""
@@ -96,7 +96,7 @@ class AuthorScratchpad:
 
     def _tile(self, op: ir.Operation, place: Place) -> tuple[int | None, ir.Value]:
         """Which dim lies in the sticks, and the access tile. Raises Unsupported for what is not whole sticks of an even number of rows."""
-        view, bytes_ = place.view.operation, 2 if isinstance(place.element, ir.F16Type) else 4
+        view, bytes_ = place.view.operation, element_bytes(place.element)
         stick = next((d for d, dim in enumerate(place.dims) if dim.stride == 1 and dim.extent != 1), None)
         if stick is None and prod(place.shape) != 1:
             raise refused(view, "expects tiles of the scratchpad whose elements are side by side, others are not pinned yet")

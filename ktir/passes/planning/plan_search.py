@@ -19,10 +19,10 @@ from ktir.analysis.flat import Memory, Node, shape_of
 from ktir.analysis.items import Contraction, Op
 from ktir.cost.estimate import kernel_start
 from ktir.passes.layouts.physical_items import PhysicalItems
-from ktir.passes.layouts.stick_roles import ELEMENT_BYTES, Configuration, stick_text
+from ktir.passes.layouts.stick_roles import Configuration, stick_text
 from ktir.passes.planning.kernel_price import kernel_price
 from ktir.passes.planning.planner import GAIN, Contents, Draft, Move
-from ktir.target import LANES
+from ktir.target import LANES, element_bytes
 
 _SORTED = 4
 """Items that are put into kernels in the time in which one is priced."""
@@ -169,7 +169,7 @@ def _needed(node: Node, memory: Memory) -> int:
     elements = prod(n for n, stride in zip(memory.sizes, memory.strides, strict=True) if stride)
     if node.subscripts:
         elements = min(elements, prod(shape_of(node.tensors[-1])))
-    return elements * ELEMENT_BYTES[memory.element]
+    return elements * element_bytes(memory.element)
 
 
 _MOVES: dict[Move, str] = {

@@ -22,7 +22,7 @@ from ktir.isa.descriptor import MAX_RANK
 from ktir.mlir import arith, func, integer_attribute, ir, is_a
 from ktir.passes.residence.pool_accesses import Footprint, Numbers
 from ktir.passes.residence.shares import Disagreement, Walk
-from ktir.target import LANES
+from ktir.target import LANES, element_bytes
 
 
 class Piece(NamedTuple):
@@ -122,7 +122,7 @@ def _only(core: int, extent: int, tile: ir.Value) -> ir.Value:
 
 def _tile(tensor: Moved, resident: kt.ResidentAttr, walk: Walk, shape: list[int], own: ir.Value | None = None) -> ir.Value:
     """The access tile of a piece in a resident; `own`: how much of its first dim is there."""
-    width = 2 if tensor.element == ir.F16Type.get() else 4
+    width = element_bytes(tensor.element)
     address = index_constant(resident.address // width + walk.first * LANES)
     strides = [*(s * LANES for s in walk.strides), 1]
     sizes: list[int | ir.Value] = [shape[0] if own is None else own, *shape[1:]]

@@ -15,7 +15,7 @@ from ktir.analysis.core_numbers import CoreNumbers, Numbers, Unknown
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.mlir import arith, func, ir, is_a
-from ktir.target import LANES
+from ktir.target import LANES, element_bytes
 
 _SPREAD = 8
 """Places per entry up to which entries are marked, instead of sorted."""
@@ -96,7 +96,7 @@ class PoolAccess:
     @property
     def element_bytes(self) -> int:
         """Bytes of an element."""
-        return 2 if self.element == ir.F16Type.get() else 4
+        return element_bytes(self.element)
 
 
 def entries_of(module: ir.Module) -> list[func.FuncOp]:

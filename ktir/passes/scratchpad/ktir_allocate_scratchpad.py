@@ -28,7 +28,7 @@ from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulato
 from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues
 from ktir.pipeline import Pass
-from ktir.target import Target
+from ktir.target import Target, element_bytes
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Allocator:
 
     @staticmethod
     def _elements(address: int, value: ir.Value) -> int:
-        return address // (2 if isinstance(ir.RankedTensorType(value.type).element_type, ir.F16Type) else 4)
+        return address // element_bytes(ir.RankedTensorType(value.type).element_type)
 
     def _view(self, value: ir.Value, address: ir.Value, attributes: dict[str, ir.Attribute] | None = None) -> ir.Value:
         type_ = ir.RankedTensorType(value.type)

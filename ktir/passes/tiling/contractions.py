@@ -24,12 +24,14 @@ class Weights(NamedTuple):
 
     whole: ir.Value | None
     memory: Window | IndirectWindow | None
+    element: ir.Type
 
     @staticmethod
     def of(blocks: Blocks, m: Matmul, inside: str = "") -> Weights:
         """Those of a contraction at a place; `inside` as of a place."""
         whole = blocks.whole.get(m.op)
-        return Weights(whole, None if whole is not None else blocks.window(m.second.owner.operation, m.second, inside))
+        memory = None if whole is not None else blocks.window(m.second.owner.operation, m.second, inside)
+        return Weights(whole, memory, element_of(m.second))
 
     def block(self, first: ir.Value, number: ir.Value, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
         """The block of 64 rows `number` in stick `first`; the tensor that keeps what is loaded, if there is one, with it."""
@@ -38,7 +40,7 @@ class Weights(NamedTuple):
         if self.memory is None:
             assert self.whole is not None
             return part(self.whole, [first, row], shape), []
-        block = ktdp.load(self.memory.tile(first, row, shape), ir.F16Type.get())
+        block = ktdp.load(self.memory.tile(first, row, shape), self.element)
         if not filling:
             return block, []
         (tensor_,) = filling
@@ -49,7 +51,7 @@ class Weights(NamedTuple):
 def load_whole(blocks: Blocks, m: Matmul) -> None:
     """Load a second operand that stays; rows beyond the tensor are clipped."""
     memory = blocks.window(m.second.owner.operation, m.second)
-    blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, _whole_shape(m)), ir.F16Type.get())
+    blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, _whole_shape(m)), element_of(m.second))
 
 
 def _whole_shape(m: Matmul) -> list[int]:
@@ -66,7 +68,7 @@ def build(blocks: Blocks, m: Matmul) -> None:
         _load_operands(blocks, Generic(consumer))
     element = element_of(target)
     fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in plan.residents)
-    filling = [tensor.EmptyOp(_whole_shape(m), ir.F16Type.get()).result] if fills else []
+    filling = [tensor.EmptyOp(_whole_shape(m), element_of(m.second)).result] if fills else []
     weights = Weights.of(blocks, m)
     stores = plan.stored.get(target, ())
     sliced = bool(stores) and blocks.facts.tensors[target].by_stick

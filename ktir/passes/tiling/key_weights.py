@@ -16,11 +16,9 @@ from ktir.mlir import arith, ir, is_a, math
 from ktir.passes.tiling.block_ops import Body, Input, pointwise, reduced
 from ktir.passes.tiling.blocks import Blocks, Part, stick
 from ktir.passes.tiling.key_ops import inputs_of, product, type_of
-from ktir.target import LANES
+from ktir.target import LANES, held
 
 _SCORE, _OLD, _NEW, _FACTOR, _SUM = (Hole(name) for name in ("score", "old", "new", "factor", "sum"))
-_LOWEST = {"f16": -65504.0, "f32": -3.4028234663852886e38}
-"""Finite: -inf minus that is -inf, where -inf minus -inf were NaN."""
 
 
 def started(blocks: Blocks, like: ir.Value, value: float) -> ir.Value:
@@ -137,7 +135,7 @@ def _product(blocks: Blocks, p: Product, weight: ir.Value, old: ir.Value, factor
         first = weight
         if p.operand != WEIGHT:
             inputs = [Input(WEIGHT, weight), *inputs_of(blocks, p.operand)]
-            first = pointwise(inputs, part.count, rows, lambda x: Emission(x, end=part.end)(p.operand), ir.F16Type.get())
+            first = pointwise(inputs, part.count, rows, lambda x: Emission(x, end=part.end)(p.operand), element_of(p.contraction.inputs[0]))
         return product(blocks, blocks.facts.matmul_of[p.contraction.op], first, Part(0, sticks_of(old)), part, old, finish)
 
 
@@ -146,7 +144,8 @@ def _rescaled(x: dict[Tree, ir.Value]) -> ir.Value:
 
 
 def _finite(most: ir.Value) -> ir.Value:
-    return arith.MaximumFOp(most, constant(most.type, _LOWEST[str(most.type)])).result
+    """At least the lowest finite number: -inf minus that is -inf, where -inf minus -inf were NaN."""
+    return arith.MaximumFOp(most, constant(most.type, held(most.type).lowest)).result
 
 
 def _wide(scalar: ir.Value) -> ir.Value:

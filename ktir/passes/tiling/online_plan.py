@@ -19,9 +19,10 @@ from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import Keys, TilePlan, even, in_whole_rows
-from ktir.target import LANES, Target
+from ktir.target import LANES, STICK_BYTES, Target, element_bytes
 
-_ENTRY = {"f16": 2 * LANES, "f32": 4 * LANES}
+_WIDE = element_bytes("f32") * LANES
+"""Bytes of an entry of f32."""
 
 
 def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: int) -> TilePlan:
@@ -113,7 +114,7 @@ class _Search:
         streams = sum(t.row_bytes for t in before if t.is_loaded and t.has_rows)
         others = sum(t.row_bytes for t in before if not t.is_loaded)
         products = sum(tensors[p.contraction.op.results[0]].row_bytes for p in s.products)
-        columns = tensors[s.most.op.results[0]].row_bytes * 2 + _ENTRY["f32"] * (1 + 2 * len(s.sums))
+        columns = tensors[s.most.op.results[0]].row_bytes * 2 + _WIDE * (1 + 2 * len(s.sums))
         after = sum(tensors[op.results[0]].row_bytes for op in s.after if is_a(op, linalg.GenericOp)) + products
         return ROW_BUFFERS * streams + others + products + columns, after
 
@@ -126,7 +127,7 @@ class _Search:
     def _per_stick(self) -> int:
         """Bytes per row and stick of keys."""
         s = self.softmax
-        return max(self._of_stick(s.inside) + 2 * _ENTRY["f32"] + _ENTRY["f16"], self._of_stick(s.again))
+        return max(self._of_stick(s.inside) + 2 * _WIDE + STICK_BYTES, self._of_stick(s.again))
 
     def _of_stick(self, ops: Iterable[ir.Operation]) -> int:
         found = 0

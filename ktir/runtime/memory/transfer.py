@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ktir.arithmetic.numerics import f16_to_f32, f32_to_f16, round_f16
+from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, round_to
 from ktir.diagnostics import KtirError, OutOfRange
-from ktir.layout import Layout
+from ktir.layout import Copy, Layout
 from ktir.package import ValueRange
 
-_FLOATS = tuple(map(np.dtype, (np.float16, np.float32)))
+BF16 = np.dtype([("bfloat16", np.uint16)])
+"""Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
+_FLOATS = (np.dtype(np.float16), np.dtype(np.float32), BF16)
 _INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_)))
 _I32 = ValueRange(-(2**31), 2**31 - 1)
 _FEW = 64
@@ -27,19 +30,35 @@ def number(value: float, dtype: Any) -> np.ndarray:
         return np.array(value, dtype)
 
 
-def as_array(tensor: Any, name: str, dtype: str = "f16") -> np.ndarray:
+def dtype_name(array: np.ndarray) -> str:
+    """What PyTorch calls the type of the elements."""
+    return "bfloat16" if array.dtype == BF16 else array.dtype.name
+
+
+def array_of(tensor: Any) -> np.ndarray:
+    """A NumPy array on the memory of a tensor of PyTorch on the host, one of bfloat16 with elements of `BF16`."""
+    if str(tensor.dtype) == "torch.bfloat16":
+        return tensor.detach().view(sys.modules["torch"].int16).numpy().view(BF16)
+    return tensor.detach().numpy()
+
+
+def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
     """A NumPy array on the same memory; takes arrays, anything with torch's `detach().numpy()`, and Python's numbers.
 
-    Raises KtirError for element types that do not become `dtype`: f16 and f32 come from float16 and float32, i32 from integers and bool.
+    element: the type of KTIR that is expected. Arrays of bfloat16 are of `BF16`, of the type of that name in `ml_dtypes`, or, where that is
+    what is expected, of uint16. Raises KtirError for types that do not become it: floats come from floats, integers from integers and bool.
     """
-    takes, names = (_INTEGERS, "integers or bool") if dtype == "i32" else (_FLOATS, "float16 or float32")
+    integers = element[0] == "i"
+    takes, names = (_INTEGERS, "integers or bool") if integers else (_FLOATS, "float16, bfloat16 or float32")
     if isinstance(tensor, (int, float)):
         tensor = number(tensor, np.float32 if isinstance(tensor, float) else np.int64)
     if not isinstance(tensor, np.ndarray):
         try:
-            tensor = tensor.detach().numpy()
+            tensor = array_of(tensor)
         except (AttributeError, TypeError) as e:
             raise KtirError(f"argument '{name}' expects a tensor of {names} in host memory, but got {tensor!r:.80}") from e
+    if tensor.dtype.name == "bfloat16" or (element == "bf16" and tensor.dtype == np.uint16):
+        tensor = tensor.view(BF16)
     if tensor.dtype not in takes:
         raise KtirError(f"argument '{name}' expects element type {names}, but got {tensor.dtype}")
     return tensor
@@ -64,7 +83,7 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
 def to_device(
     view: np.ndarray, layout: Layout, name: str = "", out: np.ndarray | None = None, allowed: ValueRange | None = None
 ) -> np.ndarray:
-    """Pack host values into device entries of the layout's `value_type` [entries, 64]; f16 layouts carry values of the f16 grid.
+    """Pack host values into device entries of the layout's `value_type` [entries, 64]; floats of 16 bits are values on their grid.
 
     out: where they go, of a layout's earlier result; of an f16 layout it may be of float16. Integers of other widths and truth values
     become i32. Raises OutOfRange for values for which the program is not proved, by default integers that do not fit.
@@ -72,25 +91,42 @@ def to_device(
     if layout.dtype == "i32":
         return layout.pack(_narrowed(view, name, allowed or _I32).reshape(layout.size), out)
     if allowed is not None and view.size:
-        check_range(view.min().item(), view.max().item(), allowed, name)
+        wide = view if view.dtype != BF16 else decode("bf16", view.view(np.uint16))
+        check_range(wide.min().item(), wide.max().item(), allowed, name)
     values = view.reshape(layout.size)
     if out is not None and out.dtype == np.float16:
         return layout.pack(values, out, np.copyto if view.dtype == np.float16 else _narrow)
-    if view.dtype == np.float16:
-        return layout.pack(values, out, _widen)
-    return layout.pack(values, out, _round if layout.dtype == "f16" else np.copyto)
+    given = {"float16": "f16", "bfloat16": "bf16"}.get(dtype_name(view), "f32")
+    if layout.dtype in (given, "f32"):
+        return layout.pack(values, out, _WIDEN.get(given, np.copyto))
+    return layout.pack(values, out, partial(_round, layout.dtype))
 
 
-def _widen(target: np.ndarray, values: np.ndarray) -> None:
+def _widen_f16(target: np.ndarray, values: np.ndarray) -> None:
     f16_to_f32(np.asarray(values, order="C"), target)
 
 
-def _round(target: np.ndarray, values: np.ndarray) -> None:
-    round_f16(np.asarray(values, order="C"), target)
+def _widen_bf16(target: np.ndarray, values: np.ndarray) -> None:
+    bits = target.view(np.uint32)
+    np.copyto(bits, values.view(np.uint16))
+    np.left_shift(bits, np.uint32(16), out=bits)
+
+
+_WIDEN: dict[str, Copy] = {"f16": _widen_f16, "bf16": _widen_bf16}
+"""Float of 16 bits -> what gives its values as float32."""
+
+
+def _wide(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, order="C")
+    return decode("bf16", values.view(np.uint16)) if values.dtype == BF16 else values.astype(np.float32, copy=False)
+
+
+def _round(half: str, target: np.ndarray, values: np.ndarray) -> None:
+    round_to(half, _wide(values), target)
 
 
 def _narrow(target: np.ndarray, values: np.ndarray) -> None:
-    f32_to_f16(np.asarray(values, order="C"), target)
+    f32_to_f16(_wide(values), target)
 
 
 def _narrowed(values: np.ndarray, name: str, allowed: ValueRange) -> np.ndarray:
@@ -138,6 +174,10 @@ def from_device(device: np.ndarray, layout: Layout, view: np.ndarray, allowed: V
         view[...] = f16_to_f32(np.ascontiguousarray(values))
     elif view.dtype == np.float16:
         view[...] = f32_to_f16(np.ascontiguousarray(values))
+    elif view.dtype == BF16:
+        values = np.ascontiguousarray(values)
+        bits = values.view(np.uint32) >> np.uint32(16) if layout.dtype == "bf16" else encode("bf16", values)
+        np.copyto(view.view(np.uint16), bits, casting="unsafe")
     elif view.dtype == np.bool_:
         np.not_equal(values, 0, out=view)
     elif allowed is not None and allowed.spare is not None:

@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
-from ktir.runtime.memory.transfer import from_device, to_device
+from ktir.runtime.memory.transfer import BF16, from_device, to_device
 from ktir.target import STICK_BYTES
 
 BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 """Element types that NumPy lacks -> those that carry their bits."""
 _KEPT = {
     "f16": ("float16",),
-    "f32": ("float32", "float16"),
+    "bf16": ("bfloat16",),
+    "f32": ("float32", "float16", "bfloat16"),
     "i32": ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
 }
 """Type of a layout -> types whose bytes come back from it as they were; those of bool need not."""
-_WRITTEN = {"f16": ("float16",), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
+_WRITTEN = {"f16": ("float16",), "bf16": ("bfloat16",), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
 """Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
 
 
@@ -99,11 +100,11 @@ class Arrangement:
         """Elements to a carrier whose padding is zero. Raises OutOfRange for those outside of a range, by default integers that the layout
         has no room for.
         """
-        to_device(self.view.of(linear), self.layout, name, self._values(carrier), allowed or self._as)
+        to_device(self._elements(linear), self.layout, name, self._values(carrier), allowed or self._as)
 
     def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None) -> None:
         """A carrier's elements to where they belong."""
-        from_device(self._values(carrier), self.layout, self.view.of(linear), allowed)
+        from_device(self._values(carrier), self.layout, self._elements(linear), allowed)
 
     def settle(self, carrier: NDArray[np.float32]) -> None:
         """Make what a program has left in a carrier what `pack` would have put there: padding is zero, and what is true is one."""
@@ -127,6 +128,10 @@ class Arrangement:
         live = np.zeros((self.layout.entries, self.layout.lanes), self.layout.value_type)
         self.layout.pack(np.ones(self.layout.size, self.layout.value_type), live)
         return np.flatnonzero(live == 0)
+
+    def _elements(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
+        found = self.view.of(linear)
+        return found.view(BF16) if self.view.dtype == "bfloat16" else found
 
     def _values(self, carrier: NDArray[Any]) -> NDArray[Any]:
         return carrier.view(np.int32) if self.layout.dtype == "i32" else carrier

@@ -22,7 +22,7 @@ from ktir.isa.program import Kernel, Program
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
 from ktir.passes.levels.function_rules import moves_residents
-from ktir.target import LANES, Target
+from ktir.target import LANES, Target, element_bytes
 
 _WIDTH = 48
 """Characters of a drawn scratchpad."""
@@ -159,7 +159,7 @@ def buffers(block: ir.Block) -> list[Buffer]:
         if resident_of(op) is not None:
             continue  # listed by the kernel
         memref = ir.MemRefType(op.results[0].type)
-        element = 2 if isinstance(memref.element_type, ir.F16Type) else 4
+        element = element_bytes(memref.element_type)
         size, slots = element * prod(memref.shape), 1
         if "ktir.rotate" in attributes:
             rotate = kt.RotateAttr(attributes["ktir.rotate"])

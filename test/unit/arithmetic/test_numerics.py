@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -296,6 +297,15 @@ def test_rounding_takes_the_nearest_value(kind):
     at = np.clip(np.searchsorted(grid, x), 1, len(grid) - 1)
     distance = np.minimum(np.abs(grid[at] - x), np.abs(grid[at - 1] - x))
     np.testing.assert_array_equal(np.abs(got - x), distance)
+
+
+def test_bfloat16_is_rounded_as_in_pytorch():
+    """Every number of the format, every tie between two, and the numbers next to the ties; infinities, NaNs of all kinds."""
+    bits = np.arange(1 << 16, dtype=np.uint32)[:, None] << 16 | np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    x = bits.view(np.float32)
+    expected = torch.from_numpy(x).bfloat16().float().numpy()
+    same_bits(num.round_to("bf16", x), np.where(np.isnan(expected), np.float32(np.nan), expected))
+    np.testing.assert_array_equal(num.encode("bf16", x)[~np.isnan(x)], expected.view(np.uint32)[~np.isnan(x)] >> 16)
 
 
 def test_dl16_has_no_subnormals_and_one_special_code():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from ktir.assembly import parse_module
 from ktir.checking import Mismatch, check_levels, levels
+from ktir.checking.inputs import array_of
 from ktir.checking.levels import BIT_EXACT_FROM
 from ktir.context import context
 from ktir.emulator.policy import Policy
@@ -27,15 +29,20 @@ def arguments(text: str, seed: int = 0) -> list[np.ndarray]:
         module = parse_module(text)
         for item in ir.ArrayAttr(entry_function(module).operation.attributes["arg_attrs"]):
             type_ = ir.RankedTensorType(ir.TypeAttr(ir.DictAttr(item)["ktir.type"]).value)
-            dtype = np.float16 if isinstance(type_.element_type, ir.F16Type) else np.float32
-            arrays.append((rng.standard_normal(tuple(type_.shape)) * 0.5).astype(np.float16).astype(dtype))
+            values = (rng.standard_normal(tuple(type_.shape)) * 0.5).astype(np.float16)
+            arrays.append(array_of(values.astype(np.float32), str(type_.element_type)))
     return arrays
 
 
-@pytest.mark.parametrize("cores", [32, 3])
+def in_bf16(text: str) -> str:
+    """The program with bf16 in place of f16."""
+    return re.sub(r"(?<![\w])f16\b|(?<=x)f16\b", "bf16", text)
+
+
+@pytest.mark.parametrize(("cores", "half"), [(32, "f16"), (3, "f16"), (3, "bf16")])
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
-def test_levels_agree(path: Path, cores: int) -> None:
-    text = path.read_text()
+def test_levels_agree(path: Path, cores: int, half: str) -> None:
+    text = path.read_text() if half == "f16" else in_bf16(path.read_text())
     results = check_levels(text, arguments(text), cores=cores, source=path.name)
     names = [r.name for r in results]
     assert names[0] == "logical"

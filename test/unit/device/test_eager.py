@@ -111,6 +111,31 @@ def test_on_the_chip(name: str, on_chip: None) -> None:
         close(function(*there(args)), function(*args))
 
 
+def _converted(args: tuple[Any, ...], old: torch.dtype, new: torch.dtype) -> tuple[Any, ...]:
+    return tuple(x.to(new) if isinstance(x, torch.Tensor) and x.dtype == old else x for x in args)
+
+
+_OF_HALVES = [name for name, (_, args) in OPS.items() if any(isinstance(x, torch.Tensor) and x.dtype == torch.float16 for x in args)]
+_QUICK = ("linear", "softmax", "statistics", "max", "cat", "index", "scatter with a constant of the graph", "attention")
+
+
+@pytest.mark.parametrize("name", [n if n in _QUICK else pytest.param(n, marks=pytest.mark.long) for n in _OF_HALVES])
+def test_bfloat16_on_the_chip(name: str, on_chip: None) -> None:
+    """Off the result in float64 by one rounding of it, and by 1.5 times the largest error of eager bfloat16; integers are equal."""
+    function, args = OPS[name]
+    args = _converted(args, torch.float16, torch.bfloat16)
+    wide = _converted(args, torch.bfloat16, torch.float64)
+    with torch.no_grad():
+        results = [function(*x) for x in (there(args), args, wide)]
+    for ours, theirs, exact in zip(*map(pytree.tree_leaves, results), strict=True):
+        assert (ours.device.type, ours.dtype, ours.stride()) == ("spyre", theirs.dtype, theirs.stride())
+        if not theirs.is_floating_point():
+            assert torch.equal(ours.cpu(), theirs)
+            continue
+        error, allowed = (ours.cpu().double() - exact).abs(), 1.5 * (theirs.double() - exact).abs().max()
+        assert (error <= allowed + 2.0**-8 * exact.abs()).all()
+
+
 def test_a_call_that_is_refused_is_none_of_other_sizes(monkeypatch: pytest.MonkeyPatch, on_chip: None) -> None:
     monkeypatch.setattr(trial, "_taken", set())
     x, y = half(3, 65).to("spyre"), half(65, 9).to("spyre")
@@ -454,12 +479,12 @@ def test_reasons_and_lines_of_what_falls_back(heard: list[str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result.backward()
-        _ = x.bfloat16() + 1
+        _ = x.double() + 1
         torch.optim.SGD([weight], lr=0.1, fused=True).step()
     said = [w for w in caught if w.category is FallbackWarning]
     assert all(w.filename == __file__ for w in said)
     reasons = [str(w.message).partition(" (")[2][:20] for w in said]
-    assert reasons == ["'aten.convolution_ba", "the chip has no bflo", "programs give new te"]
+    assert reasons == ["'aten.convolution_ba", "the chip has no floa", "programs give new te"]
 
 
 @pytest.mark.filterwarnings("ignore:.*on expanded tensors is deprecated")

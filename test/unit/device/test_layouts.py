@@ -108,7 +108,7 @@ def test_new_tensors() -> None:
     [
         (torch.ones(3, 64).half(), SpyreTensorLayout((3, 64), "float32"), "expects a layout of DataFormats.SEN169_FP16 for a tensor of"),
         (torch.ones(3, 65).half(), SpyreTensorLayout((3, 64), "float16"), "does not hold a host tensor|no step along"),
-        (torch.ones(3, 64).bfloat16(), SpyreTensorLayout((3, 64), "bfloat16"), "tensors of torch.bfloat16 lie as on the host"),
+        (torch.ones(3, 64).double(), SpyreTensorLayout((3, 64), "float32"), "tensors of torch.float64 lie as on the host"),
         (torch.tensor([2**40]), SpyreTensorLayout((1,), "int64"), "-2147483648 to 2147483647, but has 1099511627776"),
     ],
 )
@@ -119,7 +119,7 @@ def test_layouts_that_do_not_fit(tensor: torch.Tensor, wanted: SpyreTensorLayout
         in_layout(tensor, "cpu", device_layout=wanted)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_weights_lie_as_matmuls_want_them(dtype: torch.dtype, on_chip: None) -> None:
     first, last = torch.nn.Linear(96, 70), torch.nn.Linear(70, 200, bias=False)
     model = torch.nn.Sequential(first, torch.nn.ReLU(), last).to(dtype).eval()
@@ -132,7 +132,7 @@ def test_weights_lie_as_matmuls_want_them(dtype: torch.dtype, on_chip: None) -> 
         model.to("spyre")
         assert [s.kind for s in steps] == ["H2D"] * 3, "the copies arrange"
         assert not any(allocation_of(m.weight).is_linear for m in (first, last))
-        assert layout(first.weight).stride_map[-1] == (96 if dtype == torch.float16 else 1)
+        assert layout(first.weight).stride_map[-1] == (1 if dtype == torch.float32 else 96)
         there = x.to("spyre")
         with torch.no_grad():
             got = torch.compile(model)(there)

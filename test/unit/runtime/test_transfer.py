@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
@@ -24,9 +25,9 @@ def test_a_view_never_leaves_its_array(offset: int, size: tuple[int, ...], strid
 
 
 def test_element_types() -> None:
-    with pytest.raises(KtirError, match="expects element type float16 or float32, but got float64"):
+    with pytest.raises(KtirError, match="expects element type float16, bfloat16 or float32, but got float64"):
         as_array(np.zeros(3), "a")
-    with pytest.raises(KtirError, match="expects a tensor of float16 or float32"):
+    with pytest.raises(KtirError, match="expects a tensor of float16, bfloat16 or float32"):
         as_array([1.0, 2.0], "a")
 
 
@@ -36,6 +37,34 @@ def test_there_and_back_keeps_bits() -> None:
     out = np.zeros_like(a)
     from_device(to_device(a, layout), layout, out)
     assert out.tobytes() == a.tobytes()
+
+
+ALL_BITS = np.arange(1 << 16, dtype=np.uint16).reshape(256, 256)
+
+
+@pytest.mark.parametrize("layout", [Layout.rows(256, 256, "bf16"), Layout.rows(256, 256, "f32")])
+def test_bfloat16_there_and_back_keeps_bits(layout: Layout) -> None:
+    """Of all numbers, given as PyTorch has them, or as bits."""
+    given = torch.from_numpy(ALL_BITS.view(np.int16)).view(torch.bfloat16)
+    number = (ALL_BITS & 0x7FFF) <= 0x7F80
+    entries = to_device(as_array(given, "a"), layout)
+    np.testing.assert_array_equal(layout.unpack(entries), given.float().numpy())
+    out = np.zeros_like(ALL_BITS)
+    from_device(entries, layout, as_array(out, "a", "bf16"))
+    np.testing.assert_array_equal(out[number], ALL_BITS[number])
+    assert torch.from_numpy(out.view(np.int16)).view(torch.bfloat16)[torch.from_numpy(~number)].isnan().all()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_floats_are_rounded_on_the_way(kind: str) -> None:
+    values = np.array([[1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e5, 3.3e38, 3.4e38, 1e-40, -(2.0**-134)]], np.float32)
+    wanted = torch.from_numpy(values).to({"f16": torch.float16, "bf16": torch.bfloat16}[kind])
+    layout = Layout.rows(1, values.size, kind)
+    np.testing.assert_array_equal(layout.unpack(to_device(values, layout)), wanted.float().numpy())
+    back = np.zeros(values.shape, np.uint16)
+    other = Layout.rows(1, values.size, "f32")
+    from_device(to_device(values, other), other, as_array(back, "a", "bf16") if kind == "bf16" else back.view(np.float16))
+    np.testing.assert_array_equal(back.view(np.int16), wanted.view(torch.int16).numpy())
 
 
 BITS = np.array([0, 1, -1, 2**31 - 1, -(2**31), 0x7F800001, 0x7FC12345, -0x400000, 0x00000001, -0x7FFFFFFF], np.int64)
@@ -86,7 +115,7 @@ def test_bool_is_zero_or_one_and_comes_back_as_not_zero() -> None:
 def test_integers_are_no_floats() -> None:
     with pytest.raises(KtirError, match="expects element type integers or bool, but got float32"):
         as_array(np.zeros(3, np.float32), "a", "i32")
-    with pytest.raises(KtirError, match="expects element type float16 or float32, but got int64"):
+    with pytest.raises(KtirError, match="expects element type float16, bfloat16 or float32, but got int64"):
         as_array(np.zeros(3, np.int64), "a", "f16")
 
 

@@ -8,7 +8,7 @@ from math import gcd
 
 import numpy as np
 
-from ktir.emulator.machine.memory.touch import F16, F32, Touch
+from ktir.emulator.machine.memory.touch import Touch, tag_of
 from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.descriptor import Descriptor
 from ktir.isa.granules import ElementPrice
@@ -117,7 +117,7 @@ class ElementToucher:
         core, entry, _ = np.nonzero(keep)
         lanes = np.broadcast_to(live[..., None] > self.lane, keep.shape)[keep]
         zero = np.zeros(at.size, np.int64)
-        tag = np.full(at.size, F16 if self.access.width == 1 else F32, np.int8)
+        tag = np.full(at.size, tag_of(self.access.descriptor), np.int8)
         touch = Touch(at // self.cell, self.price.owners[core], zero, entry, tag, lanes.astype(np.int64))
         if not at.size:
             return _Touched(touch, 0, -1)

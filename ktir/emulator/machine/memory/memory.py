@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.machine.memory.conflicts import Conflict, Report
-from ktir.emulator.machine.memory.touch import F16, F32, NEVER, Touch
+from ktir.emulator.machine.memory.touch import NEVER, Touch, tag_of
 from ktir.emulator.machine.trace.clocks import MNIL, MNIS, Clock
 from ktir.isa.program import Argument
 from ktir.target import STICK_BYTES
@@ -29,7 +29,7 @@ class ArgumentShadow:
 
     def __init__(self, argument: Argument, cell: int = 0) -> None:
         per_stick = STICK_BYTES // argument.element_bytes
-        self.own = F16 if argument.element_bytes == 2 else F32
+        self.own = tag_of(argument)
         self.constant = argument.constant
         self.cells = 0 if self.constant else argument.sticks * (per_stick // (cell or per_stick))
         full = 1 if cell else per_stick

@@ -12,15 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.isa.access import Access, Counters
-from ktir.isa.descriptor import LEVELS
-from ktir.isa.program import Kernel
-from ktir.target import LANES, STICK_BYTES
+from ktir.isa.descriptor import LEVELS, Descriptor
+from ktir.isa.program import Argument, Kernel
+from ktir.target import HALVES, LANES, STICK_BYTES
 
-NEVER, F16, F32 = range(3)
-"""What a stick holds: nothing yet, 64 lanes of f16, or 32 of f32."""
+NEVER, F32 = range(2)
+"""What a stick holds: nothing yet, or 32 lanes of 4 bytes; from 2 on 64 lanes of a float of 16 bits."""
 
 HALF = LANES // 2
 """Lanes of an f32 stick."""
+
+
+def tag_of(held: Descriptor | Argument) -> int:
+    """What sticks of a descriptor or an argument hold."""
+    return F32 if held.element_bytes == 4 else 2 + HALVES.index(held.half)
 
 
 @dataclass
@@ -28,7 +33,7 @@ class Touch:
     """Sticks of one word, flat over classes or cores, corelets, entries and halves.
 
     `cells` index the shadow; `owner` is the core (in LX one that stands for its class), `entry` the position in the walk, `tag` what the
-    stick holds, `lanes` how many of the stick's lanes (of 64 f16 or 32 f32 ones) are live, at least one.
+    stick holds, `lanes` how many of the stick's lanes (of 64 or 32) are live, at least one.
     """
 
     cells: NDArray[np.int64]
@@ -79,7 +84,7 @@ class Toucher:
             flat(self.owners, 0),
             flat(np.arange(corelets), 1),
             flat(np.arange(n), 2),
-            np.full(self._stick.size, F16 if width == 1 else F32, np.int8),
+            np.full(self._stick.size, tag_of(d), np.int8),
             np.full(self._stick.size, LANES if width == 1 else HALF),
         )
         self._apart = np.unique(self._stick.reshape(-1, n * width)[0]).size == n * width

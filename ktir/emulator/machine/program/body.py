@@ -53,8 +53,8 @@ class Port:
 class Node:
     """One value of a regular body, computed from the values `operands`.
 
-    kind: in (`data` = index of the VIN), const (value), function (name, round), mask (lanes, fill), live (lanes), accumulate (kind),
-    lanes (the word, of `OF_LANES`), last (the last stick of a value).
+    kind: in (`data` = index of the VIN), const (value), function (name, what it rounds to), mask (lanes, fill), live (lanes),
+    accumulate (kind), lanes (the word, of `OF_LANES`), last (the last stick of a value).
     """
 
     kind: str
@@ -218,7 +218,7 @@ class Body:
             case Does.CONSTANT:
                 return Node("const", (), integer_lane(w["value"]))
             case Does.FUNCTION:
-                return Node("function", operands, (w["kind"], bool(w["round"])))
+                return Node("function", operands, (w["kind"], w["half"] if w["round"] else ""))
             case Does.LIVE:
                 return Node("live", (), w["lanes"])
             case Does.ACCUMULATE:

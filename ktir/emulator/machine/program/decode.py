@@ -229,6 +229,8 @@ class _UnitDecoder:
             raise self.fail(f"expects descriptors of equal size, but got {x.ddr.entries} and {x.lx.entries} entries", x.index)
         if x.ddr.width != x.lx.width:
             raise self.fail("expects descriptors of one element size", x.index)
+        if x.ddr.descriptor.half != x.lx.descriptor.half:
+            raise self.fail("expects descriptors of the same elements", x.index)
         argument = self._argument(x, x.ddr)
         if not x.loads and argument.constant:
             raise self.fail(f"writes argument '{argument.name}', which is an input", x.index)
@@ -259,11 +261,13 @@ class _UnitDecoder:
         x.count, x.leaders = x.lx.entries, self._group(x)
 
     def _argument(self, x: Instruction, access: Access) -> Argument:
-        """The argument of a descriptor, which must have its element size."""
+        """The argument of a descriptor, which must have its elements."""
         argument = self.decoded.program.arguments[access.descriptor.arg or 0]
         if argument.element_bytes != access.descriptor.element_bytes:
             sizes = f"{access.descriptor.element_bytes} bytes, but argument '{argument.name}' has {argument.element_bytes}"
             raise self.fail(f"moves elements of {sizes}", x.index)
+        if argument.half != access.descriptor.half:
+            raise self.fail(f"moves {access.descriptor.half}, but argument '{argument.name}' has {argument.half}", x.index)
         return argument
 
     def _indices(self, x: Instruction, ddr: Access) -> None:

@@ -59,9 +59,9 @@ def _node(body: Body, kind: str, data: Any, x: list[F32], inputs: Sequence[F32])
         case "const":
             return np.full((1, 1, 1), data)
         case "function":
-            name, rounded = data
+            name, half = data
             y = FUNCTIONS[name](*x)
-            return numerics.round_f16(y, y) if rounded else y
+            return numerics.round_to(half, y, y) if half else y
         case "mask":
             lanes, fill = data
             return np.where(body.live(lanes), x[0], fill)
@@ -114,7 +114,7 @@ class InOrder:
                 if self.observe is not None:
                     self.observe(w["kind"], x)
                 y = FUNCTIONS[w["kind"]](*x)
-                return numerics.round_f16(y, y) if w["round"] else y
+                return numerics.round_to(w["half"], y, y) if w["round"] else y
         raise AssertionError(w.op)
 
     def _begin_group(self) -> None:

@@ -86,7 +86,7 @@ class Builder:
             case Does.WEIGHTS:
                 self.weights = self._pop("W", x.count)
             case Does.MULTIPLY:
-                self._multiply(self._pop("A", x.count))
+                self._multiply(self._pop("A", x.count), x.word["half"])
             case Does.DRAIN:
                 assert self.sums
                 buffer, shape = self.sums
@@ -164,7 +164,7 @@ class Builder:
         at = blocks[..., :1] + np.arange(LANES) * value.lane
         return Value(value.buffer, at.reshape(value.at.shape), step)
 
-    def _multiply(self, left: Value) -> None:
+    def _multiply(self, left: Value, half: str) -> None:
         right = self.weights
         assert right is not None
         rows = left.entries
@@ -175,7 +175,7 @@ class Builder:
             self.sums = Buffer(prod(shape)), shape
         else:
             self._widen_sums(shape)
-        self.emitter.operations.append(Multiply(*a, *b, *self.sums, first))
+        self.emitter.operations.append(Multiply(*a, *b, *self.sums, first, half))
 
     def _widen_sums(self, shape: tuple[int, ...]) -> None:
         """If a later block depends on the core or corelet and the sums so far do not, store them for each from now on."""

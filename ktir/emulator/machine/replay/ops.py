@@ -17,8 +17,6 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments. The tape is a list of them."""
 Bound = Callable[[], float]
 """Gives a bound for the magnitudes in a carrier, once it is asked for."""
-_ELEMENTS = "f16", "f16"
-"""What the elements of both operands of an MM are multiples of."""
 
 
 @dataclass
@@ -109,6 +107,8 @@ class Multiply:
     sums: Buffer
     shape: tuple[int, ...]
     first: bool
+    half: str
+    """What both operands are."""
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -125,7 +125,7 @@ class Multiply:
         origin = self.right_buffer.origin
         if b.shape[:2] == (1, 1) and a.shape[:2] == (cores, corelets):
             b, sums = b[0, 0], sums.reshape(-1, LANES)
-        return [(_add_product, (launch, origin, Block(a, b, _ELEMENTS), sums, self.first))]
+        return [(_add_product, (launch, origin, Block(a, b, (self.half, self.half)), sums, self.first))]
 
 
 def _full(x: F32, rows: int) -> F32:

@@ -241,9 +241,9 @@ class _Block:
         body = self.vector.body
         match node.kind:
             case "function":
-                name, rounded = node.data
+                name, half = node.data
                 watch = self._watch(i, name, x) if name in DIVISIONS else []
-                return [*watch, (FUNCTIONS[name], (*x, y)), *(self._round(y) if rounded else ())]
+                return [*watch, (FUNCTIONS[name], (*x, y)), *(self._round(half, y) if half else ())]
             case "accumulate":
                 return [(_accumulate, (node.data, x[0], body.sticks, y))]
             case "lanes":
@@ -258,10 +258,10 @@ class _Block:
             calls.append((np.copyto, (y[..., whole:, :], fill)))
         return calls
 
-    def _round(self, y: F32) -> list[Call]:
+    def _round(self, half: str, y: F32) -> list[Call]:
         flat = y.reshape(-1)
         parts = [flat[k : k + _ROUND] for k in range(0, flat.size, _ROUND)]
-        return [(numerics.round_chunk, numerics.rounding_views(p, p, self.vector.scratch.rounding)) for p in parts]
+        return [(numerics.ROUND_CHUNK[half], numerics.rounding_views(p, p, self.vector.scratch.rounding)) for p in parts]
 
 
 def _watch(kind: str, a: F32, b: F32, noticed: list[Noticed], notice: Callable[[NDArray[np.bool_]], Noticed]) -> None:

@@ -117,7 +117,7 @@ class Step:
             case Does.WEIGHTS:
                 self.weights[k] = self._queue("W", k).pop(x.count)
             case Does.MULTIPLY:
-                product = matmul_block(self._queue("A", k).pop(x.count), self.weights[k], ("f16", "f16"))
+                product = matmul_block(self._queue("A", k).pop(x.count), self.weights[k], (x.word["half"],) * 2)
                 self.sums[k] = self.sums.get(k, np.float32(0)) + product
             case Does.DRAIN:
                 self._queue("P", k).push(self.sums.pop(k))

@@ -87,16 +87,16 @@ class _Pointwise(Step):
                     yield micro.check, (operands, chunk)
                 if micro.form == "choose":
                     yield from _choose(micro, operands, out, chunk)
-                elif micro.form == "round" and micro.element == "f16":
+                elif micro.form == "round" and micro.element in numerics.ROUND_CHUNK:
                     yield (
-                        numerics.round_chunk,
+                        numerics.ROUND_CHUNK[micro.element],
                         numerics.rounding_views(operands[0].reshape(-1), out.reshape(-1), rounding),
                     )
                 else:
                     yield micro.compute, (*operands, out)
-                    if micro.rounds and micro.element == "f16":
+                    if micro.rounds and micro.element in numerics.ROUND_CHUNK:
                         flat = out.reshape(-1)
-                        yield numerics.round_chunk, numerics.rounding_views(flat, flat, rounding)
+                        yield numerics.ROUND_CHUNK[micro.element], numerics.rounding_views(flat, flat, rounding)
                     elif micro.rounds:
                         yield numerics.round_to, (micro.element, out, out)
 

@@ -187,8 +187,8 @@ class Reduce(PlainStep):
             yield self._run, (value, accumulator, out)
 
     def _is_plain_sum(self, value: NDArray[Any]) -> bool:
-        """Whether it is the most frequent reduction that rounds: f16, one axis of whole sticks, of moderate size."""
-        plain = self.kind == "add" and self.element == "f16" and self.numerics == "machine" and len(self.over) == 1
+        """Whether it is the most frequent reduction that rounds: to 16 bits, one axis of whole sticks, of moderate size."""
+        plain = self.kind == "add" and self.element in numerics.ROUND_CHUNK and self.numerics == "machine" and len(self.over) == 1
         width = value.shape[-1]
         return plain and width > 0 and width % numerics.STICK == 0 and 0 < value.size // width * numerics.STICK <= _MOST_LANES
 
@@ -202,16 +202,16 @@ class Reduce(PlainStep):
             yield np.copyto, (total, sticks[0])
         for i, stick in enumerate(sticks[1:]):
             yield np.add, (total if i else sticks[0], stick, total)
-            yield numerics.round_chunk, numerics.rounding_views(total.reshape(-1), total.reshape(-1), scratch)
+            yield numerics.ROUND_CHUNK[self.element], numerics.rounding_views(total.reshape(-1), total.reshape(-1), scratch)
         while lanes > 1:
             lanes //= 2
             half = binder.scratch(("sum", lanes), prod(lead) * lanes, np.float32).reshape(*lead, lanes)
             yield np.add, (total[..., :lanes], total[..., lanes:], half)
-            yield numerics.round_chunk, numerics.rounding_views(half.reshape(-1), half.reshape(-1), scratch)
+            yield numerics.ROUND_CHUNK[self.element], numerics.rounding_views(half.reshape(-1), half.reshape(-1), scratch)
             total = half
         yield np.add, (accumulator, total[..., 0], out)
         yield np.add, (out, np.float32(0), out)
-        yield numerics.round_f16, (out, out)
+        yield numerics.round_to, (self.element, out, out)
 
     def _run(self, value: NDArray[Any], accumulator: NDArray[Any], out: NDArray[Any]) -> None:
         kind, axes = _OF_FLAGS.get(self.kind, self.kind) if self.element == "i1" else self.kind, len(self.over)

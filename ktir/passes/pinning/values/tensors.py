@@ -30,11 +30,10 @@ from ktir.passes.pinning.values.elements import (
     true,
 )
 from ktir.passes.pinning.values.places import Place, Row, even, sticks
-from ktir.target import LANES
+from ktir.target import FORMATS, LANES
 
 INPUTS = 3
 """Tensors that the vector unit reads at once."""
-TYPES = ("f16", "f32", "i32")
 
 
 def rows_of(shape: Sequence[int], stick: int | None) -> tuple[int, ...]:
@@ -246,8 +245,8 @@ def _operands(
     inputs, maps = [], []
     rows = rows_of(shape, stick)
     for leaf in leaves:
-        if str(leaf.type) not in TYPES:
-            raise refused(op, f"reads elements of type {leaf.type}, but the vector unit has {', '.join(TYPES)} in memory")
+        if str(leaf.type) not in FORMATS:
+            raise refused(op, f"reads elements of type {leaf.type}, but the vector unit has {', '.join(FORMATS)} in memory")
         own = {d: k for k, d in enumerate(leaf.walk) if d is not None}
         in_stick = own.get(stick) if stick is not None else None
         walked = tuple((shape[d], own.get(d)) for d in rows)
@@ -263,11 +262,11 @@ def _limited(value: Value, op: ir.Operation) -> Element:
     """The tree with no more tensors than the vector unit reads at once: parts of it become tensors of their own, one that is true or false
     as numbers."""
     element = value.element
-    if str(value.type) not in TYPES:
-        raise refused(op, f"makes elements of type {value.type}, but the vector unit has {', '.join(TYPES)} in memory")
+    if str(value.type) not in FORMATS:
+        raise refused(op, f"makes elements of type {value.type}, but the vector unit has {', '.join(FORMATS)} in memory")
     walk = tuple(range(len(value.shape)))
     while len(distinct(element)) > INPUTS:
-        parts = [p for p in _parts(element) if 2 <= len(distinct(p)) <= INPUTS and str(p.type) in TYPES]
+        parts = [p for p in _parts(element) if 2 <= len(distinct(p)) <= INPUTS and str(p.type) in FORMATS]
         truths = [p for p in _parts(element) if 2 <= len(distinct(p)) <= INPUTS and str(p.type) == "i1"]
         if not parts and truths:
             held = Shared(Value(value.shape, number(truths[-1])), place_here(), op)

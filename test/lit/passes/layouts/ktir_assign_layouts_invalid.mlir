@@ -2,7 +2,7 @@
 
 module attributes {ktir.level = "flat"} {
   func.func @integers(%a: index {ktir.name = "a", ktir.role = "input"}) {
-    // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, f32 and i32 have}}
+    // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, bf16, f32 and i32 have}}
     %v = ktdp.construct_memory_view %a, sizes: [4], strides: [1]
         {coordinate_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<4xi64>
     %t = ktdp.construct_access_tile %v[0] {access_tile_order = affine_map<(d0) -> (d0)>, access_tile_set = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>} : memref<4xi64> -> !ktdp.access_tile<4xindex>
@@ -42,7 +42,7 @@ module attributes {ktir.level = "flat"} {
 module attributes {ktir.level = "flat"} {
   func.func @truth(%x: tensor<4xf16>) {
     %e = tensor.empty() : tensor<4xi1>
-    // expected-error@+1 {{'linalg.generic' op makes a tensor of i1, which has no stick layout; f16, f32 and i32 have}}
+    // expected-error@+1 {{'linalg.generic' op makes a tensor of i1, which has no stick layout; f16, bf16, f32 and i32 have}}
     %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
         ins(%x : tensor<4xf16>) outs(%e : tensor<4xi1>) {
     ^bb0(%a: f16, %o: i1):

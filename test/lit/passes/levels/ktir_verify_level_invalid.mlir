@@ -137,7 +137,7 @@ module attributes {ktir.level = "flat"} {
     %c = tensor.collapse_shape %b [[0, 1]] : tensor<4x5xf16> into tensor<20xf16>
     // expected-error@+1 {{'math.sqrt' op is not supported on the flat level outside of a 'linalg.generic'}}
     %q = math.sqrt %b : tensor<4x5xf16>
-    // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, f32 and i32 have}}
+    // expected-error@+1 {{'ktdp.construct_memory_view' op views elements of type i64, which have no stick layout; f16, bf16, f32 and i32 have}}
     %v = ktdp.construct_memory_view %x, sizes: [4], strides: [1] {coordinate_set = #far, memory_space = #ktdp.memory_space<global>} : memref<4xi64>
     %d = tensor.empty() : tensor<5xf16>
     // expected-error@+1 {{'linalg.generic' op expects a reduction by addf, maximumf, minimumf, addi, maxsi or minsi}}

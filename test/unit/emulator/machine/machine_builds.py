@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -196,6 +196,32 @@ def vconst(dst, value, phase="start"):
 def half(rng: np.random.Generator, *shape: int) -> F32:
     """Random values on the f16 grid."""
     return numerics.round_f16(rng.standard_normal(shape).astype(np.float32))
+
+
+def in_bf16(p: Program) -> Program:
+    """The program on bf16 in place of f16."""
+
+    def changed(w: Word) -> Word:
+        named = "half" in w.operands and w.operands.get("round", True)
+        return replace(w, operands=w.operands | ({"half": "bf16"} if named else {}))
+
+    def held(of: Any) -> Any:
+        return replace(of, half="bf16") if of.element_bytes == 2 else of
+
+    kernels = [
+        replace(k, descriptors=list(map(held, k.descriptors)), units={u: list(map(changed, words)) for u, words in k.units.items()})
+        for k in p.kernels
+    ]
+    return replace(p, arguments=list(map(held, p.arguments)), kernels=kernels)
+
+
+def case_in_bf16(case: Case) -> Case:
+    """A case on bf16; what its outputs must be is not known."""
+    given: list[np.ndarray | None] = [
+        None if x is None else numerics.round_to("bf16", x) if a.element_bytes == 2 else x
+        for a, x in zip(case.program.arguments, case.arguments, strict=True)
+    ]
+    return Case(in_bf16(case.program), given, [None] * len(given))
 
 
 def pack(x: F32) -> F32:

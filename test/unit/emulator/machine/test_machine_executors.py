@@ -1,11 +1,12 @@
 """The tape gives the bits of word-by-word execution, and both give those of the literal machine, whatever order it serves its units in."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from literal_runs import differing, literal
-from machine_builds import Case
+from machine_builds import Case, case_in_bf16
 from machine_programs import Work, all_cases, elementwise, matmul, reduction, softmax, two_kernels
 from mutations import KINDS, SYNC, carriers, mutate, outcome, same
 from random_streams import make
@@ -15,7 +16,7 @@ from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.program.faults import MachineFinding
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
-from ktir.isa.program import Kernel
+from ktir.isa.program import Kernel, Word
 from ktir.isa.wellformed.verify import verify
 from ktir.target import DATASHEET
 
@@ -61,9 +62,9 @@ def test_random_programs(seed):
     outcome(case, case.program)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_literal_machine_on_programs(name):
-    literal_agrees(SMALL[name], 1)
+@pytest.mark.parametrize(("name", "half"), [*((name, "f16") for name in SMALL), *((name, "bf16") for name in ("softmax", "matmul"))])
+def test_literal_machine_on_programs(name, half):
+    literal_agrees(SMALL[name] if half == "f16" else case_in_bf16(SMALL[name]), 1)
 
 
 def test_literal_machine_on_random_programs():
@@ -71,9 +72,34 @@ def test_literal_machine_on_random_programs():
     for seed in range(20):
         case = make(seed, (1, 2))
         if accepted(case):
-            literal_agrees(case, seed)
+            literal_agrees(case_in_bf16(case) if seed % 2 else case, seed)
             agreed += 1
     assert agreed > 7
+
+
+def test_halves_are_kept_apart():
+    """What is rounded to f16 is no bf16: neither in a stick nor for PT, nor in a move, nor in an argument."""
+    case = case_in_bf16(SMALL["matmul"])
+    assert accepted(case)
+    (kernel,) = case.program.kernels
+    for change, message in (
+        ({"round": True}, "stores f32 values of FIFO O in bf16 sticks"),
+        ({"rows": ...}, "but PT multiplies f16 values"),
+    ):
+        units = {u: [_in_f16(w) if change.keys() <= w.operands.keys() else w for w in words] for u, words in kernel.units.items()}
+        program = replace(case.program, kernels=[replace(kernel, units=units)])
+        with pytest.raises(MachineFinding, match=message):
+            check_grid(program, control(program, DATASHEET))
+    other = replace(kernel, descriptors=[replace(d, half="f16") if d.space == "lx" else d for d in kernel.descriptors])
+    found = [str(p) for p in verify(replace(case.program, kernels=[other]), DATASHEET)]
+    assert any("changes the elements from bf16 to f16" in text for text in found)
+    arguments = [replace(a, half="f16") for a in case.program.arguments]
+    found = [str(p) for p in verify(replace(case.program, arguments=arguments), DATASHEET)]
+    assert any("has elements of bf16, but argument" in text for text in found)
+
+
+def _in_f16(w: Word) -> Word:
+    return replace(w, operands=w.operands | {"half": "f16"})
 
 
 def test_launches_do_not_depend_on_each_other():

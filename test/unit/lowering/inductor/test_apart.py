@@ -63,10 +63,10 @@ def test_one_reason_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
             y = torch.softmax(y.sin() * 3 + y.cos() * 2 - y.tanh() / 5, -1) @ x
         return y
 
-    x = torch.rand(8, 8, dtype=torch.bfloat16)
+    x = torch.rand(8, 8, dtype=torch.float64)
     with metrics.counted() as counted:
         torch.compile(function, backend="spyre", dynamic=False, options={"cores": 2})(x, torch.arange(8))
-    assert counted().executor > 2
+    assert counted().executor > 1
     said = [r.getMessage() for r in caplog.records if "has no form on the chip" in r.getMessage()]
     reasons = [re.sub(r" \([^()]*\)", "", text.partition("has no form on the chip: ")[2]) for text in said]
     assert len(set(reasons)) == len(reasons) < counted().executor

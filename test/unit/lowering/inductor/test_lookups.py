@@ -81,7 +81,7 @@ def test_out_of_range(function: Callable[..., torch.Tensor], indices: tuple[torc
 
 
 def test_sums_of_bfloat16_are_of_numbers() -> None:
-    """On the executor, which holds what is only moved as bits."""
+    """Sums of small whole numbers, which are exact."""
     x, i, v = MATRIX.bfloat16(), _below(9, 20), _whole(20, 70).bfloat16()
     torch._dynamo.reset()
     actual = torch.compile(lambda x, i, v: x.index_put((i,), v, accumulate=True), backend="ktir", dynamic=False)(x, i, v)

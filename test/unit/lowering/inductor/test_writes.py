@@ -109,10 +109,10 @@ def test_a_mode_is_refused_with_what_there_is_instead() -> None:
 
 
 def test_what_has_no_form_on_the_chip_is_named_as_the_user_wrote_it() -> None:
-    said = r"test_writes.py:\d+:1: error: 'prims.convert_element_type' of uint8 \[9\] to bfloat16 \[9\] has no form on the chip: "
+    said = r"test_writes.py:\d+:1: error: 'prims.convert_element_type' of uint8 \[9\] to float64 \[9\] has no form on the chip: "
     torch._dynamo.reset()
     with pytest.raises(RuntimeError, match=said) as caught:
-        torch.compile(lambda x: x.to(torch.bfloat16), backend="spyre", options={"fallback": "error"})(torch.arange(9, dtype=torch.uint8))
+        torch.compile(lambda x: x.to(torch.float64), backend="spyre", options={"fallback": "error"})(torch.arange(9, dtype=torch.uint8))
     assert 'without fallback="error" it runs on the KTIR executor instead' in str(caught.value)
 
 
