@@ -97,8 +97,7 @@ class Generic:
     @property
     def contraction(self) -> Contraction | None:
         """The loops of a sum of products in f32 of two inputs of one float of 16 bits; None for everything else."""
-        names = [o.name for o in self.body_ops]
-        if self.is_pointwise or len(self.inputs) != 2 or names != SUM_OF_PRODUCTS:
+        if self.is_pointwise or len(self.inputs) != 2 or [o.name for o in self.body_ops] != SUM_OF_PRODUCTS:
             return None
         first, second, *_ = self.body.arguments
         if first.type != second.type or not is_half(first.type):
@@ -116,8 +115,7 @@ class Generic:
     @property
     def is_wide_matmul(self) -> bool:
         """Whether it is a matmul of f32, which the array does not take: a reduction on the vector unit."""
-        names = [o.name for o in self.body_ops]
-        if self.is_pointwise or len(self.inputs) != 2 or names != ["arith.mulf", "arith.addf"]:
+        if self.is_pointwise or len(self.inputs) != 2 or [o.name for o in self.body_ops] != ["arith.mulf", "arith.addf"]:
             return False
         a, b = (set(self.walk(i)) - {None} for i in range(2))
         return bool(a - b) and bool(b - a)

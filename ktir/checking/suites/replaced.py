@@ -19,13 +19,14 @@ from ktir.diagnostics import KtirError
 
 def missing_ops(there: Sequence[Any], entries: Iterable[Entry]) -> list[Any]:
     """The operators that are included and not there."""
-    from torch.testing._internal.common_methods_invocations import op_db, python_ref_db
+    from torch.testing._internal import common_methods_invocations as database
 
     found: list[Any] = []
     for name, place in _included(entries, "ops"):
         if any(op.name == name for op in (*there, *found)):
             continue
-        known = [op for op in (*op_db, *python_ref_db) if op.name == name]
+        # by its name: a type checker takes many seconds for the type of the list of references, which nobody has written down
+        known = [op for op in (*database.op_db, *vars(database)["python_ref_db"]) if op.name == name]
         if not known:
             raise KtirError(f"torch's database has no operator '{name}'", place)
         found += known

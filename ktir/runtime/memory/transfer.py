@@ -17,8 +17,8 @@ from ktir.package import ValueRange
 
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
-_FLOATS = (np.dtype(np.float16), np.dtype(np.float32), BF16)
-_INTEGERS = tuple(map(np.dtype, (np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_)))
+_FLOATS = (*(np.dtype(name) for name in "float16 float32".split()), BF16)
+_INTEGERS = tuple(np.dtype(name) for name in "int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
 _I32 = ValueRange(-(2**31), 2**31 - 1)
 _FEW = 64
 """Integers that are compared in less time than NumPy takes to begin."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from combinations import each_once
 
 from ktir.assembly import parse_module
 from ktir.checking import Mismatch, check_levels, levels
@@ -39,9 +40,10 @@ def in_bf16(text: str) -> str:
     return re.sub(r"(?<![\w])f16\b|(?<=x)f16\b", "bf16", text)
 
 
-@pytest.mark.parametrize(("cores", "half"), [(32, "f16"), (3, "f16"), (3, "bf16")])
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
-def test_levels_agree(path: Path, cores: int, half: str) -> None:
+@pytest.mark.parametrize(("name", "how"), each_once([p.stem for p in PROGRAMS], [(32, "f16"), (3, "f16"), (3, "bf16")]))
+def test_levels_agree(name: str, how: tuple[int, str]) -> None:
+    cores, half = how
+    (path,) = (p for p in PROGRAMS if p.stem == name)
     text = path.read_text() if half == "f16" else in_bf16(path.read_text())
     results = check_levels(text, arguments(text), cores=cores, source=path.name)
     names = [r.name for r in results]

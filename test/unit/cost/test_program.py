@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+from combinations import each_once
 from logical_programs import gated, linear
 
 from ktir.assembly import parse_module
@@ -34,9 +36,9 @@ def machine(text: str, target: Target) -> Machine:
         return Machine(lower_program(module), target)
 
 
-@pytest.mark.parametrize("target", list(PRESETS.values()), ids=list(PRESETS))
-@pytest.mark.parametrize("name", [*SMALL, *LARGE])
-def test_bytes_are_exact_and_cycles_are_near(name: str, target: Target) -> None:
+@pytest.mark.parametrize(("name", "preset"), [*each_once(SMALL, PRESETS), *itertools.product(LARGE, PRESETS)])
+def test_bytes_are_exact_and_cycles_are_near(name: str, preset: str) -> None:
+    target = PRESETS[preset]
     made = machine((SMALL | LARGE)[name], target)
     for kernel, found in zip(made.program.kernels, made.report.kernels, strict=True):
         work = kernel_work(kernel, target)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import each_once
 from torch import fx, nn
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.exc import BackendCompilerFailed
@@ -67,8 +68,7 @@ def strict() -> Any:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "mode"), each_once(MODELS, [torch.no_grad, torch.inference_mode]))
 def test_same_bits_as_on_the_host(name: str, mode: Any, on_chip: None) -> None:
     torch.manual_seed(1)
     model = MODELS[name]().half().eval()

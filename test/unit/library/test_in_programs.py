@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import each_once
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ktir.library
@@ -113,6 +114,9 @@ CALLS: dict[Any, Callable[..., Any]] = {
 }
 
 
+MODELS = [low_of_both, written_later, of_constants, of_parts, alone, chained, on_grids, attending]
+
+
 class InTorch(TorchDispatchMode):
     """Computes the operators by PyTorch's own."""
 
@@ -120,8 +124,7 @@ class InTorch(TorchDispatchMode):
         return CALLS.get(func, func)(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("model", [low_of_both, written_later, of_constants, of_parts, alone, chained, on_grids, attending])
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("model", "device"), each_once(MODELS, DEVICES))
 def test_one_launch(model: Callable[..., Any], device: str, caplog: pytest.LogCaptureFixture) -> None:
     with InTorch():
         expected = model(X.double())

@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from combinations import each_once
 
 from ktir.assembly import parse_module
 from ktir.checking.stream import compare
@@ -45,8 +46,7 @@ def wanted(name: str, cores: int = 32) -> Expected:
         return read_expected(package(name, cores).files["allocated.ktir.mlir"].decode(), DATASHEET)
 
 
-@pytest.mark.parametrize("cores", [3, 32])
-@pytest.mark.parametrize("name", [p.stem for p in sorted(INPUTS.glob("*.mlir"))])
+@pytest.mark.parametrize(("name", "cores"), each_once([p.stem for p in sorted(INPUTS.glob("*.mlir"))], [32, 3]))
 def test_nothing_is_found_in_a_compiled_stream(name: str, cores: int) -> None:
     made = package(name, cores)
     assert check_package(made, control(made.program, DATASHEET)) == []

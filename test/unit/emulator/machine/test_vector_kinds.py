@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, seed, settings
@@ -42,46 +44,43 @@ FLOATS = [
     np.nan,
 ]
 INTEGERS = [0, 1, -1, 2, 7, 31, 32, 33, 65520, 2**24 + 1, 2**31 - 1, -(2**31)]
-OF = {
-    "f": st.sampled_from(FLOATS).map(lambda x: int(np.array(x, np.float32).view(np.int32))) | st.integers(-(2**31), 2**31 - 1),
-    "i": st.sampled_from(INTEGERS) | st.integers(-(2**31), 2**31 - 1),
-    "m": st.integers(0, 1),
-    "x": st.integers(-(2**31), 2**31 - 1),
-}
+SPECIAL = {"f": np.array(FLOATS, np.float32).view(np.int32), "i": np.array(INTEGERS), "m": np.array([0, 1]), "x": np.array(INTEGERS)}
+INTEGER = st.sampled_from(INTEGERS) | st.integers(-(2**31), 2**31 - 1)
 
 
-def lanes(bits: list[int]) -> np.ndarray:
+def rows(takes: str, count: int = 800) -> np.ndarray:
+    """Operands: every second one is special, but for those of masks, which have two values."""
+    draw = np.random.default_rng(7)
+    drawn = [np.where(draw.random(count) < 0.5, draw.choice(SPECIAL[t], count), draw.integers(-(2**31), 2**31, count)) for t in takes]
+    return np.stack([column % 2 if t == "m" else column for t, column in zip(takes, drawn, strict=True)], -1)
+
+
+def lanes(bits: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.array(bits, np.int64).astype(np.int32).view(np.float32)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_against_one_lane(name: str) -> None:
     kind = KINDS[name]
-
-    @seed(7)
-    @settings(max_examples=60, deadline=None, database=None)
-    @given(st.lists(st.tuples(*(OF[letter] for letter in kind.takes)), min_size=1, max_size=40))
-    def agrees(rows: list[tuple[int, ...]]) -> None:
-        operands = [lanes(list(column)) for column in zip(*rows, strict=True)]
-        with numerics.quiet():
-            found = FUNCTIONS[name](*operands)
-            wanted = lanes([arithmetic.signed(arithmetic.compute(name, *(b % 2**32 for b in bits))) for bits in rows])
-            into = np.empty(len(rows), np.float32)
-            assert FUNCTIONS[name](*operands, into) is into
-        assert found.view(np.int32).tolist() == into.view(np.int32).tolist()
-        same = found.view(np.int32) == wanted.view(np.int32)
-        if kind.gives == "f":
-            same |= np.isnan(found) & np.isnan(wanted)
-        assert same.all(), [(r, f, w) for r, f, w, s in zip(rows, found, wanted, same, strict=True) if not s]
-
-    agrees()
+    given = rows(kind.takes)
+    operands = [lanes(column) for column in given.T]
+    with numerics.quiet():
+        found = FUNCTIONS[name](*operands)
+        wanted = lanes([arithmetic.signed(arithmetic.compute(name, *(b % 2**32 for b in bits))) for bits in given.tolist()])
+        into = np.empty(len(given), np.float32)
+        assert FUNCTIONS[name](*operands, into) is into
+    assert found.view(np.int32).tolist() == into.view(np.int32).tolist()
+    same = found.view(np.int32) == wanted.view(np.int32)
+    if kind.gives == "f":
+        same |= np.isnan(found) & np.isnan(wanted)
+    assert same.all(), [(r, f, w) for r, f, w, s in zip(given, found, wanted, same, strict=True) if not s]
 
 
 @pytest.mark.parametrize("kind", [k for k in REDUCTIONS if is_integer_reduction(k)])
 def test_integer_reductions(kind: str) -> None:
     @seed(3)
     @settings(max_examples=40, deadline=None, database=None)
-    @given(st.lists(OF["i"], min_size=1, max_size=70))
+    @given(st.lists(INTEGER, min_size=1, max_size=70))
     def agrees(values: list[int]) -> None:
         total = arithmetic.START[kind]
         for v in values:

@@ -330,7 +330,7 @@ def verify_edges(cases: Sequence[Case]) -> None:
         fitting = fitting[:: 1 + len(fitting) // 24]  # each scalar is an op to compile
         if fitting:
             grids = [crossed(case.takes) for case in fitting]
-            picked = [random.integers(0, grid[0].size, (tiles, 4)) for grid in grids]
+            picked = [random.integers(0, grid[0].size, (tiles, 2)) for grid in grids]
             verify(fitting, [[o[at] for o in grid] for grid, at in zip(grids, picked, strict=True)], form)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from combinations import each_once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_attention import cache_write, embedding, online_attention, paged_attention
@@ -85,11 +87,10 @@ def check(kernel: Kernel, numerics: Literal["machine", "fast", "peer"]) -> None:
         assert (error <= bound).all(), f"{output}: off by up to {np.nanmax(error)}, {np.isnan(error).sum()} without value"
 
 
-@pytest.mark.parametrize("numerics", ["machine", "fast", "peer"])
-@pytest.mark.parametrize("size", [0, 1, 2], ids=["ones", "small", "odd"])
-@pytest.mark.parametrize("tiles", TILES)
 @pytest.mark.parametrize("name", KERNELS)
-def test_values(name: str, tiles: int, size: int, numerics: Literal["machine", "fast", "peer"]) -> None:
+@pytest.mark.parametrize(("sizes", "numerics"), each_once(itertools.product(range(3), TILES), ["machine", "fast", "peer"]))
+def test_values(name: str, sizes: tuple[int, int], numerics: Literal["machine", "fast", "peer"]) -> None:
+    size, tiles = sizes
     check(made(name, size, tiles), numerics)
 
 

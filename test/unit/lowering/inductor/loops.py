@@ -78,7 +78,7 @@ REDUCTIONS: dict[str, Any] = {"sum": np.sum, "dot": np.sum, "max": np.max, "min"
 
 def carrier(dtype: str) -> Any:
     """The NumPy type in which values of a type are computed."""
-    return np.dtype(np.float32 if dtype in HALVES else {"bool": np.bool_}.get(dtype, dtype))
+    return np.dtype("float32" if dtype in HALVES else dtype)
 
 
 class Memory:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import each_once
 
 from ktir.assembly import parse_module
 from ktir.checking.stream.compare import check_package
@@ -36,8 +37,7 @@ READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("n", [5, 70])
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("reader", "n"), each_once(READERS, [5, 70]))
 def test_what_is_spread_has_eagers_value(reader: str, n: int) -> None:
     torch._dynamo.reset()
     torch.manual_seed(n)

@@ -102,7 +102,7 @@ def inputs(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def check(function: Callable[..., Any]) -> None:
     run = compiled(function)
-    for n in (3, 5, 9, 6):
+    for n in (3, 9):
         for found, expected in zip(*(r if isinstance(r, tuple) else (r,) for r in (run(*inputs(n)), function(*inputs(n)))), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 

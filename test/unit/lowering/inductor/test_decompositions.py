@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from combinations import each_once
 
 import ktir.lowering.inductor  # noqa: F401  registers the backends
 from ktir.lowering.inductor.graph import lowerings
@@ -41,8 +42,7 @@ def some(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return (torch.randn(*shape) * 4).abs().to(dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize(("dtype", "include_self"), each_once(DTYPES, [True, False]), ids=str)
 def test_scattered_folds(dtype: torch.dtype, include_self: bool) -> None:
     """Indices that cover a part of the other dim, elements that are hit several times and never."""
     index = torch.tensor([[0, 3, 3, 1, 1, 4], [0, 3, 2, 1, 0, 0], [0, 2, 2, 1, 1, 1]])

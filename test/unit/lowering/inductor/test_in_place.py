@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from combinations import each_once
 from torch._C._dynamo.guards import compute_overlapping_tensors
 from torch._dynamo.exc import BackendCompilerFailed
 
@@ -48,8 +49,7 @@ WRITES: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Ten
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64], ids=str)
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize(("name", "dtype"), each_once(WRITES, [torch.float16, torch.float32, torch.int64]), ids=str)
 def test_what_is_written_to_a_copy_is_not_written_to_the_input(name: str, dtype: torch.dtype) -> None:
     write = WRITES[name]
     x = torch.arange(9 * 70).remainder(11).reshape(9, 70).to(dtype)
@@ -146,8 +146,9 @@ def _copies_of_copies(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     return [old, row]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("f", [_exchanged, _old_value, _rows, _between_writes, _copies_of_copies])
+@pytest.mark.parametrize(
+    ("f", "dtype"), each_once([_exchanged, _old_value, _rows, _between_writes, _copies_of_copies], [torch.float16, torch.float32])
+)
 def test_an_input_gets_the_value_that_another_one_had(f: Callable[..., list[torch.Tensor]], dtype: torch.dtype) -> None:
     torch._dynamo.reset()
     mine, theirs = ([torch.arange(49.0).reshape(7, 7).to(dtype), torch.ones(7, 7).to(dtype)] for _ in range(2))

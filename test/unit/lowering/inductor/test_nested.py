@@ -97,7 +97,7 @@ def is_right(actual: torch.Tensor, model: nn.Module, ids: torch.Tensor) -> bool:
     return distance(actual, exact) <= 1.5 * distance(model(ids), exact)
 
 
-@pytest.mark.parametrize(("layers", "programs"), [(1, 1), (32, 3)])
+@pytest.mark.parametrize(("layers", "programs"), [(1, 1), (7, 3), pytest.param(32, 3, marks=pytest.mark.long)])
 def test_equal_layers_are_planned_once(layers: int, programs: int, planned: list[str]) -> None:
     """One layer is one program; more are what is before the layers, a layer, and what is behind them."""
     model, ids = ktir.nested(Stack(layers).half().eval()), torch.arange(5)[None]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from chip import only_on_chip
+from combinations import each_once
 
 from ktir import config
 from ktir.diagnostics import remarks
@@ -42,8 +43,7 @@ def same(f: Callable[..., Any], *inputs: torch.Tensor) -> None:
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize(("dtype", "n"), each_once(ALL, SIZES))
 def test_moves_and_orders(dtype: torch.dtype, n: int) -> None:
     """Sorts, top-k, argmax, gathers, scatters, embeddings, transposes: no element changes."""
     x = distinct(2, n, dtype)
@@ -57,8 +57,7 @@ def test_moves_and_orders(dtype: torch.dtype, n: int) -> None:
     same(lambda w, i: torch.nn.functional.embedding(i, w), drawn((n, 33), dtype), index[:, :3])
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize(("dtype", "n"), each_once(ALL, SIZES))
 def test_scans(dtype: torch.dtype, n: int) -> None:
     """Along the last dim and the first one."""
     for x, dim in ((drawn((3, n), dtype), -1), (drawn((n, 3), dtype), 0)):

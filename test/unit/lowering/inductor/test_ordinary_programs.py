@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import each_once
 from torch.nn import functional as F
 
 from ktir import config
@@ -144,8 +145,14 @@ def test_an_index_that_is_not_there_is_an_error_though_its_place_would_be(f: Cal
         on_chip(f, drawn(9, 17), index)
 
 
-@pytest.mark.parametrize("dtype", ROUNDINGS, ids=str)
-def test_windows_that_overlap_are_summed(dtype: torch.dtype) -> None:
-    holds(lambda x: F.fold(x, (6, 7), (2, 3), stride=(2, 1), padding=(0, 1)), drawn(2, 18, 21, dtype=dtype))
-    holds(lambda x: F.fold(x, (8, 8), 3, dilation=2, padding=1), drawn(27, 36, dtype=dtype))
-    holds(lambda x: F.fold(x, (8, 8), 4, stride=4), drawn(2, 48, 4, dtype=dtype))
+WINDOWS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "of two sides": (lambda x: F.fold(x, (6, 7), (2, 3), stride=(2, 1), padding=(0, 1)), (2, 18, 21)),
+    "with gaps": (lambda x: F.fold(x, (8, 8), 3, dilation=2, padding=1), (27, 36)),
+    "side by side": (lambda x: F.fold(x, (8, 8), 4, stride=4), (2, 48, 4)),
+}
+
+
+@pytest.mark.parametrize(("name", "dtype"), each_once(WINDOWS, ROUNDINGS), ids=str)
+def test_windows_that_overlap_are_summed(name: str, dtype: torch.dtype) -> None:
+    fold, shape = WINDOWS[name]
+    holds(fold, drawn(*shape, dtype=dtype))

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from combinations import each_once
 from tiled_programs import CASES, Case
 
 from ktir.assembly import parse_module
@@ -43,8 +44,7 @@ def computed(name: str, cores: int, pipeline: str = VERIFIED) -> list[np.ndarray
     return run(case_of(name, cores), pipeline)
 
 
-@pytest.mark.parametrize("cores", CORES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "cores"), each_once(CASES, CORES))
 def test_values(name: str, cores: int) -> None:
     """The kernels compute what they are meant to."""
     case = case_of(name, cores)
@@ -54,10 +54,12 @@ def test_values(name: str, cores: int) -> None:
         assert np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=case.tolerance, atol=case.tolerance), argument
 
 
-@pytest.mark.parametrize(("cores", "options"), [*((cores, "") for cores in CORES), (3, "{reuse=true}"), (3, "{lx-bytes=200000}")])
-@pytest.mark.parametrize("name", CASES)
-def test_allocated(name: str, cores: int, options: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "how"), each_once(CASES, [*((cores, "") for cores in CORES), (3, "{reuse=true}"), (3, "{lx-bytes=200000}")])
+)
+def test_allocated(name: str, how: tuple[int, str]) -> None:
     """Tiled and allocated KTIR have the same bits, wherever buffers lie."""
+    cores, options = how
     allocated = computed(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
     for a, b, argument in zip(computed(name, cores), allocated, case_of(name, cores).program.arguments, strict=True):
         assert a.tobytes() == b.tobytes(), argument.name
@@ -72,10 +74,10 @@ def _device(carrier: np.ndarray, like: np.ndarray) -> np.ndarray:
     return carrier.view(np.int32) if like.dtype == np.int32 else carrier.astype(like.dtype)
 
 
-@pytest.mark.parametrize(("cores", "options"), [*((cores, "") for cores in CORES), (3, "{reuse=true}")])
-@pytest.mark.parametrize("name", CASES)
-def test_stream(name: str, cores: int, options: str) -> None:
+@pytest.mark.parametrize(("name", "how"), each_once(CASES, [*((cores, "") for cores in CORES), (3, "{reuse=true}")]))
+def test_stream(name: str, how: tuple[int, str]) -> None:
     """The stream passes every check and has the bits of allocated KTIR, word by word and on the tape."""
+    cores, options = how
     case = case_of(name, cores)
     expected = computed(name, cores, f"ktir-allocate-scratchpad{options},{VERIFIED}")
     with context(), ir.Location.unknown():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import laid_out_programs as programs
 import numpy as np
 import pytest
+from combinations import each_once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laid_out_programs import LANES, NUMPY, LaidOut
@@ -90,8 +91,7 @@ def kernels(name: str, cores: int = 32) -> list[tuple[list[int], list[int]]]:
         return [(KernelFunction(f).rows, list(kt.WorkAttr(f.attributes["ktir.work"]).splits)) for f in found]
 
 
-@pytest.mark.parametrize("cores", [32, 3, 1])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "cores"), each_once(PROGRAMS, [32, 3, 1]))
 def test_values_stay(name: str, cores: int) -> None:
     program, texts = stages(name, cores)
     buffers = arrays(program)
