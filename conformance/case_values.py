@@ -6,18 +6,31 @@ import math
 import struct
 from typing import Any
 
-_FORMATS = {"f16": "<e", "f32": "<f"}
-NUMPY = {"f16": "float16", "f32": "float32", "i32": "int32", "i64": "int64"}
-"""Element type -> its name in NumPy."""
+_FLOATS = ("f16", "bf16", "f32")
+NUMPY = {"f16": "float16", "bf16": "uint16", "f32": "float32", "i32": "int32", "i64": "int64"}
+"""Element type -> its name in NumPy, which holds a bf16 as its bits."""
+
+
+def packed(kind: str, value: float) -> bytes:
+    """A float in memory, rounded to nearest, ties to even. A bf16 is the upper half of an f32."""
+    if kind != "bf16":
+        return struct.pack("<e" if kind == "f16" else "<f", value)
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 if not math.isnan(value) else 0x7FC0)
+
+
+def unpacked(kind: str, data: bytes) -> float:
+    """The float that lies in memory so."""
+    return struct.unpack({"f16": "<e", "bf16": "<f", "f32": "<f"}[kind], bytes(2) + data if kind == "bf16" else data)[0]
 
 
 def rounded(kind: str, values: list[Any], count: int) -> list[Any]:
     """`count` values, repeating those that are spelled, each rounded to the type."""
     if count and not values:
         raise ValueError("a buffer without values")
-    numbers = [float(v) if kind in _FORMATS else int(v) for v in values]
-    if kind in _FORMATS:
-        numbers = [v if not math.isfinite(v) else struct.unpack(_FORMATS[kind], struct.pack(_FORMATS[kind], v))[0] for v in numbers]
+    numbers = [float(v) if kind in _FLOATS else int(v) for v in values]
+    if kind in _FLOATS:
+        numbers = [v if not math.isfinite(v) else unpacked(kind, packed(kind, v)) for v in numbers]
     return [numbers[i % len(numbers)] for i in range(count)]
 
 
@@ -27,7 +40,15 @@ def array(spec: dict[str, Any]) -> Any:
 
     count = math.prod(spec["shape"])
     values = [0] * count if spec.get("uninitialized") else rounded(spec["type"], spec["values"], count)
+    if spec["type"] == "bf16":
+        values = [int.from_bytes(packed("bf16", v), "little") for v in values]
     return np.array(values, NUMPY[spec["type"]]).reshape(spec["shape"])
+
+
+def numbers_of(spec: dict[str, Any], held: Any) -> list[Any]:
+    """What the array of an argument holds, in order."""
+    values = held.reshape(-1).tolist()
+    return [unpacked("bf16", v.to_bytes(2, "little")) for v in values] if spec["type"] == "bf16" else values
 
 
 def spelled(values: list[Any]) -> list[Any]:

@@ -21,6 +21,12 @@ from ktir.isa.binary.encoding import encode
 from ktir.isa.program import Argument
 from ktir.package import read
 
+FOLDER = Path(__file__).resolve().parent
+if str(FOLDER) not in sys.path:
+    sys.path.insert(0, str(FOLDER))
+
+from case_values import packed  # noqa: E402
+
 STICK = 128
 
 
@@ -31,7 +37,8 @@ def before(argument: Argument, drawn: random.Random) -> bytearray:
         return bytearray(struct.pack(f"<{count}i", *range(count)))
     if argument.role not in ("input", "input_output"):
         return bytearray([0xFF]) * (argument.sticks * STICK)
-    return bytearray(struct.pack(f"<{count}{'e' if argument.element_bytes == 2 else 'f'}", *(drawn.uniform(-2, 2) for _ in range(count))))
+    kind = argument.half if argument.element_bytes == 2 else "f32"
+    return bytearray(b"".join(packed(kind, drawn.uniform(-2, 2)) for _ in range(count)))
 
 
 def write(package: Path, folder: Path, seed: int = 0) -> list[str]:
@@ -47,7 +54,9 @@ def write(package: Path, folder: Path, seed: int = 0) -> list[str]:
     run(print_program(program), memory)
     for argument, held in zip(program.arguments, memory, strict=True):
         (folder / f"{argument.name}.after").write_bytes(held)
-    facts = [{"name": a.name, "role": a.role, "element_bytes": a.element_bytes, "sticks": a.sticks} for a in program.arguments]
+    facts = [
+        {"name": a.name, "role": a.role, "element_bytes": a.element_bytes, "half": a.half, "sticks": a.sticks} for a in program.arguments
+    ]
     (folder / "arguments.json").write_text(json.dumps(facts, indent=1) + "\n")
     return [a.name for a in program.arguments if a.role in ("output", "input_output")]
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from case_values import array, spelled
+from case_values import array, numbers_of, spelled
 
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
@@ -34,7 +34,8 @@ def execute(path: Path, values: dict[str, Any]) -> dict[str, list[Any]]:
         module = parse_module(path.read_text(), str(path))
         run_pipeline(module, "ktir-check-legality")
         execute_module(module, values.get("function"), list(arguments.values()))
-    return {name: spelled(a.reshape(-1).tolist()) for name, a in arguments.items() if hasattr(a, "reshape")}
+    specs = {a["name"]: a for a in values["arguments"]}
+    return {name: spelled(numbers_of(specs[name], a)) for name, a in arguments.items() if hasattr(a, "reshape")}
 
 
 def _argument(spec: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from case_values import array, spelled
+from case_values import array, numbers_of, spelled
 
 NAME = "ktir-cpu"
 KTIRInterpreter: Any = importlib.import_module("ktir_cpu").KTIRInterpreter  # installed by whoever checks it
@@ -28,7 +28,8 @@ def execute(path: Path, values: dict[str, Any]) -> dict[str, list[Any]]:
     given = {n.lstrip("%"): array(a) if "shape" in a else a["value"] for n, a in zip(names, values["arguments"], strict=True)}
     made = interpreter.execute_function(function, **given)
     found = {a["name"]: made[n.lstrip("%")] for n, a in zip(names, values["arguments"], strict=True) if "shape" in a}
-    return {name: spelled(a.reshape(-1).tolist()) for name, a in found.items()}
+    specs = {n.lstrip("%"): a for n, a in zip(names, values["arguments"], strict=True)}
+    return {name: spelled(numbers_of(specs[name], a)) for name, a in found.items()}
 
 
 def _entry(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.executor import accept
-from case_values import array, spelled
+from case_values import array, numbers_of, spelled
 
 from ktir.analysis.calls import functions_of
 from ktir.assembly import parse_module
@@ -46,4 +46,5 @@ def execute(path: Path, values: dict[str, Any]) -> dict[str, list[Any]]:
     if any(b.size < math.prod(h.size) for b, h in zip(buffers.values(), hosts, strict=True)):
         raise KtirError("a buffer is smaller than what the program sees of it")
     executable(*(b[: math.prod(h.size)].reshape(h.size) for b, h in zip(buffers.values(), hosts, strict=True)))
-    return {name: spelled(b.tolist()) for name, b in buffers.items()}
+    specs = {a["name"]: a for a in values["arguments"]}
+    return {name: spelled(numbers_of(specs[name], b)) for name, b in buffers.items()}
