@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ktir.mlir import arith, ir
@@ -34,3 +35,8 @@ def f32(value: ir.Value) -> ir.Value:
 def f16(value: ir.Value) -> ir.Value:
     """A scalar rounded to f16."""
     return arith.TruncFOp(ir.F16Type.get(), value).result
+
+
+def in_bf16(text: str) -> str:
+    """KTIR with bf16 in place of f16."""
+    return re.sub(r"(?<!\w)f16\b|(?<=x)f16\b", "bf16", text)

@@ -1,4 +1,4 @@
-"""25 tiny models with default options: right, and in float16 wholly on the chip."""
+"""25 tiny models with default options: right, and in 16 bits wholly on the chip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUICK = ("clip", "recommender", "graph")
 """What looks up through several indices, bags of embeddings, sums at indices: cheap, and of no other test."""
 
 ELSEWHERE: dict[str, str] = {}
-"""Models of which an op runs on the executor in float16: which op, and why."""
+"""Models of which an op runs on the executor in 16 bits: which op, and why."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +27,14 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in MODELS])
 def test_float16(name: str) -> None:
     outcome = run(name, torch.float16)
+    assert outcome.right, outcome
+    assert outcome.wholly_on_chip == (name not in ELSEWHERE), outcome
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16(name: str) -> None:
+    outcome = run(name, torch.bfloat16)
     assert outcome.right, outcome
     assert outcome.wholly_on_chip == (name not in ELSEWHERE), outcome
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import in_bf16
 from combinations import each_once
 
 from ktir.assembly import parse_module
@@ -33,11 +33,6 @@ def arguments(text: str, seed: int = 0) -> list[np.ndarray]:
             values = (rng.standard_normal(tuple(type_.shape)) * 0.5).astype(np.float16)
             arrays.append(array_of(values.astype(np.float32), str(type_.element_type)))
     return arrays
-
-
-def in_bf16(text: str) -> str:
-    """The program with bf16 in place of f16."""
-    return re.sub(r"(?<![\w])f16\b|(?<=x)f16\b", "bf16", text)
 
 
 @pytest.mark.parametrize(("name", "how"), each_once([p.stem for p in PROGRAMS], [(32, "f16"), (3, "f16"), (3, "bf16")]))

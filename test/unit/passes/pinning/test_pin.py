@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import in_bf16
 from campaign.kernel_draws import draw
 from campaign.kernels import judged
 from pinned import equal, loops, package_of
 
 from ktir.assembly import parse_module, print_module
+from ktir.checking.inputs import array_of
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
@@ -19,6 +21,7 @@ from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
 from ktir.runtime import metrics
 from ktir.runtime.executable import Executable
+from ktir.target import HALVES
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
@@ -231,8 +234,9 @@ def test_refused(message: str) -> None:
         assert print_module(module) == before
 
 
+@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("combine", ["addf", "maxnumf", "minnumf"])
-def test_reductions_in_f16(combine: str) -> None:
+def test_reductions_in_16_bits(combine: str, half: str) -> None:
     """Sums round each step, numbers win over NaNs; a row of NaNs alone leaves what it starts from."""
     start = {"addf": "0.0", "maxnumf": "0xFC00", "minnumf": "0x7C00"}[combine]
     body = f"%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\n%i = arith.constant dense<{start}> : tensor<1xf16>\n"
@@ -243,7 +247,11 @@ def test_reductions_in_f16(combine: str) -> None:
     x[3], x[4, ::2], x[5] = np.nan, np.nan, -0.0
     if combine == "addf":
         x[3:5] = 2048.0
-    equal(kernel([70], body), [x, y])
+    text = kernel([70], body)
+    if half == "bf16":
+        text, x = in_bf16(text).replace("0xFC00", "0xFF80").replace("0x7C00", "0x7F80"), array_of(x, "bf16")
+        y = np.zeros_like(x)
+    equal(text, [x, y])
 
 
 def own_combiner(columns: int, predicate: str) -> str:
