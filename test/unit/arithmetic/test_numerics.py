@@ -308,10 +308,33 @@ def test_bfloat16_is_rounded_as_in_pytorch():
     np.testing.assert_array_equal(num.encode("bf16", x)[~np.isnan(x)], expected.view(np.uint32)[~np.isnan(x)] >> 16)
 
 
-def test_dl16_has_no_subnormals_and_one_special_code():
-    x = np.array([2.0**-23, 65504, 8573157376.0, 1e10, np.inf, np.nan, 2.0**-40, -(2.0**-40)], np.float32)
-    codes = num.encode("dl16", x)
-    assert codes.tolist() == [0x1000, 0x5E00, 0x7FFE, 0x7FFF, 0x7FFF, 0x7FFF, 0, 0x8000]
+def dl16_by_definition(x):
+    """1 sign bit, 6 of exponent with bias 31, 9 of fraction; ties go up in magnitude; no subnormals: 0 up to 2^-31; NaN beyond the largest
+    number. In f64, which holds all that it computes."""
+    with num.quiet():
+        fraction, exponent = np.frexp(np.abs(np.where(np.isfinite(x), x, 0).astype(np.float64)))
+        value = np.ldexp(np.floor(np.ldexp(fraction, 10) + 0.5), exponent - 10)
+        value = np.where(value <= 2.0**-31, 0.0, np.where(value > 2.0**32 * (1 + 510 / 512), np.nan, value))
+        return np.where(np.isfinite(x), np.copysign(value, x), np.nan).astype(np.float32)
+
+
+def test_dl16_by_its_definition():
+    """All 65,536 codes, all ties between two numbers and the numbers next to these, two million others, and what lies around the ends."""
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    exponent, fraction = (codes >> 9 & 63).astype(np.int32), (codes & 511).astype(np.float64)
+    value = np.ldexp(1 + fraction / 512, exponent - 31) * np.where(codes >> 15, -1.0, 1.0)
+    value[codes & 0x7FFF == 0] *= 0
+    value[codes & 0x7FFF == 0x7FFF] = np.nan
+    same_bits(num.decode("dl16", codes), value.astype(np.float32))
+    ties = np.ldexp(1 + (np.arange(512) + 0.5) / 512, np.arange(-33, 34)[:, None]).astype(np.float32).ravel()
+    rng = np.random.default_rng(0)
+    others = rng.integers(0, 1 << 32, 1 << 21, np.uint32).view(np.float32)
+    ends = np.array([0.0, 2.0**-31, 2.0**-31 * (1 + 2.0**-9), 8573157376, 8577351680, np.inf, np.nan, 1e-45, 3e38], np.float32)
+    near = np.concatenate([np.nextafter(ties, np.float32(0)), ties, np.nextafter(ties, np.float32(np.inf)), ends])
+    x = np.concatenate([near, -near, others])
+    same_bits(num.round_to("dl16", x), dl16_by_definition(x))
+    held = ~np.isnan(value)
+    np.testing.assert_array_equal(num.encode("dl16", num.decode("dl16", codes))[held], codes[held])
 
 
 def test_fp8_overflow_saturates_or_is_infinite():
