@@ -140,9 +140,12 @@ _FUNCTIONS = (
 _PARTS = "(lambda x, part: part(1 - x).abs() + ({})(torch.pi * (x - x.round())).abs())({{}}.double().clamp(max=0), torch.{})"
 _TERMS = {
     "lgamma": _PARTS.format("lambda angle: torch.log(torch.sin(angle).abs())", "lgamma"),
-    "digamma": _PARTS.format("lambda angle: torch.pi / torch.tan(angle)", "digamma"),
+    "digamma": _PARTS.format("lambda angle: torch.pi / torch.tan(angle)", "digamma")
+    + ".nan_to_num(0.0, 0.0, 0.0) + torch.log(torch.tensor(10.0))",
 }
-"""Functions that are mirrored for negative operands: what is subtracted there."""
+"""Functions that are mirrored for negative operands: what is subtracted there. And `digamma` comes down to its value from the logarithm of
+about 10, by steps of 1 / x, whatever the value is (PyTorch: aten/src/ATen/native/Math.h, `calc_digamma`).
+"""
 
 
 def binary(d: Drawing) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import operator
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from threading import RLock
 from typing import Any
 
@@ -177,8 +179,7 @@ def _graph(op: Any, leaves: list[Any], tree: Any) -> fx.GraphModule:
 
 def _compile(op: Any, module: fx.GraphModule, tensors: list[torch.Tensor]) -> Program:
     """The program of such a graph. Raises what compilation raises."""
-    from ktir.lowering.inductor.backend import compile_graph
-
+    compile_graph = _compiler()
     without_data = FakeTensorMode(shape_env=ShapeEnv())  # where nobody looks after shapes, torch leaves its caches on disk alone
     with torch._C.DisableTorchFunction(), torch.no_grad(), config.patch(fallback="error"), _quiet(), tracing(TracingContext(without_data)):
         # traced with tensors of the host, so that all is as it is there: for other devices some operators give other types
@@ -194,6 +195,16 @@ def _compile(op: Any, module: fx.GraphModule, tensors: list[torch.Tensor]) -> Pr
         return found[0] if len(found) == 1 else tuple(found)
 
     return program
+
+
+@cache
+def _compiler() -> Callable[..., Any]:
+    """What compiles, imported with the first program. Parts of torch that come with it say that other parts of torch are out of date."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from ktir.lowering.inductor import adapter  # noqa: F401
+        from ktir.lowering.inductor.backend import compile_graph
+    return compile_graph
 
 
 @contextmanager
