@@ -21,10 +21,14 @@ _current = _Current()
 
 @cache
 def count() -> int:
-    """Cards of the process: those that `SPYRE_DEVICES` lists, at most `AIU_WORLD_SIZE`, else `AIU_WORLD_SIZE`, else 1."""
+    """Cards of the process: those that `SPYRE_DEVICES` lists, at most `AIU_WORLD_SIZE`, else `AIU_WORLD_SIZE`, else 1. With
+    `FLEX_DEVICE=MOCK` no list counts. Raises RuntimeError for what these variables cannot be.
+    """
     world = _number("AIU_WORLD_SIZE", os.environ.get("AIU_WORLD_SIZE", ""))
-    listed = os.environ.get("SPYRE_DEVICES", "")
-    if listed:
+    listed, kind = os.environ.get("SPYRE_DEVICES", ""), os.environ.get("FLEX_DEVICE", "")
+    if kind not in ("", "MOCK"):
+        raise RuntimeError(f"FLEX_DEVICE must be MOCK, or not set, since the cards of ktir are emulated, but got {kind!r}")
+    if listed and not kind:
         cards = [_number("SPYRE_DEVICES", text) for text in listed.split(",")]
         if None in cards or len(set(cards)) < len(cards):
             raise RuntimeError(f"SPYRE_DEVICES must list different cards, but got {listed!r}")

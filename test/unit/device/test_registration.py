@@ -39,6 +39,20 @@ def test_import_torch_brings_the_device(tmp_path: Path) -> None:
     assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
 
 
+def test_the_first_program_warns_of_nothing(tmp_path: Path) -> None:
+    """Whatever parts of torch come with it say of each other."""
+    program = """
+import torch, warnings
+x = torch.ones(3, device="spyre")
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    y = x + 1
+print([str(w.message) for w in said], y.tolist())
+"""
+    ran = run_with_entry_point(tmp_path, program)
+    assert ran.stdout == "[] [2.0, 2.0, 2.0]\n", ran.stderr
+
+
 @pytest.mark.parametrize("module", ["autoload", "spyre", "operators.kernels"])
 def test_any_module_may_be_imported_before_torch(tmp_path: Path, module: str) -> None:
     ran = run_with_entry_point(tmp_path, f"import ktir.device.{module}" + PROGRAM)
@@ -110,6 +124,9 @@ def test_import_torch_never_fails(unregistered: list[bool], monkeypatch: pytest.
         ({"AIU_WORLD_SIZE": "4"}, 4),
         ({"SPYRE_DEVICES": "0,3,5"}, 3),
         ({"SPYRE_DEVICES": "0,3,5", "AIU_WORLD_SIZE": "2"}, 2),
+        ({"SPYRE_DEVICES": "0,3,5", "FLEX_DEVICE": "MOCK"}, 1),
+        ({"SPYRE_DEVICES": "0,3", "AIU_WORLD_SIZE": "4", "FLEX_DEVICE": "MOCK"}, 4),
+        ({"FLEX_DEVICE": "PF"}, "FLEX_DEVICE must be MOCK, or not set, since the cards of ktir are emulated, but got 'PF'"),
         ({"AIU_WORLD_SIZE": "0"}, "AIU_WORLD_SIZE must be 1 to 8, but got '0'"),
         ({"AIU_WORLD_SIZE": "9"}, "AIU_WORLD_SIZE must be 1 to 8, but got '9'"),
         ({"AIU_WORLD_SIZE": "two"}, "AIU_WORLD_SIZE must be 1 to 8, but got 'two'"),
@@ -118,7 +135,7 @@ def test_import_torch_never_fails(unregistered: list[bool], monkeypatch: pytest.
     ],
 )
 def test_number_of_cards(environment: dict[str, str], expected: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AIU_WORLD_SIZE", "SPYRE_DEVICES"):
+    for name in ("AIU_WORLD_SIZE", "SPYRE_DEVICES", "FLEX_DEVICE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
