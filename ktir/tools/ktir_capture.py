@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -38,10 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         model, inputs = _model(options.target)
-        with config.patch(**({"fallback": options.fallback} if options.fallback else {})):
-            from ktir.lowering.inductor.capture import capture
-
-            text = capture(model, *inputs, stage=options.stage, debuginfo=options.debuginfo)
+        text = _captured(model, inputs, options)
         if options.output:
             options.output.write_text(text)
         else:
@@ -56,6 +54,29 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ktir-capture: error: cannot write '{options.output}': {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _captured(model: Any, inputs: tuple[Any, ...], options: argparse.Namespace) -> str:
+    """What is printed. Where a model fails on its inputs in eager PyTorch, too, that is a fault in what was asked for."""
+    from ktir.lowering.inductor.capture import capture
+
+    log = logging.getLogger("torch._subclasses.fake_tensor")  # says of each failure, with a traceback, what the error says
+    before, log.disabled = log.disabled, True
+    try:
+        with config.patch(**({"fallback": options.fallback} if options.fallback else {})):
+            return capture(model, *inputs, stage=options.stage, debuginfo=options.debuginfo)
+    except Exception as error:
+        if isinstance(error, KtirError):
+            raise
+        try:
+            model(*inputs)
+        except Exception as own:
+            file, _, name = options.target.rpartition(":")
+            said = f"{_place(own, Path(file))}{type(own).__name__}: {own}"
+            raise _Usage(f"the model of '{name}' fails on its example inputs: {said}") from None
+        raise
+    finally:
+        log.disabled = before
 
 
 def _model(target: str) -> tuple[Any, tuple[Any, ...]]:

@@ -113,6 +113,12 @@ def unsupported():
 
 def tuple_of_two():
     return (lambda x, y: x + y), (torch.ones(5), torch.ones(5))
+
+def shapes():
+    return torch.nn.Linear(4, 4), torch.ones(3, 5)
+
+def tuple_of_one():
+    return (lambda pair: pair[0] + pair[1]), (torch.ones(5),)
 """
 
 
@@ -137,7 +143,7 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "status", "message"),
     [
-        ("large", (), 2, "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two"),
+        ("large", (), 2, "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two, shapes, tuple_of_one"),
         ("number", (), 2, "'number' in '.*' must return a model and its inputs, but it returned int"),
         ("broken", (), 2, r"calling 'broken' failed: .*script.py:12: ValueError: no such weights"),
         ("unsupported", ("--fallback=error",), 1, r"script.py:15:1: error: 'aten.histc.default' op of shape \[3\]"),
@@ -147,6 +153,8 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             2,
             "missing a required argument: 'y'; return them one by one",
         ),
+        ("shapes", (), 2, "the model of 'shapes' fails on its example inputs: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        ("tuple_of_one", (), 2, "'tuple_of_one' fails on its example inputs: .*script.py:24: IndexError: tuple index out of range"),
         ("unsupported", (), 1, "nothing to compute"),
         ("small", ("--stage=tilde",), 1, "unknown stage 'tilde'; the stages are region, logical"),
         ("small", ("-o", "/nowhere/x.mlir"), 1, "cannot write '/nowhere/x.mlir': No such file or directory"),
