@@ -8,6 +8,7 @@ from math import prod
 
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
+from ktir.dialects.structured import filled
 from ktir.mlir import ir, tensor
 from ktir.passes.pinning.values.elements import Leaf, Value
 from ktir.passes.pinning.values.places import Place, even, sticks
@@ -29,6 +30,12 @@ class Joined:
     anchor: ir.Operation
     forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...]], ir.Value] = field(default_factory=dict)
 
+    @property
+    def in_rows(self) -> tuple[int, ...]:
+        """The dims that cannot lie in the sticks: along which parts meet inside of one."""
+        inside = any(first % LANES for first, _ in self.parts)
+        return tuple({d for _, part in self.parts for d in part.in_rows} | ({self.dim} if inside else set()))
+
     def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
         if (stick, rows) not in self.forms:
             with ir.InsertionPoint(self.anchor), self.anchor.location:
@@ -37,20 +44,26 @@ class Joined:
 
     def _joined(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
         shape = [1 if stick is None else sticks(self.shape[stick]), even(prod(n for n, _ in rows)), LANES]
-        whole = tensor.EmptyOp(shape, self.parts[0][1].place.element).result
+        odd = any(self._rows(part, rows) % 2 for _, part in self.parts)  # each moves a row more, over which the next one comes
+        buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
+        type_ = self.parts[0][1].place.element
+        short = prod(n for n, _ in rows) % 2 and self._rows(self.parts[-1][1], rows) % 2 == 0  # nobody moves the row that makes it even
+        whole = filled(buffer, type_, 0) if short else tensor.EmptyOp(buffer, type_).result
         for first, part in self.parts:
             extent = part.place.shape[self.dim]
             at = _first(self.dim, first, extent, self.shape, stick, [d for n, d in rows if n != 1], op)
-            count = prod(extent if d == self.dim else n for n, d in rows)
-            moved = even(count)
-            if (moved != count and first + extent < self.shape[self.dim]) or moved + at[1] > shape[1]:
-                raise refused(op, "joins parts of an odd number of rows, which is not pinned yet")
             for k, piece in enumerate(self._pieces(part, stick)):
                 there = tuple((extent if d == self.dim else n, d) for n, d in rows)
                 value = piece.physical(stick, there, op)
-                filled = list(ir.RankedTensorType(value.type).shape)
-                whole = tensor.InsertSliceOp(value, whole, [], [], [], [at[0] + k, at[1], 0], filled, [1, 1, 1]).result
+                sizes = list(ir.RankedTensorType(value.type).shape)
+                whole = tensor.InsertSliceOp(value, whole, [], [], [], [at[0] + k, at[1], 0], sizes, [1, 1, 1]).result
+        if odd:
+            rows_ = ir.RankedTensorType.get(shape, type_)
+            whole = tensor.ExtractSliceOp(rows_, whole, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
         return whole
+
+    def _rows(self, part: Loaded, rows: tuple[tuple[int, int | None], ...]) -> int:
+        return prod(part.place.shape[self.dim] if d == self.dim else n for n, d in rows)
 
     def _pieces(self, part: Loaded, stick: int | None) -> list[Loaded]:
         """What is moved at once: memory fills the scratchpad one byte after the other, but rows of several sticks lie apart there."""
@@ -80,7 +93,8 @@ def stored(op: ir.Operation, value: Value, places: Places) -> None:
     shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if len(windows) == 1 else _side_by_side(op, places)
     if value.shape != tuple(shape):
         raise refused(op, "stores a tensor whose dims were joined, which is not pinned yet")
-    walked = [d for d, n in enumerate(shape) if n != 1 and not any(d in place.in_rows for place, _ in places)]
+    in_rows = {d for place, _ in places for d in place.in_rows} | ({dim} if any(first % LANES for first in firsts) else set())
+    walked = [d for d, n in enumerate(shape) if n != 1 and d not in in_rows]
     wanted = next((d for d in reversed(walked) if places[0][0].dims[d].stride == 1), walked[-1] if walked else None)
     stick = choose_stick(value, wanted)
     made = pointwise(value, stick, op)

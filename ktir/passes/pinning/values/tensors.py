@@ -58,6 +58,11 @@ class Loaded:
     """Whether they are 0, 1, 2, … along the only dim."""
     forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...], int], ir.Value] = field(default_factory=dict)
 
+    @property
+    def in_rows(self) -> tuple[int, ...]:
+        """The dims that cannot lie in the sticks."""
+        return self.place.in_rows
+
     def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation, multiple: int = 2) -> ir.Value:
         """`rows`: extent and own dim of each, None for one that it lacks; there are zeros up to a `multiple` of them."""
         key = (stick, rows, multiple)
@@ -134,10 +139,10 @@ def fixed(element: Element) -> Iterator[Leaf]:
 def _in_rows(element: Element) -> Iterator[int | None]:
     """The dims of a tree's value that cannot lie in the sticks of what it loads."""
     for leaf in element.leaves():
-        if isinstance(leaf.source, Loaded):
-            yield from (leaf.walk[d] for d in leaf.source.place.in_rows)
-        elif isinstance(leaf.source, Shared):
+        if isinstance(leaf.source, Shared):
             yield from _in_rows(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
+        elif not isinstance(leaf.source, Made):
+            yield from (leaf.walk[d] for d in leaf.source.in_rows)
 
 
 def choose_stick(value: Value, wanted: int | None) -> int | None:

@@ -100,7 +100,7 @@ def test_parts_by_the_tile() -> None:
     equal(function(text + copy("", "%xv", "%yv", "%c0, %c0", (6, 64), (6, 64)), ("x", "y"), (3,)), arrays((18, 64), (18, 64)))
 
 
-@pytest.mark.parametrize(("first", "second", "columns"), [(4, 6, 64), (4, 5, 100), (6, 4, 7)])
+@pytest.mark.parametrize(("first", "second", "columns"), [(4, 6, 64), (4, 5, 100), (6, 4, 7), (3, 6, 64), (5, 2, 100)])
 def test_tiles_over_parts(first: int, second: int, columns: int) -> None:
     """All rows of both at once: each part is moved by itself, into its rows of one tensor and out of them."""
     rows = first + second
@@ -121,17 +121,14 @@ def test_parts_by_the_trip() -> None:
 
 
 def test_parts_along_sticks() -> None:
-    """Columns of two arguments that meet at a stick; inside of one they are refused."""
-    for width in (64, 32):
+    """Columns of two arguments that meet at a stick; inside of one, where they lie in the rows."""
+    for width in (64, 32, 7):
         parts = [("%p", (4, width)), ("%q", (4, 36))]
         text = view("p", "%x", (4, width), (width, 1)) + view("q", "%y", (4, 36), (36, 1), (0, width)) + joined("v", parts, 4, width + 36)
-        text += view("w", "%z", (4, width + 36), (width + 36, 1)) + copy("", "%v", "%w", "%c0, %c0", (4, width + 36), (4, width + 36))
-        given = arrays((4, width), (4, 36), (4, width + 36))
-        if width == 64:
-            equal(function(text), given)
-        else:
-            with pytest.raises(KtirError, match="accesses parts that meet inside of a stick of 64"):
-                package_of(function(text))
+        text += view("w", "%z", (4, width + 36), (width + 36, 1))
+        for source, target in (("%v", "%w"), ("%w", "%v")):
+            moved = copy("", source, target, "%c0, %c0", (4, width + 36), (4, width + 36))
+            equal(function(text + moved), arrays((4, width), (4, 36), (4, width + 36)))
 
 
 def test_memory_at_fixed_addresses() -> None:
@@ -167,7 +164,6 @@ REFUSED = {
         + copy("", "%p", "%q", "%c0, %c0", (8, 64), (8, 64)),
         (),
     ),
-    "joins parts of an odd number of rows": by_rows(3, 6, 64, copy("", "%v", "%w", "%c0, %c0", (9, 64), (9, 64))),
     "lies in other parts of a distributed view, or in more of one, on some tiles": by_rows(
         4, 6, 64, "%t = ktdp.get_compute_tile_id : index\n" + copy("", "%v", "%w", "%t, %c0", (10, 64), (2, 64)), (8,)
     ),
