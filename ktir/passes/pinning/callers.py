@@ -22,7 +22,7 @@ INTEGERS = "ktir.integers"
 def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
-        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in FORMATS and not _is_wide_table(p))):
+        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in FORMATS and not _is_wide(p))):
             what = f"its elements are {p.element}, not {', '.join(FORMATS)}"
             if p.shape is None or 0 in p.shape:
                 what = "its views do not tell its size" if p.shape is None else "it has no elements"
@@ -31,19 +31,19 @@ def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
             raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
 
 
-def _is_wide_table(p: Parameter) -> bool:
-    """Whether memory has places of 64 bits, which a launch narrows for the device."""
-    return p.element == "i64" and p.role == "input" and p.below is not None
+def _is_wide(p: Parameter) -> bool:
+    """Whether memory has integers of 64 bits, which a launch narrows for the device if they fit into 32."""
+    return p.element == "i64"
 
 
 def ranges(buffers: list[Parameter]) -> ir.ArrayAttr | None:
     """What a launch checks of buffers; None for nothing."""
-    return ir.ArrayAttr.get([_range(p) for p in buffers]) if any(_is_wide_table(p) for p in buffers) else None
+    return ir.ArrayAttr.get([_range(p) for p in buffers]) if any(_is_wide(p) for p in buffers) else None
 
 
 def _range(p: Parameter) -> ir.DictAttr:
     """What a launch checks of a table that it narrows."""
-    numbers = {"bits": 64, "low": int(I32.low), "high": int(I32.high)} if _is_wide_table(p) else {}
+    numbers = {"bits": 64, "low": int(I32.low), "high": int(I32.high)} if _is_wide(p) else {}
     return ir.DictAttr.get({name: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for name, n in numbers.items()})
 
 
@@ -76,7 +76,7 @@ def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:
 
 def _held(p: Parameter) -> ir.Type:
     """The elements of memory on the device."""
-    return i32_type() if _is_wide_table(p) else ir.Type.parse(p.element)
+    return i32_type() if _is_wide(p) else ir.Type.parse(p.element)
 
 
 def host_type(p: Parameter) -> ir.Type:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Protocol
 
-import numpy as np
-
 from ktir.analysis.points import Points, is_index
 from ktir.dialects.structured import index_constant, index_sum, loop_extents
 from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.passes.pinning.accesses import stored
-from ktir.passes.pinning.loops import inside
+from ktir.passes.pinning.loops import holds, inside
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.computed import ComputedPlace, Scope
@@ -68,7 +66,10 @@ def counted(writer: Writer, value: ir.Value, op: ir.Operation) -> Element:
 def _note(writer: Writer, value: ir.Value, op: ir.Operation) -> None:
     """Note what an index is as data."""
     writer.values.pop(value, None)
-    found = writer.integers.number(writer.mapping[value], writer.points(value), op)
+    numbers = writer.points(value)
+    found = writer.integers.same(numbers)
+    if found is None:
+        found = writer.integers.number(writer.mapping[value], int(numbers.min()), int(numbers.max()), op)
     if found is None:
         return
     if str(value.type) == "i1":
@@ -96,16 +97,21 @@ def _runs(writer: Writer, op: ir.Operation) -> Element | None:
     guard, alive = writer.guard, writer.alive
     if guard is None or (writer.scratchpad.idle is not None and guard == writer.scratchpad.idle):
         return alive
-    found = writer.integers.number(guard, np.array([0, 1]), op)
-    assert found is not None
-    truth = compared(arith.CmpIPredicate.ne, found, integer(0))
+    truth = holds(writer.integers, guard, op)
     return truth if alive is None else chosen(alive, truth, alive)
 
 
 def computed(writer: Writer, table: Table) -> tuple[ComputedPlace, ir.Value]:
     """What a tile is on whose place data decides, and where its table is for this tile and these trips."""
     tile = table.tile
-    scope = Scope(writer.points, writer.mapping, lambda v: counted(writer, v, tile), writer.tables.is_data, writer.base, writer.guard)
+
+    def data(value: ir.Value) -> Element:
+        return counted(writer, value, tile)
+
+    def positions(extent: int, dim: int) -> Element:
+        return writer.integers.positions(extent, dim, tile)
+
+    scope = Scope(writer.points, writer.mapping, data, writer.tables.is_data, writer.base, positions, writer.guard)
     place = ComputedPlace(tile, scope)
     number, tiles = writer.coordinates[0], writer.points.kernel.grid
     for at, extent in [*zip(writer.coordinates[1:], tiles[1:], strict=True), *writer.trips]:

@@ -75,7 +75,7 @@ class KernelWriter:
                 type_ = body.arguments[i].type
                 if is_index(type_):
                     self.mapping[body.arguments[i]] = arith.ConstantOp(type_, ir.IntegerAttr.get(type_, int(number))).result
-                else:
+                elif not isinstance(type_, ktdp.RuntimeArgType):
                     self.values[body.arguments[i]] = Value((), Number(type_, ir.FloatAttr.get(type_, number)))
 
     @property

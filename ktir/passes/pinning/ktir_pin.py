@@ -14,17 +14,20 @@ from ktir.analysis.interface.parameters import Parameter, parameters
 from ktir.analysis.points import is_index
 from ktir.diagnostics import KtirError, close_to, location_text, refused
 from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
 from ktir.dialects.module_level import NAME, Level
 from ktir.dialects.module_target import machine
-from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations, scf
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, operations, scf
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.levels.level_rules import whole_tile
 from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges
 from ktir.passes.pinning.kernel_writer import KernelWriter
+from ktir.passes.pinning.matmuls import walks_of
 from ktir.passes.pinning.scratchpad import Access, check_parts
 from ktir.passes.pinning.tables import Table, Tables
+from ktir.passes.pinning.values.indirect import is_linear
 from ktir.pipeline import Pass
 from ktir.target import Target
 
@@ -117,16 +120,14 @@ class PinPass(Pass):
             name, _, value = text.partition("=")
             if name not in names:
                 raise KtirError(f"'{self.name}': '{text}' names no argument of '@{entry.name.value}'{close_to(name, list(names))}")
-            counts = is_index(entry.regions[0].blocks[0].arguments[names[name]].type)
+            type_ = entry.regions[0].blocks[0].arguments[names[name]].type
+            counts = is_index(type_.underlying if isinstance(type_, ktdp.RuntimeArgType) else type_)
             try:
                 numbers[names[name]] = int(value) if counts else float(value)
             except ValueError:
                 wanted = "an integer" if counts else "a number"
                 raise KtirError(f"'{self.name}': '{text}' expects {wanted}, but got '{value}'") from None
         for p in found:
-            type_ = entry.regions[0].blocks[0].arguments[p.position].type
-            if isinstance(type_, ktdp.RuntimeArgType):
-                raise refused(entry.operation, f"takes a 'ktdp.runtime_arg' as argument #{p.position}, which is not pinned yet")
             where = location_text(entry.regions[0].blocks[0].arguments[p.position].location)
             if not p.is_buffer and p.position not in numbers:
                 used = list(entry.regions[0].blocks[0].arguments[p.position].uses)
@@ -152,6 +153,13 @@ def _is_of_a_tile(op: ir.Operation) -> bool:
         return True
     if is_a(op, ktdp.ConstructMemoryViewOp):
         return op.opview.memory_space != "global"
+    if is_a(op, ktdp.ConstructIndirectAccessTileOp):
+        box = affine.set_box(op.attributes["variables_space_set"])
+        subscripts = [m.results[0] for m, memory in op.opview.subscripts if memory is None]
+        return box is not None and not all(is_linear(e, len(op.opview.captured), box[1]) for e in subscripts)
+    if walks_of(op) is not None:  # what it adds to is no matmul of the logical level, but of tiles
+        outs = list(op.operands)[-1].owner
+        return not isinstance(outs, ir.Block) and is_a(outs, ktdp.LoadOp)
     if is_a(op, ktdp.ConstructAccessTileOp):
         try:
             whole_tile(op)
@@ -213,11 +221,13 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
 def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> Pinned:
     """The kernel with sticks, behind the old one, and those that compute places for it; `lx` gets what it does in the scratchpad. Raises
     Unsupported and leaves nothing."""
-    if has_intrinsics(kernel.operation):
+    extracts = [op for op in operations(kernel) if is_a(op, ktdp.RuntimeArgExtractOp)]
+    if has_intrinsics(kernel.operation) or extracts:
         with ir.InsertionPoint(kernel):
             copy = kernel.operation.clone()
         try:
             expand_intrinsics(copy)
+            _put_numbers(copy, given)
             return _pinned(copy.opview, given, addresses, target, lx)
         finally:
             copy.erase()
@@ -231,6 +241,18 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], 
             f.operation.erase()
         raise
     return Pinned(made, [prod(table.shape) for table in tables.of.values()])
+
+
+def _put_numbers(kernel: ir.Operation, given: dict[int, float]) -> None:
+    """Put what is extracted from runtime arguments in place of the extraction."""
+    for op in operations(kernel):
+        if is_a(op, ktdp.RuntimeArgExtractOp):
+            argument, kind, type_ = op.operands[0], op.opview.extracts, op.results[0].type
+            found = given[ir.BlockArgument(argument).arg_number] if kind == "value" else getattr(argument.type, kind)
+            held = ir.IntegerAttr.get(type_, int(found)) if is_index(type_) else ir.FloatAttr.get(type_, found)
+            with ir.InsertionPoint(op), op.location:
+                op.results[0].replace_all_uses_with(arith.ConstantOp(type_, held).result)
+            op.erase()
 
 
 def _written(

@@ -16,7 +16,8 @@ from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir, is_a, scf
 from ktir.passes.pinning.carried import begins, begun, carried, forms, yielded
 from ktir.passes.pinning.tables import Table, Tables
-from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, number, true, whole_dims
+from ktir.passes.pinning.values.counted import Integers
+from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, integer, number, true, whole_dims
 from ktir.passes.pinning.values.tensors import Shared, place_here
 from ktir.passes.pinning.values.views import dims_of, is_distributed, split_dims
 
@@ -35,6 +36,7 @@ class Writer(Protocol):
     wanted: Sequence[Table] | None
     trips: list[tuple[ir.Value, int]]
     alive: Element | None
+    integers: Integers
 
     def block(self, block: ir.Block) -> None:
         """Write the ops of a block at the insertion point."""
@@ -72,17 +74,18 @@ def write_loop(writer: Writer, op: ir.Operation) -> None:
         least = 0
     if most - least > MOST_COPIES:
         raise refused(op, f"has up to {most - least} trips that only some tiles make or that branch, more than {MOST_COPIES}")
-    if inits and (running != most).any():
-        raise refused(op, "carries tensors through trips that only some tiles make, which is not pinned yet")
     if least:
         counters, live = lower[..., None] + each * np.arange(least), trips[..., None] >= least
         _alike(writer, op, (least, most), counters, live, inits)
     outer = writer.guard
     for k in range(least, most):
+        values, truth = [writer.values[r] for r in op.results] if inits else [], None
         if (running <= k).any():
-            writer.guard = both(outer, _left(writer, op, k))
-        values = [writer.values[r] for r in op.results] if inits else []
+            left = _left(writer, op, k)
+            writer.guard, truth = both(outer, left), holds(writer.integers, left, op)
         ends = _trip(writer, op, (index_constant(k), most), lower[..., None] + each * k, trips[..., None] > k, values)
+        if truth is not None:
+            ends = _kept(truth, ends, values)
         writer.values.update(zip(op.results, ends, strict=False))
         writer.guard = outer
 
@@ -140,11 +143,23 @@ def _trip(
             ends = list(body.operations)[-1].operands if given else []
             left = [whole_dims(v, writer.value(v, op), op) for v in ends]
             if some and writer.alive is not None:
-                left = [Value(v.shape, chosen(writer.alive, v.element, old.element)) for v, old in zip(left, given, strict=True)]
+                left = _kept(writer.alive, left, given)
         finally:
             writer.alive = outer
             writer.trips.pop()
     return left
+
+
+def _kept(truth: Element, new: Sequence[Value], old: Sequence[Value]) -> list[Value]:
+    """What a trip leaves: nothing new where it is not made."""
+    return [Value(v.shape, chosen(truth, v.element, o.element)) for v, o in zip(new, old, strict=True)]
+
+
+def holds(integers: Integers, truth: ir.Value, op: ir.Operation) -> Element:
+    """Whether an index is 1 and not 0, as data."""
+    found = integers.number(truth, 0, 1, op)
+    assert found is not None
+    return compared(arith.CmpIPredicate.ne, found, integer(0))
 
 
 def _made(writer: Writer, op: ir.Operation) -> Element:

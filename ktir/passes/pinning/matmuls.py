@@ -28,7 +28,7 @@ _NAMED = named(
 def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | None:
     """What a matmul makes, a named one or a `linalg.generic` that is one, whatever the order of its loops, at the insertion point; None
     for another op. Raises Unsupported."""
-    walks = _walks(op)
+    walks = walks_of(op)
     if walks is None:
         return None
     left, right, outs = op.operands
@@ -56,7 +56,7 @@ def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | N
     return Value(tuple(result.shape), total.moved({len(m): None} | back))
 
 
-def _walks(op: ir.Operation) -> list[list[Loop]] | None:
+def walks_of(op: ir.Operation) -> list[list[Loop]] | None:
     """The loops along the dims of the factors and the result of a matmul; None for another op."""
     if is_a(op, linalg.GenericOp):
         return [list(Generic(op).walk(i)) for i in range(3)] if Generic(op).contraction else None

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from ktir.analysis.points import is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
+from ktir.dialects._foundation import affine
 from ktir.mlir import func, ir, is_a, scf
+from ktir.passes.pinning.values.indirect import is_linear
 
 _TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
 
@@ -65,8 +67,11 @@ class Tables:
     def _needs(self, tile: ir.Operation) -> bool:
         if is_a(tile, ktdp.ConstructAccessTileOp):
             return any(self.is_data(v) for v in tile.opview.index_operands)
-        views = [view for _, view in tile.opview.subscripts if view is not None]
-        return len(views) > 1 or any(self.is_data(v) for v in tile.opview.captured)
+        view, box = tile.opview, affine.set_box(tile.attributes["variables_space_set"])
+        looked_up = [memory for _, memory in view.subscripts if memory is not None]
+        computed = [m.results[0] for m, memory in view.subscripts if memory is None]
+        uneven = box is not None and not all(is_linear(e, len(view.captured), box[1]) for e in computed)
+        return len(looked_up) > 1 or uneven or any(self.is_data(v) for v in view.captured)
 
     def _add(self, tile: ir.Operation, kernel: func.FuncOp) -> None:
         table = Table(tile, len(self.of), 0)

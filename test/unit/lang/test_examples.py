@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ktir import lang
 from ktir.diagnostics import KtirError
 from ktir.runtime import metrics
 
@@ -99,6 +100,11 @@ def test_the_page_has_all_kernels() -> None:
 
 
 def test_a_refused_pin_tells_of_lift() -> None:
-    call, given, parameters = CASES["flash_attention"]
+    @lang.kernel
+    def product(x, w, y):
+        for rows in lang.blocks(x.shape[0], 8):
+            y[rows] = x[rows] @ w[:]
+
+    x, w = np.ones((16, 64), np.float32), np.ones((64, 64), np.float32)
     with pytest.raises(KtirError, match='"lift"'):
-        call.using(on="chip")(*[a.copy() for a in given], **parameters)
+        product.using(on="chip")[2](x, w, np.zeros_like(x))

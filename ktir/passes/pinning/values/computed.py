@@ -14,7 +14,7 @@ from ktir.dialects.structured import index_sum
 from ktir.mlir import arith, i32_type, ir, is_a
 from ktir.passes.flat.integers.intervals import I32
 from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, combined, compared, integer
-from ktir.passes.pinning.values.indirect import LookedUp, linear
+from ktir.passes.pinning.values.indirect import LookedUp, is_linear, linear
 from ktir.passes.pinning.values.narrowed import interval
 from ktir.passes.pinning.values.places import Dim, Place, Size, built, times
 from ktir.passes.pinning.values.tensors import Loaded, place_here
@@ -30,6 +30,8 @@ class Scope:
     data: Callable[[ir.Value], Element]
     is_data: Callable[[ir.Value], bool]
     base: Callable[[View], ir.Value]
+    positions: Callable[[int, int], Element]
+    """Where an element is along a dim of some positions."""
     guard: ir.Value | None
 
 
@@ -78,7 +80,7 @@ class ComputedPlace:
             self._indices = list(opview.captured)
             self.strides = [0] * len(self.extents)
             subscripts = [(m, 0, view) for m, view in opview.subscripts]
-            reach = [{} if v else linear(m.results[0], len(self._indices), self.extents, tile) for m, v in opview.subscripts]
+            reach = [{} if v is not None or not self._is_even(m) else self._steps(m) for m, v in opview.subscripts]
             for d, steps in enumerate(reach):
                 for v, factor in steps.items():
                     self.strides[v] += factor * self.view.strides[d]
@@ -93,17 +95,29 @@ class ComputedPlace:
         expression = what if self.direct else what.results[0]  # type: ignore[union-attr]
         given = [self.scope.mapping.get(v) for v in self._indices]
         read = [self._indices[k] for k in dims_of(expression) if k < len(self._indices)]
-        if not any(self.scope.is_data(v) for v in read):
+        even = self.direct or self._is_even(what)
+        if even and not any(self.scope.is_data(v) for v in read):
             first = built(expression, [*(0 if v is None else v for v in given), *([] if self.direct else self.lows)], self.tile)
             self.start = index_sum(self.start, times(index_sum(first, low), stride))
             return
         if any(factor < 0 for factor in steps.values()):
             raise refused(self.tile, "walks backwards from a place that data decides, which is not pinned yet")
         operands = [self.scope.data(v) if v in read else integer(0) for v in self._indices]
-        operands += [] if self.direct else [integer(low) for low in self.lows]
+        if not self.direct:
+            operands += [integer(low) if even else self._variable(v) for v, low in enumerate(self.lows)]
         first_ = combined(arith.AddIOp, self._element(expression, operands), integer(low)) if low else self._element(expression, operands)
         reach = sum(factor * (self.extents[v] - 1) for v, factor in steps.items())
         self.subscripts.append(_Subscript(size, stride, first_, reach))
+
+    def _is_even(self, subscript: ir.AffineMap) -> bool:
+        return is_linear(subscript.results[0], len(self._indices), self.extents)
+
+    def _steps(self, subscript: ir.AffineMap) -> dict[int, int]:
+        return linear(subscript.results[0], len(self._indices), self.extents, self.tile)
+
+    def _variable(self, v: int) -> Element:
+        """A variable of the tile, by its position."""
+        return combined(arith.AddIOp, self.scope.positions(self.extents[v], v), integer(self.lows[v]))
 
     def _looked_up(self, subscript: ir.AffineMap, view: ir.Value) -> Leaf:
         """What a table of the author's has, by the variables of the tile."""

@@ -32,14 +32,15 @@ class Integers:
             self._positions[extent] = Loaded(place, self.anchor, (0, extent - 1), is_position=True)
         return Leaf(i32_type(), self._positions[extent], (dim,))
 
-    def number(self, value: ir.Value, numbers: Numbers, op: ir.Operation) -> Element | None:
-        """An index of the kernel, which is one of `numbers`, at the insertion point; None if there are too many. `op` reads it."""
-        low, high = int(numbers.min()), int(numbers.max())
+    def same(self, numbers: Numbers) -> Element | None:
+        """A number that is the same wherever the text runs; None if there are several."""
         same = self.points.same(numbers)
+        return None if same is None or not -(2**31) <= same < 2**31 else integer(same)
+
+    def number(self, value: ir.Value, low: int, high: int, op: ir.Operation) -> Element | None:
+        """An index of the kernel from `low` to `high`, at the insertion point; None if there are too many. `op` reads it."""
         if high - low >= MOST or not -(2**31) <= low <= high < 2**31:
             return None
-        if same is not None:
-            return integer(same)
         if not isinstance(value.type, ir.IndexType):
             value = arith.IndexCastOp(ir.IndexType.get(), value).result
         place = Counted(op, self, index_sum(value, -low), [], high - low + 1)

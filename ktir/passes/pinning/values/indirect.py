@@ -13,8 +13,8 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, i32_type, ir
-from ktir.passes.pinning.values.places import Dim, Place, Row, Size, built, sticks, times
-from ktir.passes.pinning.values.views import View, Window, alone
+from ktir.passes.pinning.values.places import Dim, Place, Row, Size, built, held, sticks, times
+from ktir.passes.pinning.values.views import View, Window, alone, dims_of
 from ktir.target import LANES
 
 MOST_PIECES = 64
@@ -34,7 +34,7 @@ class LookedUp(Place):
         self, tile: ir.Operation, points: Points, guard: ir.Value | None, view: View, order: Sequence[int], extents: Sequence[int]
     ) -> None:
         """`order`: the variable, or the dim of the base, along each dim of the tile; `extents`: positions of each variable."""
-        self.op, self.points, self.guard, self.live, self.view, self.element = tile, points, guard, points.live, view, view.element
+        self.op, self.points, self.guard, self.live, self.view, self.element = tile, points, guard, points.live, view, held(view.element)
         self.order, self.extents = order, extents
 
     @property
@@ -145,6 +145,16 @@ class IndirectPlace(LookedUp):
             for v, factor in linear(expression, len(self.captured), self.extents, self.op).items():
                 strides[v] += factor * stride
         return start, strides
+
+
+def is_linear(expression: ir.AffineExpr, captured: int, extents: Sequence[int]) -> bool:
+    """Whether a subscript steps evenly along each variable."""
+    if not isinstance(expression, ir.AffineBinaryExpr):
+        return True
+    binary = ir.AffineBinaryExpr(expression)
+    if isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr):
+        return all(is_linear(e, captured, extents) for e in (binary.lhs, binary.rhs))
+    return not any(d >= captured and extents[d - captured] != 1 for d in dims_of(expression))
 
 
 def linear(expression: ir.AffineExpr, captured: int, extents: Sequence[int], op: ir.Operation) -> dict[int, int]:

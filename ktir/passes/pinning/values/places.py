@@ -15,7 +15,7 @@ from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
-from ktir.mlir import arith, ir
+from ktir.mlir import arith, i32_type, ir
 from ktir.passes.pinning.values.views import View, Window
 from ktir.target import LANES
 
@@ -45,6 +45,11 @@ class Row:
 def even(rows: int) -> int:
     """Rows of a buffer: a block is halved over two corelets, but for a single row."""
     return rows if rows == 1 else rows + rows % 2
+
+
+def held(element: ir.Type) -> ir.Type:
+    """What the device has of an element type of the author's: i64 in 32 bits, where a launch checks that they fit."""
+    return i32_type() if isinstance(element, ir.IntegerType) and element.width == 64 else element
 
 
 def sticks(extent: int) -> int:
@@ -88,7 +93,7 @@ class Place:
         guard: ir.Value | None,
     ) -> None:
         """`base`: where the view begins."""
-        self.op, self.guard, self.points, self.element, self.view, self.window = tile, guard, points, view.element, view, window
+        self.op, self.guard, self.points, self.element, self.view, self.window = tile, guard, points, held(view.element), view, window
         self.live = points.live  # what is loaded may be asked for in a branch, where less is live
         operands = tile.opview.index_operands
         moved = {v: index(v) for v in operands}
@@ -145,20 +150,24 @@ class Place:
                 base = index_sum(base, times(dim.first, dim.stride))
         at: list[Size] = [0, 0, 0]
         size: Size = count
+        moved = count if multiple == 1 else even(count) if multiple == 2 else -(-count // multiple) * multiple
         if outer is not None:
             inner = count // outer.extent
-            if outer.size is None:
+            if outer.size is not None and multiple > 2 and moved != count:  # what lies behind the tile is none of it
+                base = index_sum(base, times(outer.first, outer.stride))
+                size = times(_positions(outer), inner)
+            elif outer.size is None:
                 base = index_sum(base, times(outer.first, outer.stride))
             else:
                 size, at[1] = times(outer.size, inner), times(outer.first, inner)
         whole, last = 1, 0
         if column is not None:
             base, whole, last, at[0] = self._columns(column, base)
-        moved = count if multiple == 1 else even(count) if multiple == 2 else -(-count // multiple) * multiple
-        if multiple > 2 and moved != count and outer is not None and outer.size is not None:
-            raise refused(self.op, f"is clipped along a dim whose blocks of {multiple} it does not fill, which is not pinned yet")
-        if self.guard is not None:
-            size = arith.MulIOp(self.guard, size if isinstance(size, ir.Value) else index_constant(size)).result
+        guards = [] if self.guard is None else [self.guard]
+        guards += [_positions(dim) for dim in self._clipped_positions if dim is not outer]
+        if guards:
+            for guard in guards:
+                size = arith.MulIOp(guard, size if isinstance(size, ir.Value) else index_constant(size)).result
         elif isinstance(size, int) and (moved != count or (outer is not None and outer.size is not None)):
             size = index_constant(size)
         lane = 1 if column is None else column.stride
@@ -171,6 +180,11 @@ class Place:
         view = ktdp.construct_memory_view(base, sizes, [LANES * lane, stride, lane], self.element, attributes=attributes)
         shape = [sticks(column.extent) if column is not None else 1, moved, LANES]
         return ktdp.construct_access_tile(view, at, shape)
+
+    @property
+    def _clipped_positions(self) -> list[Dim]:
+        """The dims of one position, which may not be there."""
+        return [d for d in self.dims if d.extent == 1 and d.room is not None]
 
     def _columns(self, column: Dim, base: Size) -> tuple[Size, int, int, Size]:
         """Of the dim in the lanes: the base, the sticks of the view, its last lane, and the first stick of the tile."""
@@ -195,12 +209,17 @@ class Place:
         for outer, inner in pairwise(walked):
             if _stride(outer) != _stride(inner) * inner.extent:
                 raise refused(self.op, "has rows along two dims that are no one dim in memory, which is not pinned yet")
-        clipped = [d for d in self.dims if d.extent == 1 and d.room is not None]
-        if clipped and (walked or len(clipped) > 1):
-            raise refused(self.op, "is clipped along a dim of one position, which is not pinned yet")
-        if clipped:
+        clipped = self._clipped_positions
+        if len(clipped) == 1 and not walked:
             return clipped[0], clipped[0].stride
         return (walked[0].dim, _stride(walked[-1])) if walked else (None, LANES)
+
+
+def _positions(dim: Dim) -> ir.Value:
+    """How many positions of a dim lie in its view."""
+    size, first = (index_constant(n) if isinstance(n, int) else n for n in (dim.size or 0, dim.first))
+    left = arith.MaxSIOp(arith.SubIOp(size, first).result, index_constant(0)).result
+    return arith.MinSIOp(left, index_constant(dim.extent)).result
 
 
 def _stride(row: Row) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ktir.arithmetic.integers import PREDICATES
-from ktir.diagnostics import refused
+from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, generic, index_constant
+from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, filled, generic, index_constant
 from ktir.mlir import arith, ir, linalg, tensor
 from ktir.passes.pinning.values.elements import (
     Apply,
@@ -32,6 +32,8 @@ from ktir.passes.pinning.values.elements import (
 from ktir.passes.pinning.values.places import Place, Row, even, sticks
 from ktir.target import FORMATS, LANES
 
+MOST_PIECES = 64
+"""Loads or stores that one of an author's becomes."""
 INPUTS = 3
 """Tensors that the vector unit reads at once."""
 
@@ -69,8 +71,94 @@ class Loaded:
         if key not in self.forms:
             with ir.InsertionPoint(self.anchor), self.anchor.location:
                 walked = [Row(n, None if d is None else self.place.dims[d]) for n, d in rows]
-                self.forms[key] = ktdp.load(self.place.tile(stick, walked, multiple), self.place.element)
+                try:
+                    self.forms[key] = ktdp.load(self.place.tile(stick, walked, multiple), self.place.element)
+                except Unsupported:
+                    parts = self._parts(rows) if multiple == 2 else None
+                    if parts is None:
+                        raise
+                    self.forms[key] = parts.physical(stick, rows, op)
         return self.forms[key]
+
+    def _parts(self, rows: tuple[tuple[int, int | None], ...]) -> Joined | None:
+        """The same by positions of the outermost row dim, where one walk does not reach all rows; None where that helps nothing."""
+        walked = [(n, d) for n, d in rows if n != 1]
+        if len(walked) < 2 or prod(n for n, _ in walked[:-1]) > MOST_PIECES:
+            return None
+        extent, dim = walked[0]
+        if dim is None:
+            return None
+        parts = [(k, Loaded(self.place.narrowed(dim, k, 1), self.anchor, self.bounds)) for k in range(extent)]
+        return Joined(self.place.shape, dim, parts, self.anchor)
+
+
+@dataclass(eq=False)
+class Joined:
+    """What the author loads from several parts, which lie side by side along `dim`: each is loaded to its own rows, or sticks, of it."""
+
+    shape: tuple[int, ...]
+    dim: int
+    parts: list[tuple[int, Loaded]]
+    """The first position of each."""
+    anchor: ir.Operation
+    forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...]], ir.Value] = field(default_factory=dict)
+
+    @property
+    def in_rows(self) -> tuple[int, ...]:
+        """The dims that cannot lie in the sticks: along which parts meet inside of one."""
+        inside = any(first % LANES for first, _ in self.parts)
+        return tuple({d for _, part in self.parts for d in part.in_rows} | ({self.dim} if inside else set()))
+
+    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+        if (stick, rows) not in self.forms:
+            with ir.InsertionPoint(self.anchor), self.anchor.location:
+                self.forms[stick, rows] = self._joined(stick, rows, op)
+        return self.forms[stick, rows]
+
+    def _joined(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+        shape = [1 if stick is None else sticks(self.shape[stick]), even(prod(n for n, _ in rows)), LANES]
+        odd = any(self._rows(part, rows) % 2 for _, part in self.parts)  # each moves a row more, over which the next one comes
+        buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
+        type_ = self.parts[0][1].place.element
+        short = prod(n for n, _ in rows) % 2 and self._rows(self.parts[-1][1], rows) % 2 == 0  # nobody moves the row that makes it even
+        whole = filled(buffer, type_, 0) if short else tensor.EmptyOp(buffer, type_).result
+        for first, part in self.parts:
+            extent = part.place.shape[self.dim]
+            at = first_of_part(self.dim, first, extent, self.shape, stick, [d for n, d in rows if n != 1], op)
+            for k, piece in enumerate(self._pieces(part, stick)):
+                there = tuple((extent if d == self.dim else n, d) for n, d in rows)
+                value = piece.physical(stick, there, op)
+                sizes = list(ir.RankedTensorType(value.type).shape)
+                whole = tensor.InsertSliceOp(value, whole, [], [], [], [at[0] + k, at[1], 0], sizes, [1, 1, 1]).result
+        if odd:
+            rows_ = ir.RankedTensorType.get(shape, type_)
+            whole = tensor.ExtractSliceOp(rows_, whole, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
+        return whole
+
+    def _rows(self, part: Loaded, rows: tuple[tuple[int, int | None], ...]) -> int:
+        return prod(part.place.shape[self.dim] if d == self.dim else n for n, d in rows)
+
+    def _pieces(self, part: Loaded, stick: int | None) -> list[Loaded]:
+        """What is moved at once: memory fills the scratchpad one byte after the other, but rows of several sticks lie apart there."""
+        if stick is None or stick == self.dim:
+            return [part]
+        extent = self.shape[stick]
+        return [Loaded(part.place.narrowed(stick, k, min(LANES, extent - k)), self.anchor) for k in range(0, extent, LANES)]
+
+
+def first_of_part(
+    dim: int, first: int, extent: int, shape: Sequence[int], stick: int | None, rows: Sequence[int | None], op: ir.Operation
+) -> list[int]:
+    """Where a part begins in the tensor of all: at a stick, or at a row. Raises Unsupported."""
+    if dim == stick:
+        if first % LANES or (extent % LANES and first + extent != shape[dim]):
+            raise refused(
+                op, f"accesses parts that meet inside of a stick of {LANES}; the nearest supported form cuts them at its multiples"
+            )
+        return [first // LANES, 0, 0]
+    if dim != rows[0]:
+        raise refused(op, "accesses parts along a dim that is not the outermost of its rows, which is not pinned yet")
+    return [0, first * prod(shape[d] for d in rows[1:] if d is not None), 0]
 
 
 @dataclass(eq=False)

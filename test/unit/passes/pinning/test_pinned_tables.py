@@ -125,6 +125,48 @@ def test_a_place_outside_stops_the_run(name: str, array: int, wrong: int) -> Non
 
 
 @lang.kernel
+def ragged(x, y):
+    """Trips that only some tiles make leave what is carried as it is; the last one's rows are cut."""
+    b = lang.tile_id()
+    total = lang.zeros((4, x.shape[1]))
+    for i in lang.range(0, (b + 1) * 4, 4):
+        total[...] = total * 0.5 + x.masked[i : i + 4]
+    y[b] = total
+
+
+@lang.kernel
+def slabs(x, y):
+    """Rows of two dims that are no one dim in memory, loaded and stored; both are cut."""
+    b = lang.tile_id()
+    y.masked[b * 2 : b * 2 + 2, 0:3, 0:70] = x.masked[b * 2 : b * 2 + 2, 1:4, 10:80] * 2
+
+
+@lang.kernel
+def wide(x, y):
+    b = lang.tile_id()
+    y[b] = np.maximum(x[b], x[3 - b])
+
+
+def test_trips_that_only_some_tiles_make() -> None:
+    text, arrays = given(ragged, x=half(15, 100).astype(np.float32), y=half(4, 4, 100).astype(np.float32))
+    equal(text, arrays)
+
+
+def test_rows_of_two_dims() -> None:
+    text, arrays = given(slabs, x=half(7, 5, 100), y=half(7, 4, 90))
+    equal(text, arrays)
+
+
+def test_memory_of_64_bits_is_narrowed_and_checked() -> None:
+    values = RNG.integers(-(2**31), 2**31, (4, 70))
+    text, arrays = given(wide, x=values, y=np.zeros_like(values))
+    executable = equal(text, arrays)
+    arrays[0][1, 2] = 1 << 40
+    with pytest.raises(KtirError, match=str(1 << 40)):
+        executable(*(a.reshape(h.size) for a, h in zip(arrays, executable.spec.hosts, strict=True)))
+
+
+@lang.kernel
 def stores(x, n, y):
     b = lang.tile_id()
     for i in lang.range(n[b]):
