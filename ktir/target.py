@@ -43,6 +43,11 @@ class Format:
     """The lowest finite number of a float."""
 
     @property
+    def device_dtypes(self) -> tuple[str, ...]:
+        """What the device may hold for it, by the names of published layouts."""
+        return (self.published, DL16.published) if self.bytes == 2 else (self.published,)
+
+    @property
     def half(self) -> str:
         """The float of 16 bits that instructions and descriptors name; the first one where elements are wider, which say nothing by it."""
         return self.name if self.bytes == 2 else HALVES[0]
@@ -60,7 +65,11 @@ FORMATS: dict[str, Format] = {
 """All formats by name."""
 BY_DTYPE: dict[str, Format] = {f.dtype: f for f in FORMATS.values()}
 """The same by the names that PyTorch has."""
-HALVES: tuple[str, ...] = tuple(f.name for f in FORMATS.values() if f.bytes == 2)
+DL16 = Format("dl16", "", "SEN169_FP16", 2, "f", ("f16", "bf16", "f32"), -8573157376.0)
+"""DLFloat16, which the device has in place of f16 and bf16: 1 sign bit, 6 of exponent, 9 of fraction. No type of programs."""
+BY_PUBLISHED: dict[str, Format] = {f.published: f for f in (*FORMATS.values(), DL16)}
+"""What the device holds by the names of published layouts."""
+HALVES: tuple[str, ...] = tuple(f.name for f in BY_PUBLISHED.values() if f.bytes == 2)
 """Floats of 16 bits. The place of one here is its code in instructions and descriptors: new ones are added at the end."""
 
 
@@ -71,7 +80,7 @@ def held(type_: Any) -> Format:
 
 def element_bytes(type_: Any) -> int:
     """Bytes of an element of a type that sticks hold."""
-    return FORMATS[str(type_)].bytes
+    return 2 if is_half(type_) else FORMATS[str(type_)].bytes
 
 
 def type_letter(type_: Any) -> str:
@@ -118,11 +127,16 @@ _NOTE = "note 'Matrix Multiplication on the IBM AIU'"
 _NONE = "no public figure"
 
 
+DL16_MODES = Literal["exact", "native"]
+
+
 @dataclass(frozen=True)
 class Target:
     """A Spyre chip. Cycles are of `clock_ghz`; rates are per cycle."""
 
     name: str = "datasheet"
+    dl16: DL16_MODES = "exact"
+    """What f16 and bf16 are: as programs have them, or DLFloat16, as on the device."""
     cores: int = _figure(32, "cores", "stated", _ACCELERATOR, most=MOST_CORES)
     corelets: int = _figure(2, "per core", "stated", f"{_ACCELERATOR}: two share one scratchpad", most=2)
     clock_ghz: float = _figure(1.5, "GHz", "inferred", "98.304 TFLOP/s = 32 cores x 2 corelets x 512 MAC x 2 flop x 1.5e9", 1e-3, 1e3)

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from ktir import registry
 from ktir.diagnostics import KtirError, close_to
-from ktir.target import DATASHEET, PRESETS, Target, out_of_range
+from ktir.target import DATASHEET, DL16_MODES, PRESETS, Target, out_of_range
 
 GROUP = "ktir.targets"
 SUFFIX = ".toml"
@@ -99,8 +99,11 @@ class _Reader:
         figures: dict[str, Any] = {}
         sources: dict[str, tuple[str, str]] = {}
         clock = self._number("clock_ghz", keys["clock_ghz"], 1.0) if "clock_ghz" in keys else base.clock_ghz
+        dl16 = keys.get("dl16", base.dl16)
+        if dl16 not in get_args(DL16_MODES):
+            self._fail("dl16", f"expects {' or '.join(get_args(DL16_MODES))}, but got {dl16!r}")
         for key, given in keys.items():
-            if key not in ("name", "base"):
+            if key not in ("name", "base", "dl16"):
                 self._check_key(key)
                 figures[key] = self._number(key, given, clock)
                 sources[key] = self._source(key, given)
@@ -110,7 +113,7 @@ class _Reader:
         for key, value in figures.items():  # nothing is computed from one that cannot be
             if wrong := out_of_range(key, value):
                 self._fail(key, wrong)
-        target = base.changed(sources, name=name, **figures)
+        target = base.changed(sources, name=name, dl16=dl16, **figures)
         for key, wrong in target.faults():
             self._fail(key, wrong)
         if name in PRESETS and target != PRESETS[name]:
@@ -192,6 +195,8 @@ def description(target: Target) -> str:
 
 def _lines(target: Target) -> Iterator[str]:
     yield f'name = "{target.name}"\n'
+    if target.dl16 != DATASHEET.dl16:
+        yield f'dl16 = "{target.dl16}"\n'
     for figure in target.figures():
         if "compute" not in _FIGURES[figure.name]:
             unit = [f"unit = {_quoted(figure.unit)}"] if figure.unit else []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ktir.arithmetic.numerics import decode, encode
 from ktir.checking.literal import run
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.isa.assembly.text import print_program
@@ -16,16 +17,12 @@ F32 = np.ndarray
 
 
 def _bytes(a: Argument, x: F32) -> bytes:
-    """Elements as they lie in memory; a bf16 is the upper half of an f32."""
-    if a.element_bytes == 4:
-        return x.tobytes()
-    return (x.astype(np.float16) if a.half == "f16" else (x.view(np.uint32) >> 16).astype(np.uint16)).tobytes()
+    """Elements as they lie in memory."""
+    return (x if a.element_bytes == 4 else encode(a.half, x)).tobytes()
 
 
 def _values(a: Argument, held: bytearray) -> F32:
-    if a.element_bytes == 4 or a.half == "f16":
-        return np.frombuffer(held, np.float16 if a.element_bytes == 2 else np.float32).astype(np.float32)
-    return (np.frombuffer(held, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(held, np.float32).copy() if a.element_bytes == 4 else decode(a.half, np.frombuffer(held, np.uint16))
 
 
 def literal(program: Program, carriers: Sequence[F32 | None], seed: int | None = None, unwritten: int = 0xFF) -> list[F32]:

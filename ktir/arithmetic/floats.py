@@ -163,7 +163,11 @@ def _round_bf16(
     np.bitwise_and(r_bits, _KEPT, out=r_bits)
 
 
-ROUND_CHUNK: dict[str, Callable[..., None]] = {"f16": _round_f16, "bf16": _round_bf16}
+def _round_dl16(a: F32, r: F32, *_: NDArray[Any]) -> None:
+    r[...] = decode("dl16", encode("dl16", a))
+
+
+ROUND_CHUNK: dict[str, Callable[..., None]] = {"f16": _round_f16, "bf16": _round_bf16, "dl16": _round_dl16}
 """Float of 16 bits -> what rounds one chunk to its grid. Arguments by `rounding_views`; the caller is inside `quiet()`."""
 
 

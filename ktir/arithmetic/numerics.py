@@ -183,7 +183,7 @@ def _added_in(half: str) -> Callable[..., F32]:
     return apply
 
 
-IN_HALVES = {"addh": "f16", "addb": "bf16"}
+IN_HALVES = {"addh": "f16", "addb": "bf16", "addl": "dl16"}
 """Sums that are rounded step by step, to which float of 16 bits."""
 SUMS = ("add", *IN_HALVES)
 

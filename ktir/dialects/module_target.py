@@ -6,14 +6,15 @@ module attributes {ktir.target = {cores = 64 : i64, lx_bytes = 4194304 : i64, na
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import integer_attribute, ir
-from ktir.target import DATASHEET, PRESETS, Target, out_of_range
+from ktir.target import DATASHEET, DL16_MODES, PRESETS, Target, out_of_range
 
 NAME = "ktir.target"
 _GIVEN = [f.name for f in fields(Target) if "least" in f.metadata]
+_WORDS = ("name", "dl16")
 _WHOLE = {f.name for f in fields(Target) if f.type == "int"}
 
 
@@ -39,6 +40,8 @@ def attribute_of(target: Target) -> ir.Attribute:
     if PRESETS.get(target.name) == target:
         return ir.StringAttr.get(target.name)
     found: dict[str, ir.Attribute] = {"name": ir.StringAttr.get(target.name)}
+    if target.dl16 != DATASHEET.dl16:
+        found["dl16"] = ir.StringAttr.get(target.dl16)
     for name in _GIVEN:
         value = getattr(target, name)
         if value != getattr(DATASHEET, name):
@@ -76,14 +79,14 @@ def _read(module: ir.Module, attribute: ir.Attribute) -> Target:
     figures: dict[str, Any] = {}
     for named in attribute:
         value: Any = named.attr
-        if named.name != "name" and named.name not in _GIVEN:
+        if named.name not in _WORDS and named.name not in _GIVEN:
             raise refuse(f"to be a dictionary of figures, but '{named.name}' is none")
         if isinstance(value, ir.StringAttr | ir.IntegerAttr | ir.FloatAttr):
             figures[named.name] = value.value
         wrong = _wrong(named.name, figures.get(named.name))
         if wrong is not None:
             raise refuse(f"to be possible, but '{named.name}' {wrong}")
-    target = DATASHEET.changed({name: ("assumed", NAME) for name in figures if name != "name"}, **{"name": "unnamed", **figures})
+    target = DATASHEET.changed({name: ("assumed", NAME) for name in figures if name not in _WORDS}, **{"name": "unnamed", **figures})
     for name, wrong in target.faults():
         raise refuse(f"to be possible, but '{name}' {wrong}")
     return target
@@ -92,4 +95,6 @@ def _read(module: ir.Module, attribute: ir.Attribute) -> Target:
 def _wrong(name: str, value: Any) -> str | None:
     if name == "name":
         return None if isinstance(value, str) and value else "expects a string"
+    if name == "dl16":
+        return None if value in get_args(DL16_MODES) else f"expects {' or '.join(get_args(DL16_MODES))}, but got {value!r}"
     return out_of_range(name, value)

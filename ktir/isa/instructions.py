@@ -125,7 +125,13 @@ STREAMS = (Does.PUSH, Does.PULL)
 BODY = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.FUNCTION, Does.REDUCE, Does.ACCUMULATE, Does.LIVE, Does.MASK)
 """What stands in the body of a REP."""
 
-_ROUND = Field("round", "flags", "flag", "round the result to the float of 16 bits that `half` names, to nearest even", bits=1)
+_ROUND = Field(
+    "round",
+    "flags",
+    "flag",
+    "round the result to the float of 16 bits that `half` names, to nearest even, of dl16 ties up",
+    bits=1,
+)
 _HALF = Field("half", "flags", "enum", "float of 16 bits", HALVES, shift=1, bits=2)
 _DST = Field("dst", "dst", "register", "destination register")
 _SRC = Field("src", "src", "register", "source register")

@@ -57,7 +57,7 @@ _ALL = [
     *_of(" ".join(f"cmpi_{p}" for p in PREDICATES), "ii", "m"),
     *_of("select", "mxx", "x"),
     *_of("fma", "fff", "f"),
-    *_of("addh maxnum minnum addb", "ff", "f"),
+    *_of("addh maxnum minnum addb addl", "ff", "f"),
 ]
 
 _FORMULAS: dict[str, str] = {
@@ -80,6 +80,7 @@ _FORMULAS: dict[str, str] = {
     "min": "the smaller one, NaN if either is; −0 < +0",
     "addh": "x + y, an f32, rounded to f16",
     "addb": "x + y, an f32, rounded to bf16",
+    "addl": "x + y, an f32, rounded to dl16",
     "maxnum": "the greater one, of a NaN and a number the number; −0 < +0",
     "minnum": "the smaller one, of a NaN and a number the number; −0 < +0",
     "absi": "|x|",
@@ -131,5 +132,5 @@ def meaning(kind: Kind) -> str:
 
 KINDS = {k.name: k for k in _ALL}
 UNARY, BINARY, TERNARY = (tuple(k.name for k in _ALL if len(k.takes) == n) for n in (1, 2, 3))
-REDUCTIONS = ("add", "max", "min", "addi", "maxsi", "minsi", "addh", "maxnum", "minnum", "addb")
+REDUCTIONS = ("add", "max", "min", "addi", "maxsi", "minsi", "addh", "maxnum", "minnum", "addb", "addl")
 """Kinds that VACC and VRED combine with."""

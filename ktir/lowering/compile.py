@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ktir import config, targets
@@ -23,7 +24,7 @@ from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.pipeline import Pass, Step, run_pipeline
-from ktir.target import DATASHEET, Target, held
+from ktir.target import DATASHEET, DL16, Target, held
 
 
 def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: str = "auto") -> str:
@@ -110,8 +111,13 @@ def further_files(module: ir.Module) -> dict[str, bytes]:
 def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:
     """How host tensors become the program's arguments, from the attributes of the entry function."""
     pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
-    arguments = tuple(launch_arguments(module))
+    found = zip(launch_arguments(module), program.arguments, strict=True)
+    arguments = tuple(_in_dl16(a) if own.half == DL16.name else a for a, own in found)
     return LaunchSpec(kernel_name=program.name, pool_size=pool, args=arguments, hosts=launch_hosts(module, arguments))
+
+
+def _in_dl16(argument: LaunchArgument) -> LaunchArgument:
+    return replace(argument, layout=replace(argument.layout, device_dtype=DL16.published))
 
 
 def launch_arguments(module: ir.Module) -> list[LaunchArgument]:

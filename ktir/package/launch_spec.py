@@ -10,7 +10,7 @@ from typing import Any
 from ktir.isa.program import ROLES, Program
 from ktir.package.errors import PackageError, dump_json, load_json
 from ktir.roles import OWN_ROLES
-from ktir.target import BY_DTYPE, LANES, STICK_BYTES
+from ktir.target import BY_DTYPE, BY_PUBLISHED, LANES, STICK_BYTES
 
 NAME = "launch_spec.json"
 VERSION = 1
@@ -160,6 +160,7 @@ class LaunchSpec:
                 ("role", a.role, b.role),
                 ("sticks", a.sticks, b.sticks),
                 ("element bytes", BY_DTYPE[a.dtype].bytes, b.element_bytes),
+                ("half", BY_PUBLISHED[a.layout.device_dtype].half, b.half),
             )
             out += [f"argument {i}: {what} is {mine!r}, but {other!r} in the program" for what, mine, other in pairs if mine != other]
         pool = STICK_BYTES * sum(a.sticks for a in program.arguments if a.role == "pool")
@@ -341,8 +342,10 @@ class _Reader:
             self.fail(where, f"stride_map expects {len(device)} strides, one per device dimension, but got {len(strides)}")
         if not device or device[-1] != LANES:
             self.fail(where, f"device_size expects a last dimension of {LANES} lanes, but got {list(device)}")
-        if "device_dtype" in v and device_dtype != BY_DTYPE[dtype].published:
-            self.fail(where, f"device_dtype expects {BY_DTYPE[dtype].published} for {dtype}, but got {_short(device_dtype)}")
+        known = BY_DTYPE[dtype].device_dtypes
+        if "device_dtype" in v and device_dtype not in known:
+            self.fail(where, f"device_dtype expects {' or '.join(known)} for {dtype}, but got {_short(device_dtype)}")
+            device_dtype = known[0]
         if prod(device) < prod(size):
             self.fail(where, f"{list(size)} does not fit into device_size {list(device)}")
         return PublishedLayout(size, device, strides, device_dtype, arrangement, self.text(v, "pad", where))

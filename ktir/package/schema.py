@@ -31,7 +31,7 @@ from typing import Any
 
 from ktir.isa.program import ROLES
 from ktir.package.launch_spec import ARRANGEMENTS, VERSION
-from ktir.target import BY_DTYPE
+from ktir.target import BY_DTYPE, BY_PUBLISHED
 
 
 def _integers(low: int) -> dict[str, Any]:
@@ -49,7 +49,7 @@ _LAYOUT = _object(
     size=_integers(1),
     device_size=_integers(1) | {"minItems": 1},
     stride_map=_integers(-1) | {"minItems": 1},
-    device_dtype={"enum": [f.published for f in BY_DTYPE.values()]},
+    device_dtype={"enum": list(BY_PUBLISHED)},
     element_arrangement={"enum": list(ARRANGEMENTS)},
     pad={"type": "string"},
 )

@@ -17,7 +17,7 @@ from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
 from ktir.package import Package
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import Host
 from ktir.runtime.jobplan import JobPlan
@@ -29,7 +29,7 @@ from ktir.runtime.memory.view import View
 from ktir.runtime.prepared import Prepared
 from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
-from ktir.target import STICK_BYTES, Target
+from ktir.target import DL16, STICK_BYTES, Target
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ _recorder: ContextVar[list[Launch] | None] = ContextVar("ktir_launches", default
 def recorded() -> AbstractContextManager[list[Launch]]:
     """Collect the launches of a block, in order."""
     return holding(_recorder, [])
+
+
+_LOSS = (
+    "'{}' computes {} as DLFloat16, as the target says: 1 sign bit, 6 of exponent, 9 of fraction. Numbers up to 2^-31 are 0, those beyond "
+    "8573157376 and infinities are NaN; float16 loses a bit of its fraction, bfloat16 the rest of its range"
+)
 
 
 class Executable:
@@ -69,6 +75,8 @@ class Executable:
         """By number of a tensor, the last view of one on a card that was as the program expects it."""
         self._plans: WeakKeyDictionary[Card, JobPlan] = WeakKeyDictionary()
         self._prepared: dict[Hashable, Prepared] = {}
+        if halves := sorted({a.dtype for a in self.spec.args if a.layout.device_dtype == DL16.published}):
+            notices.warn_once(self.spec.kernel_name, "dl16", KtirError(_LOSS.format(self.spec.kernel_name, " and ".join(halves))))
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
         self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)

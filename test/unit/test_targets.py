@@ -10,6 +10,7 @@ import pytest
 
 from ktir import config, targets
 from ktir.assembly import parse_module, print_module
+from ktir.checking.stream import check_package
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.dialects.module_target import set_target, target_of
@@ -23,6 +24,7 @@ from ktir.target import DATASHEET, FITTED, PRESETS, Target
 WIDE = 'name = "wide"\ncores = 64\nlx_bytes = { value = 4, unit = "MiB", status = "assumed", source = "a wish" }\n'
 SMALL = "cores = 8\nlx_bytes = { value = 512, unit = 'KiB' }\n"
 ROWS, DEPTH, COLUMNS = 512, 256, 512
+LOWERED = Path(__file__).parents[1] / "lit" / "lowering" / "inductor"
 
 
 def product() -> str:
@@ -67,7 +69,10 @@ def test_values_on_each_of_them_in_one_process(text: str) -> None:
     assert cycles[0] == cycles[-1] < min(cycles[1], cycles[3])
 
 
-@pytest.mark.parametrize("target", machines(), ids=lambda t: t.name)
+NATIVE = 'name = "native"\ndl16 = "native"\n'
+
+
+@pytest.mark.parametrize("target", [*machines(), targets.read_text(NATIVE, "native.toml")], ids=lambda t: t.name)
 def test_a_module_and_a_file_say_a_target_whole(target: Target) -> None:
     assert targets.read_text(targets.description(target), "x.toml") == target
     with context(), ir.Location.unknown():
@@ -76,6 +81,30 @@ def test_a_module_and_a_file_say_a_target_whole(target: Target) -> None:
         again = parse_module(print_module(module))
         assert ("ktir.target" in again.operation.attributes) == (target != DATASHEET)
         assert target_of(again) == target
+
+
+def test_halves_are_dlfloat16_on_the_device(caplog: pytest.LogCaptureFixture) -> None:
+    """Whole numbers that all formats hold, and sums of products that none does: rounded to ten digits, ties up. It is said once."""
+    text = (LOWERED / "linear_relu.mlir").read_text()
+    target = targets.read_text(NATIVE, "native.toml")
+    package = read(compiled(text, target))
+    random, given = np.random.default_rng(0), []
+    for host in package.launch_spec.hosts:
+        given.append(random.integers(-20, 20, host.size).astype(np.float16))
+    for mode in ("tape", "step"):
+        Executable(package)(*given, mode=mode)
+    w, b, x, found = given
+    exact = np.maximum(x.astype(np.float64) @ w.astype(np.float64).T + b.astype(np.float64), 0)
+    fraction, exponent = np.frexp(exact)
+    wanted = np.ldexp(np.floor(np.ldexp(fraction, 10) + 0.5), exponent - 10)
+    np.testing.assert_array_equal(found, wanted)
+    assert (found != exact.astype(np.float16)).any()
+    assert {a.layout.device_dtype for a in package.launch_spec.args if a.dtype == "float16"} == {"SEN169_FP16"}
+    said = [r.getMessage() for r in caplog.records if "computes float16 as DLFloat16" in r.getMessage()]
+    assert len(said) == 1
+    assert "6 of exponent, 9 of fraction" in said[0]
+    with pytest.raises(KtirError, match="target 'native' computes in DLFloat16, unlike KTIR"):
+        check_package(package, Executable(package).machine.trace)
 
 
 def test_figures_follow_from_others() -> None:
@@ -105,6 +134,7 @@ def test_figures_follow_from_others() -> None:
         ("clock_ghz = nan", "'clock_ghz' expects a number, but got nan"),
         ("base = 'fited'", "'base' expects one of datasheet, fitted, but got 'fited'; did you mean 'fitted'?"),
         ("name = 'fitted'", "'name' expects another name than that of the preset 'fitted'"),
+        ("dl16 = 'device'", "'dl16' expects exact or native, but got 'device'"),
         ("cores", "is no TOML"),
     ],
 )

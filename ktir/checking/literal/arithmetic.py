@@ -31,7 +31,13 @@ signed = partial(_cast, "I", "i")  # the i32 of a lane
 
 
 def half(x: float, kind: str) -> int:
-    """The 16 bits of a number, rounded to f16 or bf16, which is the upper half of an f32."""
+    """The 16 bits of a number, rounded to f16, bf16, which is the upper half of an f32, or dl16: 1, 6 and 9 bits, without subnormals, and
+    one code for NaN and infinities."""
+    if kind == "dl16":
+        fraction, exponent = math.frexp(abs(x)) if math.isfinite(x) else (0.0, 64)
+        whole = math.floor(math.ldexp(fraction, 10) + 0.5)
+        code = whole - 512 + (exponent + 30 << 9) if whole else 0
+        return (max(code, 0) if code < 0x7FFF and exponent < 64 else 0x7FFF) | (math.copysign(1, x) < 0) << 15
     if kind == "f16" or math.isnan(x):
         return _cast("e", "H", x) if kind == "f16" else 0x7FC0
     bits = lane(x)
@@ -39,12 +45,15 @@ def half(x: float, kind: str) -> int:
 
 
 def widened(bits: int, kind: str) -> Lane:
-    """16 bits of an f16 or bf16 as a lane."""
+    """16 bits of an f16, bf16 or dl16 as a lane."""
+    if kind == "dl16":
+        code, sign = bits & 0x7FFF, -1.0 if bits >> 15 else 1.0
+        return lane(math.nan if code == 0x7FFF else sign * math.ldexp(512 + code % 512, (code >> 9) - 40) if code else sign * 0.0)
     return lane(_cast("H", "e", bits)) if kind == "f16" else bits << 16
 
 
 def rounded(x: float, kind: str) -> float:
-    """The nearest f16 or bf16."""
+    """The nearest f16, bf16 or dl16."""
     return number(widened(half(number(lane(x)), kind), kind))
 
 
@@ -104,6 +113,7 @@ FLOAT: dict[str, Callable[..., float]] = {
     "min": lambda x, y: -_maximum(-x, -y),
     "addh": lambda x, y: rounded(x + y, "f16"),
     "addb": lambda x, y: rounded(x + y, "bf16"),
+    "addl": lambda x, y: rounded(x + y, "dl16"),
     "maxnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else _maximum(x, y),
     "minnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else -_maximum(-x, -y),
     "copysign": math.copysign,
@@ -175,7 +185,7 @@ def compute(kind: str, *operands: Lane) -> Lane:
 
 
 START = {"add": lane(0.0), "max": lane(-math.inf), "min": lane(math.inf), "addi": 0, "maxsi": 2**31, "minsi": 2**31 - 1}
-START |= {"addh": lane(0.0), "addb": lane(0.0), "maxnum": lane(-math.inf), "minnum": lane(math.inf)}
+START |= {"addh": lane(0.0), "addb": lane(0.0), "addl": lane(0.0), "maxnum": lane(-math.inf), "minnum": lane(math.inf)}
 """What an accumulator holds at the start of a group."""
 
 

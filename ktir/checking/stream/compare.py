@@ -8,6 +8,7 @@ from ktir.checking.stream.expected import Expected, expected
 from ktir.checking.stream.order import order_faults
 from ktir.checking.stream.rules import Rules
 from ktir.context import context
+from ktir.diagnostics import KtirError
 from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.problem import Problem
 from ktir.isa.program import Program
@@ -26,6 +27,9 @@ def check_package(package: Package, trace: Trace) -> list[Problem]:
         raise PackageError("", [f"file {ALLOCATED!r} is missing, so that there is nothing to compare the program with"])
     with context(), ir.Location.unknown():
         target = package.target
+        if target.dl16 != "exact":
+            what = "computes in DLFloat16, unlike KTIR, so that there is nothing to compare the program with"
+            raise KtirError(f"target '{target.name}' {what}")
         wanted = read_expected(package.files[ALLOCATED].decode(), target)
         return check_launch(package.launch_spec, wanted) + check_stream(package.program, trace, wanted, target)
 

@@ -83,7 +83,7 @@ class VectorBody:
                 self._op(op)
             self.registers.release(number)
         if combine is None:
-            self._emit("each", "vout", src=self._source(g.yielded), fifo="O")
+            self._give("each", self._source(g.yielded))
         else:
             self._reduce()
         rep = word("rep", self.source, groups=groups, sticks=sticks, **{part: len(words) for part, words in self.parts.items()})
@@ -211,4 +211,13 @@ class VectorBody:
             raise self.registers.too_few()
         result = self.registers.free[0]
         self._emit("end", "vred", kind=kind, src=FIRST_ACCUMULATOR, dst=result)
-        self._emit("end", "vout", src=result, fifo="O")
+        self._give("end", result)
+
+    def _give(self, part: str, register: int) -> None:
+        """Push the result. An infinity or a number of the text is no DLFloat16 as it is."""
+        type_ = self.g.yielded.type
+        if self.target.dl16 == "native" and is_half(type_):
+            own = self.registers.brief()
+            self._emit(part, "v1", kind="mov", dst=own, src=register, round=True, half=str(type_))
+            register = own
+        self._emit(part, "vout", src=register, fifo="O")

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.calls import functions_of, launches, root_of
+from ktir.arithmetic.numerics import round_to
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import target_of
-from ktir.isa.program import Argument, Kernel, Program, Source
+from ktir.isa.instructions import Does
+from ktir.isa.lane import lane_bits, lane_value
+from ktir.isa.program import Argument, Kernel, Program, Source, Word
 from ktir.lowering.ktir_to_spyre.descriptors import stores_apart
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
 from ktir.pipeline import Pass
-from ktir.target import held
+from ktir.target import DL16
+from ktir.target import held as format_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,33 @@ def lower_program(module: ir.Module) -> Program:
     if not program.kernels:
         raise Unsupported("'func.func' op computes nothing", location_text(entry.operation.location))
     stores_apart(program.kernels)
-    return program
+    return program if target.dl16 == "exact" else _in_dl16(program)
+
+
+_IN_DL16 = {"addh": "addl", "addb": "addl"}
+
+
+def _in_dl16(program: Program) -> Program:
+    """The same on DLFloat16 in place of all floats of 16 bits."""
+
+    def held(of: Any) -> Any:
+        return replace(of, half=DL16.name) if of.element_bytes == 2 else of
+
+    def changed(w: Word, kernel: Kernel) -> Word:
+        operands = dict(w.operands)
+        if "half" in operands and operands.get("round", True):
+            operands["half"] = DL16.name
+        if "kind" in operands:
+            operands["kind"] = _IN_DL16.get(operands["kind"], operands["kind"])
+        if w.does is Does.FILL and kernel.descriptors[w["lx"]].element_bytes == 2:
+            operands["value"] = lane_bits(float(round_to(DL16.name, np.full(1, lane_value(w["value"]), np.float32))[0]))
+        return replace(w, operands=operands)
+
+    kernels = [
+        replace(k, descriptors=list(map(held, k.descriptors)), units={u: [changed(w, k) for w in words] for u, words in k.units.items()})
+        for k in program.kernels
+    ]
+    return replace(program, arguments=list(map(held, program.arguments)), kernels=kernels)
 
 
 def _given(kernel: Kernel, arguments: Sequence[int]) -> Kernel:
@@ -95,7 +127,7 @@ def program_arguments(entry: func.FuncOp) -> list[Argument]:
         entries = 1
         for extent in layout.device[:-1]:
             entries *= extent
-        element = held(layout.dtype)
+        element = format_of(layout.dtype)
         name, role = ir.StringAttr(d["ktir.name"]).value, ir.StringAttr(d["ktir.role"]).value
         arguments.append(Argument(name, role, entries * element.bytes // 2, element.bytes, element.half))
     return arguments

@@ -21,11 +21,12 @@ BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 _KEPT = {
     "f16": ("float16",),
     "bf16": ("bfloat16",),
+    "dl16": (),
     "f32": ("float32", "float16", "bfloat16"),
     "i32": ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
 }
 """Type of a layout -> types whose bytes come back from it as they were; those of bool need not."""
-_WRITTEN = {"f16": ("float16",), "bf16": ("bfloat16",), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
+_WRITTEN = {"f16": ("float16",), "bf16": ("bfloat16",), "dl16": (), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
 """Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
 
 

@@ -198,15 +198,15 @@ def half(rng: np.random.Generator, *shape: int) -> F32:
     return numerics.round_f16(rng.standard_normal(shape).astype(np.float32))
 
 
-def in_bf16(p: Program) -> Program:
-    """The program on bf16 in place of f16."""
+def on_halves(p: Program, half: str) -> Program:
+    """The program on another float of 16 bits in place of f16."""
 
     def changed(w: Word) -> Word:
         named = "half" in w.operands and w.operands.get("round", True)
-        return replace(w, operands=w.operands | ({"half": "bf16"} if named else {}))
+        return replace(w, operands=w.operands | ({"half": half} if named else {}))
 
     def held(of: Any) -> Any:
-        return replace(of, half="bf16") if of.element_bytes == 2 else of
+        return replace(of, half=half) if of.element_bytes == 2 else of
 
     kernels = [
         replace(k, descriptors=list(map(held, k.descriptors)), units={u: list(map(changed, words)) for u, words in k.units.items()})
@@ -221,7 +221,7 @@ def case_in_bf16(case: Case) -> Case:
         None if x is None else numerics.round_to("bf16", x) if a.element_bytes == 2 else x
         for a, x in zip(case.program.arguments, case.arguments, strict=True)
     ]
-    return Case(in_bf16(case.program), given, [None] * len(given))
+    return Case(on_halves(case.program, "bf16"), given, [None] * len(given))
 
 
 def pack(x: F32) -> F32:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_runs import differing, literal
-from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, in_bf16, program, v1, v2, v3, vacc, vin, vout, vred
+from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, on_halves, program, v1, v2, v3, vacc, vin, vout, vred
 
 import ktir.checking.literal
 from ktir.checking.literal import arithmetic, elementary
@@ -126,7 +126,7 @@ def test_every_kind_on_any_bits(count: int) -> None:
 @pytest.mark.parametrize("half", HALVES)
 def test_every_kind_that_rounds_into_halves(half: str) -> None:
     p, given = kinds_program([n for n, k in KINDS.items() if k.gives == "f"], 1, width=1)
-    agrees(p if half == "f16" else in_bf16(p), given)
+    agrees(on_halves(p, half), given)
 
 
 @pytest.mark.long

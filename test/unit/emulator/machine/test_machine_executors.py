@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +12,20 @@ from machine_programs import Work, all_cases, elementwise, matmul, reduction, so
 from mutations import KINDS, SYNC, carriers, mutate, outcome, same
 from random_streams import make
 
+from ktir.arithmetic.numerics import round_to
+from ktir.assembly import parse_module
+from ktir.context import context
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
+from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.program.faults import MachineFinding
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.program import Kernel, Word
 from ktir.isa.wellformed.verify import verify
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
 from ktir.target import DATASHEET
 
 CASES = all_cases()
@@ -65,6 +73,20 @@ def test_random_programs(seed):
 @pytest.mark.parametrize(("name", "half"), [*((name, "f16") for name in SMALL), *((name, "bf16") for name in ("softmax", "matmul"))])
 def test_literal_machine_on_programs(name, half):
     literal_agrees(SMALL[name] if half == "f16" else case_in_bf16(SMALL[name]), 1)
+
+
+def test_literal_machine_on_dlfloat16():
+    """A compiled softmax; infinities, and what lies at the ends of the format, among its operands."""
+    text = (Path(__file__).parents[3] / "lit" / "lowering" / "inductor" / "softmax.mlir").read_text()
+    with context(), ir.Location.unknown():
+        program = read(compile_logical(parse_module(text), cores=2, target=replace(DATASHEET, name="native", dl16="native"))).program
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal(carrier_shape(a)).astype(np.float32) * 3 for a in program.arguments]
+    for x in data:
+        x[:6, :4] = [[np.inf], [-np.inf], [8573157376.0], [2.0**-31 * (1 + 2.0**-9)], [np.nan], [-0.0]]
+    given = [round_to("dl16", x) if a.element_bytes == 2 else x for a, x in zip(program.arguments, data, strict=True)]
+    assert {d.half for k in program.kernels for d in k.descriptors if d.element_bytes == 2} == {"dl16"}
+    literal_agrees(Case(program, list(given), [None] * len(given)), 1)
 
 
 def test_literal_machine_on_random_programs():

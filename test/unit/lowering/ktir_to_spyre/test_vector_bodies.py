@@ -256,7 +256,8 @@ def test_refusals() -> None:
         return op("arith.truncf", "f32", op("arith.extf", "f64", a))
 
     with pytest.raises(
-        KtirError, match=r"'arith.extf' op on f32 to f64 has no instruction; the vector unit has this op on others of f16, f32, i32 and i1"
+        KtirError,
+        match=r"'arith.extf' op on f32 to f64 has no instruction; the vector unit has this op on others of f16, bf16, f32, i32 and i1",
     ):
         lowered(elementwise(["f32"], "f32", wide, edge_rows(["f32"]))[0])
 
