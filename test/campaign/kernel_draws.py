@@ -1,7 +1,7 @@
 """Draws a kernel with a grid by a seed, with its inputs, and what it must come near to.
 
-What it avoids: several reduced dims, matmuls, exchanges but reductions and what one tile hands out, positions as data, tables of
-several dims, tiles whose rows are no one dim in memory.
+What it avoids: several reduced dims, matmuls, exchanges but reductions and what one tile hands out, tables of several dims, tiles whose
+rows are no one dim in memory.
 """
 
 from __future__ import annotations
@@ -12,23 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from campaign.kernel_memory import Array, Kernel, Memory
+from campaign.kernel_data import EPS, MOST, TYPES, Data, Near
+from campaign.kernel_memory import Array, Kernel
 from numpy.typing import NDArray
 
-EPS = {"f16": 2.0**-11, "f32": 2.0**-24, "i32": 0.0}
-TINY = {"f16": 2.0**-24, "f32": 2.0**-149, "i32": 0.0}
-TYPES = {"f16": np.float16, "f32": np.float32, "i32": np.int32}
 _FLOATS = ("add", "sub", "mul", "max", "min", "neg", "abs", "exp", "sqrt", "select", "scale", "reduce", "reduce", "loop")
 NOTHING = 7
-MOST = 1000.0
-
-
-@dataclass
-class Near:
-    """Numbers of the whole problem [batch, rows, columns of tiles, columns], in float64 or int64, and how far off they may be."""
-
-    value: NDArray[Any]
-    error: NDArray[np.float64]
 
 
 @dataclass
@@ -77,29 +66,15 @@ def _grid(choose: random.Random) -> list[int]:
             return [choose.randint(1, 3), choose.randint(1, 4), choose.randint(1, 3)]
 
 
-class _Writer(Memory):
+class _Writer(Data):
     """Writes the text and computes the same beside it."""
 
     def __init__(self, k: Kernel, looped: str, masked: bool, rng: np.random.Generator) -> None:
-        super().__init__(k, masked)
-        self.looped, self.rng = looped, rng
-        self.inputs: list[NDArray[np.generic]] = []
+        super().__init__(k, masked, rng)
+        self.looped = looped
         self.values: list[tuple[str, Near]] = []
-        self.head: list[str] = []
 
     # Values
-
-    @property
-    def tensor(self) -> str:
-        return f"tensor<{self.k.rows}x{self.k.columns}x{self.k.type}>"
-
-    def near(self, x: NDArray[Any], error: NDArray[np.float64] | float) -> Near:
-        """A result with its own rounding."""
-        type_ = self.k.type
-        if type_ == "i32":
-            x = (x.astype(np.int64) + 2**31) % 2**32 - 2**31
-            return Near(x, np.zeros(x.shape))
-        return Near(x, 1.01 * (error + EPS[type_] * (np.abs(x) + error) + TINY[type_]))
 
     def load(self, number: int) -> None:
         """One more input: of the whole problem, or a vector along columns or rows that is broadcast."""
@@ -111,13 +86,9 @@ class _Writer(Memory):
         else:
             data = self.rng.uniform(-2, 2, array.size).astype(TYPES[k.type])
         self.inputs.append(data)
-        rows = np.arange(k.height)
-        if kind == "rc" and self.batch == 1 and not self.masked and k.choose.random() < 0.3:
-            table = self.array(f"z{number}", "r")
-            table.strides["r"], table.size = 1, k.height
-            rows = self.rng.integers(0, k.height, k.height)
-            self.inputs.append(rows.astype(np.int32))
-            tile, tile_type, type_ = self.gathered(array, table)
+        rows, columns = np.arange(k.height), np.arange(self.width)
+        if kind == "rc" and self.batch == 1 and not self.masked and k.choose.random() < 0.4:
+            tile, tile_type, type_ = self.looked_up(array, number, rows, columns)
         else:
             tile, tile_type, type_ = self.tile(array)
         name = k.emit(f"ktdp.load {tile} : {tile_type} -> {type_}")
@@ -127,7 +98,7 @@ class _Writer(Memory):
             like = k.emit(f"tensor.empty() : {self.tensor}")
             added = 0 if kind == "c" else 1
             name = k.emit(f"linalg.broadcast ins({name} : {type_}) outs({like} : {self.tensor}) dimensions = [{added}]")
-        whole = data[self.places(array)][:, rows]
+        whole = data[self.places(array)][:, rows][..., columns if "c" in kind else np.arange(self.width)]
         whole = np.broadcast_to(whole, (self.batch, k.height, self.width)).reshape(self.batch, k.height, self.parts, k.columns)
         exact = whole.astype(np.int64 if k.type == "i32" else np.float64)
         self.values.append((name, Near(exact, np.zeros(exact.shape))))
@@ -140,6 +111,10 @@ class _Writer(Memory):
             op, found = self._handed(x) if k.choose.random() < 0.4 else self._folded(x)
         elif k.choose.random() < 0.1:
             op, found = self._uniform(x)
+        elif k.choose.random() < 0.15:
+            op, found = self.counted(x)
+        elif k.choose.random() < 0.1 and self.batch == 1 and not self.masked:
+            op, found = self.repeated(x)
         else:
             op, found = self._integer(x, y) if k.type == "i32" else self._float(x, y)
         if found is None or (np.abs(found.value).max() > MOST and k.type != "i32"):

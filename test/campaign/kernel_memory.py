@@ -120,26 +120,71 @@ class Memory:
         )
         return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
 
-    def gathered(self, array: Array, table: Array) -> tuple[str, str, str]:
-        """As `tile`, of the rows that a table has the places of."""
+    def whole(self, array: Array) -> tuple[str, str]:
+        """A view of all rows and columns, and its type."""
         k = self.k
-        space = "memory_space = #ktdp.memory_space<global>"
-        memory, places = f"memref<{k.height}x{self.width}x{k.type}>", f"memref<{k.height}xi32>"
+        memory = f"memref<{k.height}x{self.width}x{k.type}>"
         view = k.emit(
             f"ktdp.construct_memory_view %{array.name}, sizes: [{k.height}, {self.width}], "
             f"strides: [{array.strides['r']}, {array.strides['c']}] "
             f"{{coordinate_set = affine_set<(r, c) : (r >= 0, -r + {k.height - 1} >= 0, "
-            f"c >= 0, -c + {self.width - 1} >= 0)>, {space}}} : {memory}"
+            f"c >= 0, -c + {self.width - 1} >= 0)>, memory_space = #ktdp.memory_space<global>}} : {memory}"
         )
-        listed = k.emit(
-            f"ktdp.construct_memory_view %{table.name}, sizes: [{k.height}], strides: [1] "
-            f"{{coordinate_set = affine_set<(r) : (r >= 0, -r + {k.height - 1} >= 0)>, {space}}} : {places}"
+        return view, memory
+
+    def listed(self, table: Array) -> tuple[str, str]:
+        """A view of a table, and its type."""
+        places = f"memref<{table.size}xi32>"
+        view = self.k.emit(
+            f"ktdp.construct_memory_view %{table.name}, sizes: [{table.size}], strides: [1] "
+            f"{{coordinate_set = affine_set<(r) : (r >= 0, -r + {table.size - 1} >= 0)>, memory_space = #ktdp.memory_space<global>}} "
+            f": {places}"
         )
+        return view, places
+
+    def table(self, name: str, size: int) -> Array:
+        """An argument of integers."""
+        found = Array(name, {"r": 1}, size)
+        self.arrays.append(found)
+        return found
+
+    def gathered(self, array: Array, table: Array, columns: Array | None) -> tuple[str, str, str]:
+        """As `tile`, of the rows that a table has the places of, perhaps of columns of another one."""
+        k = self.k
+        (view, memory), (listed, places) = self.whole(array), self.listed(table)
+        second, types = "(%column + %q)", places
+        if columns is not None:
+            other, more = self.listed(columns)
+            second, types = f"ind({other}[%column + %q])", f"{places}, {more}"
         shape = f"{k.rows}x{k.columns}"
         tile = k.emit(
-            f"ktdp.construct_indirect_access_tile intermediate_variables(%p, %q) {view}[ind({listed}[%row + %p]), (%column + %q)] "
+            f"ktdp.construct_indirect_access_tile intermediate_variables(%p, %q) {view}[ind({listed}[%row + %p]), {second}] "
             f"{{variables_space_set = affine_set<(p, q) : (p >= 0, -p + {k.rows - 1} >= 0, q >= 0, -q + {k.columns - 1} >= 0)>, "
-            f"variables_space_order = affine_map<(p, q) -> (p, q)>}} : {memory}, {places} -> !ktdp.access_tile<{shape}xindex>"
+            f"variables_space_order = affine_map<(p, q) -> (p, q)>}} : {memory}, {types} -> !ktdp.access_tile<{shape}xindex>"
+        )
+        return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
+
+    def of_block(self, table: Array) -> str:
+        """The number that a table has of the current block, as an index."""
+        k = self.k
+        listed, places = self.listed(table)
+        block = k.emit("arith.divui %row, %rows : index")
+        tile = k.emit(
+            f"ktdp.construct_access_tile {listed}[{block}] {{access_tile_set = affine_set<(r) : (r >= 0, -r >= 0)>, "
+            f"access_tile_order = affine_map<(r) -> (r)>}} : {places} -> !ktdp.access_tile<1xindex>"
+        )
+        loaded = k.emit(f"ktdp.load {tile} : <1xindex> -> tensor<1xi32>")
+        return k.emit(f"arith.index_cast {k.emit(f'tensor.extract {loaded}[%zero] : tensor<1xi32>')} : i32 to index")
+
+    def rows_from(self, array: Array, first: str, rows: int) -> tuple[str, str, str]:
+        """As `tile`, of rows from an index on."""
+        k = self.k
+        view, memory = self.whole(array)
+        shape = f"{rows}x{k.columns}"
+        tile = k.emit(
+            f"ktdp.construct_access_tile {view}[{first}, %column] {{access_tile_set = affine_set<(r, c) : (r >= 0, -r + {rows - 1} >= 0, "
+            f"c >= 0, -c + {k.columns - 1} >= 0)>, access_tile_order = affine_map<(r, c) -> (r, c)>}} : {memory} "
+            f"-> !ktdp.access_tile<{shape}xindex>"
         )
         return tile, f"<{shape}xindex>", f"tensor<{shape}x{k.type}>"
 

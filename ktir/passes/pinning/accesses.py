@@ -52,9 +52,9 @@ def stored(op: ir.Operation, value: Value, places: Places) -> None:
     wanted = next((d for d in reversed(walked) if places[0][0].dims[d].stride == 1), walked[-1] if walked else None)
     stick = choose_stick(value, wanted)
     made = pointwise(value, stick, op)
-    rows = rows_of(shape, stick)
+    walked = [(shape[d], d) for d in rows_of(shape, stick)]
     for first, (place, _) in zip(firsts, places, strict=True):
-        at = [0, 0, 0] if len(windows) == 1 else first_of_part(dim, first, place.shape[dim], shape, stick, rows, op)
+        at = [0, 0, 0] if len(windows) == 1 else first_of_part(dim, first, place.shape[dim], shape, stick, walked, op)
         _put(made, at, place, stick, op)
 
 

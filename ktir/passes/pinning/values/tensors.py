@@ -124,7 +124,7 @@ class Joined:
         whole = filled(buffer, type_, 0) if short else tensor.EmptyOp(buffer, type_).result
         for first, part in self.parts:
             extent = part.place.shape[self.dim]
-            at = first_of_part(self.dim, first, extent, self.shape, stick, [d for n, d in rows if n != 1], op)
+            at = first_of_part(self.dim, first, extent, self.shape, stick, [(n, d) for n, d in rows if n != 1], op)
             for k, piece in enumerate(self._pieces(part, stick)):
                 there = tuple((extent if d == self.dim else n, d) for n, d in rows)
                 value = piece.physical(stick, there, op)
@@ -147,18 +147,18 @@ class Joined:
 
 
 def first_of_part(
-    dim: int, first: int, extent: int, shape: Sequence[int], stick: int | None, rows: Sequence[int | None], op: ir.Operation
+    dim: int, first: int, extent: int, shape: Sequence[int], stick: int | None, rows: Sequence[tuple[int, int | None]], op: ir.Operation
 ) -> list[int]:
-    """Where a part begins in the tensor of all: at a stick, or at a row. Raises Unsupported."""
+    """Where a part begins in the tensor of all, whose rows have extents and dims: at a stick, or at a row. Raises Unsupported."""
     if dim == stick:
         if first % LANES or (extent % LANES and first + extent != shape[dim]):
             raise refused(
                 op, f"accesses parts that meet inside of a stick of {LANES}; the nearest supported form cuts them at its multiples"
             )
         return [first // LANES, 0, 0]
-    if dim != rows[0]:
+    if dim != rows[0][1]:
         raise refused(op, "accesses parts along a dim that is not the outermost of its rows, which is not pinned yet")
-    return [0, first * prod(shape[d] for d in rows[1:] if d is not None), 0]
+    return [0, first * prod(n for n, _ in rows[1:]), 0]
 
 
 @dataclass(eq=False)

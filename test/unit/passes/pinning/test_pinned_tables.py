@@ -142,6 +142,13 @@ def slabs(x, y):
 
 
 @lang.kernel
+def turned(x, w, y):
+    """Columns as rows, both cut inside of a stick, times a number of each: rows along a dim that what is loaded lacks."""
+    for rows, columns in lang.blocks(x.shape, (16, 16)):
+        y[columns, rows] = (x[rows, columns] * w[columns]).T
+
+
+@lang.kernel
 def wide(x, y):
     b = lang.tile_id()
     y[b] = np.maximum(x[b], x[3 - b])
@@ -154,6 +161,8 @@ def test_trips_that_only_some_tiles_make() -> None:
 
 def test_rows_of_two_dims() -> None:
     text, arrays = given(slabs, x=half(7, 5, 100), y=half(7, 4, 90))
+    equal(text, arrays)
+    text, arrays = given(turned, x=half(20, 25), w=half(25), y=half(25, 20))
     equal(text, arrays)
 
 
