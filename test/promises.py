@@ -349,6 +349,8 @@ Not promised:
 * A bound for a whole model of your own: bounds are per operator, and errors add up as in eager PyTorch. What they come to is measured as
   for the zoo: the differences of the compiled model and of eager PyTorch from `copy.deepcopy(model).double()` on the same inputs, side by
   side. Models in bfloat16 have no row: the bound of their operators is the third row of "Within a bound".
+* NaN in a row that a mask of positions, causal or a window, hides infinite or NaN keys and values from: whole blocks of keys that no row
+  sees are left out, as PyTorch's own kernels of attention do.
 * The same bits of sums of floats with other numbers of cores, other targets, other batch sizes, and of `engine="ktir"` and the chip: sums
   are divided and ordered otherwise, within the last bound. What has no such sums has the same bits. Host and device are the same chip, and
   have the same bits.

@@ -15,8 +15,10 @@ from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.attributes.plan_attributes import kernel_of
 from ktir.analysis.axes import row_loops, second_operand_source
 from ktir.analysis.memory_order import Region, regions
+from ktir.analysis.seen_keys import keys_of_rows
 from ktir.analysis.softmax import softmaxes
 from ktir.cost.bodies import stick_cycles
+from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
@@ -141,8 +143,16 @@ class Pointwise(Op):
         return self.value.shape[0] == sticks and not self.positional and all(walk[0] in (0, None) for walk in self.walks)
 
 
+@dataclass(eq=False, kw_only=True)
 class Reduction(Op):
-    """A reduction of rows."""
+    """A reduction of rows. `find`: how to find out what they see."""
+
+    find: Callable[[], tuple[Sticks, ...]] | None = None
+
+    @cached_property
+    def seen(self) -> tuple[Sticks, ...]:
+        """Of largest scores: per 64 rows of the innermost row loop the sticks of keys that a mask leaves, by positions; empty for all."""
+        return () if self.find is None else self.find()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -225,7 +235,7 @@ class _Reader:
         loops = row_loops(g)
         values = list(g.inputs)
         walks = [tuple(g.loop_of(i, d) for d in range(len(m.results))) for i, m in enumerate(g.maps)]
-        kind: Callable[..., Op] = Pointwise if g.is_pointwise else Reduction
+        kind: Callable[..., Op] = Pointwise if g.is_pointwise else partial(Reduction, find=partial(keys_of_rows, g))
         if (contraction := g.contraction) is not None:
             values[1] = second_operand_source(g)
             walks[1] = (*(loop if loop in loops else None for loop in walks[1][:-3]), None, None)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ktir.analysis.axes import second_operand_source, sticks_of
-from ktir.analysis.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
+from ktir.analysis.scalars.expressions import Hole, Leaf, Live, Node, NoTree, Tree, Trees, leaves, nodes
 from ktir.dialects import ktdp
 from ktir.dialects.op_facts import EXPONENTIALS
 from ktir.dialects.structured import Generic

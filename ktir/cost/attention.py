@@ -8,9 +8,9 @@ from math import prod
 
 from ktir.cost.estimate import Cost, Term, combine, kernel_start
 from ktir.cost.problem import Operand, Problem
-from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, softmax_price
+from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, Sticks, Visible, softmax_price
 from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
-from ktir.target import Target
+from ktir.target import LANES, Target
 
 KEY_STICKS = (1, 2, 4, 8, 16)
 """Sticks of keys that a block may have."""
@@ -63,6 +63,7 @@ class _Kernel:
         others = [*problem.inputs[count:], problem.output]
         moved = sum(self.sizes[o.name] // prod(self.extents[x] for x in o.loops if x != "keys") for o in others if row in o.loops)
         positions = prod(self.shares[name] for name in self.scores.batches)
+        self.row_parts = self.splits[row]
         parts = target.sfp_lane_reduction_cycles * 2 + 2 * sum(self.scores.outputs) + RESCALE
         cycles = round(problem.vector_cycles)
         self.work = SoftmaxWork(prod(splits), self.shares[row], positions, moved, matrices, cycles, parts, self.scores.sticks)
@@ -78,6 +79,7 @@ class _Kernel:
     def prices(self) -> Iterator[tuple[SoftmaxPrice, int, int]]:
         """Price, rows and sticks of keys of all blocks that fit: keys some at a time, or all of them."""
         whole, work = self.scores.sticks, self.work
+        hulls: dict[int, list[Sticks]] = {}
         for sticks in (*(n for n in KEY_STICKS if n < whole), whole):
             per_row = self.scores.row_bytes + sticks * self.scores.stick_bytes
             for kept in subsets(len(work.matrices)):
@@ -87,7 +89,20 @@ class _Kernel:
                 if most >= 2:
                     rows = -(-work.rows // -(-work.rows // most))
                     rows += rows % 2
-                    yield softmax_price(work, rows, -(-whole // sticks), kept, self.target), rows, sticks
+                    if self.scores.seen and sticks < whole:
+                        if rows not in hulls:
+                            hulls[rows] = list(self._hulls(rows))
+                        seen = Visible.of_hulls(hulls[rows], sticks, whole)
+                    else:
+                        seen = Visible.of_all(-(-work.rows // rows), -(-whole // sticks), whole)
+                    yield softmax_price(work, rows, seen, kept, self.target), rows, sticks
+
+    def _hulls(self, rows: int) -> Iterator[Sticks]:
+        """Per block of a core's rows the keys that some core's block sees there: all cores run the same text."""
+        share, seen = self.work.rows, self.scores.seen
+        for first in range(0, share, rows):
+            starts = (core * share + first for core in range(self.row_parts))
+            yield Sticks.around(x for start in starts for x in seen[start // LANES : -(-min(start + rows, start - first + share) // LANES)])
 
 
 def subsets(count: int) -> Iterator[frozenset[int]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from ktir.cost.softmax import Sticks
 from ktir.layout import Layout
 from ktir.target import LANES
 
@@ -59,6 +60,8 @@ class Scores:
     row_bytes: int
     batches: tuple[str, ...]
     outputs: tuple[int, ...]
+    seen: tuple[Sticks, ...] = ()
+    """Per 64 rows of `m` the sticks of keys that a mask leaves; empty where all see all of them."""
 
 
 @dataclass(frozen=True)

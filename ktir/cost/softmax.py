@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ktir.cost.estimate import half, multiply_cycles
 from ktir.target import Target
@@ -37,6 +39,47 @@ class SoftmaxWork:
 
 
 @dataclass(frozen=True)
+class Sticks:
+    """Sticks of keys, one after the other."""
+
+    first: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The stick after the last one."""
+        return self.first + self.count
+
+    @staticmethod
+    def around(several: Iterable[Sticks]) -> Sticks:
+        """All sticks from the first one to the last one of several."""
+        some = [s for s in several if s.count]
+        first = min((s.first for s in some), default=0)
+        return Sticks(first, max((s.end for s in some), default=0) - first)
+
+
+class Visible(NamedTuple):
+    """What a core's blocks of rows see at a batch position: how many blocks there are, and all together their parts and sticks of keys."""
+
+    blocks: int
+    parts: int
+    sticks: int
+
+    @staticmethod
+    def of_hulls(hulls: Iterable[Sticks], sticks: int, whole: int) -> Visible:
+        """Of blocks of rows that see these keys, in parts of `sticks` sticks of the `whole` ones."""
+        parts = [(h.first // sticks, -(-h.end // sticks)) if h.count else (0, 0) for h in hulls]
+        return Visible(
+            len(parts), sum(end - first for first, end in parts), sum(min(end * sticks, whole) - first * sticks for first, end in parts)
+        )
+
+    @staticmethod
+    def of_all(blocks: int, parts: int, whole: int) -> Visible:
+        """Of blocks of rows that see all keys."""
+        return Visible(blocks, blocks * parts, blocks * whole)
+
+
+@dataclass(frozen=True)
 class SoftmaxPrice:
     """Cycles, what bounds them, and bytes that cross the memory channel; cycles of the bounds by name."""
 
@@ -49,25 +92,31 @@ class SoftmaxPrice:
         return f"{self.cycles:,.0f} cycles, bound by {self.bound}, {self.bytes:,} bytes moved"
 
 
-def softmax_price(work: SoftmaxWork, rows: int, parts: int, kept: frozenset[int], target: Target) -> SoftmaxPrice:
-    """The price with blocks of `rows` rows and `parts` parts of keys; the matrices `kept` stay in the scratchpad for all blocks.
+def softmax_price(work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[int], target: Target) -> SoftmaxPrice:
+    """The price with blocks of `rows` rows that see so many keys; the matrices `kept` stay in the scratchpad for all blocks.
 
-    PT and SFP take turns, for each needs what the other one made of a block; memory works at the same time.
+    PT and SFP take turns, for each needs what the other one made of a block. Memory works at the same time, but a matrix that streams by
+    is not there before PT takes it.
     """
-    blocks = -(-work.rows // rows) * work.positions
+    blocks = seen.blocks * work.positions
+    share = seen.sticks / (seen.blocks * work.key_sticks)
     own = half(rows, target.corelets)
-    pt = sum(multiply_cycles(own, m.blocks, target) for m in work.matrices)
-    drains = sum(m.output * (parts if m.over_keys else 1) for m in work.matrices) * (own + target.pt_fill_cycles)
-    vector = own * (work.per_key_stick * work.key_sticks + work.per_part * parts)
+    pt = 0.0
+    outputs = sum(m.output * (seen.parts if m.over_keys else share * seen.blocks) for m in work.matrices)
+    drains = outputs * work.positions * (own + target.pt_fill_cycles)
+    vector = own * (work.per_key_stick * seen.sticks + work.per_part * seen.parts) * work.positions
     moved = work.row_bytes * work.rows * work.positions * work.cores
     ring = 0.0
     first = 0.0
     for i, m in enumerate(work.matrices):
-        times = m.taken if i in kept else blocks
-        moved += m.bytes * times * work.cores // m.members
+        times = m.taken if i in kept else blocks * share
+        bytes_ = round(m.bytes * times * work.cores) // m.members
+        moved += bytes_
+        multiplied = multiply_cycles(own, m.blocks, target) * share * blocks
+        pt += multiplied if i in kept and blocks > 1 else max(multiplied, bytes_ / target.dram_bytes_per_cycle)
         ring += m.bytes * times * target.multicast_slowdown(m.members) / target.ring_bytes_per_cycle
         first += m.bytes * work.cores / m.members / target.dram_bytes_per_cycle if i in kept and blocks > 1 else 0.0
-    compute = blocks * (pt + drains + vector) + first / 2
+    compute = pt + drains + vector + first / 2
     terms = {"compute": compute, "memory": moved / target.dram_bytes_per_cycle, "ring": ring}
     bound = max(terms, key=lambda name: terms[name])
     return SoftmaxPrice(terms[bound], bound, moved, terms)

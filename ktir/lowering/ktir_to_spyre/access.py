@@ -68,6 +68,15 @@ class Tile:
             length += step * (count - 1)
         return levels if self.anchor.rotation is None or length <= self.anchor.rotation.step else []
 
+    def reach(self, trips: Mapping[int, int]) -> tuple[int, int] | None:
+        """First stick and end of what is touched in all trips of the open loops; None where slots rotate, or cores differ."""
+        if self.anchor.rotation is not None or not self.anchor.is_uniform:
+            return None
+        ways = [step * (trips[level] - 1) for level, step in self.anchor.steps.items()]
+        ways += [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
+        first, last = (self.anchor.scalar + sum(w for w in ways if (w > 0) == up) for up in (False, True))
+        return first * self.element_bytes // STICK_BYTES, last * self.element_bytes // STICK_BYTES + 1
+
     def without_dead_rows(self) -> Tile:
         """Leave out what is clipped on every core and in every trip: where a tensor has fewer rows than a block, a dead row's address
         would be the next stick's first row."""

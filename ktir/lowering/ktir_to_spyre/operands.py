@@ -40,4 +40,5 @@ class Operands:
             steps = tuple(tile.anchor.steps[level] for level in levels)
             parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
         levels = rotation.levels if rotation else 0
-        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts)
+        reach = tile.reach(self.trips) if unit in (Unit.MNIL, Unit.LXLU) else None
+        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts, reach)

@@ -40,6 +40,13 @@ class Access:
     """Each corelet touches its own half of the rows."""
     parts: Parts | None = None
     """How inner loops walk through a slot, or through a buffer without slots."""
+    reach: tuple[int, int] | None = None
+    """What of the buffer is touched in all trips of all loops, where that is less than all of it."""
+
+    def meets(self, other: Access) -> bool:
+        """Whether both may ever touch one stick."""
+        (a, b), (c, d) = (x.reach or (x.start, x.end) for x in (self, other))
+        return a < d and c < b
 
     def same_place(self, other: Access) -> bool:
         """Whether both see one buffer with its rows at the same addresses."""
@@ -107,7 +114,7 @@ def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]
     """The order that two accesses of a loop's children `source` and `target` need, if any; `trips` of the loop and those around it."""
     if a.unit == b.unit and not a.unit.per_corelet:
         return None
-    if not (a.writes or b.writes) or a.start >= b.end or b.start >= a.end:
+    if not (a.writes or b.writes) or not a.meets(b):
         return None
     same = a.same_place(b)
     apart = same and a.halved and b.halved  # each corelet meets its own rows only

@@ -1,9 +1,11 @@
 """A kernel with a softmax between its matmuls as the cost model sees it: its rows of scores, and what is loaded for them."""
 
+from collections.abc import Sequence
 from math import prod
 
 from ktir.analysis.items import Contraction, Op, Reduction, Tensor
 from ktir.cost.problem import Loop, Operand, Problem, Scores
+from ktir.cost.softmax import Sticks
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.target import LANES
 
@@ -41,8 +43,21 @@ def softmax_problem(kernel: KernelFacts) -> Problem | None:
         tuple(operands),
         "softmax",
         1 + sum(item.work for item in keyed),
-        Scores(keys, stick_bytes, row_bytes, tuple(kernel.names[:-1]), tuple(0 if m in scores else m.value.shape[0] for m in matmuls)),
+        Scores(
+            keys,
+            stick_bytes,
+            row_bytes,
+            tuple(kernel.names[:-1]),
+            tuple(0 if m in scores else m.value.shape[0] for m in matmuls),
+            _seen(keyed, kernel.extents[-1], keys),
+        ),
     )
+
+
+def _seen(keyed: Sequence[Op], rows: int, keys: int) -> tuple[Sticks, ...]:
+    """What the rows of scores see, where a mask hides keys of them; empty where the rows are not those of the kernel."""
+    found = next((item.seen for item in keyed if isinstance(item, Reduction) and item.seen), ())
+    return found if len(found) == -(-rows // LANES) and all(x.end <= keys for x in found) else ()
 
 
 def _scores_and_products(kernel: KernelFacts) -> tuple[list[Contraction], list[Contraction]] | None:

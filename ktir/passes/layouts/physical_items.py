@@ -11,7 +11,9 @@ from ktir.analysis.flat import IndexedBy, Memory, Node, dtype_of, shape_of
 from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Store, Tensor, Walk
 from ktir.analysis.memory_order import Region
 from ktir.analysis.pads import folded_pad, unsafe_divisions
+from ktir.analysis.seen_keys import keys_of_rows
 from ktir.cost.bodies import stick_cycles
+from ktir.cost.softmax import Sticks
 from ktir.mlir import ir
 from ktir.passes.layouts.many_keys import mark_many_keys
 from ktir.passes.layouts.row_merging import Groups, RowMerging, Use
@@ -206,8 +208,16 @@ class PhysicalItems:
         forms, walks, rows = self._inputs(node)
         physical = {0: rows, **{r: r - 1 for r in range(1, rows + 1)}, rows + 1: rows + 1, None: None}  # (rows.., s, l)
         walks = [tuple(physical[loop] for loop in walk) for walk in walks]
-        made = self._item(Reduction, node, forms, [*walks, (None, *range(rows), None)], range(rows))
+        kind = partial(Reduction, find=partial(self._seen, node))
+        made = self._item(kind, node, forms, [*walks, (None, *range(rows), None)], range(rows))
         return _Form(made.value, None, made)
+
+    def _seen(self, node: Node) -> tuple[Sticks, ...]:
+        """What rows of scores see, if it is that: the same for all choices of layouts."""
+        if node not in self.roles.seen:
+            assert node.generic is not None
+            self.roles.seen[node] = keys_of_rows(node.generic)
+        return self.roles.seen[node]
 
     def _contraction(self, node: Node) -> _Form:
         assert node.contraction is not None

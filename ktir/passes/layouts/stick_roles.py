@@ -18,6 +18,7 @@ import numpy as np
 
 from ktir.analysis.attributes.plan_attributes import STICK, stick_of
 from ktir.analysis.flat import IndexedBy, Memory, Node, dtype_of, refuse, shape_of
+from ktir.cost.softmax import Sticks
 from ktir.mlir import func, ir
 from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.stick_choice import IMPOSSIBLE, Table, choose
@@ -108,6 +109,8 @@ class StickRoles:
     """What pad lanes of an op's result hold, by what its operands show in theirs; choices of one function share it."""
     work: dict[Node, int] = field(default_factory=dict)
     """Cycles of an op's body per stick."""
+    seen: dict[Node, tuple[Sticks, ...]] = field(default_factory=dict)
+    """Per 64 rows of a reduction the sticks that a mask leaves."""
 
     def __post_init__(self) -> None:
         self.makers = {n.result: n for n in self.nodes if n.kind not in ("store", "scatter")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from math import prod
 
@@ -31,6 +31,11 @@ class Buffer:
     @property
     def bytes(self) -> int:
         return self.slot * self.rotation.slots
+
+    @property
+    def kind(self) -> Hashable:
+        """What buffers have in common of which units find the rows at the same places."""
+        return str(self.value.type), self.rotation
 
 
 def trips_of(loop: ir.Operation) -> int:

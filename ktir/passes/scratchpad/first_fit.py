@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from ktir.passes.scratchpad.buffer_plan import Buffer
 
@@ -49,6 +49,26 @@ def _orders(buffers: list[Buffer]) -> Iterator[list[Buffer]]:
         order = list(order)
         order.insert(draw.randrange(len(order)), order.pop(draw.randrange(len(order))))
         yield order
+
+
+def fit_twins(buffers: list[Buffer], budget: int) -> int:
+    """Give every buffer an address of its own, or that of one of its kind which is no longer alive: bytes used, -1 if beyond the budget.
+
+    Each corelet then finds its own rows where it has left its own, and no corelet waits for the other one.
+    """
+    free: dict[Hashable, list[Buffer]] = {}
+    top = 0
+    for buffer in sorted(buffers, key=_ORDERS[0]):
+        kind = free.setdefault(buffer.kind, [])
+        twin = next((b for b in kind if b.end <= buffer.start), None)
+        if twin is None:
+            buffer.address, top = top, top + buffer.bytes
+        else:
+            kind.remove(twin)
+            buffer.address = twin.address
+        kind.append(buffer)
+        kind.sort(key=lambda b: b.end)
+    return top if top <= budget else -1
 
 
 def live_at_once(buffers: list[Buffer]) -> int:

@@ -25,7 +25,7 @@ from ktir.dialects.structured import Generic, clone_ops, elementwise, index_cons
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_filled, is_stored_fill, trips_of
-from ktir.passes.scratchpad.first_fit import first_fit, live_at_once
+from ktir.passes.scratchpad.first_fit import first_fit, fit_twins, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues
 from ktir.pipeline import Pass
 from ktir.target import Target, element_bytes
@@ -69,12 +69,13 @@ def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value]
     after the other."""
     begin, end = room_of(source.operation, target.lx_planned_bytes)
     single: list[ir.Value] = []
-    tries = iter([] if reuse else [True, False])  # whether rows hide the latency of memory, without reuse of addresses
+    # whether rows hide the latency of memory, with addresses that nothing else has, or nothing of another kind
+    tries = iter([] if reuse else [(True, False), (False, False), (True, True), (False, True)])
     while True:
-        ahead = next(tries, None)
+        ahead, twins = next(tries, (None, False))
         plan = BufferPlan(source, target, elsewhere, tuple(single), ahead=bool(ahead))
         buffers = list(plan.buffers.values())
-        used = first_fit(buffers, end - begin, reuse=ahead is None)
+        used = fit_twins(buffers, end - begin) if twins else first_fit(buffers, end - begin, reuse=ahead is None)
         if used >= 0:
             for buffer in buffers:
                 buffer.address += begin

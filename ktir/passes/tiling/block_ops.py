@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ktir.analysis.expressions import Tree
+from ktir.analysis.scalars.expressions import Tree
 from ktir.dialects.structured import affine_map, generic
 from ktir.mlir import ir, tensor
 from ktir.target import LANES

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ktir.analysis.axes import row_loops
+from ktir.cost.softmax import Sticks
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, fill, generic, index_constant
@@ -30,6 +31,8 @@ class Part:
     first: int | ir.Value
     count: int
     end: int | None = None
+    number: int | ir.Value = 0
+    """Of parts of keys, which one it is."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,16 @@ class Blocks:
     """A value of the divided kernel -> its block."""
     whole: dict[ir.Operation, ir.Value] = field(default_factory=dict)
     """Contraction -> its second operand, where that is in LX as a whole."""
+    vectors: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """Row vectors along the keys of which blocks see parts, as a whole."""
     position: Mapping[int, ir.Value] = field(default_factory=dict)
     """Batch axis that is a loop -> its counter, where the loop is open."""
     row: int | ir.Value = 0
     """First row of the block; 0 outside of the loop over blocks."""
     part: Part | None = None
     """What is seen of tensors that are seen in parts."""
+    seen: Sticks | None = None
+    """Keys that the block of rows sees; None: all of them."""
 
     def inside(self, **changes: Any) -> Blocks:
         """A place further inside: what is built there is not seen outside."""

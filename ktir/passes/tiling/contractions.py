@@ -51,10 +51,10 @@ class Weights(NamedTuple):
 def load_whole(blocks: Blocks, m: Matmul) -> None:
     """Load a second operand that stays; rows beyond the tensor are clipped."""
     memory = blocks.window(m.second.owner.operation, m.second)
-    blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, _whole_shape(m)), element_of(m.second))
+    blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, whole_shape(m)), element_of(m.second))
 
 
-def _whole_shape(m: Matmul) -> list[int]:
+def whole_shape(m: Matmul) -> list[int]:
     sticks, *_, rows, _ = ir.RankedTensorType(m.second.type).shape
     return [sticks, -(-rows // LANES) * LANES, LANES]
 
@@ -68,7 +68,7 @@ def build(blocks: Blocks, m: Matmul) -> None:
         _load_operands(blocks, Generic(consumer))
     element = element_of(target)
     fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in plan.residents)
-    filling = [tensor.EmptyOp(_whole_shape(m), element_of(m.second)).result] if fills else []
+    filling = [tensor.EmptyOp(whole_shape(m), element_of(m.second)).result] if fills else []
     weights = Weights.of(blocks, m)
     stores = plan.stored.get(target, ())
     sliced = bool(stores) and blocks.facts.tensors[target].by_stick

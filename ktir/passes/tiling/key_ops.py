@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ktir.analysis.axes import k_in_stick, sticks_of
-from ktir.analysis.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes
+from ktir.analysis.scalars.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, filled, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.passes.tiling.block_ops import Input, pointwise
-from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, stick
+from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, part, stick
 from ktir.passes.tiling.contractions import Weights, multiply
+from ktir.passes.tiling.key_pieces import in_piece
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.target import LANES
 
@@ -25,6 +26,8 @@ Finish = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
 def product(blocks: Blocks, m: Matmul, first: ir.Value, columns: Part, steps: Part, whole: ir.Value, finish: Finish) -> ir.Value:
     """`first` times the second operand, of which `columns` are wanted and `steps` are the sticks of the reduced loop, into `whole`."""
     weights = Weights.of(blocks, m, _inside(m.g, columns, steps))
+    assert blocks.plan.keys is not None
+    columns, steps = in_piece(m, blocks.plan.keys, columns, steps)
     zero, one = index_constant(0), index_constant(1)
     outer = scf.ForOp(zero, index_constant(columns.count), one, [whole])
     with ir.InsertionPoint(outer.body):
@@ -132,7 +135,14 @@ def _of_contraction(blocks: Blocks, m: Matmul, tree: Tree | None) -> ir.Value:
 
 
 def _load(blocks: Blocks, op: ir.Operation) -> None:
-    if op.results[0] not in blocks.built:
+    value = op.results[0]
+    if value in blocks.vectors:
+        assert blocks.part is not None
+        first = blocks.part.first
+        place = index_constant(first) if isinstance(first, int) else first
+        lanes = ir.RankedTensorType(value.type).shape[-1]
+        blocks.built[value] = part(blocks.vectors[value], [place], [blocks.part.count, 1, lanes])
+    elif value not in blocks.built:
         blocks.load(op)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktir.analysis.axes import sticks_of
-from ktir.analysis.expressions import Emission, Hole, Node, Tree, leaves
+from ktir.analysis.scalars.expressions import Emission, Hole, Node, Tree, leaves
 from ktir.analysis.softmax import WEIGHT, Product, Softmax, unmasked
 from ktir.dialects.structured import Generic, constant, element_of, filled
 from ktir.mlir import arith, ir, is_a, math

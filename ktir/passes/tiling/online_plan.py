@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
-from ktir.analysis.expressions import Node, Tree, nodes
+from ktir.analysis.scalars.expressions import Node, Tree, nodes
+from ktir.analysis.seen_keys import hull, seen_keys
 from ktir.analysis.softmax import Softmax
 from ktir.cost.attention import KEY_STICKS, RESCALE, subsets
 from ktir.cost.bodies import scalar_cycles, stick_cycles
-from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, softmax_price
+from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, Sticks, Visible, softmax_price
 from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
@@ -23,6 +24,10 @@ from ktir.target import LANES, STICK_BYTES, Target, element_bytes
 
 _WIDE = element_bytes("f32") * LANES
 """Bytes of an entry of f32."""
+MOST_HULLS = 16
+"""Ranges of keys for which a kernel has loops."""
+_FINER = (32, 64, 96, 128, 192, 256, 384)
+"""Rows of a block that are tried under a mask."""
 
 
 def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: int) -> TilePlan:
@@ -53,7 +58,8 @@ def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: 
         return replace(keyed, reason=f"{new}: {price}; {why}")
     residents = {r.matmul for r in plain.residents}
     stay = frozenset(i for i, m in enumerate(facts.matmuls) if m in residents)
-    old_price = softmax_price(_whole_work(facts, softmax, target), plain.block_rows, 1, stay, target)
+    whole = Visible.of_all(facts.trips(plain.block_rows), 1, softmax.sticks)
+    old_price = softmax_price(_whole_work(facts, softmax, target), plain.block_rows, whole, stay, target)
     old = f"softmax of whole rows of scores, {plain.block_rows} rows at once"
     if price.cycles < old_price.cycles:
         return replace(keyed, reason=f"{new}: {price}; the runner-up is a {old}: {old_price}")
@@ -71,9 +77,10 @@ def over_keys(facts: TileFacts, softmax: Softmax, wanted: int, target: Target, b
             location_text(facts.source.location),
         )
     rows, price, sticks, kept = best
+    seen = search.seen(rows)
     along = {*softmax.keyed, *(p.contraction.op.results[0] for p in softmax.products)}
     fused = {v: op for v, op in facts.fused.items() if v not in along}
-    keys = Keys(softmax, sticks, frozenset(facts.matmuls[i].op for i in kept), price)
+    keys = Keys(softmax, sticks, frozenset(facts.matmuls[i].op for i in kept), price, in_parts(seen, sticks, softmax.sticks))
     return TilePlan(rows, search.bytes(rows, sticks, kept), fused, {}, keys=keys)
 
 
@@ -84,6 +91,7 @@ class _Search:
     wanted: int
     target: Target
     budget: int
+    _seen: dict[int, list[Sticks]] = field(default_factory=dict)
 
     def candidates(self) -> Iterator[tuple[int, SoftmaxPrice, int, frozenset[int]]]:
         """Rows, price, sticks of keys and numbers of the matrices that are kept, of blocks that fit."""
@@ -92,15 +100,42 @@ class _Search:
         for sticks in KEY_STICKS:
             if sticks > max(softmax.columns // LANES, 1):
                 break
-            parts = -(-softmax.sticks // sticks)
             for kept in subsets(len(self.facts.matmuls)):
                 free = self.budget - self._fixed(sticks, kept)
                 most = min(free // self._per_row(sticks) // 2 * 2, 2 * self.target.pt_accumulator_rows)
                 if most < 2:
                     continue
-                rows = min(most, even(self.wanted)) if self.wanted else even(-(-share // -(-share // most)))
-                rows = min(rows, even(share))
-                yield rows, softmax_price(work, rows, parts, kept, self.target), sticks, kept
+                for rows in self._rows(most, share):
+                    parts = in_parts(self.seen(rows), sticks, softmax.sticks)
+                    if parts:
+                        seen = Visible.of_hulls(parts, sticks, softmax.sticks)
+                    else:
+                        seen = Visible.of_all(self.facts.trips(rows), -(-softmax.sticks // sticks), softmax.sticks)
+                    yield rows, softmax_price(work, rows, seen, kept, self.target), sticks, kept
+
+    def _rows(self, most: int, share: int) -> Iterator[int]:
+        """Rows of a block: as many as there may be; under a mask, which fewer rows follow better, also fewer of them."""
+        if self.wanted:
+            yield min(most, even(self.wanted), even(share))
+            return
+        fewest = -(-share // most)
+        finer = {-(-share // n) for n in _FINER if n < most} if self.masked else set()
+        for blocks in sorted({fewest, *(n for n in finer if n > fewest)}):
+            yield min(even(-(-share // blocks)), even(share))
+
+    def seen(self, rows: int) -> list[Sticks]:
+        """Per block of rows the keys that a mask leaves; none where all see all of them, or something is stored for each key."""
+        s = self.softmax
+        if rows not in self._seen:
+            stored = any(is_a(op, ktdp.StoreOp) for op in s.inside)
+            found = None if stored else seen_keys(self.facts.source, s.most, rows)
+            self._seen[rows] = [] if found is None else hull(found)
+        return self._seen[rows]
+
+    @cached_property
+    def masked(self) -> bool:
+        """Whether blocks of rows see other keys, so that what stays comes in pieces, which are loaded anew as they are free."""
+        return any(self.seen(2 * LANES))
 
     def bytes(self, rows: int, sticks: int, kept: frozenset[int]) -> int:
         """What a block takes of the scratchpad."""
@@ -143,9 +178,22 @@ class _Search:
         vectors = [t for t in facts.tensors.values() if t.is_loaded and not t.has_rows and t.value not in facts.second_operands]
         keyed = sum(t.row_bytes // self.softmax.sticks * sticks for t in vectors if t.value in self.softmax.keyed)
         others = sum(t.row_bytes for t in vectors if t.value not in self.softmax.keyed)
-        whole = sum(m.second_bytes * (ROW_BUFFERS if m.taken > 1 else 1) for i, m in enumerate(facts.matmuls) if i in kept)
+        buffers = 1 if self.masked else ROW_BUFFERS
+        whole = sum(m.second_bytes * (buffers if m.taken > 1 else 1) for i, m in enumerate(facts.matmuls) if i in kept)
         streamed = len(facts.matmuls) - len(kept)
         return ROW_BUFFERS * (keyed + others) + whole + streamed * WEIGHT_BUFFERS * BLOCK_BYTES
+
+
+def in_parts(hulls: Sequence[Sticks], sticks: int, whole: int) -> tuple[Sticks, ...]:
+    """Hulls in whole parts of `sticks` of the `whole` sticks, and at most `MOST_HULLS` different ones, for each has loops of its own."""
+    together = -(-len(hulls) // MOST_HULLS)
+    found: list[Sticks] = []
+    for first in range(0, len(hulls), max(together, 1)):
+        some = hulls[first : first + together]
+        hull_ = Sticks.around(some)
+        start = hull_.first // sticks * sticks
+        found += [Sticks(start, min(-(-hull_.end // sticks) * sticks, whole) - start) if hull_.count else hull_] * len(some)
+    return tuple(found) if any(h != Sticks(0, whole) for h in found) else ()
 
 
 def _online_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxWork:

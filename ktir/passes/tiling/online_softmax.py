@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ktir.analysis.axes import sticks_of
-from ktir.analysis.expressions import Emission
+from ktir.analysis.scalars.expressions import Emission
 from ktir.analysis.softmax import PRODUCT, Product, Softmax, unmasked
+from ktir.cost.softmax import Sticks
 from ktir.dialects.structured import element_of, index_constant
 from ktir.mlir import arith, ir, scf
 from ktir.passes.tiling.block_ops import Input, pointwise
@@ -41,7 +42,7 @@ def build(blocks: Blocks, keys: Keys, emit: Callable[[Blocks, ir.Operation], Non
             emit(blocks, op)
     if s.again:
         with s.again[-1].location:
-            _over_keys(blocks, keys, lambda b, _: _again(b, s), [])
+            _over_keys(blocks.inside(seen=None), keys, lambda b, _: _again(b, s), [])
 
 
 def _initial(blocks: Blocks, s: Softmax) -> State:
@@ -53,22 +54,24 @@ def _initial(blocks: Blocks, s: Softmax) -> State:
 def _over_keys(blocks: Blocks, keys: Keys, step: Step, state: State) -> State:
     """The keys in blocks of whole sticks, then the rest; what a block has built is forgotten after it."""
     s, sticks = keys.softmax, keys.sticks
-    trips = s.columns // LANES // sticks
+    seen = blocks.seen or Sticks(0, s.sticks)
+    start, whole = seen.first // sticks, s.columns // LANES // sticks
+    trips = min(-(-seen.end // sticks), whole) - start
     if trips == 1:
-        state = step(blocks.inside(part=Part(0, sticks)), state)
-    elif trips:
-        loop = scf.ForOp(*(index_constant(n) for n in (0, trips, 1)), state)
+        state = step(blocks.inside(part=Part(start * sticks, sticks, number=start)), state)
+    elif trips > 1:
+        loop = scf.ForOp(*(index_constant(n) for n in (start, start + trips, 1)), state)
         with ir.InsertionPoint(loop.body):
-            first = loop.induction_variable
+            number = first = loop.induction_variable
             if sticks > 1:
                 first = arith.MulIOp(first, index_constant(sticks)).result
-            scf.YieldOp(step(blocks.inside(part=Part(first, sticks)), list(loop.inner_iter_args)))
+            scf.YieldOp(step(blocks.inside(part=Part(first, sticks, number=number)), list(loop.inner_iter_args)))
         state = list(loop.results)
-    first = trips * sticks
-    if first == s.sticks:
+    first = whole * sticks
+    if seen.end <= first:
         return state
     end = s.columns - first * LANES if s.columns % LANES else None
-    return step(blocks.inside(part=Part(first, s.sticks - first, end)), state)
+    return step(blocks.inside(part=Part(first, s.sticks - first, end, whole)), state)
 
 
 def _update(blocks: Blocks, s: Softmax, state: State) -> State:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.softmax import Softmax
 from ktir.cost.estimate import delivery_cycles
-from ktir.cost.softmax import SoftmaxPrice
+from ktir.cost.softmax import SoftmaxPrice, Sticks
 from ktir.cost.tiles import BLOCK_BYTES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, Share, overlapping_rows, tile_cycles
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
@@ -51,6 +51,19 @@ class Keys(NamedTuple):
     sticks: int
     kept: frozenset[ir.Operation]
     price: SoftmaxPrice
+    seen: tuple[Sticks, ...] = ()
+    """Per block of rows the keys that a mask leaves, in whole parts of `sticks` sticks; empty where all see all of them."""
+
+    @property
+    def whole(self) -> set[ir.Operation]:
+        """Contractions along the keys whose second operands stay."""
+        keyed = self.softmax.keyed
+        return {op for op in self.kept if op.results[0] in keyed or op.operands[0] in keyed}
+
+    @property
+    def in_pieces(self) -> set[ir.Operation]:
+        """Those of which each piece is loaded in front of the first block of rows that sees it."""
+        return self.whole if self.seen else set()
 
 
 @dataclass(frozen=True)
@@ -82,8 +95,7 @@ class TilePlan:
         """Contractions whose second operands are loaded as a whole before they are used."""
         if self.keys is None:
             return {r.matmul.op for r in self.residents if not r.filled}
-        keyed = self.keys.softmax.keyed
-        return {op for op in self.keys.kept if op.results[0] in keyed or op.operands[0] in keyed}
+        return self.keys.whole - self.keys.in_pieces
 
     @property
     def in_parts(self) -> Collection[ir.Value]:

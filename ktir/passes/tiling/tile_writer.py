@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.partial_sums import contribution, parts_of, summed
@@ -12,8 +13,9 @@ from ktir.mlir import func, ir, is_a, linalg, names, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.tiling import contractions, online_softmax
 from ktir.passes.tiling.blocks import Blocks, Part, rebuilt
+from ktir.passes.tiling.key_pieces import Pieces
 from ktir.passes.tiling.tile_facts import TileFacts
-from ktir.passes.tiling.tile_plan import TilePlan
+from ktir.passes.tiling.tile_plan import Keys, TilePlan
 from ktir.passes.tiling.tile_views import direct, is_block, tile_of
 
 TOLERANCE = "ktir.tolerance"
@@ -85,11 +87,25 @@ def _nest(blocks: Blocks, loops: Sequence[tuple[int, int]], depth: int) -> None:
 def _rows(blocks: Blocks) -> None:
     """The loop over blocks of rows, the first one before it where the others use what that leaves in the scratchpad."""
     plan = blocks.plan
+    if plan.keys is not None and plan.keys.seen:
+        _rows_that_see(blocks, plan.keys)
+        return
     first = blocks.inside()
     if plan.peels:
         _block(first)
     start = plan.block_rows if plan.peels else 0
     blocks.along(start, blocks.facts.share, plan.block_rows, lambda row: _block(blocks.inside(row=row, whole=first.whole)))
+
+
+def _rows_that_see(blocks: Blocks, keys: Keys) -> None:
+    """A loop for each run of blocks of rows that see the same keys, behind what these need of matrices that stay."""
+    pieces = Pieces(blocks, keys)
+    row, rows = 0, blocks.plan.block_rows
+    for seen, run in groupby(keys.seen):
+        end = row + len(list(run)) * rows
+        pieces.load(seen)
+        blocks.along(row, min(end, blocks.facts.share), rows, lambda row, seen=seen: _block(blocks.inside(row=row, seen=seen)))
+        row = end
 
 
 def _block(blocks: Blocks) -> None:

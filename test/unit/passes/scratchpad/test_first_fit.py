@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktir.passes.scratchpad.buffer_plan import Buffer
-from ktir.passes.scratchpad.first_fit import _ORDERS, _placed, first_fit, live_at_once
+from ktir.passes.scratchpad.first_fit import _ORDERS, _placed, first_fit, fit_twins, live_at_once
 from ktir.passes.scratchpad.rotation import Rotation
 
 ANY: Any = None
@@ -54,3 +55,19 @@ def test_budget(buffers: list[Buffer]) -> None:
     used = first_fit(buffers, 1 << 30, reuse=True)
     assert first_fit(buffers, used - 1, reuse=True) == -1
     assert used <= first_fit(buffers, 1 << 30, reuse=False)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.sampled_from(("4xf32", "4xf16", "2xf32"))), min_size=1, max_size=30))
+def test_twins_share_and_others_do_not(drawn: list[tuple[int, int, str]]) -> None:
+    """Whoever shares an address has the same type, and lives at another time."""
+    sizes = {"4xf32": 512, "4xf16": 256, "2xf32": 256}
+    buffers = [Buffer(SimpleNamespace(type=kind), a, a + n, sizes[kind]) for a, n, kind in drawn]
+    used = fit_twins(buffers, 1 << 30)
+    assert used == max(b.address + b.bytes for b in buffers)
+    for i, a in enumerate(buffers):
+        for b in buffers[:i]:
+            if a.address < b.address + b.bytes and b.address < a.address + a.bytes:
+                assert (a.address, a.kind) == (b.address, b.kind)
+                assert a.end <= b.start or b.end <= a.start
+    assert fit_twins(buffers, used - 1) == -1

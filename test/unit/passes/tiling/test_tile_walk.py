@@ -36,7 +36,7 @@ def walked() -> Iterator[list[tuple[str, str]]]:
         room = frame.f_globals.get("__name__", "")
         if event != "call" or caller is None or not room.startswith(STAGE) or code.co_filename == "<string>":
             return
-        if code.co_qualname.startswith(("TileFacts.", "Matmul.", "TilePlan.", "Resident.", "<")) or (caller.f_code, code) in seen:
+        if code.co_qualname.startswith(("TileFacts.", "Matmul.", "TilePlan.", "Keys.", "Resident.", "<")) or (caller.f_code, code) in seen:
             return
         if caller.f_globals.get("__name__", "").startswith(STAGE) or code.co_name == "run":
             seen.add((caller.f_code, code))

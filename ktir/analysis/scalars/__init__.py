@@ -1,0 +1,1 @@
+"""Scalars of bodies: as trees, and what they lie between."""
