@@ -31,7 +31,6 @@ from torch._inductor.dependencies import WeakDep
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.virtualized import V
 
-import ktir
 from ktir import config, hints, version
 from ktir.lowering.inductor import devices, lying
 from ktir.lowering.inductor.graph import constants, in_place, rounding, strides
@@ -228,7 +227,7 @@ class PassOfThread(_OfThread, CustomGraphModulePass):
 def sources_hash() -> str:
     """Hash of every Python file of ktir: what stands behind a cached kernel besides the graph."""
     digest = hashlib.sha256()
-    root = Path(ktir.__file__).parent
+    root = Path(version.__file__).parent
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
