@@ -33,6 +33,8 @@ class Numbering:
 
     def __init__(self) -> None:
         self.slots: dict[ir.Value, int] = {}
+        self.types: dict[ir.Type, TensorType] = {}
+        """Those that ops have asked for."""
         self.remote = False
         """Whether a view of the function names the scratchpad of a tile."""
 
@@ -97,6 +99,8 @@ class OpReader:
 
     def tensor_type(self, type_: ir.Type) -> TensorType:
         """Shape and element type; refuses what has no NumPy carrier."""
+        if (known := self.numbering.types.get(type_)) is not None:
+            return known
         shape: tuple[int, ...] = ()
         element = element_name(type_)
         if isinstance(type_, ir.RankedTensorType):
@@ -104,7 +108,7 @@ class OpReader:
             element = element_name(type_.element_type)
         if element not in CARRIERS:
             raise self.unsupported(f"uses element type '{element}'")
-        return TensorType(shape, element)
+        return self.numbering.types.setdefault(type_, TensorType(shape, element))
 
     def block(self, region: int = 0) -> BlockPlan:
         """The one block of a region, compiled."""

@@ -34,9 +34,8 @@ def test_speed():
     body += [word("wait", token=i % 7, sender=Unit.MNIL, count=1, source=i % 5) for i in range(50_000)]
     body += [word("sig", token=i % 7, receiver=Unit.MNIL, count=1) for i in range(50_000)]
     program = Program("p", [], [Kernel("k", 32, {Unit.LXLU: [*body, word("endl", level=0), word("halt")]}, [])])
-    best = min(_seconds(lambda: decode(encode(program))) for _ in range(3))
     assert len(decode(encode(program)).kernels[0].units[Unit.LXLU]) == 100_003
-    assert best < 1.5
+    assert any(_seconds(lambda: decode(encode(program))) < 1.5 for _ in range(3))
 
 
 def _seconds(run: Callable[[], object]) -> float:

@@ -46,15 +46,16 @@ def same(f: Callable[..., Any], *inputs: torch.Tensor) -> None:
 @pytest.mark.parametrize(("dtype", "n"), each_once(ALL, SIZES))
 def test_moves_and_orders(dtype: torch.dtype, n: int) -> None:
     """Sorts, top-k, argmax, gathers, scatters, embeddings, transposes: no element changes."""
-    x = distinct(2, n, dtype)
-    same(lambda t: tuple(torch.sort(t, stable=True)), x)
-    same(lambda t: tuple(torch.topk(t, min(5, n))), x)
-    same(lambda t: torch.argmax(t, -1), x)
-    same(lambda t: (t.t() + 1).contiguous(), x)
+    xs = [distinct(2, n, dtype) for _ in range(6)]
     index = torch.randint(0, n, (2, n), generator=torch.Generator().manual_seed(1))
-    same(lambda t, i: torch.gather(t, 1, i), x, index)
-    same(lambda t, i, s: torch.scatter(t, 1, i, s), x, distinct(2, n, torch.int64), drawn((2, n), dtype))
-    same(lambda w, i: torch.nn.functional.embedding(i, w), drawn((n, 33), dtype), index[:, :3])
+
+    def each(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, *more: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Side by side in one graph, of operands of their own."""
+        e, i, f, j, s, w, k = more
+        orders = (*torch.sort(a, stable=True), *torch.topk(b, min(5, n)), torch.argmax(c, -1), (d.t() + 1).contiguous())
+        return *orders, torch.gather(e, 1, i), torch.scatter(f, 1, j, s), torch.nn.functional.embedding(k, w)
+
+    same(each, *xs[:5], index, xs[5], distinct(2, n, torch.int64), drawn((2, n), dtype), drawn((n, 33), dtype), index[:, :3].clone())
 
 
 @pytest.mark.parametrize(("dtype", "n"), each_once(ALL, SIZES))

@@ -239,7 +239,7 @@ def test_operands_that_are_numbers_are_those_of_eager(dtype: torch.dtype) -> Non
     changing = torch.compile(_operands, backend="ktir", fullgraph=True)
     for number in (0.3, 1.7, 2049.3, 1e-5):
         results = [changing(x, number)]
-        if number in (0.3, 2049.3):
+        if number == (2049.3 if dtype == torch.float16 else 0.3):
             results.append(torch.compile(lambda x, number=number: _operands(x, number), backend="ktir", fullgraph=True)(x))
         for found in results:
             for k, (a, b) in enumerate(zip(found, _operands(x, number), strict=True)):
