@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import each_once
 from torch import nn
 from torch.fx import symbolic_trace
 
@@ -15,8 +16,7 @@ from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import metrics
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["AdamW", "fused AdamW"])
-@pytest.mark.parametrize("before", [False, True], ids=["optimizer behind", "optimizer and gradients before"])
+@pytest.mark.parametrize(("before", "fused"), each_once([False, True], [False, True]))
 @pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
 def test_training_with_shared_weights_goes_as_on_the_host(before: bool, fused: bool) -> None:
     def losses(device: str) -> list[float]:

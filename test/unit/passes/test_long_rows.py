@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
+from combinations import each_once
 
 import ktir
 from ktir.assembly import parse_module
@@ -52,19 +53,19 @@ def run(program: Program, shapes: Sequence[Sequence[int]], *, lx_bytes: int, cor
     return arrays[-1], wanted, used
 
 
-@pytest.mark.parametrize("cores", [1, 3, 32])
-@pytest.mark.parametrize(
-    ("program", "shapes"),
-    [
-        (gelu_sum, [(20_000,), (20_000,)]),
-        (gelu_sum, [(3, 9_999), (3, 9_999)]),
-        (scaled, [(5, 6_401), (5, 1)]),
-        (scaled, [(2, 3, 6_400), (6_400,)]),
-        (filled, [(3, 9_000)]),
-    ],
-)
-def test_sticks_of_a_row_come_some_at_a_time(program: Program, shapes: list[tuple[int, ...]], cores: int) -> None:
+LONG_ROWS: dict[str, tuple[Program, list[tuple[int, ...]]]] = {
+    "one": (gelu_sum, [(20_000,), (20_000,)]),
+    "three": (gelu_sum, [(3, 9_999), (3, 9_999)]),
+    "a number per row": (scaled, [(5, 6_401), (5, 1)]),
+    "one for all": (scaled, [(2, 3, 6_400), (6_400,)]),
+    "filled": (filled, [(3, 9_000)]),
+}
+
+
+@pytest.mark.parametrize(("name", "cores"), each_once(LONG_ROWS, [1, 3, 32]))
+def test_sticks_of_a_row_come_some_at_a_time(name: str, cores: int) -> None:
     """As much of a row as fits a small scratchpad."""
+    program, shapes = LONG_ROWS[name]
     found, wanted, used = run(program, shapes, lx_bytes=12_288, cores=cores)
     assert max(used) <= 12_288
     assert np.abs(found.astype(np.float64) - wanted).max() <= 2e-3 * np.abs(wanted).max()

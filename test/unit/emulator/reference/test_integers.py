@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from combinations import each_once
 from kernel_texts import kernel, load, store, tensor
 
 import ktir
@@ -96,8 +97,7 @@ def host(x: list[int], element: str) -> np.ndarray:
     return np.array([bool(v) if element == "i1" else v for v in x], CARRIER[element])
 
 
-@pytest.mark.parametrize("element", sorted(CARRIER))
-@pytest.mark.parametrize("name", [*SIGNED, *UNSIGNED, *SHIFTS])
+@pytest.mark.parametrize(("name", "element"), each_once([*SIGNED, *UNSIGNED, *SHIFTS], sorted(CARRIER)))
 def test_data(name, element):
     pairs = list(itertools.product(values(element), repeat=2))
     if name in DIVISIONS:
@@ -110,8 +110,7 @@ def test_data(name, element):
     np.testing.assert_array_equal(y, host([expected(name, p[0], p[1], element) for p in pairs], element))
 
 
-@pytest.mark.parametrize("element", ["i4", "i8", "i32", "i64"])
-@pytest.mark.parametrize("name", [*SIGNED, *UNSIGNED, *SHIFTS])
+@pytest.mark.parametrize(("name", "element"), each_once([*SIGNED, *UNSIGNED, *SHIFTS], ["i4", "i8", "i32", "i64"]))
 def test_numbers(name, element):
     """Known while recording: the same values."""
     pairs = list(itertools.product(values(element)[::3], values(element)[1::4]))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
+from combinations import each_once
 from tiled_kernels import Tiled
 from vector_cases import EDGES, edge_rows, elementwise, lanes_before, number, op, produced, reduction
 
@@ -123,8 +124,7 @@ def test_absolute_integers() -> None:
     check(["i32"], "i32", lambda a: op("math.absi", "i32", a))
 
 
-@pytest.mark.parametrize("type_", ["f16", "f32"])
-@pytest.mark.parametrize("predicate", FLOAT_PREDICATES[1:-1])
+@pytest.mark.parametrize(("predicate", "type_"), each_once(FLOAT_PREDICATES[1:-1], ["f16", "f32"]))
 def test_float_comparisons(predicate: str, type_: str) -> None:
     check([type_] * 2, "i32", lambda a, b: op("arith.cmpf", "i1", a, b, predicate=FLOAT_PREDICATES.index(predicate)))
 
@@ -185,12 +185,16 @@ def test_position_masks_as_values() -> None:
     agree(*elementwise(["i32"], "i32", body, edge_rows(["i32"])))
 
 
-@pytest.mark.parametrize("columns", [1, 63, 64, 65, 130, 200])
-@pytest.mark.parametrize(("name", "identity"), [("addi", 0), ("maxsi", -(2**31)), ("minsi", 2**31 - 1)])
-def test_integer_reductions(name: str, identity: int, columns: int) -> None:
+IDENTITIES = {"addi": 0, "maxsi": -(2**31), "minsi": 2**31 - 1}
+
+
+@pytest.mark.parametrize(("columns", "name"), each_once([1, 63, 64, 65, 130, 200], IDENTITIES))
+def test_integer_reductions(name: str, columns: int) -> None:
     rng = np.random.default_rng(columns)
     x = rng.integers(-(2**31), 2**31, (5, columns)).astype(np.int32)
-    program = reduction(f"arith.{name}", identity, "i32", ["i32"], lambda a: op("arith.xori", "i32", a, number(3, "i32")), 5, columns)
+    program = reduction(
+        f"arith.{name}", IDENTITIES[name], "i32", ["i32"], lambda a: op("arith.xori", "i32", a, number(3, "i32")), 5, columns
+    )
     *_, y = agree(program, {"x0": x})
     function = {"addi": np.add, "maxsi": np.maximum, "minsi": np.minimum}[name]
     assert y[:, 0].tolist() == function.reduce(x ^ 3, axis=1, dtype=np.int32).tolist()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from combinations import each_once
 
 from ktir import config, registry
 from ktir.assembly import parse_module, print_module
@@ -55,8 +56,7 @@ def test_every_pass_says_what_it_expects_and_guarantees() -> None:
         assert "uarantees" in said, name
 
 
-@pytest.mark.parametrize("reuse", ["false", "true"])
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.mlir")))
+@pytest.mark.parametrize(("name", "reuse"), each_once(sorted(path.stem for path in FOLDER.glob("*.mlir")), ["false", "true"]))
 def test_captured_programs(name: str, reuse: str) -> None:
     """All levels hold on few cores too, and where addresses are reused."""
     assert 'ktir.level = "allocated"' in lowered(name, f"ktir-to-allocated{{cores=3 reuse={reuse}}}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from combinations import each_once
 
 import ktir
 from ktir import lang
@@ -109,8 +110,7 @@ MASKS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = 
 }
 
 
-@pytest.mark.parametrize("name", list(MASKS))
-@pytest.mark.parametrize("rows", [8, 16])
+@pytest.mark.parametrize(("name", "rows"), each_once(MASKS, [8, 16]))
 def test_masks_are_those_of_whole_tensors(name: str, rows: int) -> None:
     """Of positions in tiles; blocks of 16 keys end behind the last of 40."""
     mask, exact = MASKS[name]
