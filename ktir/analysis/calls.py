@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.mlir import func, ir, is_a, operations
 from ktir.roles import OWN_ROLES
@@ -30,6 +31,11 @@ def callee(call: ir.Operation) -> str:
 def is_kernel(function: ir.Operation | func.FuncOp) -> bool:
     """Whether a function is a kernel: it has rows to divide, or a grid."""
     return "ktir.rows" in function.attributes or "grid" in function.attributes
+
+
+def planned(module: ir.Module) -> list[func.FuncOp]:
+    """The functions of a module that the compiler plans: all but kernels whose grid is their author's."""
+    return [f for f in functions_of(module).values() if f.regions[0].blocks and not is_authors(f)]
 
 
 def calls_of(function: func.FuncOp) -> list[ir.Operation]:

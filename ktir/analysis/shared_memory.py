@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.calls import Functions, argument_attributes, callee, callees_first, calls_of, root_of, text_attribute
+from ktir.analysis.interface.parameters import parameters
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.mlir import arith, func, ir, is_a
@@ -67,6 +69,9 @@ def base_of(value: ir.Value) -> tuple[int, int]:
 
 
 def _own_uses(function: func.FuncOp) -> Uses:
+    if is_authors(function):
+        found, _ = parameters(function.operation.parent, function.name.value)
+        return Uses({p.position for p in found if "in" in p.role}, {p.position for p in found if "output" in p.role})
     uses = Uses()
     for view in (o.operation for o in function.regions[0].blocks[0].operations):
         if not is_a(view, ktdp.ConstructMemoryViewOp):

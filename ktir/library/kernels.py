@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ktir.analysis.calls import argument_attributes, functions_of, set_arguments, set_type
+from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, set_arguments, set_type
 from ktir.analysis.interface.parameters import Parameter, argument_names, functions, parameters, roots
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
@@ -69,14 +69,20 @@ class Program:
                 return self
             return replace(self, text=print_module(module, debuginfo=True), logical=True)
 
-    def as_function(self) -> tuple[str, str]:
-        """Symbol and text, in generic form, of the function in a program with others."""
-        symbol = f"{self.name}_{hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
+    def as_functions(self) -> tuple[str, str]:
+        """Symbol, and text in generic form, of the function in a program with others, and of what it calls."""
+        suffix = hashlib.sha256(self.text.encode()).hexdigest()[:8]
         with context(), ir.Location.unknown():
-            module = parse_module(self.text, self.file)  # held as long as its function is
-            function = functions_of(module)[self.name]
-            function.attributes["sym_name"] = ir.StringAttr.get(symbol)
-            return symbol, function.operation.get_asm(print_generic_op_form=True, enable_debug_info=True, use_local_scope=True)
+            module = parse_module(self.text, self.file)  # held as long as its functions are
+            functions = functions_of(module)
+            for name, function in functions.items():
+                function.attributes["sym_name"] = ir.StringAttr.get(f"{name}_{suffix}")
+                for call in calls_of(function):
+                    call.attributes["callee"] = ir.FlatSymbolRefAttr.get(f"{callee(call)}_{suffix}")
+            texts = (
+                f.operation.get_asm(print_generic_op_form=True, enable_debug_info=True, use_local_scope=True) for f in functions.values()
+            )
+            return f"{self.name}_{suffix}", "\n".join(texts)
 
 
 class Source(Protocol):

@@ -99,13 +99,11 @@ class Operator:
         return self.program(given | dict(zip(self.made, made, strict=True)), where)
 
     def part(self, program: Program) -> calls.Part | None:
-        """The program as a part of others, where its work is not divided yet, or may be divided anew, and the chip's compiler takes it."""
-        if self.mutates:
-            return None
+        """The program as a part of others, where the chip's compiler takes it."""
         program = program.lifted()
-        if not program.logical or not launches.is_taken(f"'{self.name}'", program):
+        if not launches.is_taken(f"'{self.name}'", program):
             return None
-        return calls.Part(*program.as_function(), tuple(a.name for a in program.arguments))
+        return calls.Part(*program.as_functions(), tuple(a.name for a in program.arguments))
 
     def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of the operator by name."""

@@ -11,7 +11,7 @@ from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
-from ktir.mlir import ir
+from ktir.mlir import func, ir, is_a, operations
 from ktir.roles import HOST_ROLES, Role
 from ktir.target import LANES
 
@@ -52,6 +52,8 @@ def kernel(f: ir.Operation, level: Level | None) -> None:
         raise Broken("expects a kernel that is divided to have the attribute 'ktir.rows'")
     if "ktir.rows" not in attributes and "grid" not in attributes:
         return
+    if level is not None and level not in _WITH_GRID and "grid" in attributes and ("ktir.rows" in attributes or not _is_called(f)):
+        raise Broken(f"has 'grid', an attribute of the divided, tiled and allocated levels, in a module at level '{level}'")
     results = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value).results
     if results:
         raise Broken(f"expects a kernel without results, but it gives {', '.join(map(str, results))}")
@@ -64,6 +66,13 @@ def kernel(f: ir.Operation, level: Level | None) -> None:
             raise Broken(f"expects a kernel with the attribute '{name}'")
     if "ktir.work" in attributes:
         _division(f)
+
+
+def _is_called(f: ir.Operation) -> bool:
+    """Whether a function is a kernel by hand, which a program at any level may call."""
+    name = ir.StringAttr(f.attributes["sym_name"]).value
+    calls = (op for op in operations(f.parent) if is_a(op, func.CallOp))
+    return any(ir.FlatSymbolRefAttr(call.attributes["callee"]).value == name for call in calls if "callee" in call.attributes)
 
 
 def _division(f: ir.Operation) -> None:

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ktir.dialects import ktir as kt
+from ktir.dialects.module_level import Level
 from ktir.mlir import ir
 
 
@@ -64,3 +65,13 @@ class KernelFunction:
 
     def _count(self, name: str, default: int) -> int:
         return ir.IntegerAttr(self.function.attributes[name]).value if name in self.function.attributes else default
+
+
+def is_authors(function: ir.Operation | Any) -> bool:
+    """Whether a function is a kernel whose grid its author chose, as he wrote it or pinned: no pass divides it."""
+    return "grid" in function.attributes and not any(name in function.attributes for name in ("ktir.rows", "ktir.exchange"))
+
+
+def level_within(function: ir.Operation | Any, level: Level | None) -> Level | None:
+    """The level of what is in a function of a module: of kernels by hand the tiled one as soon as there are layouts."""
+    return Level.TILED if level in (Level.LAID_OUT, Level.DIVIDED) and is_authors(function) else level

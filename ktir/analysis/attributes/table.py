@@ -83,7 +83,7 @@ _DECLARED = (
         "Per entry function and argument of the caller the integers for which the program is proved: 'low' to 'high', in 'bits'; 'spare' "
         "stands for what a launch does not read.",
     ),
-    Declared("grid", kinds.GRID, (On.KERNEL,), _DIVIDED, "The compute tiles that run the function, in one to three dimensions.", kept=True),
+    Declared("grid", kinds.GRID, (On.KERNEL,), _ALL, "The compute tiles that run the function, in one to three dimensions.", kept=True),
     Declared(
         "ktir.rows",
         kinds.EXTENTS,

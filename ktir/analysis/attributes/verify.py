@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ktir.analysis.attributes import function_attributes
 from ktir.analysis.attributes.broken import Broken, faults_of, refuse
+from ktir.analysis.attributes.kernel import level_within
 from ktir.analysis.attributes.table import TABLE, Declared, On
 from ktir.diagnostics import Diagnostic
 from ktir.dialects.module_level import Level
@@ -36,15 +37,17 @@ def faults(module: ir.Module, ops: Iterable[ir.Operation]) -> Iterator[Diagnosti
     """What is wrong with attributes of ops, first with each by itself, and where nothing is, between those of a function."""
     level = Level.of(module)
     found, ops = False, list(ops)
+    within = level
     for op in ops:
-        for fault in _of_op(op, level):
+        within = level_within(op, level) if is_a(op, func.FuncOp) else within
+        for fault in _of_op(op, within):
             found = True
             yield fault
     if found:
         return
     for op in ops:
         if is_a(op, func.FuncOp):
-            yield from faults_of([op], lambda f: function_attributes.kernel(f, level))
+            yield from faults_of([op], lambda f: function_attributes.kernel(f, level_within(f, level)))
             yield from function_attributes.faults(op, module.operation, level)
 
 

@@ -51,9 +51,10 @@ class Parameter:
         return self.role != "number"
 
 
-def functions(module: ir.Module) -> dict[str, ir.Operation]:
+def functions(module: ir.Module | ir.Operation) -> dict[str, ir.Operation]:
     """The functions of a module that have a body, by name."""
-    found = [view.operation for view in module.body.operations if is_a(view.operation, func.FuncOp)]
+    block = module.operation.regions[0].blocks[0]
+    found = [view.operation for view in block.operations if is_a(view.operation, func.FuncOp)]
     return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in found if len(op.regions[0].blocks)}
 
 
@@ -92,7 +93,7 @@ def argument_names(function: ir.Operation, names: TextNames, source: str) -> dic
 
 
 def parameters(
-    module: ir.Module, function: str, *, names: Mapping[int, str] | None = None, numbers: Mapping[str, int] | None = None
+    module: ir.Module | ir.Operation, function: str, *, names: Mapping[int, str] | None = None, numbers: Mapping[str, int] | None = None
 ) -> tuple[list[Parameter], list[Place]]:
     """The arguments of `function`, and the buffers at fixed addresses of global memory that it uses.
 

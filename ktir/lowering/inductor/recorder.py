@@ -197,13 +197,15 @@ class Recorder:
         pack: int = 1,
         input_dtypes: tuple[torch.dtype, ...] | None = None,
     ) -> str:
-        """The call of a kernel, see `running.calls`. Operands that stand for further results are written, not read."""
+        """The call of a kernel, see `running.calls`. Operands that stand for further results are written, not read; others may be both."""
         symbol, count, *order = (constraints or "").split()
         operands = [self._value(x) for x in inputs]
         made = [r for r in self.records if r.out in operands[int(count) :]]
         self.records = [r for r in self.records if r not in made]
         options = (("program", asm), ("order", " ".join(order)))
         out = self._emit("call", operands[: int(count)], dtype, kind=symbol, options=options)
+        written = {operands[int(place.removeprefix("written:"))] for place in order if place.startswith("written:")}
+        made += [r for r in self.records if r.out in written]
         self.records += [Record("store", "", (out,), buffer=r.buffer, index=r.index) for r in made]
         return out
 

@@ -218,10 +218,12 @@ class Scheduling(BaseScheduling):
                 if not isinstance(leaf.node, ir.ComputedBuffer) or 0 in leaf.node.get_pointwise_size():
                     continue  # owns the storage that others write into, or has nothing to do
                 try:
-                    self._nests[leaf.get_name()] = self._nodes.recorded(leaf)
+                    nest = self._nests[leaf.get_name()] = self._nodes.recorded(leaf)
                 except NestRefused as error:
                     refused.append(error)
                     continue
+                if nest.calls:  # a kernel has all of its results, also those that nobody reads
+                    V.graph.removed_buffers -= leaf.get_buffer_names()
                 self._fences[leaf.get_name()] = fence
                 self._written[leaf.node.get_name()] = self._nodes.real(leaf.node.get_name())[0]
         self._calls = fence

@@ -5,7 +5,7 @@ So a kernel reads nothing that it writes, but for an op in place: what it comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,10 @@ from ktir.mlir import ir
 
 _MOST = 1 << 23
 """Elements of an access that are looked at one by one, per core."""
+
+
+_NONE = np.iinfo(np.int64).min
+"""Stands for no element."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +55,25 @@ class MemoryOrder:
                 raise _refuse(access, other, "writes memory that the kernel has read; the nearest supported form stores to other memory")
         self.writes.setdefault(argument, []).append(access)
 
-    @staticmethod
-    def _same(a: _Access, b: _Access) -> bool:
-        """Whether both touch the same elements in the same trip, position by position."""
+    def _same(self, a: _Access, b: _Access) -> bool:
+        """Whether both touch the same elements in the same trip, position by position; one of them may have more, all of them clipped."""
         one, other = a.tile, b.tile
+        if a.trips != b.trips or len(one.shape) != len(other.shape):
+            return False
+        if one.shape != other.shape:
+            return self._same_elements(a, b)
         clips = [(c.dim, c.step, c.lanes) for c in one.clips] == [(c.dim, c.step, c.lanes) for c in other.clips]
         return (
             clips
-            and a.trips == b.trips
             and (one.shape, one.strides) == (other.shape, other.strides)
             and _equal(one.anchor, other.anchor)
             and all(_equal(c.room, d.room) for c, d in zip(one.clips, other.clips, strict=True))
         )
+
+    def _same_elements(self, a: _Access, b: _Access) -> bool:
+        extents = [max(m, n) for m, n in zip(a.tile.shape, b.tile.shape, strict=True)]
+        found = [self._addresses(access, sorted(a.trips), extents) for access in (a, b)]
+        return all(np.array_equal(one, other) for one, other in zip(*found, strict=True)) if None not in found else False
 
     def _overlap(self, a: _Access, b: _Access) -> bool:
         one, other = self._elements(a), self._elements(b)
@@ -72,7 +83,13 @@ class MemoryOrder:
         """The elements touched by any core in any trip; None if there are too many to tell."""
         tile = access.tile
         levels = sorted({level for index in (tile.anchor, *(c.room for c in tile.clips)) for level in index.steps})
-        extents = [*(access.trips[level] for level in levels), *tile.shape]
+        found = self._addresses(access, levels, tile.shape)
+        return None if found is None else np.unique(np.concatenate([np.unique(addresses[addresses != _NONE]) for addresses in found]))
+
+    def _addresses(self, access: _Access, levels: Sequence[int], shape: Sequence[int]) -> list[np.ndarray] | None:
+        """Per core the elements at the positions of `shape`, in the trips of the loops at `levels`; None if there are too many to tell."""
+        tile = access.tile
+        extents = [*(access.trips[level] for level in levels), *shape]
         if np.prod(extents, dtype=np.float64) > _MOST:
             return None
         axes = np.meshgrid(*map(np.arange, extents), indexing="ij", sparse=True)
@@ -86,10 +103,12 @@ class MemoryOrder:
 
             address = sum((p * stride for p, stride in zip(position, tile.strides, strict=True)), at(tile.anchor))
             live = np.ones(extents, bool)
+            for p, extent in zip(position, tile.shape, strict=True):
+                live &= p < extent
             for clip in tile.clips:
                 live &= clip.step * position[clip.dim] + (position[-1] if clip.lanes else 0) < at(clip.room)
-            found.append(np.unique(np.broadcast_to(address, extents)[live]))
-        return np.unique(np.concatenate(found))
+            found.append(np.where(live, address, _NONE))
+        return found
 
 
 def reach(tile: Tile, dim: int, size: int) -> Tile:

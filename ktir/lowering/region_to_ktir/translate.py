@@ -180,7 +180,8 @@ class _Region:
         (call,) = (r for r in nest.body if r.op == "call")
         read = {r.out: r.buffer for r in nest.body if r.op == "load"}
         *rest, first = (r.buffer for r in nest.body if r.op == "store")
-        whole = {"operand": [read[a] for a in call.args], "result": [first, *rest]}
+        operands = [read[a] for a in call.args]
+        whole = {"operand": operands, "written": operands, "result": [first, *rest]}
         parts = [part.split(":") for part in str(call.option("order")).split()]
         self._writer.call(call.kind, [self._arguments[whole[kind][int(number)]] for kind, number in parts])
         self._functions[call.kind] = str(call.option("program"))

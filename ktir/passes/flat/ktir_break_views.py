@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
-from ktir.analysis.calls import calls_of, hand_down_memory
+from ktir.analysis.calls import calls_of, hand_down_memory, planned
 from ktir.analysis.flat import require_flat
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
-from ktir.mlir import func, ir, is_a, linalg, operations
+from ktir.mlir import ir, is_a, linalg, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
 from ktir.passes.flat.integers.integer_proof import prove_integers
@@ -60,8 +60,8 @@ class BreakViewsPass(Pass):
         """Rewrite each function of the module that calls nothing."""
         require_level(module, self.name, Level.LOGICAL)
         prove_integers(module)
-        for function in module.body.operations:
-            if isinstance(function, func.FuncOp) and function.regions[0].blocks and not calls_of(function):
+        for function in planned(module):
+            if not calls_of(function):
                 arguments = NewArguments(function)
                 drop_unused_inputs(function)
                 drop_unit_dims(function)

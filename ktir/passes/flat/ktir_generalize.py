@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level
+from ktir.analysis.calls import planned
 from ktir.diagnostics import refused
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic, affine_map, clone_ops, elementwise, fill, generic, maps_of
@@ -47,8 +48,9 @@ class GeneralizePass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite every named op of the module."""
         require_level(module, self.name, Level.LOGICAL)
-        expand_intrinsics(module.operation)
-        for op in [op for op in operations(module) if _maps(op) is not None or _is_scalar_op_on_tensors(op)]:
+        for function in planned(module):
+            expand_intrinsics(function.operation)
+        for op in [op for f in planned(module) for op in operations(f) if _maps(op) is not None or _is_scalar_op_on_tensors(op)]:
             maps = _maps(op)
             with ir.InsertionPoint(op), op.location:
                 if maps is not None:

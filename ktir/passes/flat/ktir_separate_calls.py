@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.calls import (
     argument_attributes,
@@ -55,6 +56,8 @@ class SeparateCallsPass(Pass):
             return
         root = root_of(functions, module.operation.location)
         for name in callees_first(functions):
+            if is_authors(functions[name]):
+                continue
             _refuse(functions[name], functions)
             if calls_of(functions[name]):
                 _Parts(functions[name], uses_of(functions)[name].writes).separate()
@@ -63,8 +66,9 @@ class SeparateCallsPass(Pass):
         uses, shared = uses_of(functions), shared_arguments(functions, module.operation.location)
         for name, function in functions.items():
             if name != root.name.value:
-                _set_roles(function, ["shared" if (name, i) in shared else uses[name].role(i) for i in range(len(function.arguments))])
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            if name != root.name.value and not is_authors(function):
+                _set_roles(function, ["shared" if (name, i) in shared else uses[name].role(i) for i in range(len(function.arguments))])
                 count = runs[name]
                 self.remark("analysis", f"'@{name}' is planned once for {count} run{'s' * (count != 1)}", function.location)
 

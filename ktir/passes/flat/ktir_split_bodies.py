@@ -14,6 +14,7 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import copy_kernel
 from ktir.analysis.axes import row_loops
+from ktir.analysis.calls import planned
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
@@ -49,7 +50,7 @@ class SplitBodiesPass(Pass):
         """Rewrite every body of the module until none is too wide."""
         laid_out = Level.of(module) is Level.LAID_OUT
         require_level(module, self.name, Level.LAID_OUT if laid_out else Level.FLAT, kernels=False)
-        for function in module.body.operations:
+        for function in planned(module):
             work = [o.operation for o in function.regions[0].blocks[0].operations if is_a(o, linalg.GenericOp)]
             while work:
                 op = work.pop()

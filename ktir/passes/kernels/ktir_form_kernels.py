@@ -19,7 +19,7 @@ from typing import ClassVar
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import KERNEL, PLAN, PlannedKernel, plan_of
 from ktir.analysis.axes import SECOND_OPERAND
-from ktir.analysis.calls import calls_of, hand_down_memory, set_type
+from ktir.analysis.calls import calls_of, hand_down_memory, planned, set_type
 from ktir.analysis.items import Item, Op, Store, Tensor, items_of
 from ktir.analysis.memory_order import regions
 from ktir.diagnostics import Unsupported, location_text
@@ -57,9 +57,9 @@ class FormKernelsPass(Pass):
         """Rewrite each function of the module that has ops."""
         require_level(module, self.name, Level.LAID_OUT, kernels=False)
         target = machine(module, self.target, self.cores, self.lx_bytes)
-        for op in list(module.body.operations):
-            if isinstance(op, func.FuncOp) and not calls_of(op):
-                _Splitter(op, self, target).split()
+        for function in planned(module):
+            if not calls_of(function):
+                _Splitter(function, self, target).split()
         hand_down_memory(module)
 
 

@@ -8,14 +8,19 @@ memory. Row dimensions that every op walks together are one (`row_merging`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, copy_kernel
-from ktir.analysis.calls import calls_of, set_arguments
+from ktir.analysis.calls import calls_of, functions_of, set_arguments, text_attribute
 from ktir.analysis.flat import Node, refuse
+from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic
+from ktir.layout import Layout
 from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.layouts.caller_arguments import Callers
 from ktir.passes.layouts.device_arguments import DeviceArgument
@@ -24,7 +29,9 @@ from ktir.passes.layouts.layout_plan import layout_plan
 from ktir.passes.layouts.layout_remarks import LayoutRemarks
 from ktir.passes.layouts.physical_ops import PhysicalOps
 from ktir.passes.layouts.physical_tensors import PhysicalTensors, last_op
+from ktir.passes.pinning.called_kernels import CalledKernels
 from ktir.pipeline import Pass
+from ktir.roles import OWN_ROLES
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class AssignLayoutsPass(Pass):
 
     name: ClassVar[str] = "ktir-assign-layouts"
     description: ClassVar[str] = "flat -> laid-out: stick layouts, masks against padding"
+    target: str = ""
+    cores: int | None = None
     tolerance: ClassVar[float] = 2.0**-10  # a reduction may add its sticks in another order than along the host dimension
 
     def allowed(self, module: ir.Module) -> float:
@@ -48,9 +57,21 @@ class AssignLayoutsPass(Pass):
         require_level(module, self.name, Level.FLAT)
         note_host_tensors(module)
         callers = Callers(module)
+        pinned = CalledKernels(module, machine(module, self.target, self.cores))
         for name, function in callers.functions.items():
-            callers.given[name] = callers.rewritten(function) if calls_of(function) else _rewritten(self, function)
+            if is_authors(function):
+                callers.given[name] = [_linear(i, held) for i, held in enumerate(pinned.pin(function))]
+            else:
+                callers.given[name] = callers.rewritten(function) if calls_of(function) else _rewritten(self, function)
+        pinned.check(functions_of(module))
         set_level(module, Level.LAID_OUT)
+
+
+def _linear(position: int, attribute: ir.DictAttr) -> DeviceArgument:
+    """An argument of a kernel by hand: memory that it is given, or its own, whose elements lie as they are."""
+    held, own = kt.LayoutAttr(attribute["ktir.layout"]), text_attribute(attribute, "ktir.role") in OWN_ROLES
+    elements = prod(held.size)
+    return DeviceArgument(Layout.linear(elements, str(held.dtype)), attribute, None if own else position, None, 0, elements)
 
 
 def _rewritten(options: AssignLayoutsPass, source: func.FuncOp) -> list[DeviceArgument]:

@@ -13,8 +13,10 @@ from typing import ClassVar
 
 from ktir.analysis import flat_rules
 from ktir.analysis.attributes.broken import Broken, refuse, refuse_broken
+from ktir.analysis.attributes.kernel import is_authors, level_within
+from ktir.analysis.attributes.levels import has_kernels
 from ktir.analysis.attributes.verify import faults
-from ktir.analysis.calls import callee, is_kernel
+from ktir.analysis.calls import callee
 from ktir.analysis.flat_rules import Rule
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects import ktdp
@@ -154,10 +156,9 @@ class VerifyLevelPass(Pass):
         refuse_broken([module.operation], partial(program.one_entry, level=level, functions=functions))
         if not level.of_host:
             called = {callee(call) for f in functions.values() for call in operations(f) if is_a(call, func.CallOp)}
-            formed = any(is_kernel(f.operation) for f in functions.values())
-            check = partial(program.function_of, level=level, cores=target.cores, formed=formed, called=called)
+            check = partial(program.function_of, level=level, cores=target.cores, formed=has_kernels(module), called=called)
             refuse_broken([f.operation for f in functions.values()], check)
-        refuse_broken([op for op in operations(module)[1:] if not _is_implied(op)], partial(_check, level))
+        _check_ops(module, level)
         calls = [op for op in operations(module) if is_a(op, func.CallOp)]
         refuse_broken(calls, partial(program.calls_what_is_there, functions=functions))
         pad = Scratchpad(functions, target.lx_planned_bytes)
@@ -179,6 +180,15 @@ class VerifyLevelPass(Pass):
         if found not in KTIR_LEVELS or (self.level and found != self.level):
             raise KtirError(f"'builtin.module' op expects 'ktir.level' to be {wanted}, but got '{found}'", where)
         return Level(found)
+
+
+def _check_ops(module: ir.Module, level: Level) -> None:
+    """Hold each op against the level of its function. Kernels by hand are what their author wrote on the levels of the host."""
+    held: dict[ir.Operation, Level] = {}
+    for view in module.body.operations:
+        if not (level.of_host and is_authors(view)):
+            held |= dict.fromkeys(operations(view.operation), level_within(view, level) or level)
+    refuse_broken([op for op in held if not _is_implied(op)], lambda op: _check(held[op], op))
 
 
 def _is_implied(op: ir.Operation) -> bool:

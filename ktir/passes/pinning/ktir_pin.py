@@ -86,7 +86,7 @@ class PinPass(Pass):
         try:
             kept: list[Access] = []
             for kernel in kernels:
-                pinned.append(_pinned(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target, kept))
+                pinned.append(pin_kernel(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target, kept))
             check_parts(kept)
         except Exception:
             for p in pinned:
@@ -218,7 +218,7 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> Pinned:
+def pin_kernel(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> Pinned:
     """The kernel with sticks, behind the old one, and those that compute places for it; `lx` gets what it does in the scratchpad. Raises
     Unsupported and leaves nothing."""
     extracts = [op for op in operations(kernel) if is_a(op, ktdp.RuntimeArgExtractOp)]
@@ -228,7 +228,7 @@ def _pinned(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], 
         try:
             expand_intrinsics(copy)
             _put_numbers(copy, given)
-            return _pinned(copy.opview, given, addresses, target, lx)
+            return pin_kernel(copy.opview, given, addresses, target, lx)
         finally:
             copy.erase()
     tables, made = Tables(kernel), []

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.calls import callee, calls_of, functions_of, is_kernel
 from ktir.analysis.core_numbers import CoreNumbers, Numbers, Unknown
 from ktir.dialects import ktdp
@@ -100,9 +101,10 @@ class PoolAccess:
 
 
 def entries_of(module: ir.Module) -> list[func.FuncOp]:
-    """The functions that call kernels; several where functions nest."""
+    """The functions that call kernels; several where functions nest. What calls kernels by hand is not among them."""
     functions = functions_of(module)
-    return [f for f in functions.values() if any(is_kernel(functions[callee(call)]) for call in calls_of(f))]
+    called = {name: [functions[callee(call)] for call in calls_of(f)] for name, f in functions.items()}
+    return [f for name, f in functions.items() if any(is_kernel(k) and not is_authors(k) for k in called[name])]
 
 
 def called_kernels(module: ir.Module, entry: func.FuncOp) -> list[tuple[ir.Operation, func.FuncOp]]:

@@ -11,7 +11,7 @@
 // CHECK: module attributes {ktir.hosts = [tensor<
 // CHECK-SAME: ], ktir.level = "allocated"}
 // CHECK: grid = [8]
-// STAGES: builtin.module(ktir-lift{cores=4},ktir-pin{cores=4},ktir-state-level,ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts,ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4 lx-bytes=65536},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
+// STAGES: builtin.module(ktir-lift{cores=4},ktir-pin{cores=4},ktir-state-level,ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts{cores=4},ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4 lx-bytes=65536},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
 // TILED: ktir.level = "tiled"}
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'

@@ -1,7 +1,7 @@
 """Operators that are made of kernels (`ktir.library`), as graphs see them.
 
-A kernel whose work nobody has divided yet becomes a part of the program around it: one loop nest whose body is the call of a function.
-Inductor knows bodies with assembly of others, which is what such a call looks like to it.
+A kernel that the chip's compiler takes becomes a part of the program around it: one loop nest whose body is the call of a function.
+Inductor knows bodies with assembly of others, which is what such a call looks like to it; what else a call writes is an output of its node.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class Operator(Protocol):
     @property
     def made(self) -> Sequence[str]:
         """The names of its results in the kernel."""
+        ...
+
+    @property
+    def mutates(self) -> Sequence[str]:
+        """The names of the operands that it writes."""
         ...
 
     def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,27 +113,73 @@ def _lowered(*args: Any, **kwargs: Any) -> Any:
     node: Any = V.graph.current_node
     operator = operators[node.target]
     part = operator.part(program_at(node, operator, "val"))
-    several = isinstance(node.meta["val"], tuple | list)
-    values = list(node.meta["val"]) if several else [node.meta["val"]]
+    made = node.meta["val"] if operator.made else []
+    several = isinstance(made, tuple | list)
+    values = list(made) if several else [made]
     if part is None or any(0 in v.shape for v in values):
         return None
     given = operator.bound(args, kwargs)
-    operands = {name: _dense(given[name]) for name in part.arguments if name in given}
+    operands, back = _operands({n: given[n] for n in part.arguments if n in given}, operator.mutates)
     rest = [builtin.empty_strided(v.shape, None, dtype=v.dtype, device=torch.device("cpu")) for v in values[1:]]
-    places = {name: i for i, name in enumerate(operands)} | {name: -k for k, name in enumerate(operator.made)}
-    order = " ".join(f"{'result' if n in operator.made else 'operand'}:{abs(places[n])}" for n in part.arguments)
+    written = [operands[n] for n in operator.mutates if n in operands]
+    if not (values or written):
+        return None
+    places = {n: f"{'written' if n in operator.mutates else 'operand'}:{i}" for i, n in enumerate(operands)}
+    places |= {n: f"result:{k}" for k, n in enumerate(operator.made)}
     loads = [_first(x) for x in (*operands.values(), *rest)]
+    dtype = values[0].dtype if values else written[0].get_dtype()
+    constraints = f"{part.symbol} {len(operands)} {' '.join(places[n] for n in part.arguments)}"
 
     def call(_: Sequence[Any]) -> Any:
-        return ops.inline_asm_elementwise(
-            *(load() for load in loads), asm=part.text, constraints=f"{part.symbol} {len(operands)} {order}", dtype=values[0].dtype
-        )
+        return ops.inline_asm_elementwise(*(load() for load in loads), asm=part.text, constraints=constraints, dtype=dtype)
 
-    first = ir.Pointwise.create(device=torch.device("cpu"), dtype=values[0].dtype, inner_fn=call, ranges=list(values[0].shape))
-    first.realize()
-    first.freeze_layout()
-    results = [first, *(_behind(first, x) for x in rest)]
+    if values:
+        first = _Call.of(call, ir.FixedLayout(torch.device("cpu"), dtype, list(values[0].shape)), [*written, *rest])
+    else:
+        first = _Call.of(call, ir.MutationLayoutSHOULDREMOVE(_storage(written[0])), [*written[1:], *rest])
+    for target, copy in back:
+        builtin.lowerings[torch.ops.aten.copy_.default](target, copy)
+    results = [first, *rest]
     return results if several else first
+
+
+def _operands(given: dict[str, Any], mutates: Sequence[str]) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
+    """The operands as memory that lies row by row, those that are written in their own; and what else has to be copied back."""
+    found = {name: _dense(x) for name, x in given.items()}
+    back: list[tuple[Any, Any]] = []
+    names = set[str]()
+    for name in (n for n in mutates if n in given):
+        own = ir.ExternKernel.realize_input(given[name])
+        if own.get_name() in names or found[name].get_name() != own.get_name():
+            found[name] = ir.ExternKernel.require_contiguous(ir.ExternKernel.copy_input(own))
+            back.append((given[name], found[name]))
+        names.add(found[name].get_name())
+    for name, x in found.items():
+        if name not in mutates and x.get_name() in names:
+            found[name] = ir.ExternKernel.copy_input(x)
+    for name in names:
+        V.graph.mark_buffer_mutated(name)
+    return found, back
+
+
+class _Call(ir.ComputedBuffer):
+    """The loop nest of a call, with the memory that it writes besides its own."""
+
+    mutation_outputs: Sequence[ir.MutationOutput] = ()
+
+    def get_outputs(self) -> list[ir.Buffer]:
+        return [self, *self.mutation_outputs]
+
+    @staticmethod
+    def of(call: Callable[[Sequence[Any]], Any], layout: Any, written: Sequence[Any]) -> Any:
+        """The call as a value: of the memory that it makes, or of the first that it writes."""
+        data = ir.Pointwise(device=torch.device("cpu"), dtype=layout.dtype, inner_fn=call, ranges=list(layout.size))
+        made = _Call(name=None, layout=layout, data=data)
+        made.name = V.graph.register_buffer(made)
+        V.graph.register_operation(made)
+        made.origin_node = V.graph.current_node
+        made.mutation_outputs = [ir.MutationOutput(ir.NoneLayout(device=x.get_device()), x, made) for x in written]
+        return ir.TensorBox.create(made)
 
 
 def _dense(x: Any) -> Any:
@@ -149,14 +200,3 @@ def _first(x: Any) -> Callable[[], Any]:
     """A read of the first element, for that of all; of memory, which a loader would not read where constants were stored."""
     name = x.get_name()
     return lambda: ops.load(name, sympy.Integer(0))
-
-
-def _behind(first: Any, x: Any) -> Any:
-    """A further result, which is there as soon as the first one is."""
-    name, after, place = x.get_name(), _first(first), x.get_layout().make_indexer()
-
-    def element(index: Sequence[Any]) -> Any:
-        after()
-        return ops.load(name, place(index))
-
-    return ir.Pointwise.create(device=torch.device("cpu"), dtype=x.get_dtype(), inner_fn=element, ranges=x.get_size())

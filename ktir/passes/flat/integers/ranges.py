@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.calls import Functions, callee
+from ktir.analysis.interface.parameters import parameters
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.op_facts import PLACES, SIGNED_CASTS, UNSIGNED_CASTS
@@ -61,6 +63,9 @@ class Walk:
 
     def run(self, function: func.FuncOp, arguments: Sequence[Memory]) -> None:
         """Walk over a function that is given these buffers."""
+        if is_authors(function):
+            _kernel(self, function, arguments)
+            return
         self.places.update(zip(function.regions[0].blocks[0].arguments, arguments, strict=True))
         for view in function.regions[0].blocks[0].operations:
             op = view.operation
@@ -285,6 +290,20 @@ class Walk:
             self.values[op.results[0]] = choices[0 if condition.low else 1]
         else:
             self.values[op.results[0]] = join(choices)
+
+
+def _kernel(walk: Walk, kernel: func.FuncOp, arguments: Sequence[Memory]) -> None:
+    """A kernel of an author's reads places as they are, and may write anything."""
+    found, _ = parameters(kernel.operation.parent, kernel.name.value)
+    for p in found:
+        place, element = arguments[p.position], ir.Type.parse(p.element)
+        content = walk.memory.get(place)
+        if "in" in p.role:
+            walk.read.add(place)
+            if content is not None and (width_of(element) or 0) > 32 and not content.within(I32):
+                raise Unproved(kernel.operation)
+        if "output" in p.role:
+            walk.memory[place] = walk.stored[place] = all_of(element)
 
 
 def _numbers_only(select: ir.Operation) -> int | None:
