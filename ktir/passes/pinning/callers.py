@@ -94,16 +94,14 @@ def _integers(kernel: func.FuncOp) -> int:
 
 @dataclass
 class Pinned:
-    """A kernel, behind those that compute places for it."""
+    """A kernel, behind those that compute places for it, before the one that copies what it stores."""
 
+    name: str
     functions: list[func.FuncOp]
     tables: list[int]
-    """Elements of each table of places, which are the last arguments of all of them but for integers."""
-
-    @property
-    def name(self) -> str:
-        """That of the author's kernel."""
-        return self.functions[-1].name.value.removesuffix(NEW)
+    """Elements of each table of places, which are the last arguments of all of them but for integers and deferred memory."""
+    deferred: list[int]
+    """The arguments whose stores go to other memory first, which is the last arguments of the last two."""
 
 
 def new_entry(module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], kernels: list[Pinned]) -> func.FuncOp:
@@ -124,22 +122,27 @@ def new_entry(module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], k
     value = {block.arguments[p.position]: arguments[k] for k, p in enumerate(buffers) if p.position < len(block.arguments)}
     fixed = list(arguments)[len(value) :]
 
-    def added(name: str, role: str, elements: int) -> ir.Value:
+    def added(name: str, role: str, elements: int, type_: ir.Type) -> ir.Value:
         while name in [ir.StringAttr(a["ktir.name"]).value for a in attributes]:
             name = f"_{name}"
-        attributes.append(_described(name, role, elements, i32_type()))
+        attributes.append(_described(name, role, elements, type_))
         return made.regions[0].blocks[0].add_argument(ir.IndexType.get(), entry.location)
 
     of = {k.name: k for k in kernels}
-    tables = {k.name: [added(f"places{i}_{k.name}", "pool", n) for i, n in enumerate(k.tables)] for k in kernels}
+    tables = {k.name: [added(f"places{i}_{k.name}", "pool", n, i32_type()) for i, n in enumerate(k.tables)] for k in kernels}
     needed = {f: _integers(f) for k in kernels for f in k.functions}
-    integers = [added("integers", "iota", max(needed.values()))] if any(needed.values()) else []
+    integers = [added("integers", "iota", max(needed.values()), i32_type())] if any(needed.values()) else []
     with ir.InsertionPoint(made.regions[0].blocks[0]), entry.location:
         for call in [None] if alone else calls_of(entry):
             called = entry.name.value if call is None else callee(call)
             operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
+            memory, own = [*operands, *fixed], []
+            for k in of[called].deferred:
+                p = buffers[list(arguments).index(memory[k])]
+                own.append(added(f"stored{k}_{called}", "pool", prod(p.shape or ()), _held(p)))
             for f in of[called].functions:
-                given_ = [*operands, *fixed, *tables[called], *(integers if needed[f] else [])]
+                last = own if f in of[called].functions[-2:] else []
+                given_ = [*memory, *tables[called], *(integers if needed[f] else []), *last]
                 func.CallOp([], f.name.value.removesuffix(NEW), given_)
         func.ReturnOp([])
     set_arguments(made, attributes)

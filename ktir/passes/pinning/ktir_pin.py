@@ -23,7 +23,9 @@ from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.levels.level_rules import whole_tile
 from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges
+from ktir.passes.pinning.deferred import defer
 from ktir.passes.pinning.kernel_writer import KernelWriter
+from ktir.passes.pinning.loops import inside
 from ktir.passes.pinning.matmuls import walks_of
 from ktir.passes.pinning.scratchpad import Access, check_parts
 from ktir.passes.pinning.tables import Table, Tables
@@ -236,11 +238,17 @@ def pin_kernel(kernel: func.FuncOp, given: dict[int, float], addresses: list[int
         for level, wanted in enumerate([*tables.levels, None]):
             name = f"{kernel.name.value}{'' if wanted is None else f'__places{level}'}{NEW}"
             made.append(_written(name, kernel, given, addresses, target, lx, tables, wanted))
+        memories = len(made[-1].regions[0].blocks[0].arguments) - len(tables.of) - (INTEGERS in made[-1].operation.attributes)
+        deferred, behind = defer(made[-1], memories)
+        if behind is not None:
+            made.append(behind)
+            behind.operation.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}__stores{NEW}")
+            _erase_unused(behind)
     except Exception:
         for f in made:
             f.operation.erase()
         raise
-    return Pinned(made, [prod(table.shape) for table in tables.of.values()])
+    return Pinned(kernel.name.value, made, [prod(table.shape) for table in tables.of.values()], deferred)
 
 
 def _put_numbers(kernel: ir.Operation, given: dict[int, float]) -> None:
@@ -293,5 +301,9 @@ def _erase_unused(function: func.FuncOp) -> None:
     """Take away what nobody reads: places that nobody came back to, and what was made for a form of a loop that did not suit."""
     for op in reversed(operations(function)):
         reads_only = op.name.startswith(("arith.", "tensor.", "ktdp.construct")) or is_a(op, ktdp.LoadOp, linalg.GenericOp, linalg.FillOp)
-        if reads_only and op.results and not any(True for r in op.results for _ in r.uses):
+        if is_a(op, scf.ForOp):  # one that does nothing but compute
+            within = [o for region in op.regions for block in region.blocks for o in inside(block)]
+            reads_only = not any(is_a(o, ktdp.StoreOp) or o.name.startswith("ktdp.inter_tile") for o in within)
+        is_read = any(True for r in op.results for _ in r.uses)
+        if reads_only and not is_read and (op.results or is_a(op, scf.ForOp)):
             op.erase()

@@ -82,12 +82,15 @@ class LookedUp(Place):
         count = prod(r.extent for r in rows)
         moved = -(-count // multiple) * multiple if multiple > 2 or count > 1 else count
         size: Size = count
-        if self.guard is not None:
+        listed: Size = 1
+        if self.guard is not None and not found and multiple > 1:  # a load of one place takes some row where it has none
+            listed, size = self.guard, index_constant(count) if moved != count else count
+        elif self.guard is not None:
             size = arith.MulIOp(self.guard, index_constant(count)).result
         elif moved != count:
             size = index_constant(count)
         lane, extent = (1, 1) if column is None else (column.stride, column.extent)
-        table = ktdp.construct_memory_view(self.table, [size if found else 1], [distance if found else 1], i32_type())
+        table = ktdp.construct_memory_view(self.table, [size if found else listed], [distance if found else 1], i32_type())
         sizes: list[Size] = [sticks(extent), *([] if found else [size]), size_of, LANES]
         attributes: dict[str, ir.Attribute] = {}
         if extent % LANES:

@@ -149,6 +149,38 @@ def turned(x, w, y):
 
 
 @lang.kernel
+def dealt(x, ids, y):
+    for row in lang.blocks(y.shape[0], 1):
+        y[row] = x[ids[row]]
+
+
+@lang.kernel
+def flipped(x):
+    """Writes what it has read elsewhere."""
+    b = lang.tile_id()
+    x[b * 8 : b * 8 + 8] = x[b * 8 : b * 8 + 8].T * 2
+
+
+@lang.kernel
+def doubled(x):
+    b = lang.tile_id()
+    x[b] = x[b] * 2
+
+
+def test_a_table_is_not_read_beyond_its_end() -> None:
+    """By tiles that have no row in the last trip."""
+    text, arrays = given(dealt, 31, x=half(8, 64), ids=RNG.integers(0, 8, 32).astype(np.int32), y=half(32, 64))
+    equal(text, arrays)
+
+
+@pytest.mark.parametrize(("kernel", "kernels"), [(flipped, 2), (doubled, 1)])
+def test_memory_that_is_read_and_written(kernel: Any, kernels: int) -> None:
+    """What does not lie in place is stored by a kernel behind."""
+    text, arrays = given(kernel, x=half(32, 8))
+    assert len(equal(text, arrays).machine.program.kernels) == kernels
+
+
+@lang.kernel
 def wide(x, y):
     b = lang.tile_id()
     y[b] = np.maximum(x[b], x[3 - b])
