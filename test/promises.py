@@ -69,9 +69,11 @@ NUMBERS = (
         ),
     ),
     Promise(
-        "Conversions between float formats round to nearest even.",
+        "Conversions between float formats round to nearest even, to DLFloat16 to nearest with ties up in magnitude.",
         (
             "unit/arithmetic/test_numerics.py::test_round_f16_equals_astype",
+            "unit/arithmetic/test_numerics.py::test_bfloat16_is_rounded_as_in_pytorch",
+            "unit/arithmetic/test_numerics.py::test_dl16_by_its_definition",
             "unit/arithmetic/test_numerics.py::test_every_code_of_a_format_survives",
             "unit/arithmetic/test_numerics.py::test_rounding_takes_the_nearest_value",
         ),
@@ -198,9 +200,15 @@ BOUNDED = (
         "1.5 times the largest error of eager PyTorch",
     ),
     Promise(
-        "A model of the zoo in float16 against PyTorch on float64.",
-        ("models/test_zoo.py::test_float16",),
+        "A model of the zoo in float16 or bfloat16 against PyTorch on float64.",
+        ("models/test_zoo.py::test_float16", "models/test_zoo.py::test_bfloat16"),
         "{models/zoo.py::WORSE} times the error of eager PyTorch, largest and root mean square, or one rounding of the largest value",
+    ),
+    Promise(
+        "A prefill and a step of the families of language models in bfloat16, on the chip alone, against PyTorch on float64.",
+        ("models/test_stream.py::test_bfloat16",),
+        "{models/test_stream.py::WORSE} times the error of eager PyTorch: of logits the largest and the root mean square one, of what "
+        "caches hold the latter",
     ),
     Promise(
         "A model of the zoo in float32 against PyTorch on float64.",
@@ -280,8 +288,8 @@ CONDUCT = (
         ),
     ),
     Promise(
-        "Models of the zoo run in float16 wholly on the chip.",
-        ("models/test_zoo.py::test_float16",),
+        "Models of the zoo run in float16 and bfloat16 wholly on the chip.",
+        ("models/test_zoo.py::test_float16", "models/test_zoo.py::test_bfloat16"),
     ),
     Promise(
         "A test that claims the chip fails where the executor or PyTorch ran instead.",
@@ -348,7 +356,7 @@ Not promised:
   with `torch.backends.mha.set_fastpath_enabled(False)`. A row whose keys are all masked is finite so, and NaN in those kernels.
 * A bound for a whole model of your own: bounds are per operator, and errors add up as in eager PyTorch. What they come to is measured as
   for the zoo: the differences of the compiled model and of eager PyTorch from `copy.deepcopy(model).double()` on the same inputs, side by
-  side. Models in bfloat16 have no row: the bound of their operators is the third row of "Within a bound".
+  side.
 * NaN in a row that a mask of positions, causal or a window, hides infinite or NaN keys and values from: whole blocks of keys that no row
   sees are left out, as PyTorch's own kernels of attention do.
 * The same bits of sums of floats with other numbers of cores, other targets, other batch sizes, and of `engine="ktir"` and the chip: sums

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -241,6 +242,21 @@ def test_roots_as_powers(dtype: torch.dtype) -> None:
     """Float16 alone has no kernels for them: its powers of -0 and of -infinity are those of C."""
     x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 4.0, -4.0], dtype=dtype)
     same(lambda x: (x**0.5, 1 / x**0.5, x**-0.5, 1 / x**-0.5, torch.float_power(x, -0.5)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_layers_of_an_lstm(dtype: torch.dtype, on_chip: None) -> None:
+    """Which PyTorch traces as one operator of the host for these types; both ways, over steps of a batch."""
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(5, 4, bidirectional=True).to(dtype).eval()
+    x = torch.randn(3, 2, 5).to(dtype)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        out, (hidden, cell) = torch.compile(layer, backend="spyre", dynamic=False, options={"fallback": "error"})(x)
+        theirs, exact = layer(x), copy.deepcopy(layer).double()(x.double())
+    for found, eager, wanted in zip((out, hidden, cell), (theirs[0], *theirs[1]), (exact[0], *exact[1]), strict=True):
+        assert found.dtype == eager.dtype
+        assert (found - wanted).abs().max() <= max(1.5 * (eager - wanted).abs().max(), 2 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.filterwarnings("ignore:.*upsample_bi")

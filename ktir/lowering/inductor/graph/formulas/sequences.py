@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import one_layer_lstm
 
 aten = torch.ops.aten
 
@@ -107,6 +108,21 @@ def _line(start: Any, end: Any, steps: int, dtype: torch.dtype) -> Any:
     return torch.where(places < steps / 2, first + step * places, last - step * (steps - 1 - places))
 
 
+def lstm_layer(x: torch.Tensor, *rest: Any) -> Any:
+    """`mkldnn_rnn_layer`, as which PyTorch traces a layer of an LSTM of float32 or bfloat16 on the host: its steps."""
+    *params, hidden, cell = rest[:6]
+    reverse, batch_sizes, mode, _, _, biased, _, _, train = rest[6:]
+    if mode != _LSTM or train or batch_sizes:
+        return NotImplemented
+    state = hidden.squeeze(0), cell.squeeze(0)
+    out, (last, kept) = one_layer_lstm(x, state, params if biased else params[:2], biased, reverse)
+    return out, last[None], kept[None], torch.empty(0, dtype=torch.uint8, device=x.device)
+
+
+_LSTM = 2
+"""Its number among the kinds of layers."""
+
+
 def _of_tensors(packet: Any) -> tuple[Any, ...]:
     return packet.Tensor_Tensor, packet.Tensor_Scalar, packet.Scalar_Tensor
 
@@ -118,5 +134,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cummin.default: cumulative_extreme(False),
     aten.nanmedian.default: nanmedian,
     aten.nanmedian.dim: nanmedian_along,
+    aten.mkldnn_rnn_layer.default: lstm_layer,
 }
 """See `decompositions.DECOMPOSITIONS`."""
