@@ -17,6 +17,7 @@ from ktir.dialects.structured import Generic, affine_map, clone_ops, elementwise
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, ir, is_a, linalg, named, operations, tensor
 from ktir.passes.general.intrinsics import expand_intrinsics
+from ktir.passes.general.statistics import expand_statistics
 from ktir.pipeline import Pass
 
 _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
@@ -49,6 +50,7 @@ class GeneralizePass(Pass):
         """Rewrite every named op of the module."""
         require_level(module, self.name, Level.LOGICAL)
         for function in planned(module):
+            expand_statistics(function.operation)
             expand_intrinsics(function.operation)
         for op in [op for f in planned(module) for op in operations(f) if _maps(op) is not None or _is_scalar_op_on_tensors(op)]:
             maps = _maps(op)

@@ -15,8 +15,8 @@ _Steps = Callable[[ir.Operation, list[ir.Value]], ir.Value]
 def expand_intrinsics(root: ir.Operation) -> None:
     """Write the ops of `spyreop` in `root` out that the vector unit has no kind for; those that nothing computes stay."""
     for op in operations(root):
-        steps = _EXPANSIONS.get(op.name)
-        if steps is not None and str(op.results[0].type) in FORMATS:
+        if _is_expanded(op):
+            steps = _EXPANSIONS[op.name]
             with ir.InsertionPoint(op), op.location:
                 result = steps(op, list(op.operands))
             op.results[0].replace_all_uses_with(result)
@@ -25,10 +25,14 @@ def expand_intrinsics(root: ir.Operation) -> None:
 
 def has_intrinsics(root: ir.Operation) -> bool:
     """Whether there is something to write out."""
-    return any(op.name in _EXPANSIONS for op in operations(root))
+    return any(map(_is_expanded, operations(root)))
 
 
-def _in_f32(steps: _Steps) -> _Steps:
+def _is_expanded(op: ir.Operation) -> bool:
+    return op.name in _EXPANSIONS and str(op.results[0].type) in (*FORMATS, "i64")
+
+
+def in_f32(steps: _Steps) -> _Steps:
     """Steps on operands of f32, whose result is rounded to the type of the op."""
 
     def apply(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
@@ -62,7 +66,7 @@ def _softplus(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
     return arith.SelectOp(arith.CmpFOp(arith.CmpFPredicate.OGT, scaled, threshold).result, x, soft).result
 
 
-def _scale(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
+def scale(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
     mean, *squares = operands
     spread = arith.SubFOp(squares[0], arith.MulFOp(mean, mean).result).result if squares else mean
     return math.RsqrtOp(spread).result
@@ -108,14 +112,18 @@ _EXPANSIONS: dict[str, _Steps] = {
     cls.OPERATION_NAME: steps
     for cls, steps in {
         spyreop.ConstantOp: lambda op, _: arith.ConstantOp(op.results[0].type, op.attributes["value"]).result,
-        spyreop.SigmoidOp: _in_f32(lambda _, x: _sigmoid(x[0])),
-        spyreop.SiluOp: _in_f32(lambda _, x: arith.MulFOp(x[0], _sigmoid(x[0])).result),
-        spyreop.GeluOp: _in_f32(lambda _, x: _gelu(x[0])),
-        spyreop.SoftplusOp: _in_f32(_softplus),
-        spyreop.LayerNormScaleOp: _in_f32(_scale),
-        spyreop.LayerNormNormOp: _in_f32(_norm),
+        spyreop.SigmoidOp: in_f32(lambda _, x: _sigmoid(x[0])),
+        spyreop.SiluOp: in_f32(lambda _, x: arith.MulFOp(x[0], _sigmoid(x[0])).result),
+        spyreop.GeluOp: in_f32(lambda _, x: _gelu(x[0])),
+        spyreop.SoftplusOp: in_f32(_softplus),
+        spyreop.LayerNormScaleOp: in_f32(scale),
+        spyreop.LayerNormNormOp: in_f32(_norm),
         spyreop.CompareOp: _compare,
         spyreop.SelectOp: _select,
         spyreop.Idx32ToAddrOp: _address,
+        spyreop.AddI64ToI64Op: lambda _, x: arith.AddIOp(*x).result,
     }.items()
 }
+
+INTRINSICS = frozenset(_EXPANSIONS)
+"""Names of the ops that are written out."""

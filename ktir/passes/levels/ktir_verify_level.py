@@ -25,6 +25,8 @@ from ktir.dialects.module_level import KTIR_LEVELS, NAME, Level, since
 from ktir.dialects.module_target import machine
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import func, ir, is_a, linalg, named, names, operations, scf, tensor
+from ktir.passes.general.intrinsics import INTRINSICS
+from ktir.passes.general.statistics import STATISTICS
 from ktir.passes.levels import flow_rules as flow
 from ktir.passes.levels import function_rules as program
 from ktir.passes.levels import level_rules as rules
@@ -45,7 +47,7 @@ _EXCHANGE = names(ktdp.GetComputeTileIdOp, ktdp.InterTileProduceOp, ktdp.YieldPa
 _PROGRAM = names(*_GENERIC, *_MEMORY, func.CallOp)
 
 OPS: dict[Level, frozenset[str]] = {
-    Level.LOGICAL: frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL)),
+    Level.LOGICAL: frozenset((*_PROGRAM, *_PADDED, *_SLICES, *_LOGICAL, *INTRINSICS, *STATISTICS)),
     Level.FLAT: flat_rules.OPS,
     Level.LAID_OUT: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT)),
     Level.DIVIDED: frozenset((*_PROGRAM, *_PADDED, *_INDIRECT, *_SUMS, *_EXCHANGE)),

@@ -21,6 +21,7 @@ from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, operatio
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
 from ktir.passes.general.ktir_inline import InlinePass
+from ktir.passes.general.statistics import expand_statistics, has_statistics
 from ktir.passes.levels.level_rules import whole_tile
 from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges
 from ktir.passes.pinning.deferred import defer
@@ -224,10 +225,11 @@ def pin_kernel(kernel: func.FuncOp, given: dict[int, float], addresses: list[int
     """The kernel with sticks, behind the old one, and those that compute places for it; `lx` gets what it does in the scratchpad. Raises
     Unsupported and leaves nothing."""
     extracts = [op for op in operations(kernel) if is_a(op, ktdp.RuntimeArgExtractOp)]
-    if has_intrinsics(kernel.operation) or extracts:
+    if has_intrinsics(kernel.operation) or has_statistics(kernel.operation) or extracts:
         with ir.InsertionPoint(kernel):
             copy = kernel.operation.clone()
         try:
+            expand_statistics(copy)
             expand_intrinsics(copy)
             _put_numbers(copy, given)
             return pin_kernel(copy.opview, given, addresses, target, lx)

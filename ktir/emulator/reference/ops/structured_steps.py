@@ -336,10 +336,17 @@ class Statistic(Step):
     def calls(self, binder: Binder) -> Iterable[Call]:
         value, out = binder.array(self.reads[0], self.over), binder.array(self.writes[0])
 
+        kept = [axis for axis in range(value.ndim) if axis not in self.over]
+        shape = [1 if axis in self.over else n for axis, n in enumerate(value.shape)]
+
+        def mean_of(terms: NDArray[Any]) -> NDArray[Any]:
+            """In f32, added in machine order."""
+            rows = terms.transpose((*kept, *self.over)).reshape(*(value.shape[axis] for axis in kept), -1)
+            return (numerics.reduce_machine("add", rows) / np.float32(self.count)).reshape(shape)
+
         def run() -> None:
-            wide = value.astype(np.float64)
-            mean = wide.sum(self.over, keepdims=True) / self.count
-            squares = (wide * wide).sum(self.over, keepdims=True) / self.count
+            wide = np.asarray(value, np.float32)
+            mean, squares = mean_of(wide), mean_of(wide * wide)
             scalar = {"f16_fused": "f16", "dl16_fused": "dl16", "f32_fused": "f32"}.get(self.element, self.element)
             first, second = (numerics.round_to(scalar, x.astype(np.float32)) for x in (mean, squares))
             if self.kind == "mean":

@@ -34,16 +34,17 @@ SPYREOP = {
     "spyreop.constant": "%k = spyreop.constant 1.5 : T\n%r = arith.mulf %a, %k : T",
     "spyreop.addi32toi32": "%r = spyreop.addi32toi32 %a, %b",
     "spyreop.muli32toi32": "%r = spyreop.muli32toi32 %a, %b",
+    "spyreop.exx2": "%m, %s = spyreop.exx2 %a : T\n%o = arith.mulf %m, %b : T\n%r = arith.addf %o, %s : T",
+    **{
+        f"spyreop.{n}": f"%p = spyreop.{pair} %b : T -> !spyreop.T_fused\n%o = spyreop.layernormscale_fused %p : !spyreop.T_fused -> T\n"
+        "%r = arith.mulf %a, %o : T"
+        for n, pair in (*((n, n) for n in ("exx2_fused", "exx2_zeromean_fused")), ("layernormscale_fused", "exx2_fused"))
+    },
+    "spyreop.addi64toi64": "%k = arith.constant 65535 : i32\n%s = arith.andi %a, %k : i32\n%p = arith.extsi %s : i32 to i64\n"
+    "%q = spyreop.addi64toi64 %p, %p\n%r = arith.trunci %q : i64 to i32",
     "spyreop.idx32toaddr": "%o = spyreop.idx32toaddr %a base 0xDEADBEEF stride 4\n%r = spyreop.idx32toaddr %o base %b stride %c",
 }
-REFUSED = {
-    "spyreop.addi64toi64": "a lane holds 32 bits",
-    "spyreop.exx2": "a statistic of a row, two reductions and a quotient",
-    "spyreop.exx2_fused": "a pair of floats is no type of memory",
-    "spyreop.exx2_zeromean_fused": "a pair of floats is no type of memory",
-    "spyreop.layernormscale_fused": "a pair of floats is no type of memory",
-    "spyreop.slice_reduction": "no instruction moves elements between lanes",
-}
+REFUSED = {"spyreop.slice_reduction": "no instruction moves elements between lanes"}
 NAMED = {
     1: "exp log abs ceil floor negf reciprocal round sqrt rsqrt square tanh erf copy".split(),
     2: "add sub mul div max min powf".split(),
@@ -51,7 +52,7 @@ NAMED = {
 """Ops of `linalg` by the number of their operands; those with regions of an author's, and matmuls, have tests of their own."""
 
 _BINARY_MATH = ("math.copysign", "math.powf", "math.atan2")
-_FLOAT_ONLY = {"spyreop.addi32toi32", "spyreop.muli32toi32", "spyreop.idx32toaddr"}
+_ON_INTEGERS = {"spyreop.addi64toi64", "spyreop.addi32toi32", "spyreop.muli32toi32", "spyreop.idx32toaddr"}
 _MASKED = "%m = arith.{} %a, %b : T\n%r = arith.select %m, %a, %c : T"
 
 
@@ -60,8 +61,9 @@ def body(name: str, type_: str) -> str | None:
     operation = name.partition(".")[2]
     floats = type_ != "i32"
     if name in SPYREOP:
-        wrong = (name in _FLOAT_ONLY) == floats or (type_ == "f32" and operation in ("gelu", "softplus"))
-        return None if wrong else SPYREOP[name].replace("T", type_)
+        wrong = (name in _ON_INTEGERS) == floats or (type_ == "f32" and operation in ("gelu", "softplus"))
+        pair = {"f16": "fp16_fused", "f32": "fp32_fused"}.get(type_, "")
+        return None if wrong else SPYREOP[name].replace("T_fused", pair).replace("T", type_)
     conversions = {
         "arith.truncf": ("f32", "%h = arith.truncf %a : f32 to f16\n%r = arith.extf %h : f16 to f32"),
         "arith.extf": ("f16", "%h = arith.extf %a : f16 to f32\n%s = arith.mulf %h, %h : f32\n%r = arith.truncf %s : f32 to f16"),
@@ -174,22 +176,81 @@ def test_every_op_is_in_a_body_or_refused() -> None:
         assert any(body(name, type_) for type_ in TYPES), name
 
 
-@pytest.mark.parametrize(
-    ("text", "type_"),
-    [
-        ("%p = arith.extsi %a : i32 to i64\n%q = spyreop.addi64toi64 %p, %p\n%r = arith.trunci %q : i64 to i32", "i32"),
-        ("%r, %q = spyreop.exx2 %a : T", "f16"),
-        ("%p = spyreop.exx2_fused %a : T -> !spyreop.fp16_fused\n%r = spyreop.layernormscale_fused %p : !spyreop.fp16_fused -> T", "f16"),
-        (
-            "%p = spyreop.exx2_zeromean_fused %a : T -> !spyreop.fp16_fused\n"
-            "%r = spyreop.layernormscale_fused %p : !spyreop.fp16_fused -> T",
-            "f16",
-        ),
-    ],
-)  # fmt: skip
-def test_others_are_refused_by_op_and_place(text: str, type_: str) -> None:
-    name = re.findall(r"spyreop\.\w+(?= %)", text)[-1]
-    with pytest.raises(KtirError) as error:
-        package_of(kernel({name: text.replace("T", type_)}, type_))
-    assert any(f"'{n}' op" in str(error.value) for n in re.findall(r"spyreop\.\w+(?= %)", text)) or "i64" in str(error.value)
+@pytest.mark.parametrize("type_", ["f16", "f32"])
+def test_statistics_over_reduced_loops(type_: str) -> None:
+    """A row of 100 elements: its mean, and the mean of its squares, one of each per row; in machine order."""
+    space, order = "memory_space = #ktdp.memory_space<global>", "access_tile_order = affine_map<(r, c) -> (r, c)>"
+    box = "affine_set<(r, c) : (r >= 0, -r + {} >= 0, c >= 0, -c + {} >= 0)>"
+    tensors = [f"tensor<4x100x{type_}>", f"tensor<4x{type_}>"]
+    kinds = 'iterator_types = ["parallel", "reduction"]'
+    maps = "indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r)>, affine_map<(r, c) -> (r)>]"
+    text = f"""func.func @kernel(%x: index, %m: index, %s: index) attributes {{grid = [2]}} {{
+      %t = ktdp.get_compute_tile_id : index
+      %c4 = arith.constant 4 : index
+      %c0 = arith.constant 0 : index
+      %first = arith.muli %t, %c4 : index
+      %xv = ktdp.construct_memory_view %x, sizes: [8, 100], strides: [100, 1]
+        {{coordinate_set = {box.format(7, 99)}, {space}}} : memref<8x100x{type_}>
+      %xt = ktdp.construct_access_tile %xv[%first, %c0]
+        {{access_tile_set = {box.format(3, 99)}, {order}}} : memref<8x100x{type_}> -> !ktdp.access_tile<4x100xindex>
+      %a = ktdp.load %xt : !ktdp.access_tile<4x100xindex> -> {tensors[0]}
+      %e = tensor.empty() : {tensors[1]}
+      %r:2 = linalg.generic {{{maps}, {kinds}}} ins(%a : {tensors[0]}) outs(%e, %e : {tensors[1]}, {tensors[1]}) {{
+      ^bb0(%i: {type_}, %j: {type_}, %k: {type_}):
+        %n = arith.addf %i, %i : {type_}
+        %p, %q = spyreop.exx2 %n : {type_}
+        linalg.yield %p, %q : {type_}, {type_}
+      }} -> ({tensors[1]}, {tensors[1]})
+"""
+    for name, result in (("m", "%r#0"), ("s", "%r#1")):
+        text += f"""%{name}v = ktdp.construct_memory_view %{name}, sizes: [8], strides: [1]
+        {{coordinate_set = affine_set<(r) : (r >= 0, -r + 7 >= 0)>, {space}}} : memref<8x{type_}>
+      %{name}t = ktdp.construct_access_tile %{name}v[%first] {{access_tile_set = affine_set<(r) : (r >= 0, -r + 3 >= 0)>,
+        access_tile_order = affine_map<(r) -> (r)>}} : memref<8x{type_}> -> !ktdp.access_tile<4xindex>
+      ktdp.store {result}, %{name}t : {tensors[1]}, !ktdp.access_tile<4xindex>
+"""
+    x = np.random.default_rng(3).standard_normal((8, 100)).astype(TYPES[type_])
+    equal(text + "return\n}\n", [x, *np.zeros((2, 8), TYPES[type_])])
+
+
+def test_intrinsics_without_a_grid() -> None:
+    """A program that is planned has them too: a layer norm whose statistics are those of rows."""
+    box = "coordinate_set = affine_set<(r, c) : (r >= 0, -r + 5 >= 0, c >= 0, -c + 99 >= 0)>"
+    text = "func.func @kernel(%x: index, %y: index) {\n%zero = arith.constant 0 : index\n"
+    for name in "xy":
+        text += f"""%{name}v = ktdp.construct_memory_view %{name}, sizes: [6, 100], strides: [100, 1]
+          {{{box}, memory_space = #ktdp.memory_space<global>}} : memref<6x100xf16>
+        %{name}t = ktdp.construct_access_tile %{name}v[%zero, %zero] {{{box.replace("coordinate", "access_tile")},
+          access_tile_order = affine_map<(r, c) -> (r, c)>}} : memref<6x100xf16> -> !ktdp.access_tile<6x100xindex>
+"""
+    text += """%a = ktdp.load %xt : !ktdp.access_tile<6x100xindex> -> tensor<6x100xf16>
+      %e = tensor.empty() : tensor<6x100xf16>
+      %r = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r, c)>],
+        iterator_types = ["parallel", "parallel"]} ins(%a : tensor<6x100xf16>) outs(%e : tensor<6x100xf16>) {
+      ^bb0(%i: f16, %o: f16):
+        %m, %s = spyreop.exx2 %i : f16
+        %c = spyreop.layernormscale %m squares %s : f16
+        %d = arith.subf %i, %m : f16
+        %n = arith.mulf %d, %c : f16
+        %g = spyreop.sigmoid %n : f16
+        linalg.yield %g : f16
+      } -> tensor<6x100xf16>
+      ktdp.store %r, %yt : tensor<6x100xf16>, !ktdp.access_tile<6x100xindex>
+      return
+    }
+"""
+    x = np.random.default_rng(0).standard_normal((6, 100)).astype(np.float16)
+    equal(text, [x, np.zeros_like(x)])
+
+
+def test_others_are_refused_by_op_and_place() -> None:
+    pair = "%r = spyreop.exx2_fused %a : f16 -> !spyreop.fp16_fused"
+    text = kernel({"pair": pair}, "f16").replace("outs(%e : tensor<4x64xf16>)", "outs(%o : tensor<4x64x!spyreop.fp16_fused>)")
+    text = text.replace("%out: f16", "%out: !spyreop.fp16_fused").replace("yield %r : f16", "yield %r : !spyreop.fp16_fused")
+    text = text.replace("} -> tensor<4x64xf16>", "} -> tensor<4x64x!spyreop.fp16_fused>").replace(
+        "%e = tensor.empty() : tensor<4x64xf16>", "%o = tensor.empty() : tensor<4x64x!spyreop.fp16_fused>"
+    )
+    text = re.sub(r"ktdp.store %g0.*", "", text)
+    with pytest.raises(KtirError, match=r"gives a pair of floats, which is no type of the device") as error:
+        package_of(text)
     assert (error.value.location or "").startswith("kernel.mlir:")
