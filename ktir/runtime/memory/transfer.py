@@ -57,7 +57,7 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
             tensor = array_of(tensor)
         except (AttributeError, TypeError) as e:
             raise KtirError(f"argument '{name}' expects a tensor of {names} in host memory, but got {tensor!r:.80}") from e
-    if tensor.dtype.name == "bfloat16" or (element == "bf16" and tensor.dtype == np.uint16):
+    if (tensor.dtype.kind == "V" and tensor.dtype.name == "bfloat16") or (element == "bf16" and tensor.dtype == np.uint16):
         tensor = tensor.view(BF16)
     if tensor.dtype not in takes:
         raise KtirError(f"argument '{name}' expects element type {names}, but got {tensor.dtype}")
