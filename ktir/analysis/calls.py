@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from ktir.analysis.attributes.kernel import is_authors
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
-from ktir.mlir import func, ir, is_a, operations
+from ktir.mlir import func, ir, names, operations
 from ktir.roles import OWN_ROLES
 
 Functions = Mapping[str, func.FuncOp]
+_CALLS = names(func.CallOp)
 
 
 def functions_of(module: ir.Module) -> dict[str, func.FuncOp]:
@@ -40,7 +41,7 @@ def planned(module: ir.Module) -> list[func.FuncOp]:
 
 def calls_of(function: func.FuncOp) -> list[ir.Operation]:
     """The calls of a function, in order."""
-    return [op for op in operations(function) if is_a(op, func.CallOp)]
+    return [op for op in operations(function) if op.name in _CALLS]
 
 
 def root_of(functions: Functions, where: ir.Location) -> func.FuncOp:

@@ -69,7 +69,8 @@ class Generic:
         self.op = op
         attributes = op.attributes
         self.maps = maps_of(op)
-        self.iterators = ["reduction" if "reduction" in str(i) else "parallel" for i in ir.ArrayAttr(attributes["iterator_types"])]
+        kinds = str(attributes["iterator_types"])[1:-1].split(", ")  # one text of all takes less than a text of each
+        self.iterators = ["reduction" if "reduction" in kind else "parallel" for kind in kinds if kind]
         self.inputs: list[ir.Value] = list(op.operands)[:-1]
         self.init: ir.Value = list(op.operands)[-1]
         self.body: ir.Block = op.regions[0].blocks[0]

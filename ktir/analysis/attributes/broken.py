@@ -26,13 +26,15 @@ def note_source(value: ir.Value) -> Diagnostic:
     return Diagnostic("note", "the operand is defined here", location_text(value.location))
 
 
-def faults_of(ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None], place: ir.Location | None = None) -> Iterator[Diagnostic]:
-    """Runs `check` on every op; a diagnostic per faulty op, each with its first fault, at the op or at `place`."""
+def faults_of(
+    ops: Iterable[ir.Operation], check: Callable[[ir.Operation], None], place: Callable[[], ir.Location] | None = None
+) -> Iterator[Diagnostic]:
+    """Runs `check` on every op; a diagnostic per faulty op, each with its first fault, at the op or where `place` says."""
     for op in ops:
         try:
             check(op)
         except Broken as broken:
-            yield Diagnostic("error", f"'{op.name}' op {broken}", location_text(place or op.location), broken.notes)
+            yield Diagnostic("error", f"'{op.name}' op {broken}", location_text(place() if place else op.location), broken.notes)
 
 
 def refuse(found: Iterable[Diagnostic]) -> None:

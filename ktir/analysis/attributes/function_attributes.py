@@ -98,7 +98,7 @@ def faults(f: ir.Operation, module: ir.Operation, level: Level | None) -> Iterat
     named: dict[str, int] = {}
     arguments = dictionaries(f, "arg_attrs")
     for i, given in enumerate(arguments):
-        yield from faults_of([f], lambda _, i=i, given=given: _argument(i, given, module), place(f, i))
+        yield from faults_of([f], lambda _, i=i, given=given: _argument(i, given, module), lambda i=i: place(f, i))
         if "ktir.name" in given:
             name = ir.StringAttr(given["ktir.name"]).value
             other = named.setdefault(name, i)

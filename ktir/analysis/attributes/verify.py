@@ -77,7 +77,7 @@ def _of_signature(f: ir.Operation, level: Level | None) -> Iterator[Diagnostic]:
             def check(_: ir.Operation, i: int = i, given: ir.DictAttr = given, name: str = name) -> None:
                 _check(name, given[name], level, (On.ARGUMENT,), f" of argument #{i}")
 
-            yield from faults_of([f], check, function_attributes.place(f, i))
+            yield from faults_of([f], check, lambda i=i: function_attributes.place(f, i))
     for i, given in enumerate(function_attributes.dictionaries(f, "res_attrs")):
         for name in (a.name for a in given if a.name.startswith(_PREFIX)):
             yield from faults_of([f], lambda _, i=i, given=given, name=name: _check(name, given[name], level, (), f" of result #{i}"))
