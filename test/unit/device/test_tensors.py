@@ -207,6 +207,14 @@ def test_files_and_copies(tmp_path: Any) -> None:
     torch.nn.Linear(3, 2).to("spyre").load_state_dict(torch.load(buffer))
 
 
+def test_safetensors(tmp_path: Any) -> None:
+    """What is saved is what the device holds, whatever form that is in."""
+    files = pytest.importorskip("safetensors.torch")
+    x = torch.arange(12.0).view(3, 4).half()
+    files.save_file({"a": x.to("spyre") + 1}, tmp_path / "a")
+    assert equal(files.load_file(tmp_path / "a")["a"].to("spyre"), x + 1)
+
+
 def test_storages() -> None:
     held = torch.UntypedStorage(8, device="spyre")
     assert (held.device, held.nbytes()) == (torch.device("spyre:0"), 8)
