@@ -109,6 +109,8 @@ def register_operators() -> None:
 
 
 def _otherwise(op: Any, *args: Any, **kwargs: Any) -> Any:
-    from ktir.device.operators.fallback import fallback
-
+    try:
+        from ktir.device.operators.fallback import fallback
+    except ImportError:  # by finalizers, when modules are gone
+        raise RuntimeError(f"{op}: Python is ending, and the device 'spyre' with it; let go of what uses it before that") from None
     return fallback(op, *args, **kwargs)

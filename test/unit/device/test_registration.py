@@ -39,11 +39,15 @@ def test_import_torch_brings_the_device(tmp_path: Path) -> None:
     assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
 
 
-def test_the_first_program_warns_of_nothing(tmp_path: Path) -> None:
-    """Whatever parts of torch come with it say of each other."""
+def test_the_first_program_and_the_last(tmp_path: Path) -> None:
+    """No parts of torch that come with the first one warn of each other; one that a finalizer wants when Python ends is refused."""
     program = """
-import torch, warnings
+import sys, torch, warnings
+class Late:
+    def __del__(self):
+        x + 1
 x = torch.ones(3, device="spyre")
+sys.modules["late"] = Late()
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     y = x + 1
@@ -51,6 +55,8 @@ print([str(w.message) for w in said], y.tolist())
 """
     ran = run_with_entry_point(tmp_path, program)
     assert ran.stdout == "[] [2.0, 2.0, 2.0]\n", ran.stderr
+    assert "aten.add.Tensor: Python is ending, and the device 'spyre' with it" in ran.stderr
+    assert ran.returncode == 0
 
 
 @pytest.mark.parametrize("module", ["autoload", "spyre", "operators.kernels"])
