@@ -9,8 +9,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from adapters.executor import accept
 from case_values import array, numbers_of, spelled
+from numpy.typing import NDArray
 
 from ktir.analysis.calls import functions_of
 from ktir.assembly import parse_module
@@ -30,7 +32,8 @@ REPORTS = False
 
 
 def execute(path: Path, values: dict[str, Any]) -> dict[str, list[Any]]:
-    """Compiles and runs a case; what each buffer holds. Its memory is linear, and may be larger than what the views see."""
+    """Compiles and runs a case; what each buffer holds. Its memory is linear, and may be larger than what the views see, or smaller than
+    what the intervals of their numbers reach: a program is then given more, which it must leave alone."""
     buffers = {a["name"]: array(a).reshape(-1) for a in values["arguments"] if "shape" in a}
     numbers = [f"{i}={a['value']}" for i, a in enumerate(values["arguments"]) if "shape" not in a]
     with context(), ir.Location.unknown():
@@ -42,9 +45,21 @@ def execute(path: Path, values: dict[str, Any]) -> dict[str, list[Any]]:
             if "grid" not in only.attributes:
                 only.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(1)])
         executable = Executable(read(compile_logical(module, numbers=numbers)))
-    hosts = executable.spec.hosts
-    if any(b.size < math.prod(h.size) for b, h in zip(buffers.values(), hosts, strict=True)):
-        raise KtirError("a buffer is smaller than what the program sees of it")
-    executable(*(b[: math.prod(h.size)].reshape(h.size) for b, h in zip(buffers.values(), hosts, strict=True)))
+    sizes = [math.prod(h.size) for h in executable.spec.hosts]
+    memory = {name: _longer(b, size) for (name, b), size in zip(buffers.items(), sizes, strict=True)}
+    executable(*(b[:n].reshape(h.size) for b, n, h in zip(memory.values(), sizes, executable.spec.hosts, strict=True)))
+    for name, b in memory.items():
+        if (b[buffers[name].size :].view("u1") != _REST).any():
+            raise KtirError(f"the program writes beyond the end of '{name}'")
     specs = {a["name"]: a for a in values["arguments"]}
-    return {name: spelled(numbers_of(specs[name], b)) for name, b in buffers.items()}
+    return {name: spelled(numbers_of(specs[name], b[: buffers[name].size])) for name, b in memory.items()}
+
+
+_REST = 0x5A
+"""The bytes of what is no part of a buffer."""
+
+
+def _longer(buffer: NDArray[Any], size: int) -> NDArray[Any]:
+    """A copy with at least so many elements."""
+    rest = np.full(max(0, size - buffer.size) * buffer.itemsize, _REST, np.uint8).view(buffer.dtype)
+    return np.concatenate([buffer, rest])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-import numpy as np
-
 from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
@@ -14,10 +12,11 @@ from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.passes.pinning.accesses import loaded, stored
+from ktir.passes.pinning.branches import write_branches
 from ktir.passes.pinning.data import computed, counted, is_wanted, note_counted
 from ktir.passes.pinning.exchanges.missing import Missing
 from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
-from ktir.passes.pinning.loops import MOST_COPIES, both, inside, write_loop
+from ktir.passes.pinning.loops import MOST_COPIES, inside, write_loop
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, structured
 from ktir.passes.pinning.tables import Table, Tables
@@ -160,7 +159,7 @@ class KernelWriter:
         elif is_a(op, scf.ForOp):
             write_loop(self, op)
         elif is_a(op, scf.IfOp):
-            self._branches(op)
+            write_branches(self, op)
         elif is_a(op, ktdp.InterTileProduceOp):
             produce(self, op)
         elif is_a(op, *DELIVERIES):
@@ -246,24 +245,6 @@ class KernelWriter:
         if argument is None and fixed is None and not view.local:
             raise refused(view.operation, "expects an address that is an argument, with what is added to it, or the same number everywhere")
         return self.mapping[view.value] if fixed is None else fixed
-
-    # Control
-
-    def _branches(self, op: ir.Operation) -> None:
-        if len(op.results):
-            raise refused(op, "gives values, which is not pinned yet; the nearest supported form stores them in its branches")
-        holds = np.broadcast_to(self.points(op.operands[0]) != 0, self.points.live.shape)
-        condition, outer = self.mapping[op.operands[0]], self.guard
-        for region, taken in zip(op.regions, (holds, ~holds), strict=True):
-            if not len(region.blocks) or not taken[self.points.live].any():
-                continue
-            if not taken[self.points.live].all():
-                one, zero = index_constant(1), index_constant(0)
-                here = (one, zero) if taken is holds else (zero, one)
-                self.guard = both(outer, arith.SelectOp(condition, *here).result)
-            with self.points.branch(taken):
-                self.block(region.blocks[0])
-            self.guard = outer
 
 
 def _branches_by_tile(body: ir.Block) -> bool:
