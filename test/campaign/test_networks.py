@@ -9,7 +9,7 @@ from chip import only_on_chip
 
 import ktir.lowering.inductor  # noqa: F401  registers the backend
 
-SHORT, LONG, INPUTS = 20, 300, 8
+SHORT, LONG, INPUTS = 12, 300, 8
 
 
 def check(seed: int) -> None:

@@ -101,7 +101,7 @@ def test_window_moves_without_compiling(family: str) -> None:
         assert difference(actual[name], expected)[0] <= CLOSE, name
 
 
-@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("static", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_equal_layers_are_lowered_once(static: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a cache that is written in place, whose prefill is not nested; one that grows is no matter of a nested region."""
     model, prompt = build("llama31"), Prompt(16, static=static)
