@@ -18,7 +18,7 @@ from ktir.analysis.core_numbers import CoreNumbers, Numbers, Unknown
 from ktir.analysis.scalars.intervals import Bounds, scalar, unknown
 from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Generic, loop_extents
 from ktir.mlir import arith, func, ir, is_a, linalg
 from ktir.target import LANES
 
@@ -67,6 +67,11 @@ def seen_keys(function: func.FuncOp, most: Generic, block: int) -> Seen | None:
     return np.asarray(~hidden) if hidden.any() else None
 
 
+def bounds_of(function: func.FuncOp, g: Generic, wanted: ir.Value) -> Bounds:
+    """What a scalar of a body lies between, at all positions."""
+    return _Reader(function).body(g, wanted, {loop: Bounds(np.asarray(0), np.asarray(n - 1)) for loop, n in _loops(g).items()})
+
+
 def _in_sticks(g: Generic) -> bool:
     """Whether an op is laid out: then its result has a dim of sticks and one of lanes that no loop walks."""
     walk = g.walk(len(g.inputs))
@@ -74,13 +79,8 @@ def _in_sticks(g: Generic) -> bool:
 
 
 def _loops(g: Generic) -> dict[int, int]:
-    """Trips of each loop that walks an operand."""
-    found: dict[int, int] = {}
-    for value, walk in ((v, g.walk(i)) for i, v in enumerate(g.inputs)):
-        for loop, n in zip(walk, ir.RankedTensorType(value.type).shape, strict=True):
-            if loop is not None:
-                found[loop] = max(n, found.get(loop, 1))
-    return found
+    """Trips of each loop."""
+    return dict(enumerate(loop_extents(g.op)))
 
 
 class _Reader:

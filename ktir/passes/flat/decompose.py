@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf, prod
 
 from ktir.analysis.flat import refuse
+from ktir.analysis.seen_keys import bounds_of
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import (
     IDENTITY,
@@ -358,7 +359,8 @@ def _filled_with(value: ir.Value) -> ir.Operation | None:
 
 
 def _integer_reduction(g: Generic) -> None:
-    """Reductions of integers, in parts that f32 holds: flags and narrow unsigned numbers as they are, extremes in halves, sums in bytes."""
+    """Reductions of integers, in parts that f32 holds: flags, narrow unsigned numbers and extremes of small ones as they are, extremes of
+    others in halves, sums in bytes."""
     op = g.op
     type_ = ir.IntegerType(g.body.arguments[-1].type)
     name = g.yielded.owner.operation.name if not isinstance(g.yielded.owner, ir.Block) else ""
@@ -393,6 +395,9 @@ def _integer_reduction(g: Generic) -> None:
         elif name in names(arith.MaxUIOp, arith.MinUIOp) and type_.width < 32:
             found = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, name[6:9])
             result = combined([found], lambda a: arith.TruncIOp(type_, arith.FPToSIOp(i32_type(), a[0]).result).result)
+        elif name in names(arith.MaxSIOp, arith.MinSIOp) and _is_exact(g):
+            found = reduced(lambda x, _: arith.SIToFPOp(_f32(), x).result, "max" if name == arith.MaxSIOp.OPERATION_NAME else "min")
+            result = combined([found], lambda a: arith.FPToSIOp(type_, a[0]).result)
         elif name in names(arith.MaxSIOp, arith.MinSIOp):
             kind, beyond = ("max", -1.0) if name == arith.MaxSIOp.OPERATION_NAME else ("min", float(1 << _HALF))
             high = reduced(lambda x, _: _high(x), kind)
@@ -411,6 +416,14 @@ def _integer_reduction(g: Generic) -> None:
             )
     op.results[0].replace_all_uses_with(result)
     op.erase()
+
+
+def _is_exact(g: Generic) -> bool:
+    """Whether all that an integer reduction combines, as positions are, is exact in f32."""
+    function = g.op.parent.opview
+    assert isinstance(function, func.FuncOp)
+    low, high = bounds_of(function, g, g.mapped)
+    return bool(low.min() >= -_EXACT and high.max() <= _EXACT)
 
 
 def _is_neutral(init: ir.Value, combiner: str) -> bool:

@@ -17,12 +17,14 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.calls import calls_of, hand_down_memory, planned
 from ktir.analysis.flat import require_flat
 from ktir.dialects.module_level import Level
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
 from ktir.passes.flat.integers.integer_proof import prove_integers
 from ktir.passes.flat.integers.integers import integers_as_i32
+from ktir.passes.flat.long_rows import long_rows_in_parts
 from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
@@ -60,6 +62,7 @@ class BreakViewsPass(Pass):
         """Rewrite each function of the module that calls nothing."""
         require_level(module, self.name, Level.LOGICAL)
         prove_integers(module)
+        target = machine(module)
         for function in planned(module):
             if not calls_of(function):
                 arguments = NewArguments(function)
@@ -72,6 +75,7 @@ class BreakViewsPass(Pass):
                 long_scans_in_blocks(function)
                 products_by_halves(function)
                 decompose(function)
+                long_rows_in_parts(function, target)
                 coordinates_as_operands(function, arguments)
                 integers_as_i32(function)
                 split_loops(function)
