@@ -12,7 +12,7 @@ from ktir.analysis.points import Numbers, is_index
 from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir
 from ktir.passes.pinning.loops import Writer, both, holds
-from ktir.passes.pinning.values.elements import Element, Value, chosen, common_shape
+from ktir.passes.pinning.values.elements import Element, Number, Value, chosen, common_shape
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ _Given = _Index | Value
 
 def write_branches(writer: Writer, op: ir.Operation) -> None:
     """Both branches, or the one that is taken everywhere. Raises Unsupported."""
+    if writer.tables.is_data(op.operands[0]):
+        _by_data(writer, op)
+        return
     taken = np.broadcast_to(writer.points(op.operands[0]) != 0, writer.points.live.shape)
     condition, outer = writer.mapping[op.operands[0]], writer.guard
     given: list[Sequence[_Given]] = []
@@ -38,12 +41,34 @@ def write_branches(writer: Writer, op: ir.Operation) -> None:
             writer.guard = both(outer, _one(condition, negated=here is not taken))
         with writer.points.branch(here):
             writer.block(region.blocks[0])
-            given.append([_given(writer, v, op) for v in list(region.blocks[0].operations)[-1].operands])
+            if writer.wanted is None:
+                given.append([_given(writer, v, op) for v in list(region.blocks[0].operations)[-1].operands])
         writer.guard = outer
-    if len(op.results):
+    if len(op.results) and writer.wanted is None:
         truth = holds(writer.integers, _one(condition), op) if len(given) > 1 and not all(is_index(r.type) for r in op.results) else None
         for result, *ways in zip(op.results, *given, strict=True):
             _take(writer, result, ways, condition, taken, truth)
+
+
+def _by_data(writer: Writer, op: ir.Operation) -> None:
+    """Both branches, of which nothing may be seen but what they give, where data decides."""
+    bit = ir.IntegerType.get_signless(1)
+    no, yes = (Number(bit, ir.IntegerAttr.get(bit, n)) for n in (0, 1))
+    truth, outer = writer.counted(op.operands[0], op), writer.alive
+    given: list[list[Value]] = []
+    for region, here in zip(op.regions, (truth, chosen(truth, no, yes)), strict=True):
+        if not len(region.blocks):
+            continue
+        writer.alive = here if outer is None else chosen(outer, here, outer)
+        try:
+            writer.block(region.blocks[0])
+            ends = list(region.blocks[0].operations)[-1].operands if writer.wanted is None else []
+            given.append([Value((), writer.counted(v, op)) if is_index(v.type) else writer.value(v, op) for v in ends])
+        finally:
+            writer.alive = outer
+    for result, *ways in zip(op.results, *given, strict=False):
+        shape = common_shape(ways, ways[0].shape, op)
+        writer.values[result] = Value(shape, chosen(truth, *(v.element for v in ways)))
 
 
 def _one(condition: ir.Value, *, negated: bool = False) -> ir.Value:

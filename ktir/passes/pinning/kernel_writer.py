@@ -140,8 +140,8 @@ class KernelWriter:
         if self.wanted is not None and not is_wanted(self, op):
             return
         if self.alive is not None and is_a(op, *_SEEN):
-            what = "stands in a loop whose trips are read from memory, which is not pinned yet"
-            raise refused(op, f"{what}; the nearest supported form has a fixed number of trips, and masks")
+            what = "stands where data decides whether it runs, which is not pinned yet"
+            raise refused(op, f"{what}; the nearest supported form runs always, and masks")
         if is_a(op, ktdp.GetComputeTileIdOp):
             self.mapping.update(zip(op.results, self.coordinates, strict=False))
         elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):

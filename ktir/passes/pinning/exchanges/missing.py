@@ -41,10 +41,10 @@ class Missing:
 
 
 def _read(op: ir.Operation) -> list[ir.Value]:
-    """What an op reads; of a loop what it carries, of a branch nothing by itself."""
+    """What an op reads; of a loop what it carries, of branches what they give."""
     if is_a(op, scf.ForOp):
         return [*list(op.operands)[3:], *list(op.regions[0].blocks[0].operations)[-1].operands]
     if is_a(op, scf.IfOp):
-        return []
+        return [v for region in op.regions for block in region.blocks for v in list(block.operations)[-1].operands]
     inner = [v for region in op.regions for block in region.blocks for o in block.operations for v in o.operands]
     return [*op.operands, *inner]

@@ -40,6 +40,26 @@ def windows() -> str:
     )
 
 
+def branches(condition: str) -> str:
+    """A row or another one, twice, by %k, which is loaded, or by the tile; `condition` is %c."""
+    tile = "{{access_tile_set = {}, access_tile_order = affine_map<{}>}} : {} -> !ktdp.access_tile<{}xindex>"
+    row, same = tile.format(box((1, 64)), "(r, c) -> (r, c)", memref((4, 64)), "1x64"), "tensor<1x64xf16>"
+
+    def load(name: str, at: str) -> str:
+        return f"%{name}t = ktdp.construct_access_tile %x[{at}, %c0] {row}\n%{name}v = ktdp.load %{name}t : <1x64xindex> -> {same}\n"
+
+    return (
+        "func.func @branches(%a: index, %i: index, %b: index) attributes {grid = [4]} {\n%t = ktdp.get_compute_tile_id : index\n"
+        "%c0 = arith.constant 0 : index\n%c2 = arith.constant 2 : index\n"
+        f"{view('x', 'a', (4, 64))}{view('z', 'i', (4,), 'i32')}{view('y', 'b', (4, 64))}"
+        f"%zt = ktdp.construct_access_tile %z[%t] {tile.format(box((1,)), '(d) -> (d)', memref((4,), 'i32'), '1')}\n"
+        "%l = ktdp.load %zt : <1xindex> -> tensor<1xi32>\n%e = tensor.extract %l[%c0] : tensor<1xi32>\n"
+        f"%k = arith.index_cast %e : i32 to index\n{condition}\n%r = scf.if %c -> ({same}) {{\n{load('p', '%c0')}"
+        f"%q = arith.addf %pv, %pv : {same}\nscf.yield %q : {same}\n}} else {{\n{load('o', '%t')}scf.yield %ov : {same}\n}}\n"
+        f"%yt = ktdp.construct_access_tile %y[%t, %c0] {row}\nktdp.store %r, %yt : {same}, <1x64xindex>\nreturn\n}}\n"
+    )
+
+
 @lang.kernel
 def chained(x, i, j, y):
     """A place that was looked up at a place that was looked up."""
@@ -173,6 +193,12 @@ def test_a_table_is_not_read_beyond_its_end() -> None:
     equal(text, arrays)
 
 
+@pytest.mark.parametrize("of", ["%t", "%k"])
+def test_branches_that_give_values(of: str) -> None:
+    """By the tile, or by data."""
+    equal(branches(f"%c = arith.cmpi ult, {of}, %c2 : index"), [half(4, 64), numbers(5, 1, 2, 0), half(4, 64)])
+
+
 @pytest.mark.parametrize(("kernel", "kernels"), [(flipped, 2), (doubled, 1)])
 def test_memory_that_is_read_and_written(kernel: Any, kernels: int) -> None:
     """What does not lie in place is stored by a kernel behind."""
@@ -233,7 +259,7 @@ def own(x, i, y):
 @pytest.mark.parametrize(
     ("kernel", "arrays", "message"),
     [
-        (stores, [half(8, 64), numbers(1, 2, 3, 4), half(4, 64)], "'ktdp.store' op stands in a loop whose trips are read from memory"),
+        (stores, [half(8, 64), numbers(1, 2, 3, 4), half(4, 64)], "'ktdp.store' op stands where data decides whether it runs"),
         (
             endless,
             [half(8, 64), numbers(1, 2, 3, 4), half(4, 64)],
