@@ -130,7 +130,15 @@ def _around(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _memory(value: ir.Value) -> set[ir.Value | None]:
-    """The arguments that a tile, a view or an address is computed from; None for a number."""
+    """The arguments that the address of a tile or a view is computed from; None for one that is a number."""
+    return {*_arguments(value)} or {None}
+
+
+def _arguments(value: ir.Value) -> Iterator[ir.Value]:
     if isinstance(value.owner, ir.Block):
-        return {value} if is_a(value.owner.owner.operation, func.FuncOp) else set()
-    return {m for v in value.owner.operands for m in _memory(v)} or {None}
+        if is_a(value.owner.owner.operation, func.FuncOp):
+            yield value
+        return
+    alone = is_a(value.owner, *_TILES, ktdp.ConstructMemoryViewOp)  # what follows are indices and sizes
+    for operand in list(value.owner.operands)[: 1 if alone else None]:
+        yield from _arguments(operand)
