@@ -61,7 +61,7 @@ class _Linear:
     call: ir.Operation
     """The first one that is given it."""
     filled: int = 0
-    """Elements that this call fills."""
+    """Elements that this call fills without reading any."""
 
     @property
     def end(self) -> int:
@@ -118,7 +118,8 @@ class _Caller:
         key = (base, first)
         found = self.places.get(key)
         if found is None:
-            filled = argument.elements if argument.filled else 0
+            is_read = argument.source in self.callers.uses[callee(call)].reads  # perhaps before it is filled
+            filled = argument.elements if argument.filled and not is_read else 0
             self.places[key] = _Linear(base, first, argument.elements, stored, dtype, call, filled)
         else:
             assert isinstance(found, _Linear)

@@ -121,6 +121,13 @@ def unused(c: torch.Tensor, x: torch.Tensor) -> Any:
     return c * 2
 
 
+def read_and_filled(c: torch.Tensor, x: torch.Tensor) -> Any:
+    """What stands before the call reads an input, and then gives it another value."""
+    before = x + c
+    x[1:3].add_(x[4:6])
+    return scaled_op(before), before
+
+
 def of_a_view(c: torch.Tensor, x: torch.Tensor) -> Any:
     put_op(c[2:5], x[0], 1)
     put_op(c.T, x[:, 0], 1)
@@ -157,7 +164,7 @@ def looked_up(c: torch.Tensor, x: torch.Tensor) -> Any:
     return paged_op(x[:2, :64] * 0.5, pages, pages * 2, table, lengths) * 2
 
 
-MODELS = [between, exchanged, written, several, unused, of_a_view, of_a_value, of_itself, integers, chosen, looked_up]
+MODELS = [between, exchanged, written, several, unused, read_and_filled, of_a_view, of_a_value, of_itself, integers, chosen, looked_up]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.__name__)
