@@ -13,7 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
-from ktir.lang.keys import Gathered, Part, Parts, Shaped, gathered_layout, parts_of
+from ktir.lang.keys import Gathered, Number, Part, Parts, Shaped, gathered_layout, of_device, parts_of
 from ktir.lang.mistakes import Mistake, kind_of
 from ktir.lang.scalars import element_of, is_float
 
@@ -34,7 +34,7 @@ class Array(Shaped, NDArrayOperatorsMixin):
         return len(self._array)
 
     def __getitem__(self, key: Any) -> Any:
-        parts = parts_of(self.shape, key, masked=self._masked)
+        parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
             return self._array[self._gathered(parts)]
         source, target, extents, shape = _places(parts, self.shape)
@@ -44,7 +44,7 @@ class Array(Shaped, NDArrayOperatorsMixin):
         return found if shape else found[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        parts = parts_of(self.shape, key, masked=self._masked)
+        parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
             self._array[self._gathered(parts)] = value
             return
@@ -75,7 +75,7 @@ class Array(Shaped, NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **__: Any) -> Any:
         if ufunc is np.add and method == "at" and inputs[0] is self:
-            parts = parts_of(self.shape, inputs[1], masked=self._masked)
+            parts = parts_of(self.shape, of_device(inputs[1]), masked=self._masked)
             if any(isinstance(p, Gathered) for p in parts):
                 np.add.at(self._array, self._gathered(parts), inputs[2])
             else:
@@ -152,13 +152,13 @@ class EagerTile:
         """The number of the tile, along an axis of the grid or over all."""
         if self.grid is None:
             raise Mistake("this kernel runs without a grid, so it has no tiles; give it one: kernel[4](..)")
-        return self.place[axis] if axis is not None else int(np.ravel_multi_index(self.place, self.grid))
+        return Number(self.place[axis] if axis is not None else np.ravel_multi_index(self.place, self.grid))
 
     def loop(self, start: Any, stop: Any, step: Any) -> Iterator[int]:
         """A loop."""
         if step <= 0:
             raise Mistake(f"a loop expects a step of at least 1, but got {step}")
-        yield from range(int(start), int(stop), int(step))
+        yield from map(Number, range(int(start), int(stop), int(step)))
 
     def branch(self, condition: Any, body: Callable[[], object]) -> None:
         """What runs where a condition holds."""
@@ -224,7 +224,7 @@ def run(function: Callable[..., object], arguments: Mapping[str, Any], parameter
     turns from the first exchange on: the run then begins again."""
 
     def fresh() -> dict[str, Any]:
-        return {name: Array(a.copy()) if isinstance(a, np.ndarray) else a for name, a in arguments.items()}
+        return {name: Array(a.copy()) if isinstance(a, np.ndarray) else Number(a) for name, a in arguments.items()}
 
     memory = fresh()
     try:

@@ -28,6 +28,65 @@ class Shaped:
         return prod(self.shape)
 
 
+class Number(int):
+    """A number of the device where values are known, as in an eager run. Unlike Python's, none counts from the end as a key."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        found = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        return Number(found) if isinstance(found, np.integer) and all(isinstance(x, int) for x in inputs) else found
+
+    def __array_function__(self, function: Any, _: Any, given: Any, options: Any) -> Any:
+        return function(*map(_plain, given), **{name: _plain(x) for name, x in options.items()})
+
+    def _same(self, found: Any) -> Any:
+        return found if found is NotImplemented else Number(found)
+
+    def __add__(self, other: Any) -> Any:
+        return self._same(int.__add__(self, other))
+
+    def __sub__(self, other: Any) -> Any:
+        return self._same(int.__sub__(self, other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._same(int.__rsub__(self, other))
+
+    def __mul__(self, other: Any) -> Any:
+        return self._same(int.__mul__(self, other))
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._same(int.__floordiv__(self, other))
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._same(int.__rfloordiv__(self, other))
+
+    def __mod__(self, other: Any) -> Any:
+        return self._same(int.__mod__(self, other))
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._same(int.__rmod__(self, other))
+
+    def __neg__(self) -> Number:
+        return Number(int.__neg__(self))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def _plain(value: Any) -> Any:
+    """A value as NumPy's promotion takes it, for which an integer of Python has no type of its own."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    return int(value) if isinstance(value, Number) else value
+
+
+def of_device(key: Any) -> Any:
+    """A key in which integers of NumPy, which are loaded or computed where values are known, are numbers of the device."""
+    if isinstance(key, tuple):
+        return tuple(of_device(k) for k in key)
+    if isinstance(key, slice):
+        return slice(of_device(key.start), of_device(key.stop), key.step)
+    return Number(key) if isinstance(key, np.integer) else key
+
+
 @dataclass(frozen=True)
 class Block:
     """One of the parts into which `blocks` cuts a dim, as a key: `x[block]`. The last part may stick out of the dim; reads of what lies
@@ -123,7 +182,7 @@ def _part(extent: int, entry: Any, dim: int, masked: bool) -> Part | Gathered:
             raise Mistake(f"dim {dim} expects an integer, a slice, a block or a tile of integers, but got {kind_of(entry)}")
     if getattr(entry, "ndim", 0):
         return Gathered(entry)
-    if isinstance(entry, int | np.integer):
+    if isinstance(entry, int | np.integer) and not isinstance(entry, Number):
         _inside(extent, int(entry), dim)
         return Part(int(entry) % extent, 1, dropped=True)
     return Part(entry, 1, extent if masked else None, dropped=True)
@@ -142,7 +201,7 @@ def _span(extent: int, entry: slice, dim: int, masked: bool) -> Part:
     for end in (start, stop):
         if isinstance(end, bool) or not (isinstance(end, int | np.integer) or hasattr(end, "_as_index") or hasattr(end, "known")):
             raise Mistake(f"dim {dim} expects a slice between integers, but got {kind_of(end)}")
-    if isinstance(start, int | np.integer) and isinstance(stop, int | np.integer):
+    if all(isinstance(end, int | np.integer) and not isinstance(end, Number) for end in (start, stop)):
         start, stop = (int(x) + extent if x < 0 else int(x) for x in (start, stop))
         if not masked and (not 0 <= start <= extent or stop > extent):
             raise Mistake(f"{start}:{stop} reaches beyond dim {dim} of {extent}; use a block, or '.masked[..]'")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ktir import lang
+from ktir.diagnostics import KtirError
 
 PLACES = ["numpy", "executor"]
 rng = np.random.default_rng(17)
@@ -213,3 +214,45 @@ def test_positions_are_counted_not_listed(on: str, start: int, step: int) -> Non
     assert np.array_equal(z, n)
     assert np.array_equal(y, np.where((n < 70) & (n > 5), x, -1))
     assert "dense<[" not in positions.ktir(x[:, :65], y[:, :65], z[:65], start=9, step=step)
+
+
+@lang.kernel
+def before(x, ids, n, y, *, what):
+    t = lang.tile_id()
+    for i in lang.range(1):
+        if what == "masked":
+            y[t : t + 4] = x.masked[t - 3 : t + 1] * (i + 1)
+        elif what == "typed":
+            s = x[0] * (t + 1) + np.where(x[0] > 0, t, x[0])
+            y[t] = s * (lang.full(64, 2**-24) + 1 - 1 == 0)
+        else:
+            keys = {
+                "id": t - 1,
+                "slice": slice(t - 3, t - 1),
+                "loaded": ids[0],
+                "given": n,
+                "least": np.minimum(t, 1) - 1,
+                "loop": i * 2 - 1,
+            }
+            y[t] = x[keys[what]]
+
+
+def test_numbers_of_the_device_do_not_count_from_the_end() -> None:
+    x = rng.standard_normal((9, 64)).astype(np.float32)
+
+    def run(what: str, on: Any) -> np.ndarray | str:
+        try:
+            before.using(grid=1, on=on)(x, np.full(2, -1, np.int32), -1, y := np.ones((9, 64), np.float32), what=what)
+        except KtirError as error:
+            return str(error).split(": ")[0].rpartition(":")[0]  # the file and line
+        return y
+
+    for what in ("id", "slice", "loaded", "given", "least", "loop"):
+        found = run(what, "numpy")
+        assert isinstance(found, str), what
+        assert found == run(what, "executor"), what
+    masked = run("masked", "numpy")
+    assert not masked[:3].any()
+    assert np.array_equal(masked[3], x[0])
+    for what in ("masked", "typed"):
+        assert np.array_equal(run(what, "numpy"), run(what, "executor")), what
